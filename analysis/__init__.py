@@ -1,0 +1,1 @@
+"""Metric tables to correlations, verified submissions and the report."""

@@ -1,0 +1,1 @@
+"""Text to per-token statistics: plan, load, score, store."""

@@ -1,0 +1,1 @@
+"""The ground floor: schema, problem files, paths, ledger and DuckDB connections."""

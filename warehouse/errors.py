@@ -1,0 +1,45 @@
+"""Errors a user can act on: one line that names the thing, the value and the remedy."""
+
+from __future__ import annotations
+
+from typing import IO, Any
+
+import click
+
+
+class TokenmartError(click.ClickException):
+    """A mistake the user can mend. Printed as one line, no traceback; exit code 1."""
+
+    exit_code = 1
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print `error: <message>` to standard error."""
+        click.echo(f"error: {self.format_message()}", err=True, file=file)
+
+
+class ProblemFileError(TokenmartError):
+    """A problem file is missing, malformed, or asks for something that does not exist."""
+
+
+class BadSubmissionError(TokenmartError):
+    """A submission breaks the contract (models, numbers, format); exit code 2."""
+
+    exit_code = 2
+
+
+class LockedFileError(TokenmartError):
+    """A locked file is missing, unreadable or not the one recorded; exit code 3."""
+
+    exit_code = 3
+
+
+class StorageError(TokenmartError):
+    """A file of the warehouse can't be read or written; exit code 4."""
+
+    exit_code = 4
+
+
+class UnitFailedError(TokenmartError):
+    """One or more units of work failed; the others are kept; exit code 5."""
+
+    exit_code = 5

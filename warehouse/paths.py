@@ -1,0 +1,102 @@
+"""Where everything lives, derived from one root folder."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from warehouse.errors import TokenmartError
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """The folders of one Tokenmart checkout.
+
+    `root` holds the code and the locked paths, `data` the Parquet files and the cache,
+    `database` is the DuckDB file that dbt builds.
+    """
+
+    root: Path
+    data: Path
+    database: Path
+
+    @property
+    def problems(self) -> Path:
+        """Folder of the shipped problem files."""
+        return self.root / "data" / "problems"
+
+    @property
+    def tokens(self) -> Path:
+        """Published token statistics: `problem=…/model_id=…/probe=…/tokens.parquet`."""
+        return self.data / "tokens"
+
+    @property
+    def pending(self) -> Path:
+        """Finished units not yet merged into their published file."""
+        return self.data / "pending"
+
+    @property
+    def documents(self) -> Path:
+        """Document tables: `problem=…/documents.parquet`."""
+        return self.data / "documents"
+
+    @property
+    def models(self) -> Path:
+        """Model tables: `problem=…/model_id=…/model.parquet`."""
+        return self.data / "models"
+
+    @property
+    def downstream(self) -> Path:
+        """Target items: `problem=…/model_id=…/items.parquet`."""
+        return self.data / "downstream"
+
+    @property
+    def cache(self) -> Path:
+        """Downloads and converted weights; safe to delete."""
+        return self.data / "cache"
+
+    @property
+    def locks(self) -> Path:
+        """Recorded hashes and revisions, one JSON per problem; meant to be committed."""
+        return self.root / "data" / "locks"
+
+    @property
+    def dbt_project(self) -> Path:
+        """The dbt project folder."""
+        return self.root / "dbt_project"
+
+    def environment(self) -> dict[str, str]:
+        """Variables that point a dbt run at this workspace."""
+        return {
+            "TOKENMART_HOME": str(self.root),
+            "TOKENMART_DATA": str(self.data),
+            "TOKENMART_DATABASE": str(self.database),
+        }
+
+
+def find_workspace(start: Path | None = None) -> Workspace:
+    """Find the checkout: $TOKENMART_HOME, else upwards from `start`, else beside this package.
+
+    $TOKENMART_DATA and $TOKENMART_DATABASE move the data folder and the DuckDB file.
+
+    Raises:
+        TokenmartError: no folder with `dbt_project/dbt_project.yml` was found.
+    """
+    named = os.environ.get("TOKENMART_HOME")
+    here = (start or Path.cwd()).resolve()
+    candidates = (
+        [Path(named).resolve()] if named else [here, *here.parents, Path(__file__).parents[1]]
+    )
+    for root in candidates:
+        if (root / "dbt_project" / "dbt_project.yml").is_file():
+            break
+    else:
+        looked = named or here
+        raise TokenmartError(
+            f"{looked}: no Tokenmart checkout here (no dbt_project/dbt_project.yml); "
+            "run inside the repository or set TOKENMART_HOME to it"
+        )
+    data = Path(os.environ.get("TOKENMART_DATA") or root / "data").resolve()
+    database = os.environ.get("TOKENMART_DATABASE") or root / "warehouse" / "tokenmart.duckdb"
+    return Workspace(root=root, data=data, database=Path(database).resolve())

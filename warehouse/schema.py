@@ -1,0 +1,88 @@
+"""The tables of the warehouse, defined once; everything else derives from here.
+
+One row of `TOKENS` is one scored token in one context condition. `problem`, `model_id` and
+`probe` are partition keys: they stand in the path (`problem=…/model_id=…/probe=…`), not in
+the file.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+SCHEMA_VERSION = 1
+
+PARTITION_KEYS = ("problem", "model_id", "probe")
+
+
+def _field(name: str, type_: pa.DataType, meaning: str, nullable: bool = False) -> pa.Field:
+    return pa.field(name, type_, nullable=nullable, metadata={"description": meaning})
+
+
+TOKENS = pa.schema(
+    [
+        _field("doc_id", pa.int32(), "document in the problem's corpus"),
+        _field("segment", pa.int32(), "request within the document: window or excerpt"),
+        _field("position", pa.int32(), "0-based index of the token in this model's tokenisation"),
+        _field("context_tokens", pa.int32(), "document tokens visible to the left when scored"),
+        _field("token_id", pa.int32(), "vocabulary id"),
+        _field("char_start", pa.int32(), "first character of the token in the document's text"),
+        _field("char_end", pa.int32(), "one past the last character of the token"),
+        _field("logprob", pa.float32(), "natural log-probability of the token, in nats"),
+        _field("entropy", pa.float32(), "entropy of the predictive distribution, in nats"),
+        _field("rank", pa.int32(), "1 = the model's first choice"),
+        _field("top_logprob", pa.float32(), "log-probability of the first choice, in nats"),
+    ]
+)
+
+DOCUMENTS = pa.schema(
+    [
+        _field("doc_id", pa.int32(), "0-based index in the problem's corpus"),
+        _field("name", pa.string(), "name or id of the document in its source"),
+        _field("sha256", pa.string(), "sha256 of the UTF-8 text"),
+        _field("characters", pa.int64(), "length in Unicode code points"),
+        _field("bytes", pa.int64(), "length in UTF-8 bytes"),
+        _field("text", pa.string(), "the text itself"),
+    ]
+)
+
+MODELS = pa.schema(
+    [
+        _field("full_id", pa.string(), "id as published, e.g. Qwen/Qwen2-7B-Instruct"),
+        _field("family", pa.string(), "models of one family are not independent"),
+        _field("base_id", pa.string(), "model_id of the checkpoint an intervention acts on", True),
+        _field("revision", pa.string(), "commit or sha256 of the weights"),
+        _field("parameters", pa.int64(), "number of parameters"),
+        _field("trained_context", pa.int32(), "context length of the configuration, in tokens"),
+        _field("licence", pa.string(), "licence as stated by the problem file"),
+        _field("tokenizer_sha256", pa.string(), "fingerprint of the tokenizer"),
+        _field("prepends_bos", pa.bool_(), "whether a BOS token stands before the text"),
+        _field("interventions", pa.string(), "JSON list of interventions, [] for none"),
+    ]
+)
+
+DOWNSTREAM = pa.schema(
+    [
+        _field("task", pa.string(), "task name, e.g. recall_4096; the overall score is their mean"),
+        _field("item", pa.int32(), "item within the task"),
+        _field("cluster", pa.int32(), "items of one cluster share a context (for standard errors)"),
+        _field("context_tokens", pa.int32(), "tokens of context before the answer", True),
+        _field("score", pa.float64(), "the item's score, in the unit of the target"),
+        _field("exact_match", pa.float64(), "1 when every answer token was the first choice", True),
+        _field("token_accuracy", pa.float64(), "share of answer tokens ranked first", True),
+        _field("answer_nll", pa.float64(), "mean NLL of the answer tokens, in nats", True),
+    ]
+)
+
+TABLES: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {
+    "tokens": (TOKENS, PARTITION_KEYS),
+    "documents": (DOCUMENTS, ("problem",)),
+    "models": (MODELS, ("problem", "model_id")),
+    "downstream": (DOWNSTREAM, ("problem", "model_id")),
+}
+"""Table name → (schema of the files, hive partition keys in the path)."""
+
+DICTIONARY_COLUMNS = ("rank", "token_id")
+"""Columns with many repeats; the other integers take delta encoding, floats a byte split."""
+
+UNITS_KEY = b"tokenmart.units"
+"""Parquet footer key that holds the ledger: a JSON list of unit records."""
