@@ -1,0 +1,141 @@
+"""The one console command. Rooms are imported only when one of their commands runs."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import os
+import sys
+from difflib import get_close_matches
+
+import click
+
+from warehouse.errors import StorageError, TokenmartError
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "data": ("warehouse.cli:data", "Fetch and check documents, models and targets."),
+    "doctor": ("warehouse.cli:doctor", "Check the environment; say what is missing and the remedy."),
+    "extract": ("extract.cli:extract", "Write per-token statistics of models to Parquet."),
+    "recall": ("extract.cli:recall", "Measure the key-value recall target of a problem."),
+    "status": ("extract.cli:status", "Show what has been extracted and what is missing."),
+    "dbt": ("warehouse.cli:dbt_command", "Run dbt on the metric models (build, run, test, docs …)."),
+    "sql": ("warehouse.cli:sql", "Query token statistics and metrics, read-only."),
+    "warehouse": ("warehouse.cli:warehouse", "Look after the Parquet files of the warehouse."),
+    "metrics": ("warehouse.metrics_cli:metrics", "List metric families, variants and their formulas."),
+    "correlate": ("analysis.cli:correlate", "Rank metrics by correlation with the target."),
+    "select": ("analysis.cli:select", "Choose a metric, with held-out correlation."),
+    "submit": ("analysis.cli:submit", "Write a submission and its reproducibility bundle."),
+    "verify": ("analysis.cli:verify", "Score a submission against the locked target."),
+    "reproduce": ("analysis.cli:reproduce", "Redo a submission from its bundle."),
+    "report": ("analysis.cli:report", "Write the HTML report of a problem."),
+    "show": ("analysis.cli:show", "Show a document coloured by a token statistic."),
+}
+"""Command → (where its click command lives, short help shown without importing it)."""
+
+OUR_ROOMS = ("analysis", "extract", "warehouse")
+_REMEDIES = {
+    errno.ENOSPC: "free some disk space or set TOKENMART_DATA to a larger disk",
+    errno.EDQUOT: "free some of your quota or set TOKENMART_DATA to another disk",
+    errno.EACCES: "make it readable and writable, or set TOKENMART_DATA elsewhere",
+    errno.EPERM: "make it readable and writable, or set TOKENMART_DATA elsewhere",
+    errno.EROFS: "set TOKENMART_DATA and TOKENMART_DATABASE to a writable disk",
+}
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command's module when the command is called, not for `--help`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of all commands, in the order of the work."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return the command, or None when there is no such command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module_name, attribute = COMMANDS[cmd_name][0].split(":")
+        try:
+            command = getattr(importlib.import_module(module_name), attribute)
+        except ModuleNotFoundError as error:
+            missing = error.name or module_name
+            if missing.split(".")[0] in OUR_ROOMS:
+                raise TokenmartError(
+                    f"tokenmart {cmd_name}: not part of this installation (no module {missing}); "
+                    "update the checkout"
+                ) from error
+            raise TokenmartError(
+                f"tokenmart {cmd_name}: package {missing!r} is not installed; run `make setup`"
+            ) from error
+        except AttributeError as error:
+            raise TokenmartError(
+                f"tokenmart {cmd_name}: not part of this installation ({error}); "
+                "update the checkout"
+            ) from error
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{module_name}:{attribute} is not a click command")
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or name the closest one."""
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            close = get_close_matches(name, COMMANDS, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else "see tokenmart --help"
+            raise click.UsageError(f"no such command {name!r}; {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands from the table above, importing nothing."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, short) for name, (_, short) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="tokenmart")
+def cli() -> None:
+    """Extract per-token log-probs once, define metrics in SQL, correlate them with a target.
+
+    \b
+    Start:     tokenmart doctor
+    Demo:      make demo
+    Ask SQL:   tokenmart sql --list
+    """
+
+
+def explain(error: OSError) -> TokenmartError | None:
+    """One line with path and remedy for a full, read-only or forbidden disk, else None."""
+    remedy = _REMEDIES.get(error.errno or 0)
+    if remedy is None:
+        return None
+    reason = os.strerror(error.errno or 0).lower()
+    where = error.filename or "a file of the warehouse"
+    return StorageError(f"{where}: {reason}; {remedy} (finished work is kept), then run again")
+
+
+def main() -> None:
+    """Run the command line; every foreseen failure is one line and an exit code."""
+    try:
+        code = cli.main(prog_name="tokenmart", standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except click.Abort:
+        click.echo("interrupted", err=True)
+        code = 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except OSError as error:
+        known = explain(error)
+        if known is None:
+            raise
+        known.show()
+        code = known.exit_code
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+if __name__ == "__main__":
+    main()
