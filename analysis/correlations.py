@@ -1,0 +1,128 @@
+"""Spearman, Pearson, Kendall and partial correlation, for one pair or for many at once.
+
+The batch forms take `[resamples, points]` arrays and return one coefficient per row; an
+undefined coefficient (a constant column, fewer than `MINIMUM_POINTS` points) is NaN.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+Indices = npt.NDArray[np.intp]
+
+MINIMUM_POINTS = 3
+"""Two points correlate perfectly whatever they are: below three nothing is said."""
+
+
+def masked_ranks(values: Floats, keep: Flags) -> Floats:
+    """Rank each row among its kept points; ties share their mean rank.
+
+    Args:
+        values: `[rows, points]`.
+        keep: `[rows, points]`; points outside get rank 0.
+
+    Returns:
+        `[rows, points]` ranks from 1.
+    """
+    others = values[:, None, :]
+    own = values[:, :, None]
+    below = np.matmul((others < own).astype(np.float64), keep[:, :, None])[:, :, 0]
+    level = np.matmul((others == own).astype(np.float64), keep[:, :, None])[:, :, 0]
+    return np.where(keep, below + 0.5 * (level + 1.0), 0.0)
+
+
+def pearson_rows(x: Floats, y: Floats, keep: Flags | None = None) -> Floats:
+    """Pearson's r of each row over its kept points.
+
+    Args:
+        x: `[rows, points]`.
+        y: `[rows, points]`.
+        keep: `[rows, points]` flags, all points when None.
+
+    Returns:
+        `[rows]`, NaN where undefined.
+    """
+    weights = np.ones(x.shape) if keep is None else keep.astype(np.float64)
+    count = weights.sum(axis=1)
+    safe_count = np.maximum(count, 1.0)
+    dx = (x - ((x * weights).sum(axis=1) / safe_count)[:, None]) * weights
+    dy = (y - ((y * weights).sum(axis=1) / safe_count)[:, None]) * weights
+    sxx = (dx * dx).sum(axis=1)
+    syy = (dy * dy).sum(axis=1)
+    # A column is constant when its spread is rounding noise beside its size.
+    flat_x = sxx <= count * (1e-14 * np.abs(x * weights).max(axis=1)) ** 2
+    flat_y = syy <= count * (1e-14 * np.abs(y * weights).max(axis=1)) ** 2
+    defined = (count >= MINIMUM_POINTS) & ~flat_x & ~flat_y
+    with np.errstate(invalid="ignore", divide="ignore"):
+        r = (dx * dy).sum(axis=1) / (np.sqrt(sxx) * np.sqrt(syy))
+    return np.where(defined, np.clip(r, -1.0, 1.0), np.nan)
+
+
+def spearman_rows(x: Floats, y: Floats, keep: Flags | None = None) -> Floats:
+    """Spearman's rho of each row over its kept points, ranked among those points.
+
+    Args:
+        x: `[rows, points]`.
+        y: `[rows, points]`.
+        keep: `[rows, points]` flags, all points when None.
+
+    Returns:
+        `[rows]`, NaN where undefined.
+    """
+    flags = np.ones(x.shape, dtype=np.bool_) if keep is None else keep
+    return pearson_rows(masked_ranks(x, flags), masked_ranks(y, flags), flags)
+
+
+def pearson(x: Floats, y: Floats) -> float:
+    """Pearson's r of two columns of n points; NaN where undefined."""
+    return float(pearson_rows(_unit_scale(x)[None, :], _unit_scale(y)[None, :])[0])
+
+
+def spearman(x: Floats, y: Floats) -> float:
+    """Spearman's rho of two columns of n points; NaN where undefined."""
+    return float(spearman_rows(x[None, :], y[None, :])[0])
+
+
+def kendall(x: Floats, y: Floats) -> float:
+    """Kendall's tau-b of two columns of n points; NaN where undefined."""
+    upper = np.triu_indices(x.size, k=1)
+    sign_x = np.sign(x[:, None] - x[None, :])[upper]
+    sign_y = np.sign(y[:, None] - y[None, :])[upper]
+    untied = np.sqrt(float((sign_x != 0).sum())) * np.sqrt(float((sign_y != 0).sum()))
+    if x.size < MINIMUM_POINTS or untied == 0:
+        return float("nan")
+    return float(np.clip((sign_x * sign_y).sum() / untied, -1.0, 1.0))
+
+
+def partial_spearman(x: Floats, y: Floats, control: Floats) -> float:
+    """Spearman's rho of x and y with the rank of `control` held constant.
+
+    Args:
+        x: `[points]`, a metric.
+        y: `[points]`, the target.
+        control: `[points]`, for instance log parameters.
+
+    Returns:
+        The first-order partial correlation of the ranks; NaN where undefined.
+    """
+    return float(partial_spearman_rows(x[None, :], y[None, :], control[None, :])[0])
+
+
+def partial_spearman_rows(x: Floats, y: Floats, control: Floats) -> Floats:
+    """`partial_spearman` for each row of `[rows, points]` arrays."""
+    xy = spearman_rows(x, y)
+    xz = spearman_rows(x, control)
+    yz = spearman_rows(y, control)
+    spread = (1.0 - xz**2) * (1.0 - yz**2)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        value = (xy - xz * yz) / np.sqrt(spread)
+    return np.where(spread > 1e-12, np.clip(value, -1.0, 1.0), np.nan)
+
+
+def _unit_scale(values: Floats) -> Floats:
+    """Divide by the largest magnitude, so that squares neither overflow nor vanish."""
+    largest = float(np.abs(values).max(initial=0.0))
+    return values / largest if largest > 0 else values

@@ -1,0 +1,174 @@
+"""What was used first stays: recorded hashes of locked files and revisions of models.
+
+`data/locks/<problem>.json` is meant to be committed. A file whose bytes differ from the
+record, or a model whose hub revision moved, is refused until somebody edits the record.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from warehouse.errors import LockedFileError
+from warehouse.paths import Workspace
+from warehouse.strict_json import StrictJsonError, read_json, shown
+
+_MAXIMUM_BYTES = 4 << 20
+_SECTIONS = ("files", "revisions")
+
+
+@dataclass(frozen=True)
+class LockRecord:
+    """The outcome of a check: the value on record, and whether this call recorded it."""
+
+    value: str
+    first_use: bool
+
+
+def lock_path(workspace: Workspace, problem: str) -> Path:
+    """The lock file of a problem."""
+    return workspace.locks / f"{problem}.json"
+
+
+def file_sha256(path: Path) -> str:
+    """sha256 of a file's bytes.
+
+    Raises:
+        LockedFileError: the file is missing or unreadable.
+    """
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+    except OSError as error:
+        raise LockedFileError(f"{path}: locked file can't be read ({error.strerror})") from error
+    return digest.hexdigest()
+
+
+def check_file(workspace: Workspace, problem: str, path: Path) -> LockRecord:
+    """Check a locked file against its record, or record it on first use.
+
+    Args:
+        workspace: the checkout.
+        problem: name of the problem the file belongs to.
+        path: absolute, or relative to the workspace's root.
+
+    Raises:
+        LockedFileError: the file is missing, unreadable, or not the one recorded.
+    """
+    return check_sha256(workspace, problem, path, file_sha256(workspace.root / path))
+
+
+def check_sha256(workspace: Workspace, problem: str, path: Path, sha256: str) -> LockRecord:
+    """`check_file` for a caller that has hashed the very bytes it goes on to use."""
+    name = _name_in(workspace, path)
+    expected, first_use = _recorded(workspace, problem, "files", name, sha256)
+    if expected != sha256:
+        raise LockedFileError(
+            f"{name}: changed since it was locked: expected sha256 {expected}, found {sha256}; "
+            f"restore the file, or remove its entry from {lock_path(workspace, problem)} "
+            "if the change is meant"
+        )
+    return LockRecord(value=sha256, first_use=first_use)
+
+
+def record_revision(workspace: Workspace, problem: str, full_id: str, commit: str) -> LockRecord:
+    """Record the hub commit of a model on first use, or check it against the record.
+
+    Raises:
+        LockedFileError: another commit is on record.
+    """
+    expected, first_use = _recorded(workspace, problem, "revisions", full_id, commit)
+    if expected != commit:
+        raise LockedFileError(
+            f"{full_id}: revision changed since it was locked: expected {expected}, found "
+            f"{commit}; pin `revision: {expected}` in the problem file, or remove its entry "
+            f"from {lock_path(workspace, problem)} if the change is meant"
+        )
+    return LockRecord(value=commit, first_use=first_use)
+
+
+def recorded_revision(workspace: Workspace, problem: str, full_id: str) -> str | None:
+    """The commit on record for a model, or None before first use."""
+    value: str | None = _read(lock_path(workspace, problem))["revisions"].get(full_id)
+    return value
+
+
+def recorded_files(workspace: Workspace, problem: str) -> dict[str, str]:
+    """Every locked file on record: path relative to the root → sha256."""
+    return dict(_read(lock_path(workspace, problem))["files"])
+
+
+def _name_in(workspace: Workspace, path: Path) -> str:
+    absolute = (workspace.root / path).absolute()
+    root = workspace.root.absolute()
+    return absolute.relative_to(root).as_posix() if absolute.is_relative_to(root) else str(absolute)
+
+
+def _recorded(
+    workspace: Workspace, problem: str, section: str, key: str, value: str
+) -> tuple[str, bool]:
+    """The value on record for a key, writing `value` when there is none."""
+    path = lock_path(workspace, problem)
+    found = _read(path)[section].get(key)
+    if found is not None:
+        return str(found), False
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{path}.lock", timeout=30):
+            record = _read(path)
+            found = record[section].get(key)
+            if found is not None:
+                return str(found), False
+            record[section][key] = value
+            _write(path, record)
+    except OSError as error:
+        raise LockedFileError(
+            f"{path}: can't record {key} on first use ({error.strerror or error}); "
+            "make the folder writable"
+        ) from error
+    return value, True
+
+
+def _read(path: Path) -> dict[str, dict[str, str]]:
+    if not path.exists():
+        return {section: {} for section in _SECTIONS}
+    try:
+        content = read_json(path, _MAXIMUM_BYTES).content
+    except StrictJsonError as error:
+        raise LockedFileError(f"{path}: {error}; restore it from the repository") from error
+    return {section: _section(path, content, section) for section in _SECTIONS}
+
+
+def _section(path: Path, content: Any, section: str) -> dict[str, str]:
+    entries = content.get(section, {}) if isinstance(content, dict) else None
+    if not isinstance(entries, dict) or not all(isinstance(v, str) for v in entries.values()):
+        raise LockedFileError(
+            f"{path}: field {shown(section)} must map names to strings; "
+            "restore it from the repository"
+        )
+    return entries
+
+
+def _write(path: Path, record: dict[str, dict[str, str]]) -> None:
+    """Write atomically: a reader sees the old record or the new one."""
+    text = json.dumps(record, indent=2, sort_keys=True) + "\n"
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,135 @@
+"""JSON as it should have been read: nothing repeated, nothing infinite, nothing oversized.
+
+Python's parser keeps the last of two equal keys, accepts NaN and runs out of stack on deep
+nesting. Files that decide a result are read here instead; every defect is one line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+MAXIMUM_DEPTH = 32
+
+
+class StrictJsonError(ValueError):
+    """The text isn't acceptable JSON; the message names the defect, on one line."""
+
+
+@dataclass(frozen=True)
+class JsonFile:
+    """A parsed file: its content and the sha256 of the very bytes that were parsed."""
+
+    content: Any
+    sha256: str
+
+
+def read_json(path: Path, maximum_bytes: int) -> JsonFile:
+    """Read and parse a JSON file strictly.
+
+    Raises:
+        StrictJsonError: unreadable, too large, not UTF-8, or not strict JSON.
+    """
+    try:
+        if not path.is_file():
+            what = "is not a regular file" if path.exists() else "does not exist"
+            raise StrictJsonError(what)
+        with path.open("rb") as stream:
+            data = stream.read(maximum_bytes + 1)
+    except (OSError, ValueError) as error:
+        if isinstance(error, StrictJsonError):
+            raise
+        raise StrictJsonError(f"can't be read ({getattr(error, 'strerror', error)})") from error
+    if len(data) > maximum_bytes:
+        raise StrictJsonError(f"is larger than {maximum_bytes:,} bytes")
+    return JsonFile(content=parse_json(data), sha256=hashlib.sha256(data).hexdigest())
+
+
+def parse_json(data: bytes) -> Any:
+    """Parse UTF-8 bytes as JSON; see `StrictJsonError` for what is refused."""
+    if not data.strip():
+        raise StrictJsonError("is empty")
+    if data.startswith((b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")):
+        raise StrictJsonError("starts with a byte-order mark; save it as plain UTF-8")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise StrictJsonError(f"is not UTF-8 (byte {error.start})") from error
+    _check_depth(text)
+    try:
+        return json.loads(
+            text,
+            object_pairs_hook=_unique,
+            parse_constant=_refuse_constant,
+            parse_float=_finite,
+            parse_int=_integer,
+        )
+    except json.JSONDecodeError as error:
+        raise StrictJsonError(
+            f"is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
+        ) from error
+    except RecursionError as error:
+        raise StrictJsonError("is nested too deeply") from error
+
+
+def shown(value: object, limit: int = 60) -> str:
+    """A value for an error message: ASCII, on one line, shortened."""
+    text = json.dumps(value, default=repr)
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def kind(value: object) -> str:
+    """The JSON name of a parsed value's type."""
+    names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean"}
+    return "null" if value is None else names.get(type(value), "a number")
+
+
+def _check_depth(text: str) -> None:
+    depth = 0
+    in_string = escaped = False
+    for character in text:
+        if in_string:
+            if escaped:
+                escaped = False
+            elif character == "\\":
+                escaped = True
+            elif character == '"':
+                in_string = False
+        elif character == '"':
+            in_string = True
+        elif character in "[{":
+            depth += 1
+            if depth > MAXIMUM_DEPTH:
+                raise StrictJsonError(f"is nested deeper than {MAXIMUM_DEPTH} levels")
+        elif character in "]}":
+            depth -= 1
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise StrictJsonError(f"has the key {shown(key)} twice in one object")
+        found[key] = value
+    return found
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise StrictJsonError(f"holds {name}, which is not a finite number")
+
+
+def _finite(literal: str) -> float:
+    value = float(literal)
+    if not math.isfinite(value):
+        raise StrictJsonError(f"holds {literal[:40]}, which is too large for a number")
+    return value
+
+
+def _integer(literal: str) -> int:
+    if len(literal) > 309:
+        raise StrictJsonError(f"holds an integer of {len(literal)} digits, too large for a number")
+    return int(literal)

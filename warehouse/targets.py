@@ -1,0 +1,119 @@
+"""Reader of downstream target files: one finite overall score per model.
+
+Accepted, as the locked statement allows: an object `{model: score}`; an object
+`{model: {"overall": score, …}}`; a list of rows with `model` and `overall`; or a wrapper
+object that holds one of these under `models`, `results` or `scores`. Light to import: the
+verifier needs it without pyarrow, torch or dbt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from warehouse.errors import LockedFileError
+from warehouse.strict_json import StrictJsonError, kind, read_json, shown
+
+MAXIMUM_BYTES = 64 << 20
+SCORE_KEY = "overall"
+MODEL_KEY = "model"
+WRAPPER_KEYS = ("models", "results", "scores")
+
+
+@dataclass(frozen=True)
+class Target:
+    """A target file: full model id → overall score, and the hash of the bytes read."""
+
+    path: Path
+    sha256: str
+    scores: dict[str, float]
+
+    def only(self, models: Iterable[str]) -> dict[str, float]:
+        """The scores of the given models, in their order.
+
+        Raises:
+            LockedFileError: a model has no score.
+        """
+        wanted = list(models)
+        missing = [model for model in wanted if model not in self.scores]
+        if missing:
+            raise LockedFileError(
+                f"{self.path}: no {SCORE_KEY} score for {', '.join(missing)}; "
+                "use the target file that belongs to this problem"
+            )
+        return {model: self.scores[model] for model in wanted}
+
+
+def read_target(path: Path) -> Target:
+    """Read a target file.
+
+    Raises:
+        LockedFileError: missing, malformed, or not in an accepted format.
+    """
+    try:
+        file = read_json(path, MAXIMUM_BYTES)
+    except StrictJsonError as error:
+        remedy = (
+            "place it by hand or run `tokenmart data fetch`"
+            if not path.exists()
+            else "restore the original file"
+        )
+        raise LockedFileError(f"{path}: target file {error}; {remedy}") from error
+    scores = _scores(path, _unwrap(path, file.content))
+    if not scores:
+        raise LockedFileError(f"{path}: target file holds no model; restore the original file")
+    return Target(path=path, sha256=file.sha256, scores=scores)
+
+
+def _unwrap(path: Path, content: Any) -> Any:
+    """Step into a wrapper object: one that holds exactly one known key with a container."""
+    if not isinstance(content, dict):
+        return content
+    held = [key for key in WRAPPER_KEYS if isinstance(content.get(key), dict | list)]
+    if len(held) > 1:
+        raise LockedFileError(
+            f"{path}: target file has several candidates for the scores: {', '.join(held)}; "
+            "keep one"
+        )
+    return content[held[0]] if held else content
+
+
+def _scores(path: Path, content: Any) -> dict[str, float]:
+    if isinstance(content, dict):
+        return {model: _score(path, model, value) for model, value in content.items()}
+    if not isinstance(content, list):
+        raise LockedFileError(
+            f"{path}: target file must be an object or a list of rows, found {kind(content)}"
+        )
+    scores: dict[str, float] = {}
+    for index, row in enumerate(content):
+        if not isinstance(row, dict) or not isinstance(row.get(MODEL_KEY), str):
+            raise LockedFileError(
+                f"{path}: row {index} must be an object with a string under "
+                f"{shown(MODEL_KEY)}, found {shown(row)}"
+            )
+        model = row[MODEL_KEY]
+        if model in scores:
+            raise LockedFileError(f"{path}: row {index} repeats the model {shown(model)}")
+        scores[model] = _score(path, model, row)
+    return scores
+
+
+def _score(path: Path, model: str, value: Any) -> float:
+    if isinstance(value, dict):
+        if SCORE_KEY not in value:
+            raise LockedFileError(
+                f"{path}: {shown(model)} has no {shown(SCORE_KEY)} field, "
+                f"found {shown(sorted(value))}"
+            )
+        value = value[SCORE_KEY]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise LockedFileError(
+            f"{path}: score of {shown(model)} must be a number, found {kind(value)} {shown(value)}"
+        )
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise LockedFileError(f"{path}: score of {shown(model)} is too large") from error
