@@ -1,0 +1,82 @@
+# Everything starts here: `make help` lists the targets.
+.DEFAULT_GOAL := help
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.PHONY: help setup demo extract dbt correlate report sql verify test lint bench docs clean
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+TOKENMART := $(BIN)/tokenmart
+READY := $(VENV)/.ready
+LOG := $(VENV)/setup.log
+
+extract verify: PROBLEM ?= no4k
+correlate report: PROBLEM ?= minilong
+METRIC_KEY ?= score
+QUERY ?= select * from metric_values
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo "Variables: PROBLEM=no4k|minilong|file.yml  SUBMISSION=file.json  OUT=file.json  QUERY='select …'"
+
+setup: $(READY)  ## create .venv with everything, at the tested versions
+
+$(READY): pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	  { echo "error: $(PYTHON) is older than 3.10; run make PYTHON=python3.12 setup" >&2; exit 1; }
+	@echo "setting up $(VENV) (a few minutes the first time; log in $(LOG))"
+	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install -c requirements.lock -e '.[dev]' > $(LOG) 2>&1 || \
+	  { tail -n 5 $(LOG); echo "error: pip failed; see $(LOG), mend the cause, run make setup" >&2; exit 1; }
+	@touch $@
+
+demo: $(READY)  ## small real models, documents to ranked correlations: a few minutes on a laptop
+	$(TOKENMART) data fetch --problem minilong
+	$(TOKENMART) extract --problem minilong --demo
+	$(TOKENMART) recall --problem minilong --demo
+	$(TOKENMART) dbt --quiet build
+	$(TOKENMART) correlate --problem minilong
+	$(TOKENMART) report --problem minilong
+
+extract: $(READY)  ## token statistics of the locked problem (GPU; elsewhere: the plan and its cost)
+	$(TOKENMART) extract --problem $(PROBLEM)
+
+dbt: $(READY)  ## build and test every metric from the token statistics
+	$(TOKENMART) dbt build
+
+correlate: $(READY)  ## rank metrics by correlation with the target
+	$(TOKENMART) correlate --problem $(PROBLEM)
+
+report: $(READY)  ## write the HTML report
+	$(TOKENMART) report --problem $(PROBLEM)
+
+sql: $(READY)  ## run QUERY='select …' on tokens and metrics, read-only
+	@$(TOKENMART) sql "$$QUERY"
+sql: export QUERY := $(QUERY)
+
+verify: $(READY)  ## score SUBMISSION=file.json against the locked target (OUT= saves the result)
+	@test -n "$(SUBMISSION)" || { echo "error: give make verify SUBMISSION=file.json" >&2; exit 2; }
+	$(BIN)/python scripts/verify_locked_no4k.py --submission "$(SUBMISSION)" \
+	  --metric-key "$(METRIC_KEY)" $(if $(OUT),--out "$(OUT)")
+
+test: $(READY)  ## run all tests
+	$(BIN)/python -m pytest -q
+
+lint: $(READY)  ## ruff, mypy, sqlfluff
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/sqlfluff lint --disable-progress-bar dbt_project/models
+
+bench: $(READY)  ## run the benchmarks
+	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python "$$file"; done
+
+docs: $(READY)  ## dbt documentation: models, columns, formulas, lineage
+	$(TOKENMART) dbt docs generate
+	@echo "see it: $(TOKENMART) dbt docs serve"
+
+clean:  ## remove what can be rebuilt in seconds; extracted tokens, weights and .venv stay
+	rm -rf dbt_project/target dbt_project/logs logs build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -f warehouse/tokenmart.duckdb warehouse/tokenmart.duckdb.wal report.html
+	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
