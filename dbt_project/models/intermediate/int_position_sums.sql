@@ -1,0 +1,138 @@
+{% set positions = position_edges() %}
+{% set tails = tail_edges() %}
+{% set shares = share_edges() %}
+
+{{ config(
+    materialized = 'incremental',
+    incremental_strategy = 'append',
+    on_schema_change = 'sync_all_columns',
+    pre_hook = "{{ drop_stale_partitions(
+        ref('int_full_contexts'), [position_edges(), tail_edges(), share_edges()]
+    ) }}",
+) }}
+
+with conditions as (
+    {{ missing_partitions(ref('int_full_contexts'), [positions, tails, shares]) }}
+),
+
+document_lengths as (
+    select * from {{ ref('int_document_lengths') }}
+),
+
+token_stats as (
+    select * from {{ ref('stg_token_stats') }}
+),
+
+text_blocks as (
+    select * from {{ ref('int_text_blocks') }}
+),
+
+tokens as (
+    select
+        conditions.problem,
+        conditions.model_id,
+        conditions.probe,
+        conditions.version,
+        token_stats.doc_id,
+        token_stats.position,
+        {{ floor_edge('token_stats.position', positions, '>=', 0, 'bigint') }}
+            as position_floor,
+        {{ ceiling_edge('(document_lengths.document_tokens - token_stats.position)',
+            tails, 2147483647) }} as tail_ceiling,
+        {{ floor_edge('(token_stats.position / document_lengths.document_tokens)',
+            shares, '>=', 0) }} as share_floor,
+        log2(token_stats.position + 1) - 10 as log_position,
+        -cast(token_stats.logprob as double) as nll,
+        token_stats.entropy,
+        token_stats.rank,
+        token_stats.top_logprob,
+        token_stats.char_start,
+        token_stats.char_end
+    from token_stats
+    inner join conditions
+        on token_stats.problem = conditions.problem
+        and token_stats.model_id = conditions.model_id
+        and token_stats.probe = conditions.probe
+    inner join document_lengths
+        on token_stats.problem = document_lengths.problem
+        and token_stats.model_id = document_lengths.model_id
+        and token_stats.probe = document_lengths.probe
+        and token_stats.doc_id = document_lengths.doc_id
+),
+
+sums as (
+    select
+        problem,
+        model_id,
+        probe,
+        version,
+        doc_id,
+        position_floor,
+        tail_ceiling,
+        share_floor,
+        count(*) as tokens,
+        sum(nll) as nll_sum,
+        sum(entropy) as entropy_sum,
+        sum(top_logprob) as top_logprob_sum,
+        count(*) filter (where rank = 1) as top_1,
+        count(*) filter (where rank <= 5) as top_5,
+        count(*) filter (where rank <= 10) as top_10,
+        sum(1 / rank) as reciprocal_rank_sum,
+        sum(log_position) as x_sum,
+        sum(log_position ** 2) as xx_sum,
+        sum(log_position ** 3) as xxx_sum,
+        sum(log_position ** 4) as xxxx_sum,
+        sum(log_position * nll) as xy_sum,
+        sum(log_position ** 2 * nll) as xxy_sum,
+        min(position) as first_position,
+        min(char_start) as first_character,
+        max(char_end) as last_character
+    from tokens
+    group by
+        problem,
+        model_id,
+        probe,
+        version,
+        doc_id,
+        position_floor,
+        tail_ceiling,
+        share_floor
+),
+
+spans as (
+    select
+        *,
+        coalesce(
+            max(last_character) over (
+                partition by problem, model_id, probe, doc_id
+                order by first_position
+                rows between unbounded preceding and 1 preceding
+            ),
+            first_character
+        ) as span_start,
+        max(last_character) over (
+            partition by problem, model_id, probe, doc_id
+            order by first_position
+        ) as span_end
+    from sums
+),
+
+position_sums as (
+    select
+        spans.* exclude (first_position, first_character, last_character, span_start, span_end),
+        end_block.bytes_before
+            + strlen(substring(end_block.text, 1, spans.span_end % 1024))
+            - start_block.bytes_before
+            - strlen(substring(start_block.text, 1, spans.span_start % 1024)) as bytes
+    from spans
+    left join text_blocks as start_block
+        on spans.problem = start_block.problem
+        and spans.doc_id = start_block.doc_id
+        and spans.span_start - spans.span_start % 1024 = start_block.first_character
+    left join text_blocks as end_block
+        on spans.problem = end_block.problem
+        and spans.doc_id = end_block.doc_id
+        and spans.span_end - spans.span_end % 1024 = end_block.first_character
+)
+
+select * from position_sums

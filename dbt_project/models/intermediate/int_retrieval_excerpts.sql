@@ -1,0 +1,65 @@
+with probes as (
+    select * from {{ ref('int_probes') }}
+),
+
+document_lengths as (
+    select * from {{ ref('int_document_lengths') }}
+),
+
+token_stats as (
+    select * from {{ ref('stg_token_stats') }}
+),
+
+answers as (
+    select
+        probes.kind,
+        probes.spec,
+        document_lengths.document_tokens,
+        token_stats.*
+    from token_stats
+    inner join probes
+        on token_stats.problem = probes.problem
+        and token_stats.model_id = probes.model_id
+        and token_stats.probe = probes.probe
+    inner join document_lengths
+        on token_stats.problem = document_lengths.problem
+        and token_stats.model_id = document_lengths.model_id
+        and token_stats.probe = document_lengths.probe
+        and token_stats.doc_id = document_lengths.doc_id
+    where probes.kind in ('retrieval_with_document', 'retrieval_without_document')
+),
+
+excerpts as (
+    select
+        after_document.problem,
+        after_document.model_id,
+        after_document.spec,
+        after_document.doc_id,
+        after_document.segment,
+        count(*) as tokens,
+        -sum(cast(after_document.logprob as double)) as nll_sum,
+        -sum(cast(alone.logprob as double)) as alone_nll_sum,
+        sum(cast(after_document.logprob as double) - cast(alone.logprob as double)) as gain_sum,
+        count(*) filter (where after_document.rank = 1) as top_1,
+        count(*) filter (where alone.rank = 1) as alone_top_1,
+        min(after_document.position) as first_position,
+        any_value(after_document.document_tokens) as document_tokens
+    from answers as after_document
+    inner join answers as alone
+        on after_document.problem = alone.problem
+        and after_document.model_id = alone.model_id
+        and after_document.spec = alone.spec
+        and after_document.doc_id = alone.doc_id
+        and after_document.segment = alone.segment
+        and after_document.position = alone.position
+    where after_document.kind = 'retrieval_with_document'
+        and alone.kind = 'retrieval_without_document'
+    group by
+        after_document.problem,
+        after_document.model_id,
+        after_document.spec,
+        after_document.doc_id,
+        after_document.segment
+)
+
+select * from excerpts

@@ -1,0 +1,87 @@
+with units as (
+    select * from {{ ref('stg_units') }}
+),
+
+models as (
+    select * from {{ ref('stg_models') }}
+),
+
+documents as (
+    select
+        problem,
+        count(*) as documents
+    from {{ ref('stg_documents') }}
+    group by problem
+),
+
+probes as (
+    select distinct
+        problem,
+        probe,
+        probe_kind
+    from units
+),
+
+known_models as (
+    select
+        problem,
+        model_id
+    from models
+    union
+    select
+        problem,
+        model_id
+    from units
+),
+
+counts as (
+    select
+        problem,
+        model_id,
+        probe,
+        count(*) filter (where status = 'done') as documents_done,
+        count(*) filter (where status = 'failed') as documents_failed,
+        sum(rows) filter (where status = 'done') as tokens,
+        sum(tokens_processed) as tokens_processed,
+        sum(tokens_scored) as tokens_scored,
+        sum(seconds) as seconds,
+        max(peak_bytes) as peak_bytes,
+        any_value(reason) filter (where status = 'failed') as failure
+    from units
+    group by problem, model_id, probe
+),
+
+coverage as (
+    select
+        known_models.problem,
+        known_models.model_id,
+        probes.probe,
+        probes.probe_kind,
+        coalesce(documents.documents, 0) as documents,
+        coalesce(counts.documents_done, 0) as documents_done,
+        coalesce(counts.documents_failed, 0) as documents_failed,
+        greatest(
+            coalesce(documents.documents, 0)
+            - coalesce(counts.documents_done, 0)
+            - coalesce(counts.documents_failed, 0),
+            0
+        ) as documents_missing,
+        coalesce(counts.documents_done, 0) >= coalesce(documents.documents, 0) as complete,
+        cast(coalesce(counts.tokens, 0) as bigint) as tokens,
+        cast(coalesce(counts.tokens_processed, 0) as bigint) as tokens_processed,
+        cast(coalesce(counts.tokens_scored, 0) as bigint) as tokens_scored,
+        cast(coalesce(counts.seconds, 0) as double) as seconds,
+        counts.peak_bytes,
+        counts.failure
+    from known_models
+    inner join probes
+        on known_models.problem = probes.problem
+    left join documents
+        on known_models.problem = documents.problem
+    left join counts
+        on known_models.problem = counts.problem
+        and known_models.model_id = counts.model_id
+        and probes.probe = counts.probe
+)
+
+select * from coverage

@@ -1,0 +1,88 @@
+with items as (
+    select * from {{ ref('stg_downstream') }}
+),
+
+task_means as (
+    select
+        problem,
+        model_id,
+        task,
+        avg(score) as score,
+        count(*) as items,
+        count(distinct cluster) as clusters
+    from items
+    group by problem, model_id, task
+),
+
+cluster_residuals as (
+    select
+        items.problem,
+        items.model_id,
+        items.task,
+        items.cluster,
+        sum(items.score - task_means.score) as residual
+    from items
+    inner join task_means
+        on items.problem = task_means.problem
+        and items.model_id = task_means.model_id
+        and items.task = task_means.task
+    group by items.problem, items.model_id, items.task, items.cluster
+),
+
+residual_sums as (
+    select
+        problem,
+        model_id,
+        task,
+        sum(residual ** 2) as residual_squares
+    from cluster_residuals
+    group by problem, model_id, task
+),
+
+tasks as (
+    select
+        task_means.problem,
+        task_means.model_id,
+        task_means.task,
+        task_means.score,
+        case
+            when task_means.clusters > 1
+                then sqrt(
+                    residual_sums.residual_squares
+                    * task_means.clusters / (task_means.clusters - 1)
+                ) / task_means.items
+        end as stderr,
+        task_means.items
+    from task_means
+    inner join residual_sums
+        on task_means.problem = residual_sums.problem
+        and task_means.model_id = residual_sums.model_id
+        and task_means.task = residual_sums.task
+),
+
+overall as (
+    select
+        problem,
+        model_id,
+        'overall' as task,
+        avg(score) as score,
+        case when count(stderr) = count(*) then sqrt(sum(stderr ** 2)) / count(*) end as stderr,
+        sum(items) as items
+    from tasks
+    group by problem, model_id
+),
+
+downstream_scores as (
+    select * from tasks
+    union all by name
+    select * from overall
+)
+
+select
+    problem,
+    model_id,
+    task,
+    cast(score as double) as score,
+    cast(stderr as double) as stderr,
+    cast(items as bigint) as items
+from downstream_scores

@@ -1,0 +1,152 @@
+with gain_sums as (
+    select * from {{ ref('int_gain_sums') }}
+),
+
+shared_pairs as (
+    select * from {{ ref('int_shared_pairs') }}
+),
+
+contexts as (
+    select * from {{ ref('int_contexts') }}
+),
+
+document_lengths as (
+    select * from {{ ref('int_document_lengths') }}
+),
+
+variants as (
+    select * from {{ ref('stg_metric_variants') }}
+    where metric = 'longppl'
+),
+
+-- Tokens that share no character with another one: key when they pass both thresholds.
+plain_key_sums as (
+    select
+        gain_sums.problem,
+        gain_sums.model_id,
+        gain_sums.probe,
+        gain_sums.doc_id,
+        variants.variant,
+        sum(gain_sums.nll_sum) as nll_sum,
+        sum(gain_sums.tokens) as tokens
+    from gain_sums
+    inner join variants
+        on gain_sums.gain_floor >= variants.alpha
+        and gain_sums.logprob_floor >= variants.beta
+    where not gain_sums.shares_span
+    group by
+        gain_sums.problem,
+        gain_sums.model_id,
+        gain_sums.probe,
+        gain_sums.doc_id,
+        variants.variant
+),
+
+-- Tokens whose characters overlap: key when they lie inside the span of one that passes.
+shared_key_tokens as (
+    select distinct
+        inside.problem,
+        inside.model_id,
+        inside.probe,
+        inside.doc_id,
+        inside.position,
+        inside.nll,
+        variants.variant
+    from shared_pairs as passing
+    inner join variants
+        on passing.gain > variants.alpha
+        and -passing.nll > variants.beta
+    inner join shared_pairs as inside
+        on passing.problem = inside.problem
+        and passing.model_id = inside.model_id
+        and passing.probe = inside.probe
+        and passing.doc_id = inside.doc_id
+        and passing.cluster = inside.cluster
+        and passing.char_start <= inside.char_start
+        and passing.char_end >= inside.char_end
+),
+
+shared_key_sums as (
+    select
+        problem,
+        model_id,
+        probe,
+        doc_id,
+        variant,
+        sum(nll) as nll_sum,
+        count(*) as tokens
+    from shared_key_tokens
+    group by
+        problem,
+        model_id,
+        probe,
+        doc_id,
+        variant
+),
+
+key_sums as (
+    select * from plain_key_sums
+    union all by name
+    select * from shared_key_sums
+),
+
+-- Every scored document stays in, so that a variant without key tokens says so.
+documents as (
+    select distinct
+        gain_sums.problem,
+        gain_sums.model_id,
+        gain_sums.probe,
+        gain_sums.doc_id,
+        document_lengths.document_tokens
+    from gain_sums
+    inner join contexts
+        on gain_sums.problem = contexts.problem
+        and gain_sums.model_id = contexts.model_id
+        and gain_sums.probe = contexts.probe
+    inner join document_lengths
+        on gain_sums.problem = document_lengths.problem
+        and gain_sums.model_id = document_lengths.model_id
+        and contexts.full_probe = document_lengths.probe
+        and gain_sums.doc_id = document_lengths.doc_id
+),
+
+terms as (
+    select
+        documents.problem,
+        documents.model_id,
+        documents.probe,
+        documents.doc_id,
+        documents.document_tokens,
+        variants.variant,
+        true as is_log,
+        coalesce(sum(key_sums.nll_sum), 0) as numerator,
+        coalesce(sum(key_sums.tokens), 0) as denominator,
+        coalesce(sum(key_sums.tokens), 0) as tokens
+    from documents
+    cross join variants
+    left join key_sums
+        on documents.problem = key_sums.problem
+        and documents.model_id = key_sums.model_id
+        and documents.probe = key_sums.probe
+        and documents.doc_id = key_sums.doc_id
+        and variants.variant = key_sums.variant
+    group by
+        documents.problem,
+        documents.model_id,
+        documents.probe,
+        documents.doc_id,
+        documents.document_tokens,
+        variants.variant
+),
+
+longppl as (
+    {{ over_documents(
+        'longppl',
+        'terms',
+        probe = 'probe',
+        weight = 'document_tokens',
+        is_log = 'terms.is_log',
+    ) }}
+)
+
+select * from longppl

@@ -1,0 +1,65 @@
+with excerpts as (
+    select * from {{ ref('int_retrieval_excerpts') }}
+),
+
+variants as (
+    select * from {{ ref('stg_metric_variants') }}
+    where metric = 'retrieval_gain'
+),
+
+-- One term per excerpt: `micro` is the mean over excerpts, `macro` the mean over documents.
+excerpt_terms as (
+    select
+        excerpts.problem,
+        excerpts.model_id,
+        excerpts.spec,
+        excerpts.doc_id,
+        variants.variant,
+        variants.aggregation,
+        excerpts.segment,
+        excerpts.tokens,
+        case variants.statistic
+            when 'share_positive' then cast(excerpts.gain_sum > 0 as double)
+            when 'relative' then excerpts.gain_sum / excerpts.tokens
+            else excerpts.gain_sum / excerpts.tokens
+        end as numerator,
+        case variants.statistic
+            when 'relative' then excerpts.alone_nll_sum / excerpts.tokens
+            else 1
+        end as denominator
+    from excerpts
+    cross join variants
+),
+
+document_terms as (
+    select
+        problem,
+        model_id,
+        spec,
+        doc_id,
+        variant,
+        sum(numerator) as numerator,
+        sum(denominator) as denominator,
+        sum(tokens) as tokens
+    from excerpt_terms
+    where aggregation in ('micro', 'macro')
+    group by
+        problem,
+        model_id,
+        spec,
+        doc_id,
+        variant
+),
+
+terms as (
+    select * from document_terms
+    union all by name
+    select * exclude (aggregation, segment) from excerpt_terms
+    where aggregation not in ('micro', 'macro')
+),
+
+retrieval_gain as (
+    {{ over_documents('retrieval_gain', 'terms', probe = 'spec') }}
+)
+
+select * from retrieval_gain

@@ -1,0 +1,5 @@
+with documents as (
+    select * from {{ ref('stg_documents') }}
+)
+
+select * from documents

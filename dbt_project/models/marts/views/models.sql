@@ -1,0 +1,5 @@
+with models as (
+    select * from {{ ref('stg_models') }}
+)
+
+select * from models

@@ -1,0 +1,5 @@
+with units as (
+    select * from {{ ref('stg_units') }}
+)
+
+select * from units

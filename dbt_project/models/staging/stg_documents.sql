@@ -1,0 +1,17 @@
+with documents as (
+    select * from {{ source('extract', 'documents') }}
+),
+
+renamed as (
+    select
+        problem,
+        doc_id,
+        name,
+        sha256,
+        characters,
+        bytes,
+        text
+    from documents
+)
+
+select * from renamed

@@ -1,0 +1,54 @@
+{{ config(materialized = 'table') }}
+
+with footers as (
+    select * from {{ source('extract', 'units') }}
+),
+
+ledgers as (
+    select decode(footers.value) as ledger
+    from footers
+    where decode(footers.key) = 'tokenmart.units'
+),
+
+records as (
+    select
+        unnest(
+            from_json(
+                ledgers.ledger,
+                '[{
+                    "problem": "varchar",
+                    "model_id": "varchar",
+                    "probe": "varchar",
+                    "probe_kind": "varchar",
+                    "probe_params": "varchar",
+                    "doc_id": "integer",
+                    "fingerprint": "varchar",
+                    "status": "varchar",
+                    "reason": "varchar",
+                    "rows": "bigint",
+                    "tokens_processed": "bigint",
+                    "tokens_scored": "bigint",
+                    "seconds": "double",
+                    "peak_bytes": "bigint",
+                    "device": "varchar",
+                    "dtype": "varchar",
+                    "attention": "varchar",
+                    "document_sha256": "varchar",
+                    "document_tokens": "integer",
+                    "document_tokens_total": "integer",
+                    "torch_version": "varchar",
+                    "transformers_version": "varchar",
+                    "tokenmart_version": "varchar",
+                    "code_revision": "varchar",
+                    "code_dirty": "boolean",
+                    "seed": "bigint",
+                    "finished_at": "timestamptz",
+                    "content_sha256": "varchar"
+                }]'
+            ),
+            recursive := true
+        )
+    from ledgers
+)
+
+select * from records
