@@ -53,8 +53,8 @@ def pearson_rows(x: Floats, y: Floats, keep: Flags | None = None) -> Floats:
     sxx = (dx * dx).sum(axis=1)
     syy = (dy * dy).sum(axis=1)
     # A column is constant when its spread is rounding noise beside its size.
-    flat_x = sxx <= count * (1e-14 * np.abs(x * weights).max(axis=1)) ** 2
-    flat_y = syy <= count * (1e-14 * np.abs(y * weights).max(axis=1)) ** 2
+    flat_x = sxx <= count * (1e-14 * np.abs(x * weights).max(axis=1, initial=0.0)) ** 2
+    flat_y = syy <= count * (1e-14 * np.abs(y * weights).max(axis=1, initial=0.0)) ** 2
     defined = (count >= MINIMUM_POINTS) & ~flat_x & ~flat_y
     with np.errstate(invalid="ignore", divide="ignore"):
         r = (dx * dy).sum(axis=1) / (np.sqrt(sxx) * np.sqrt(syy))

@@ -33,7 +33,7 @@ class McdFlags:
 
     keep: `[B, n]`, points within the cutoff.
     singular: `[B]`, at least half of the points lie on one line (an exact fit).
-    undefined: `[B]`, at least half of the points coincide: no filter exists, `keep` is all.
+    undefined: `[B]`, the central half coincides in one place: no filter exists, `keep` is all.
     """
 
     keep: Flags
@@ -82,6 +82,12 @@ def robust_standardise(values: Floats) -> Floats:
     fallback = centred.std(axis=-1, keepdims=True)
     spread = np.where(spread > 1e-14, spread, fallback)
     return centred / np.where(spread > 0, spread, 1.0)
+
+
+def half_coincides(x: Floats, y: Floats) -> Flags:
+    """`[B]`, whether one place holds as many of the `[B, n]` points as the central half."""
+    same = (x[:, :, None] == x[:, None, :]) & (y[:, :, None] == y[:, None, :])
+    return np.asarray(same.sum(axis=2).max(axis=1) >= support_size(x.shape[1]))
 
 
 def initial_supports(points: int, seed: int) -> Floats:
@@ -213,8 +219,7 @@ def _flags(x: Floats, y: Floats, starts: Floats, cutoff: float) -> McdFlags:
     size = support_size(points)
     moments = np.stack([x, y, x * x, x * y, y * y], axis=2)
     best = _finish(_start(x, y, moments, starts, size), x, y, moments, size)
-    undefined = (best.xx + best.yy <= 0.0) & (size < points)
-
+    undefined = half_coincides(x, y)
     distances = best.distances(x, y) / consistency_factor(size / points)
     central = distances < chi2_quantile(0.975)
     central[~central.any(axis=1)] = True

@@ -19,6 +19,7 @@ import numpy as np
 from analysis.correlations import Flags, Floats, spearman_rows
 from analysis.fast_mcd import (
     chi2_quantile,
+    half_coincides,
     mcd_flags,
     mcd_flags_by_seed,
     robust_standardise,
@@ -71,14 +72,12 @@ def mcd_skipped(x: Floats, y: Floats, seed: int) -> Skipped:
     """
     from sklearn.covariance import MinCovDet
 
+    if half_coincides(x[None, :], y[None, :])[0]:
+        return _undefined(x.size)
     points = np.column_stack([robust_standardise(x), robust_standardise(y)])
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            fitted = MinCovDet(random_state=seed).fit(points)
-    except ValueError:
-        everything = np.ones(x.size, dtype=np.bool_)
-        return Skipped(math.nan, everything, "undefined: half of the points or more coincide")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fitted = MinCovDet(random_state=seed).fit(points)
     keep = np.asarray(fitted.mahalanobis(points) <= chi2_quantile(CUTOFF))
     value = float(spearman_rows(x[None, :], y[None, :], keep[None, :])[0])
     if math.isnan(value):
@@ -128,14 +127,12 @@ def projection_skipped(x: Floats, y: Floats, seed: int) -> Skipped:
     """
     from sklearn.covariance import MinCovDet
 
+    if half_coincides(x[None, :], y[None, :])[0]:
+        return _undefined(x.size)
     points = np.column_stack([robust_standardise(x), robust_standardise(y)])
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            centre = MinCovDet(random_state=seed).fit(points).location_
-    except ValueError:
-        everything = np.ones(x.size, dtype=np.bool_)
-        return Skipped(math.nan, everything, "undefined: half of the points or more coincide")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        centre = MinCovDet(random_state=seed).fit(points).location_
     away = points - centre
     lengths = np.linalg.norm(away, axis=1)
     lines = away[lengths > 0] / lengths[lengths > 0, None]
@@ -146,6 +143,11 @@ def projection_skipped(x: Floats, y: Floats, seed: int) -> Skipped:
     value = float(spearman_rows(x[None, :], y[None, :], keep[None, :])[0])
     note = "undefined: the kept points are too few or constant" if math.isnan(value) else ""
     return Skipped(value, keep, note)
+
+
+def _undefined(points: int) -> Skipped:
+    everything = np.ones(points, dtype=np.bool_)
+    return Skipped(math.nan, everything, "undefined: half of the points or more coincide")
 
 
 def _ideal_fourths_spread(values: Floats) -> Floats:

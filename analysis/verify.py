@@ -11,6 +11,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 
 from analysis import locked
@@ -20,7 +21,7 @@ from analysis.provenance import code_revision, versions
 from analysis.skipped import CUTOFF, flag_stability
 from analysis.submission import Submission, read_submission
 from warehouse.errors import LockedFileError, StorageError
-from warehouse.locks import LockRecord, check_sha256
+from warehouse.locks import check_sha256
 from warehouse.paths import Workspace
 from warehouse.targets import read_target
 
@@ -33,11 +34,11 @@ def verify_locked(
     metric_key: str = "score",
     seed: int = 0,
     resamples: int = DEFAULT_RESAMPLES,
-) -> tuple[dict[str, Any], LockRecord]:
+) -> dict[str, Any]:
     """Verify a submission to the locked problem.
 
     Returns:
-        The document, and the lock record of the target file.
+        The document.
 
     Raises:
         LockedFileError: the target file is missing, malformed or changed (exit code 3).
@@ -47,11 +48,46 @@ def verify_locked(
     scores = target.only(locked.MODELS)
     lock = check_sha256(workspace, locked.PROBLEM, locked.TARGET_PATH, target.sha256)
     checked = read_submission(submission, locked.MODELS, metric_key)
-    source = {"path": locked.TARGET_PATH.as_posix(), "sha256": target.sha256}
-    document = verdict(
+    source = {
+        "kind": "file",
+        "path": locked.TARGET_PATH.as_posix(),
+        "sha256": target.sha256,
+    }
+    if lock.first_use:
+        click.echo(f"note: recorded sha256 of {locked.TARGET_PATH} on first use", err=True)
+    return verdict(
         locked.PROBLEM, checked, metric_key, scores, source, seed, resamples, workspace.root
     )
-    return document, lock
+
+
+def verify_problem(
+    workspace: Workspace,
+    name: str,
+    submission: Path,
+    metric_key: str = "score",
+    seed: int = 0,
+    resamples: int = DEFAULT_RESAMPLES,
+) -> dict[str, Any]:
+    """`verify_locked` for the locked problem; else the same against a problem's own target.
+
+    Raises:
+        TokenmartError: the problem has no target scores (yet).
+        BadSubmissionError: the submission breaks the contract (exit code 2).
+    """
+    if name == locked.PROBLEM:
+        return verify_locked(workspace, submission, metric_key, seed, resamples)
+    from analysis.tables import load_target
+    from warehouse.problem import load_problem
+
+    problem = load_problem(name, workspace)
+    by_id, source = load_target(problem, workspace)
+    scores = {
+        model.full_id: by_id[model.model_id] for model in problem.models if model.model_id in by_id
+    }
+    checked = read_submission(submission, tuple(scores), metric_key)
+    return verdict(
+        problem.name, checked, metric_key, scores, source, seed, resamples, workspace.root
+    )
 
 
 def verdict(
@@ -138,6 +174,15 @@ def write_result(result: dict[str, Any], out: Path, inputs: tuple[Path, ...]) ->
         raise StorageError(
             f"{out}: can't write the result ({error.strerror}); choose another --out"
         ) from error
+
+
+def present(
+    result: dict[str, Any], workspace: Workspace, submission: Path, out: Path | None, as_json: bool
+) -> None:
+    """Print the document, and save it where asked."""
+    click.echo(json.dumps(result, indent=2, allow_nan=False) if as_json else summary(result))
+    if out is not None:
+        write_result(result, out, (submission, workspace.root / locked.TARGET_PATH))
 
 
 def summary(result: dict[str, Any]) -> str:

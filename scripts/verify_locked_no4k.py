@@ -27,17 +27,12 @@ def main(submission: Path, metric_key: str, out: Path | None, seed: int, resampl
 
     Exit code 0: computed; 2: bad submission; 3: the locked target is missing or changed.
     """
-    from analysis import locked
-    from analysis.verify import summary, verify_locked, write_result
+    from analysis.verify import present, verify_locked
     from warehouse.paths import find_workspace
 
     workspace = find_workspace(ROOT)
-    result, lock = verify_locked(workspace, submission, metric_key, seed, resamples)
-    if lock.first_use:
-        click.echo(f"note: recorded sha256 of {locked.TARGET_PATH} on first use", err=True)
-    click.echo(summary(result))
-    if out is not None:
-        write_result(result, out, (submission, workspace.root / locked.TARGET_PATH))
+    result = verify_locked(workspace, submission, metric_key, seed, resamples)
+    present(result, workspace, submission, out, as_json=False)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,92 @@
+"""The analysis room's commands. Heavy imports happen inside, so that help is instant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+FILE = click.Path(path_type=Path)
+SEED = click.option(
+    "--seed",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0, 2**32 - 1),
+    help="Of bootstrap, permutations and the MCD filter.",
+)
+PROBLEM = click.option(
+    "--problem", default="minilong", show_default=True, help="Name or path of a problem file."
+)
+
+
+RESAMPLES = click.option(
+    "--resamples",
+    default=10_000,
+    show_default=True,
+    type=click.IntRange(100, 1_000_000),
+    help="Bootstrap resamples of each interval.",
+)
+
+
+@click.command()
+@PROBLEM
+@click.option("--metric", "metrics", multiple=True, help="Only this metric; may be repeated.")
+@click.option("--top", default=20, show_default=True, type=click.IntRange(1), help="Rows shown.")
+@click.option("--clustered", is_flag=True, help="Resample model families instead of models.")
+@RESAMPLES
+@SEED
+@click.option("--json", "as_json", is_flag=True, help="All rows as JSON.")
+def correlate(
+    problem: str,
+    metrics: tuple[str, ...],
+    top: int,
+    clustered: bool,
+    resamples: int,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Rank the metrics of a problem by correlation with its target.
+
+    Metrics where lower is better are negated first: a positive correlation means that the
+    metric behaves as its catalogue entry expects. Intervals are 95% percentile bootstrap.
+
+    \b
+    tokenmart correlate --problem minilong
+    tokenmart correlate --problem minilong --metric longppl --resamples 10000
+    tokenmart correlate --problem minilong --json > correlations.json
+    """
+    from analysis.correlate_view import run_correlate
+
+    run_correlate(problem, metrics, None if as_json else top, clustered, resamples, seed)
+
+
+@click.command()
+@click.option("--submission", required=True, type=FILE, help="JSON object or list of rows.")
+@click.option("--metric-key", default="score", show_default=True, help="Score key of a row.")
+@click.option("--problem", default="no4k", show_default=True, help="Whose models and target count.")
+@click.option("--out", type=FILE, help="Where to save the result as JSON.")
+@RESAMPLES
+@SEED
+@click.option("--json", "as_json", is_flag=True, help="Print the JSON document.")
+def verify(
+    submission: Path,
+    metric_key: str,
+    problem: str,
+    out: Path | None,
+    resamples: int,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Score a submission against the locked target of a problem.
+
+    Exit code 0: computed; 2: bad submission; 3: a locked file is missing or changed.
+
+    \b
+    tokenmart verify --submission submission.json --out result.json
+    """
+    from analysis.verify import present, verify_problem
+    from warehouse.paths import find_workspace
+
+    workspace = find_workspace()
+    result = verify_problem(workspace, problem, submission, metric_key, seed, resamples)
+    present(result, workspace, submission, out, as_json)

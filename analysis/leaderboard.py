@@ -1,0 +1,142 @@
+"""All metric columns of a problem, correlated with its target, best first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from analysis.agreement import Agreement, agreement
+from analysis.correlations import spearman
+from analysis.permutation import MaxTest, max_test
+from analysis.tables import MetricColumn, MetricTable
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One variant: oriented Spearman over its models, and the details when asked for."""
+
+    column: MetricColumn
+    n: int
+    rho: float
+    p_single: float
+    p_adjusted: float
+    details: Agreement | None
+
+
+@dataclass(frozen=True)
+class Leaderboard:
+    """Entries best first by |rho|; undefined ones last."""
+
+    entries: tuple[Entry, ...]
+    test: MaxTest
+    seed: int
+    resamples: int
+    clustered: bool
+
+
+def leaderboard(
+    table: MetricTable,
+    seed: int,
+    resamples: int,
+    top: int | None = None,
+    clustered: bool = False,
+    advance: Callable[[], None] = lambda: None,
+) -> Leaderboard:
+    """Rank every column; the first `top` get every coefficient with its intervals.
+
+    Values are oriented first: 'lower is better' metrics are negated, so that a positive
+    rho means the metric behaves as its catalogue entry expects.
+
+    Args:
+        table: of the problem.
+        seed: of bootstrap, permutations and MCD filter.
+        resamples: of each interval.
+        top: how many entries get details; all when None.
+        clustered: resample families instead of models.
+        advance: called after each detailed entry.
+    """
+    metrics = np.stack([column.oriented for column in table.columns])
+    test = max_test(metrics, table.target, seed)
+    ranked: list[tuple[float, int]] = []
+    rhos: list[float] = []
+    for index, column in enumerate(table.columns):
+        present = column.present
+        rho = spearman(column.oriented[present], table.target[present])
+        rhos.append(rho)
+        ranked.append((-abs(rho) if not math.isnan(rho) else 1.0, index))
+    entries = []
+    for place, (_, index) in enumerate(sorted(ranked)):
+        column = table.columns[index]
+        present = column.present
+        detailed = (top is None or place < top) and not math.isnan(rhos[index])
+        families = [f for f, there in zip(table.families, present, strict=True) if there]
+        details = (
+            agreement(
+                column.oriented[present],
+                table.target[present],
+                seed,
+                resamples,
+                families if clustered else None,
+            )
+            if detailed
+            else None
+        )
+        if detailed:
+            advance()
+        entries.append(
+            Entry(
+                column=column,
+                n=int(present.sum()),
+                rho=rhos[index],
+                p_single=float(test.p_single[index]),
+                p_adjusted=float(test.p_adjusted[index]),
+                details=details,
+            )
+        )
+    return Leaderboard(tuple(entries), test, seed, resamples, clustered)
+
+
+def entry_record(entry: Entry) -> dict[str, Any]:
+    """One entry as JSON-ready values; undefined numbers become None."""
+    record: dict[str, Any] = {
+        "metric": entry.column.metric,
+        "variant": entry.column.variant,
+        "family": entry.column.family,
+        "direction": entry.column.direction,
+        "admissible": entry.column.admissible,
+        "n": entry.n,
+        "spearman": number(entry.rho),
+        "p_single": number(entry.p_single),
+        "p_adjusted": number(entry.p_adjusted),
+    }
+    if entry.details is not None:
+        found = entry.details
+        skipped = found.skipped_spearman
+        record |= {
+            "spearman_ci95": interval_record(found.spearman.percentile),
+            "pearson": number(found.pearson),
+            "kendall": number(found.kendall),
+            "skipped_spearman": number(skipped.value),
+            "skipped_spearman_ci95": interval_record(skipped.percentile),
+            "skipped_kept": found.skipped.kept,
+        }
+    return record
+
+
+def interval_record(interval: Any) -> dict[str, Any]:
+    """An interval as JSON-ready values."""
+    return {
+        "low": number(interval.low),
+        "high": number(interval.high),
+        "method": interval.method,
+        "degenerate_resamples": interval.degenerate,
+    }
+
+
+def number(value: float) -> float | None:
+    """Twelve digits, None for NaN: what is left beyond is the rounding of the machine."""
+    return None if math.isnan(value) else round(value, 12)
