@@ -14,14 +14,23 @@ from warehouse.errors import StorageError, TokenmartError
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "data": ("warehouse.cli:data", "Fetch and check documents, models and targets."),
-    "doctor": ("warehouse.cli:doctor", "Check the environment; say what is missing and the remedy."),
+    "doctor": (
+        "warehouse.cli:doctor",
+        "Check the environment; say what is missing and the remedy.",
+    ),
     "extract": ("extract.cli:extract", "Write per-token statistics of models to Parquet."),
     "recall": ("extract.cli:recall", "Measure the key-value recall target of a problem."),
     "status": ("extract.cli:status", "Show what has been extracted and what is missing."),
-    "dbt": ("warehouse.cli:dbt_command", "Run dbt on the metric models (build, run, test, docs …)."),
+    "dbt": (
+        "warehouse.cli:dbt_command",
+        "Run dbt on the metric models (build, run, test, docs …).",
+    ),
     "sql": ("warehouse.cli:sql", "Query token statistics and metrics, read-only."),
     "warehouse": ("warehouse.cli:warehouse", "Look after the Parquet files of the warehouse."),
-    "metrics": ("warehouse.metrics_cli:metrics", "List metric families, variants and their formulas."),
+    "metrics": (
+        "warehouse.metrics_cli:metrics",
+        "List metric families, variants and their formulas.",
+    ),
     "correlate": ("analysis.cli:correlate", "Rank metrics by correlation with the target."),
     "select": ("analysis.cli:select", "Choose a metric, with held-out correlation."),
     "submit": ("analysis.cli:submit", "Write a submission and its reproducibility bundle."),

@@ -1,0 +1,33 @@
+-- How much long context helps: gain of each token over its short context
+-- Gain = log-prob with full context minus log-prob with the window's context, in nats.
+-- param problem = minilong  -- which problem
+-- param short = window_512  -- the short-context probe
+-- param threshold = 0.5  -- a token counts as helped or hurt beyond this many nats
+with pairs as (
+    select
+        long.model_id,
+        long.logprob::double - short.logprob::double as gain
+    from tokens as long
+    inner join tokens as short
+        on
+            long.problem = short.problem
+            and long.model_id = short.model_id
+            and long.doc_id = short.doc_id
+            and long.position = short.position
+    where
+        long.problem = $problem
+        and short.problem = $problem
+        and long.probe = 'full'
+        and short.probe = $short
+)
+
+select
+    model_id,
+    count(*) as tokens,
+    avg(gain) as mean_gain,
+    median(gain) as median_gain,
+    avg((gain > $threshold)::integer) as share_helped,
+    avg((gain < -$threshold)::integer) as share_hurt
+from pairs
+group by model_id
+order by mean_gain desc

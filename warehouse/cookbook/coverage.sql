@@ -1,0 +1,15 @@
+-- What has been extracted: documents, rows and tokens per model and probe
+-- Reads the ledger only. A model that lacks documents of a probe can't be compared on it.
+-- param problem = minilong  -- which problem
+select
+    model_id,
+    probe,
+    count(*) filter (where status = 'done') as documents,
+    count(*) filter (where status = 'failed') as failed,
+    sum(rows) as rows,
+    sum(document_tokens) as document_tokens,
+    bool_or(document_tokens < document_tokens_total) as truncated
+from units
+where problem = $problem
+group by model_id, probe
+order by model_id, probe

@@ -1,0 +1,48 @@
+-- Where two models disagree most: tokens one finds likely and the other doesn't
+-- Tokens are matched through their characters, so the tokenizers may differ.
+-- param problem = minilong  -- which problem
+-- param model_a = smollm2-135m  -- model_id
+-- param model_b = gemma3-270m  -- model_id
+-- param probe = full  -- which context condition
+-- param limit = 20  -- how many
+with pairs as (
+    select
+        a.doc_id,
+        a.char_start,
+        a.char_end,
+        a.logprob as logprob_a,
+        b.logprob as logprob_b
+    from tokens as a
+    inner join tokens as b
+        on
+            a.problem = b.problem
+            and a.probe = b.probe
+            and a.doc_id = b.doc_id
+            and a.char_start = b.char_start
+            and a.char_end = b.char_end
+            and a.segment = b.segment
+    where
+        a.problem = $problem
+        and a.probe = $probe
+        and a.model_id = $model_a
+        and b.model_id = $model_b
+),
+
+strongest as (
+    select * from pairs
+    order by abs(logprob_a - logprob_b) desc, doc_id, char_start
+    limit $limit
+)
+
+select
+    strongest.logprob_a,
+    strongest.logprob_b,
+    substring(documents.text, strongest.char_start + 1, strongest.char_end - strongest.char_start)
+        as token,
+    substring(documents.text, greatest(strongest.char_start - 39, 1), least(strongest.char_start, 40))
+        as words_before,
+    documents.name as document
+from strongest
+inner join documents
+    on strongest.doc_id = documents.doc_id and documents.problem = $problem
+order by abs(strongest.logprob_a - strongest.logprob_b) desc, strongest.doc_id, strongest.char_start

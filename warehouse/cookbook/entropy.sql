@@ -1,0 +1,15 @@
+-- Loss against entropy: is a model surprised more than it expects
+-- Excess = NLL minus entropy; a calibrated model has none on average.
+-- param problem = minilong  -- which problem
+-- param probe = full  -- which context condition
+select
+    model_id,
+    count(*) as tokens,
+    avg(-logprob::double) as nll,
+    avg(entropy::double) as entropy,
+    avg(-logprob::double - entropy::double) as excess,
+    corr(-logprob::double, entropy::double) as correlation
+from tokens
+where problem = $problem and probe = $probe
+group by model_id
+order by nll

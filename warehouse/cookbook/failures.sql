@@ -1,0 +1,14 @@
+-- Which units of work failed, and why
+-- Failed units have no rows; the next extraction tries them again.
+-- param problem = minilong  -- which problem
+select
+    units.model_id,
+    units.probe,
+    units.doc_id,
+    documents.name as document,
+    units.reason
+from units
+left join documents
+    on units.problem = documents.problem and units.doc_id = documents.doc_id
+where units.problem = $problem and units.status = 'failed'
+order by units.model_id, units.probe, units.doc_id

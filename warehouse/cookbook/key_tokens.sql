@@ -1,0 +1,35 @@
+-- How many tokens count as key tokens in LongPPL's sense, and what they cost
+-- A key token gains more than alpha nats from long context and is then likelier than exp(beta).
+-- param problem = minilong  -- which problem
+-- param short = window_512  -- the short-context probe
+-- param alpha = 2.0  -- least gain, in nats
+-- param beta = -2.0  -- least log-prob with full context
+with pairs as (
+    select
+        long.model_id,
+        long.logprob::double as logprob,
+        long.logprob - short.logprob > $alpha and long.logprob > $beta as is_key
+    from tokens as long
+    inner join tokens as short
+        on
+            long.problem = short.problem
+            and long.model_id = short.model_id
+            and long.doc_id = short.doc_id
+            and long.position = short.position
+    where
+        long.problem = $problem
+        and short.problem = $problem
+        and long.probe = 'full'
+        and short.probe = $short
+)
+
+select
+    model_id,
+    count(*) as tokens,
+    count(*) filter (where is_key) as key_tokens,
+    avg(is_key::integer) as key_share,
+    exp(-avg(logprob) filter (where is_key)) as key_perplexity,
+    exp(-avg(logprob)) as perplexity
+from pairs
+group by model_id
+order by key_perplexity

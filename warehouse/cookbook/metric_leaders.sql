@@ -1,0 +1,13 @@
+-- Which models lead by one metric (needs `tokenmart dbt build`)
+-- `tokenmart sql "select distinct metric, variant from metric_values"` lists what there is.
+-- param problem = minilong  -- which problem
+-- param metric = perplexity  -- name of the metric
+select
+    metric_values.variant,
+    metric_values.model_id,
+    metric_values.value,
+    metric_values.tokens,
+    metric_values.documents
+from metric_values
+where metric_values.problem = $problem and metric_values.metric = $metric
+order by metric_values.variant, metric_values.value

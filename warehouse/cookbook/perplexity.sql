@@ -1,0 +1,30 @@
+-- Perplexity and bits per byte of each model, over tokens with full context
+-- Bits per byte compares tokenizers; bytes = characters spanned × the document's bytes per character.
+-- param problem = minilong  -- which problem
+-- param probe = full  -- a probe that scores every token
+with by_document as (
+    select
+        tokens.model_id,
+        tokens.doc_id,
+        count(*) as tokens,
+        -sum(tokens.logprob::double) as nll,
+        (max(tokens.char_end) - min(tokens.char_start))
+        * any_value(documents.bytes / documents.characters) as bytes
+    from tokens
+    inner join documents
+        on tokens.problem = documents.problem and tokens.doc_id = documents.doc_id
+    where tokens.problem = $problem and tokens.probe = $probe
+    group by tokens.model_id, tokens.doc_id
+)
+
+select
+    model_id,
+    count(*) as documents,
+    sum(tokens) as tokens,
+    sum(nll) / sum(tokens) as nll_per_token,
+    exp(sum(nll) / sum(tokens)) as perplexity,
+    avg(nll / tokens) as nll_macro,
+    sum(nll) / sum(bytes) / ln(2) as bits_per_byte
+from by_document
+group by model_id
+order by bits_per_byte

@@ -1,0 +1,22 @@
+-- How the loss falls along the document: mean NLL by position, in powers of two
+-- A model that uses long context keeps falling; one that loses track rises again.
+-- param problem = minilong  -- which problem
+-- param probe = full  -- which context condition
+with placed as (
+    select
+        model_id,
+        2 ** floor(log2(greatest(position, 1)))::integer as from_position,
+        -logprob::double as nll
+    from tokens
+    where problem = $problem and probe = $probe
+)
+
+select
+    model_id,
+    from_position::bigint as from_position,
+    count(*) as tokens,
+    avg(nll) as nll,
+    stddev_samp(nll) / sqrt(count(*)) as naive_stderr
+from placed
+group by model_id, from_position
+order by model_id, from_position

@@ -1,0 +1,26 @@
+-- Read a stretch of a document token by token, as one model saw it
+-- param problem = minilong  -- which problem
+-- param model = smollm2-135m  -- model_id
+-- param probe = full  -- which context condition
+-- param document = 0  -- doc_id
+-- param from_position = 1  -- first token
+-- param tokens = 40  -- how many
+select
+    tokens.position,
+    substring(documents.text, tokens.char_start + 1, tokens.char_end - tokens.char_start) as token,
+    -tokens.logprob as nll,
+    tokens.entropy,
+    tokens.rank,
+    exp(tokens.top_logprob) as first_choice_probability,
+    tokens.context_tokens
+from tokens
+inner join documents
+    on tokens.problem = documents.problem and tokens.doc_id = documents.doc_id
+where
+    tokens.problem = $problem
+    and tokens.model_id = $model
+    and tokens.probe = $probe
+    and tokens.doc_id = $document
+    and tokens.position >= $from_position
+    and tokens.position < $from_position + $tokens
+order by tokens.position

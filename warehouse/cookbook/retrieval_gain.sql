@@ -1,0 +1,34 @@
+-- Does a model look things up: log-prob of true continuations with and without the document
+-- Gain = mean over answer tokens of (after document + excerpt) minus (after excerpt alone).
+-- param problem = minilong  -- which problem
+with pairs as (
+    select
+        after_all.model_id,
+        after_all.doc_id,
+        after_all.segment,
+        avg(after_all.logprob::double - alone.logprob::double) as gain
+    from tokens as after_all
+    inner join tokens as alone
+        on
+            after_all.problem = alone.problem
+            and after_all.model_id = alone.model_id
+            and after_all.doc_id = alone.doc_id
+            and after_all.segment = alone.segment
+            and after_all.position = alone.position
+    where
+        after_all.problem = $problem
+        and alone.problem = $problem
+        and after_all.probe = 'retrieval_with'
+        and alone.probe = 'retrieval_without'
+    group by after_all.model_id, after_all.doc_id, after_all.segment
+)
+
+select
+    model_id,
+    count(*) as excerpts,
+    avg(gain) as mean_gain,
+    median(gain) as median_gain,
+    avg((gain > 0)::integer) as share_helped
+from pairs
+group by model_id
+order by mean_gain desc

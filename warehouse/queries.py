@@ -1,0 +1,91 @@
+"""The query cookbook: SQL files with a title, a sentence or two, and parameters."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+from warehouse.errors import TokenmartError
+
+FOLDER = Path(__file__).parent / "cookbook"
+_PARAMETER = re.compile(r"-- param (\w+) = (.*?)(?:  -- (.*))?")
+
+Value = int | float | str
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A `$name` of a query, with the value it has when none is given."""
+
+    name: str
+    default: Value
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Query:
+    """One cookbook query; `title` says what it answers."""
+
+    name: str
+    title: str
+    description: str
+    parameters: tuple[Parameter, ...]
+    sql: str
+
+
+def parse_value(text: str) -> Value:
+    """A parameter's value: a whole number, a number, or text."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def read_query(path: Path) -> Query:
+    """Parse a cookbook file: title line, description, `-- param name = default  -- meaning`.
+
+    Raises:
+        TokenmartError: the file doesn't start with a title comment.
+    """
+    sql = path.read_text(encoding="utf-8")
+    header = []
+    for line in sql.splitlines():
+        if not line.startswith("--"):
+            break
+        header.append(line)
+    if not header:
+        raise TokenmartError(f"{path}: must start with a comment line that says what it answers")
+    found = [_PARAMETER.fullmatch(line) for line in header]
+    prose = [line[2:].strip() for line, hit in zip(header, found, strict=True) if not hit]
+    return Query(
+        name=path.stem,
+        title=prose[0],
+        description=" ".join(prose[1:]),
+        parameters=tuple(
+            Parameter(hit[1], parse_value(hit[2]), hit[3] or "") for hit in found if hit
+        ),
+        sql=sql,
+    )
+
+
+def list_queries() -> list[Query]:
+    """All cookbook queries, by name."""
+    return [read_query(path) for path in sorted(FOLDER.glob("*.sql"))]
+
+
+def find_query(name: str) -> Query:
+    """The cookbook query with this name.
+
+    Raises:
+        TokenmartError: no such query; the message names the closest.
+    """
+    path = FOLDER / f"{name}.sql"
+    if re.fullmatch(r"\w+", name) and path.is_file():
+        return read_query(path)
+    close = get_close_matches(name, [path.stem for path in FOLDER.glob("*.sql")], n=1)
+    hint = f"did you mean {close[0]!r}?" if close else "see tokenmart sql --list"
+    raise TokenmartError(f"--name {name}: no such query in the cookbook; {hint}")
