@@ -6,7 +6,11 @@
 -#}
 
 {% macro partition_version(settings=[]) -%}
+    {%- if execute -%}
     md5(concat(conditions.version, '{{ local_md5(model.raw_code ~ (settings | string)) }}'))
+    {%- else -%}
+    conditions.version
+    {%- endif -%}
 {%- endmacro %}
 
 {% macro missing_partitions(conditions, settings=[]) -%}

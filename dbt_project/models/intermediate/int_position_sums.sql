@@ -117,13 +117,13 @@ spans as (
     from sums
 ),
 
-position_sums as (
+measured as (
     select
-        spans.* exclude (first_position, first_character, last_character, span_start, span_end),
+        spans.*,
         end_block.bytes_before
-            + strlen(substring(end_block.text, 1, spans.span_end % 1024))
-            - start_block.bytes_before
-            - strlen(substring(start_block.text, 1, spans.span_start % 1024)) as bytes
+        + strlen(substring(end_block.text, 1, spans.span_end % 1024))
+        - start_block.bytes_before
+        - strlen(substring(start_block.text, 1, spans.span_start % 1024)) as bytes
     from spans
     left join text_blocks as start_block
         on spans.problem = start_block.problem
@@ -133,6 +133,11 @@ position_sums as (
         on spans.problem = end_block.problem
         and spans.doc_id = end_block.doc_id
         and spans.span_end - spans.span_end % 1024 = end_block.first_character
+),
+
+position_sums as (
+    select * exclude (first_position, first_character, last_character, span_start, span_end)
+    from measured
 )
 
 select * from position_sums

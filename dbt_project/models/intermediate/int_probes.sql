@@ -4,7 +4,7 @@ with units as (
 
 done as (
     select * from units
-    where units.status = 'done'
+    where status = 'done'
 ),
 
 probes as (

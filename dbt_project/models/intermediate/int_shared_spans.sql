@@ -50,8 +50,8 @@ clusters as (
 shared_spans as (
     select * from clusters
     qualify count(*) over (
-        partition by problem, tokenizer_sha256, doc_id, cluster
-    ) > 1
+            partition by problem, tokenizer_sha256, doc_id, cluster
+        ) > 1
 )
 
 select * from shared_spans

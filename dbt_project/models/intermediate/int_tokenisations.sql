@@ -21,9 +21,9 @@ candidates as (
     where units.status = 'done'
         and units.probe_kind = 'full'
     qualify row_number() over (
-        partition by units.problem, models.tokenizer_sha256, units.doc_id
-        order by units.rows desc, units.model_id asc
-    ) = 1
+            partition by units.problem, models.tokenizer_sha256, units.doc_id
+            order by units.rows desc, units.model_id asc
+        ) = 1
 )
 
 select * from candidates

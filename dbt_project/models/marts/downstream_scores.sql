@@ -48,9 +48,9 @@ tasks as (
         case
             when task_means.clusters > 1
                 then sqrt(
-                    residual_sums.residual_squares
-                    * task_means.clusters / (task_means.clusters - 1)
-                ) / task_means.items
+                        residual_sums.residual_squares
+                        * task_means.clusters / (task_means.clusters - 1)
+                    ) / task_means.items
         end as stderr,
         task_means.items
     from task_means

@@ -13,52 +13,20 @@ probes as (
 ),
 
 families as (
-    {% for family in metric_families() -%}
-    select
-        {{ quoted(family.config.meta.metric) }} as metric,
-        {{ quoted(family.config.meta.family) }} as family,
-        {{ quoted(family.config.meta.direction) }} as direction,
-        {{ family.config.meta.admissible }} as admissible,
-        {{ quoted(family.config.meta.needs) }} as needs,
-        {{ quoted(family.description) }} as description
-    {% if not loop.last %}union all{% endif %}
-    {% else -%}
-    select
-        null as metric,
-        null as family,
-        null as direction,
-        null as admissible,
-        null as needs,
-        null as description
-    limit 0
-    {% endfor %}
-),
-
-settings as (
-    unpivot (
-        select
-            metric,
-            variant,
-            cast(columns(* exclude (metric, variant)) as varchar)
-        from variants
-    )
-    on columns(* exclude (metric, variant))
-    into name setting value content
+    {{ metric_family_rows() }}
 ),
 
 parameters as (
     select
         metric,
         variant,
-        json_group_object(
-            setting,
-            case
-                when try_cast(content as double) is not null then cast(content as json)
-                else to_json(content)
-            end
+        -- A merge patch drops the keys whose value is null.
+        json_merge_patch(
+            json_object('metric', metric),
+            to_json(variants),
+            json_object('metric', null, 'variant', null)
         ) as parameters
-    from settings
-    group by metric, variant
+    from variants
 ),
 
 metric_catalog as (
@@ -70,7 +38,7 @@ metric_catalog as (
         families.family,
         parameters.parameters,
         families.direction,
-        cast(families.admissible as boolean) as admissible,
+        families.admissible,
         regexp_extract(families.description, '`([^`]+)`', 1) as formula,
         families.description
     from variants

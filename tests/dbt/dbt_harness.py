@@ -1,0 +1,75 @@
+"""A warehouse in a temporary folder, built by plain dbt."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from warehouse.paths import find_workspace
+from warehouse.synthetic import Retrieval, Shape, Window
+
+PROJECT = find_workspace(Path(__file__)).dbt_project
+
+SHAPE = Shape(
+    models=4,
+    documents=4,
+    tokens=700,
+    windows=(Window(64, 32), Window(256, 64)),
+    retrieval=Retrieval(excerpts=6, excerpt_tokens=16, answer_tokens=8, min_gap=32),
+)
+
+
+@dataclass(frozen=True)
+class Warehouse:
+    """A data folder and the DuckDB file dbt builds from it."""
+
+    data: Path
+    database: Path
+
+    def dbt(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run dbt on this warehouse, from the project folder, as a user would."""
+        return subprocess.run(
+            [str(Path(sys.executable).with_name("dbt")), *arguments],
+            cwd=PROJECT,
+            env={
+                **os.environ,
+                "TOKENMART_DATA": str(self.data),
+                "TOKENMART_DATABASE": str(self.database),
+                "DBT_TARGET_PATH": str(self.database.parent / "target"),
+                "DBT_LOG_PATH": str(self.database.parent / "logs"),
+                **environment,
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def build(self, *arguments: str, **environment: str) -> None:
+        """`dbt build`; fails the test with dbt's own output."""
+        done = self.dbt("build", "--quiet", *arguments, **environment)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """Rows of a read-only query."""
+        with duckdb.connect(str(self.database), read_only=True) as connection:
+            return connection.execute(query).fetchall()
+
+    def values(self, metric: str) -> dict[tuple[str, str], float | None]:
+        """(variant, model) → value."""
+        found = self.rows(
+            f"select variant, model_id, value from metric_values where metric = '{metric}'"
+        )
+        return {(variant, model): value for variant, model, value in found}
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """dbt's manifest of the last run."""
+        path = self.database.parent / "target" / "manifest.json"
+        return dict(json.loads(path.read_text(encoding="utf-8")))

@@ -1,0 +1,144 @@
+"""Every formula once more, in numpy over the raw Parquet: slow, plain, independent of the SQL."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from warehouse.schema import TOKENS
+
+Columns = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One document scored in one context, in float64."""
+
+    columns: Columns
+    length: int
+
+    def __getattr__(self, name: str) -> NDArray[Any]:
+        return self.columns[name]
+
+    @cached_property
+    def nll(self) -> NDArray[np.float64]:
+        return -self.columns["logprob"].astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """One document's tokens scored in both contexts, in order of position."""
+
+    full: Scored
+    short: Scored
+
+    @cached_property
+    def at(self) -> NDArray[np.int64]:
+        """Rows of `full` that `short` also has."""
+        return np.searchsorted(self.full.position, self.short.position)
+
+    @cached_property
+    def nll(self) -> NDArray[np.float64]:
+        return np.asarray(self.full.nll[self.at])
+
+    @cached_property
+    def gain(self) -> NDArray[np.float64]:
+        return np.asarray(self.short.nll - self.nll)
+
+
+class Oracle:
+    """The numbers of one problem, read straight from its files."""
+
+    def __init__(self, data: Path, problem: str = "synthetic") -> None:
+        self.folder = data / "tokens" / f"problem={problem}"
+        self.models = sorted(p.name.removeprefix("model_id=") for p in self.folder.iterdir())
+        documents = pq.read_table(data / "documents" / f"problem={problem}" / "documents.parquet")
+        self.texts: list[str] = documents["text"].to_pylist()
+
+    def documents(self, model: str, probe: str) -> dict[int, Scored]:
+        """Document → its rows, sorted by segment and position."""
+        path = self.folder / f"model_id={model}" / f"probe={probe}" / "tokens.parquet"
+        if not path.is_file():
+            return {}
+        table = pq.ParquetFile(path).read()
+        columns = {name: table[name].to_numpy() for name in TOKENS.names}
+        full = (
+            columns
+            if probe == "full"
+            else {
+                name: pq.ParquetFile(path.parent.parent / "probe=full" / path.name)
+                .read()[name]
+                .to_numpy()
+                for name in ("doc_id", "position")
+            }
+        )
+        return {
+            int(doc): Scored(
+                {name: values[columns["doc_id"] == doc] for name, values in columns.items()},
+                int(full["position"][full["doc_id"] == doc].max()) + 1,
+            )
+            for doc in np.unique(columns["doc_id"])
+        }
+
+    def pairs(self, model: str, window: str) -> dict[int, Pairs]:
+        full = self.documents(model, "full")
+        short = self.documents(model, window)
+        return {doc: Pairs(full[doc], short[doc]) for doc in short if doc in full}
+
+    def bytes_of(self, doc: int, scored: Scored, keep: NDArray[np.bool_]) -> int:
+        """UTF-8 bytes from the end of the token before the first kept one to the last's end."""
+        rows = np.flatnonzero(keep)
+        start = (
+            int(scored.char_start[rows[0]])
+            if rows[0] == 0
+            else int(scored.char_end[: rows[0]].max())
+        )
+        return len(self.texts[doc][start : int(scored.char_end[rows[-1]])].encode())
+
+
+def combine(
+    aggregation: str,
+    numerators: list[float],
+    denominators: list[float],
+    weights: list[float] | None = None,
+) -> float:
+    """Documents' terms to one value."""
+    top, bottom = np.array(numerators, dtype=float), np.array(denominators, dtype=float)
+    keep = bottom != 0
+    top, bottom = top[keep], bottom[keep]
+    if aggregation == "micro":
+        return float(math.fsum(top) / math.fsum(bottom))
+    ratios = top / bottom
+    if aggregation == "weighted":
+        return float(np.average(ratios, weights=np.array(weights)[keep]))
+    if aggregation == "macro":
+        return float(ratios.mean())
+    return float(np.quantile(ratios, {"q10": 0.1, "median": 0.5, "q90": 0.9}[aggregation]))
+
+
+def longppl_terms(pairs: Pairs, alpha: float, beta: float) -> tuple[float, int]:
+    """Sum of NLL over key tokens, and their number, as the paper's code finds them.
+
+    Key tokens become character intervals, touching neighbours are merged, and every token of
+    the document that lies inside an interval is key.
+    """
+    key = np.flatnonzero((pairs.gain > alpha) & (pairs.nll < -beta))
+    intervals: list[list[int]] = []
+    for row in key:
+        start, end = int(pairs.short.char_start[row]), int(pairs.short.char_end[row])
+        if intervals and intervals[-1][1] == start:
+            intervals[-1][1] = end
+        else:
+            intervals.append([start, end])
+    full = pairs.full
+    inside = np.zeros(len(full.position), dtype=bool)
+    for start, end in intervals:
+        inside |= (full.char_start >= start) & (full.char_end <= end)
+    return float(full.nll[inside].sum()), int(inside.sum())
