@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from warehouse.errors import ProblemFileError
 from warehouse.paths import Workspace
+
+if TYPE_CHECKING:
+    from warehouse.yamlfile import YamlTree
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
@@ -350,21 +353,35 @@ def load_problem(name: str, workspace: Workspace) -> Problem:
         raise ProblemFileError(
             f"{path}:1: expected keys such as name, models, probes; see no4k.yml"
         )
-    raw = {**raw, "models": _inherit(raw.get("models"))}
+    raw = {**raw, "models": _inherit(raw.get("models"), tree)}
     return report(Problem, raw, tree)
 
 
-def _inherit(models: Any) -> Any:
-    """Fill a model that has `base` with the source, family, licence … of that model."""
+def _inherit(models: Any, tree: YamlTree) -> Any:
+    """Fill a model that has `base` with the source, family, licence … of that model.
+
+    Raises:
+        ProblemFileError: the base is not a model of the file, or has a base itself.
+    """
     if not isinstance(models, list):
         return models
-    by_id = {entry.get("full_id"): entry for entry in models if isinstance(entry, dict)}
+    checkpoints = {
+        str(entry.get("full_id")): entry
+        for entry in reversed(models)
+        if isinstance(entry, dict) and "base" not in entry
+    }
     filled: list[Any] = []
-    for entry in models:
-        base = by_id.get(entry.get("base")) if isinstance(entry, dict) else None
-        if base is None or base is entry:
+    for index, entry in enumerate(models):
+        if not isinstance(entry, dict) or "base" not in entry:
             filled.append(entry)
             continue
+        base = checkpoints.get(str(entry["base"]))
+        if base is None:
+            line, keys, value = tree.line(("models", index, "base"))
+            raise ProblemFileError(
+                f"{tree.path}:{line}: {keys}: {value!r} is not a checkpoint of this file; "
+                f"use one of {', '.join(checkpoints) or 'none'}"
+            )
         inherited = {key: value for key, value in base.items() if key not in ("full_id", "note")}
         own = {key: value for key, value in entry.items() if key != "base"}
         filled.append({**inherited, **own, "base_id": slug(str(entry["base"]))})
