@@ -14,14 +14,25 @@ from warehouse.problem import HubSource, load_problem, slug
 ROOT = Path(__file__).parents[1]
 SHIPPED = Workspace(ROOT, ROOT / "data", ROOT / "warehouse" / "tokenmart.duckdb")
 
-CONTRACT_MODELS = """
-01-ai/Yi-6B-200K In2Training/FILM-7B Leooyii/Longlora_32k_Slimpajama_1B
-Leooyii/NTK_32k_Slimpajama_1B Leooyii/NTK_64k_Slimpajama_1B Leooyii/NTK_64k_Slimpajama_2B
-Leooyii/PI_32k_Slimpajama_1B Qwen/Qwen2-0.5B-Instruct Qwen/Qwen2-1.5B-Instruct
-Qwen/Qwen2-7B-Instruct Qwen/Qwen2.5-0.5B-Instruct Qwen/Qwen2.5-1.5B-Instruct
-Qwen/Qwen2.5-7B-Instruct Qwen/Qwen2.5-14B-Instruct Qwen/Qwen2.5-Coder-1.5B-Instruct
-Qwen/Qwen2.5-Coder-7B-Instruct mistralai/Mistral-7B-Instruct-v0.2
-""".split()
+CONTRACT_MODELS = [
+    "01-ai/Yi-6B-200K",
+    "In2Training/FILM-7B",
+    "Leooyii/Longlora_32k_Slimpajama_1B",
+    "Leooyii/NTK_32k_Slimpajama_1B",
+    "Leooyii/NTK_64k_Slimpajama_1B",
+    "Leooyii/NTK_64k_Slimpajama_2B",
+    "Leooyii/PI_32k_Slimpajama_1B",
+    "Qwen/Qwen2-0.5B-Instruct",
+    "Qwen/Qwen2-1.5B-Instruct",
+    "Qwen/Qwen2-7B-Instruct",
+    "Qwen/Qwen2.5-0.5B-Instruct",
+    "Qwen/Qwen2.5-1.5B-Instruct",
+    "Qwen/Qwen2.5-7B-Instruct",
+    "Qwen/Qwen2.5-14B-Instruct",
+    "Qwen/Qwen2.5-Coder-1.5B-Instruct",
+    "Qwen/Qwen2.5-Coder-7B-Instruct",
+    "mistralai/Mistral-7B-Instruct-v0.2",
+]
 
 GOOD = """\
 name: tiny
@@ -112,7 +123,7 @@ def test_a_path_is_a_name_too(workspace: Workspace) -> None:
             r"tiny\.yml:9: key 'family' is given twice",
         ),
         ("title: A", "title: [A", r"tiny\.yml:\d+: not valid YAML"),
-        ("full_id: org/base", "full_id: ../base", r"tiny\.yml:7: .*'\.\./base'"),
+        ("org/changed", "../changed", r"tiny\.yml:11: .*'\.\./changed'"),
         ("path: docs.json", "path: docs.json\n  too_long: cut", r"tiny\.yml:6: .*'cut'"),
         (GOOD, "", r"tiny\.yml:1: expected keys"),
         (GOOD, "- a\n- b\n", r"tiny\.yml:1: expected keys"),
@@ -140,9 +151,9 @@ def test_text_that_is_not_utf8(workspace: Workspace) -> None:
 
 def test_unknown_names_list_what_there_is(workspace: Workspace) -> None:
     problem = load_problem(write(workspace, GOOD), workspace)
-    with pytest.raises(ProblemFileError, match="--model x: .* org/base, org/changed"):
+    with pytest.raises(ProblemFileError, match=r"--model x: .* org/base, org/changed"):
         problem.model("x")
-    with pytest.raises(ProblemFileError, match="--probe x: .* full, window_8"):
+    with pytest.raises(ProblemFileError, match=r"--probe x: .* full, window_8"):
         problem.probe("x")
     with pytest.raises(ProblemFileError, match="shipped problems: tiny"):
         load_problem("none", workspace)
