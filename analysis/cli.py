@@ -90,3 +90,40 @@ def verify(
     workspace = find_workspace()
     result = verify_problem(workspace, problem, submission, metric_key, seed, resamples)
     present(result, workspace, submission, out, as_json)
+
+
+@click.command()
+@PROBLEM
+@click.option("--metric", "metrics", multiple=True, help="Only this metric; may be repeated.")
+@click.option("--top", default=20, show_default=True, type=click.IntRange(1), help="Rows shown.")
+@click.option(
+    "--splits",
+    default=500,
+    show_default=True,
+    type=click.IntRange(10, 100_000),
+    help="Random train/test splits.",
+)
+@click.option("--unofficial", is_flag=True, help="Let metrics compete that need a second model.")
+@SEED
+@click.option("--json", "as_json", is_flag=True, help="All rows as JSON.")
+def select(
+    problem: str,
+    metrics: tuple[str, ...],
+    top: int,
+    splits: int,
+    seed: int,
+    unofficial: bool,
+    as_json: bool,
+) -> None:
+    """Choose a metric by held-out correlation, and say when there is no winner.
+
+    The choice is made on the training models only and scored on the others. A winner needs an
+    adjusted p below 0.05, a positive held-out correlation and a stable choice.
+
+    \b
+    tokenmart select --problem minilong
+    tokenmart select --problem minilong --json > selection.json
+    """
+    from analysis.select_view import run_select
+
+    run_select(problem, metrics, top, splits, seed, unofficial, as_json)

@@ -30,7 +30,7 @@ class Model:
     parameters: int | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MetricColumn:
     """One variant of one metric over the models of a problem.
 

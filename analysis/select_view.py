@@ -1,0 +1,172 @@
+"""What `tokenmart select` prints: candidates, held-out worth, and a winner or the reasons."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections import Counter
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from analysis.leaderboard import number
+from analysis.tables import load_table
+from analysis.verdict import Candidate, Verdict, judge
+from warehouse.paths import find_workspace
+from warehouse.problem import load_problem
+
+
+def run_select(
+    problem_name: str,
+    metrics: tuple[str, ...],
+    top: int,
+    splits: int,
+    seed: int,
+    unofficial: bool,
+    as_json: bool,
+) -> None:
+    """Judge and print."""
+    workspace = find_workspace()
+    table = load_table(load_problem(problem_name, workspace), workspace, metrics)
+    verdict = judge(table, seed, splits, unofficial)
+    if as_json:
+        click.echo(json.dumps(verdict_record(verdict), indent=2, allow_nan=False))
+    else:
+        _print(verdict, top)
+
+
+def verdict_record(verdict: Verdict) -> dict[str, Any]:
+    """The verdict as JSON-ready values."""
+    splits = verdict.splits
+    chosen = Counter(verdict.by_model.chosen)
+    return {
+        "models": verdict.models,
+        "variants": len(verdict.candidates),
+        "winner": None if verdict.winner is None else verdict.winner.column.name,
+        "best": verdict.best.column.name,
+        "reasons": list(verdict.reasons),
+        "p_adjusted": number(verdict.best.p_adjusted),
+        "p_adjusted_within_model_families": number(
+            float(smallest(verdict.within_families.p_adjusted.tolist()))
+        ),
+        "held_out": {
+            "leave_one_model_out": number(verdict.by_model.held_out),
+            "distinct_choices": len(chosen),
+            "leave_one_family_out": number(verdict.by_family.held_out),
+            "leave_one_family_out_models": verdict.by_family.covered,
+            "splits": len(splits.chosen),
+            "splits_mean": number(splits.held_out),
+            "splits_in_sample_mean": number(splits.held_out + splits.optimism),
+            "optimism": number(splits.optimism),
+        },
+        "baseline": None if verdict.baseline is None else verdict.baseline.name,
+        "incomplete": list(verdict.incomplete),
+        "inadmissible": list(verdict.inadmissible),
+        "seed": verdict.seed,
+        "candidates": [_record(candidate) for candidate in verdict.candidates],
+    }
+
+
+def smallest(values: list[float]) -> float:
+    """Smallest of the values that are numbers; NaN when none is."""
+    known = [value for value in values if not math.isnan(value)]
+    return min(known) if known else math.nan
+
+
+def _record(candidate: Candidate) -> dict[str, Any]:
+    return {
+        "metric": candidate.column.metric,
+        "variant": candidate.column.variant,
+        "family": candidate.column.family,
+        "direction": candidate.column.direction,
+        "spearman": number(candidate.rho),
+        "held_out": number(candidate.held_out),
+        "chosen_share": number(candidate.chosen_share),
+        "p_adjusted": number(candidate.p_adjusted),
+        "p_adjusted_in_family": number(candidate.p_in_family),
+        "partial_given_log_parameters": number(candidate.partial),
+        "minus_baseline": number(candidate.beats_baseline),
+        "p_beats_baseline": number(candidate.p_beats_baseline),
+    }
+
+
+def _print(verdict: Verdict, top: int) -> None:
+    console = Console(width=None if sys.stdout.isatty() else 132)
+    view = Table(box=None, pad_edge=False, header_style="bold")
+    view.add_column("variant", overflow="fold")
+    for heading in ("held out", "in sample", "chosen", "p adj.", "p in family", "| size"):
+        view.add_column(heading, justify="right", no_wrap=True)
+    if verdict.baseline is not None:
+        view.add_column("− baseline", justify="right", no_wrap=True)
+        view.add_column("p", justify="right", no_wrap=True)
+    for candidate in verdict.candidates[:top]:
+        cells = [
+            candidate.column.name,
+            _signed(candidate.held_out),
+            _signed(candidate.rho),
+            f"{candidate.chosen_share:.0%}",
+            _p(candidate.p_adjusted),
+            _p(candidate.p_in_family),
+            _signed(candidate.partial),
+        ]
+        if verdict.baseline is not None:
+            cells += [_signed(candidate.beats_baseline), _p(candidate.p_beats_baseline)]
+        view.add_row(*cells)
+    console.print(view)
+    for line in _lines(verdict):
+        console.print(line, style="dim", highlight=False)
+    console.print()
+    for line in conclusion(verdict):
+        console.print(line, style="bold", highlight=False)
+
+
+def conclusion(verdict: Verdict) -> list[str]:
+    """The last word, in one line or with one reason a line."""
+    if verdict.winner is not None:
+        return [
+            f"winner: {verdict.winner.column.name}, rho {verdict.winner.rho:+.2f} in sample, "
+            f"{verdict.by_model.held_out:+.2f} with each model left out of the choice"
+        ]
+    return ["no winner:", *(f"  - {reason}" for reason in verdict.reasons)]
+
+
+def _lines(verdict: Verdict) -> list[str]:
+    splits, by_family = verdict.splits, verdict.by_family
+    lines = [
+        f"{verdict.models} models, {len(verdict.candidates)} variants; held out: mean over "
+        f"{len(splits.chosen)} random splits of rho on the third of the models that wasn't used",
+        f"the procedure (best of all on the training part): in sample "
+        f"{_signed(splits.held_out + splits.optimism)}, held out {_signed(splits.held_out)}, "
+        f"optimism {_signed(splits.optimism)}",
+        f"leave one model out {_signed(verdict.by_model.held_out)}; leave one family out "
+        f"{_signed(by_family.held_out)} ({by_family.covered} of {verdict.models} models covered)",
+        f"by luck the best of these variants reaches |rho| {verdict.overall.null_95:.2f} one time "
+        "in twenty; permuting within model families only, the best has adjusted p = "
+        f"{_p(smallest(verdict.within_families.p_adjusted.tolist()))}",
+        "| size: partial correlation given log parameters; the order of the rows is itself a "
+        "choice: trust the procedure's line",
+    ]
+    if verdict.baseline is not None:
+        lines.append(
+            f"− baseline: rho minus that of {verdict.baseline.name}; p: swap test against the "
+            "best of all variants, one-sided"
+        )
+    for what, names in (
+        ("not complete, left out", verdict.incomplete),
+        ("needs a second model, left out (--unofficial)", verdict.inadmissible),
+    ):
+        if names:
+            more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+            lines.append(f"{what}: {', '.join(names[:5])}{more}")
+    return lines
+
+
+def _signed(value: float) -> str:
+    return "–" if math.isnan(value) else f"{value:+.3f}"
+
+
+def _p(value: float) -> str:
+    return "–" if math.isnan(value) else f"{value:.4f}"

@@ -1,0 +1,201 @@
+"""The verdict over a problem's variants: what is signal, what may be luck, and who wins, if any.
+
+A winner is named only when all of this holds: the best correlation beats the best of as many
+lucky ones (max-statistic p below 0.05); chosen without a model or a family, the choice still
+places the left-out models; and the same variant is chosen in most folds.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.comparison import SwapTest, swap_test
+from analysis.correlations import partial_spearman, spearman
+from analysis.permutation import MaxTest, max_test
+from analysis.selection import (
+    DEFAULT_SPLITS,
+    LeftOut,
+    Splits,
+    family_folds,
+    leave_out,
+    model_folds,
+    repeated_splits,
+)
+from analysis.tables import MetricColumn, MetricTable
+from warehouse.errors import TokenmartError
+
+LEVEL = 0.05
+STABLE_SHARE = 0.5
+MINIMUM_MODELS = 8
+BASELINE_METRIC = "perplexity"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One variant's line. `place` orders by mean held-out correlation, best first."""
+
+    column: MetricColumn
+    rho: float
+    p_adjusted: float
+    p_in_family: float
+    held_out: float
+    chosen_share: float
+    partial: float
+    beats_baseline: float
+    p_beats_baseline: float
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Everything `tokenmart select` has to say about a problem.
+
+    candidates: best held-out correlation first.
+    best: the variant the rule takes on all models.
+    winner: the same when every condition holds, else None; `reasons` says which failed.
+    """
+
+    candidates: tuple[Candidate, ...]
+    best: Candidate
+    winner: Candidate | None
+    reasons: tuple[str, ...]
+    models: int
+    incomplete: tuple[str, ...]
+    inadmissible: tuple[str, ...]
+    baseline: MetricColumn | None
+    overall: MaxTest
+    within_families: MaxTest
+    by_model: LeftOut
+    by_family: LeftOut
+    splits: Splits
+    beats: SwapTest | None
+    seed: int
+
+
+def judge(
+    table: MetricTable,
+    seed: int,
+    splits: int = DEFAULT_SPLITS,
+    unofficial: bool = False,
+    baseline: MetricColumn | None = None,
+) -> Verdict:
+    """Judge all complete variants of a problem.
+
+    Args:
+        table: of the problem.
+        seed: of splits and permutations.
+        splits: random train/test splits.
+        unofficial: let variants compete that need a second model.
+        baseline: what the others are compared with; by default the first perplexity.
+
+    Raises:
+        TokenmartError: too few models or no complete variant.
+    """
+    size = len(table.models)
+    if size < MINIMUM_MODELS:
+        raise TokenmartError(
+            f"{table.problem}: {size} models have a target score; selection needs {MINIMUM_MODELS}"
+        )
+    allowed = [c for c in table.columns if c.admissible or unofficial]
+    complete = [c for c in allowed if c.present.all() and np.ptp(c.values) > 0]
+    if not complete:
+        raise TokenmartError(
+            f"{table.problem}: no variant has a value for all {size} models; "
+            f"see `tokenmart status --problem {table.problem}`"
+        )
+    metrics = np.stack([column.oriented for column in complete])
+    base = baseline or _default_baseline(complete)
+    base_index = next((i for i, c in enumerate(complete) if c is base), None)
+    overall = max_test(metrics, table.target, seed)
+    families = [column.family for column in complete]
+    p_in_family = np.empty(len(complete))
+    for family in set(families):
+        rows = np.flatnonzero([family == f for f in families])
+        p_in_family[rows] = max_test(metrics[rows], table.target, seed).p_adjusted
+    parts = repeated_splits(metrics, table.target, seed, splits, base_index)
+    beats = None if base is None else swap_test(metrics, base.oriented, table.target, seed)
+    candidates = [
+        Candidate(
+            column=column,
+            rho=spearman(column.oriented, table.target),
+            p_adjusted=float(overall.p_adjusted[i]),
+            p_in_family=float(p_in_family[i]),
+            held_out=float(parts.variant_test[i]),
+            chosen_share=float((parts.chosen == i).mean()),
+            partial=_partial(table, column),
+            beats_baseline=float(beats.difference[i]) if beats else math.nan,
+            p_beats_baseline=float(beats.p_adjusted[i]) if beats else math.nan,
+        )
+        for i, column in enumerate(complete)
+    ]
+    by_model = leave_out(metrics, table.target, model_folds(size))
+    by_family = leave_out(metrics, table.target, family_folds(table.families))
+    best_index = int(np.argmax(np.nan_to_num(overall.observed, nan=-1.0)))
+    best = candidates[best_index]
+    reasons = _reasons(best, best_index, by_model, by_family, size)
+    return Verdict(
+        candidates=tuple(
+            sorted(candidates, key=lambda c: -c.held_out if not math.isnan(c.held_out) else 2.0)
+        ),
+        best=best,
+        winner=None if reasons else best,
+        reasons=reasons,
+        models=size,
+        incomplete=tuple(c.name for c in allowed if c not in complete),
+        inadmissible=tuple(c.name for c in table.columns if c not in allowed),
+        baseline=base,
+        overall=overall,
+        within_families=max_test(metrics, table.target, seed, strata=table.families),
+        by_model=by_model,
+        by_family=by_family,
+        splits=parts,
+        beats=beats,
+        seed=seed,
+    )
+
+
+def _reasons(
+    best: Candidate, best_index: int, by_model: LeftOut, by_family: LeftOut, size: int
+) -> tuple[str, ...]:
+    """Why there is no winner; empty when there is one."""
+    reasons = []
+    if not best.p_adjusted < LEVEL:
+        reasons.append(
+            f"the best of the variants ({best.column.name}, rho {best.rho:+.2f}) may be luck: "
+            f"adjusted p = {best.p_adjusted:.3f}"
+        )
+    if not by_model.held_out > 0:
+        reasons.append(
+            "chosen without a model, the choice doesn't place that model "
+            f"(held-out rho {by_model.held_out:+.2f})"
+        )
+    if by_family.covered > size / 2 and not by_family.held_out > 0:
+        reasons.append(
+            "chosen without a family, the choice doesn't place that family "
+            f"(held-out rho {by_family.held_out:+.2f})"
+        )
+    same = np.mean([variant == best_index for variant in by_model.chosen])
+    if same < STABLE_SHARE:
+        reasons.append(
+            f"the choice isn't stable: {best.column.name} is chosen in {same:.0%} of the folds "
+            "that leave one model out"
+        )
+    return tuple(reasons)
+
+
+def _default_baseline(columns: list[MetricColumn]) -> MetricColumn | None:
+    """The first perplexity variant, preferring one that is comparable across tokenizers."""
+    found = [c for c in columns if c.metric == BASELINE_METRIC]
+    by_byte = [c for c in found if "byte" in c.variant]
+    return next(iter(by_byte or found), None)
+
+
+def _partial(table: MetricTable, column: MetricColumn) -> float:
+    known = np.isfinite(table.log_parameters)
+    if known.sum() < MINIMUM_MODELS:
+        return math.nan
+    return partial_spearman(
+        column.oriented[known], table.target[known], table.log_parameters[known]
+    )

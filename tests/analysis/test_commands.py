@@ -1,0 +1,95 @@
+"""`correlate`, `select` and `verify` by their command lines."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import scipy.stats
+from click.testing import CliRunner
+
+from analysis import cli
+
+
+def run(command, *arguments):
+    return CliRunner().invoke(command, [str(a) for a in arguments])
+
+
+def test_correlate_ranks_by_absolute_rho_and_orients(minilong):
+    result = run(cli.correlate, "--problem", "minilong", "--json", "--resamples", 100)
+    assert result.exit_code == 0, result.stderr
+    document = json.loads(result.stdout)
+    rows = document["rows"]
+    sizes = [abs(row["spearman"]) for row in rows]
+    assert sizes == sorted(sizes, reverse=True)
+    by_name = {row["metric"]: row for row in rows}
+    assert by_name["longppl"]["spearman"] == 1.0 and not by_name["longppl"]["admissible"]
+    assert by_name["partly"]["n"] == 14
+    with minilong.write() as connection:
+        pairs = connection.execute(
+            "select -value, score from metric_values join downstream_scores using (model_id)"
+            " where metric = 'perplexity'"
+        ).fetchall()
+    expected = scipy.stats.spearmanr([p[0] for p in pairs], [p[1] for p in pairs])[0]
+    assert by_name["perplexity"]["spearman"] == pytest.approx(expected)
+    assert by_name["good"]["spearman_ci95"]["low"] < by_name["good"]["spearman"]
+
+
+def test_correlate_prints_a_table_that_says_how_to_read_it(minilong):
+    result = run(cli.correlate, "--problem", "minilong", "--resamples", 100, "--top", 3)
+    assert result.exit_code == 0, result.stderr
+    for words in ("3 shown", "negated first", "percentile bootstrap", "longppl †", "p adj."):
+        assert words in result.stdout
+
+
+@pytest.mark.parametrize("clustered", [(), ("--clustered",)])
+def test_same_seed_same_numbers(minilong, clustered):
+    arguments = ("--problem", "minilong", "--json", "--resamples", 100, "--metric", "good")
+    first, again = (run(cli.correlate, *arguments, *clustered).stdout for _ in range(2))
+    assert first == again and json.loads(first)["clustered"] is bool(clustered)
+
+
+def test_select_names_the_good_metric(minilong):
+    result = run(cli.select, "--problem", "minilong", "--json", "--splits", 100)
+    assert result.exit_code == 0, result.stderr
+    document = json.loads(result.stdout)
+    assert document["winner"] == "good/a"
+    assert document["inadmissible"] == ["longppl/evaluator"]
+    assert document["incomplete"] == ["partly/a"]
+    assert document["baseline"] == "perplexity/per_token"
+    good = document["candidates"][0]
+    assert good["metric"] == "good" and good["p_beats_baseline"] < 0.05
+    assert good["held_out"] > 0.8 and good["p_adjusted"] < 0.01
+
+
+def test_select_refuses_a_winner_among_noise(minilong):
+    arguments = ("--problem", "minilong", "--metric", "noise", "--splits", 100)
+    document = json.loads(run(cli.select, *arguments, "--json").stdout)
+    assert document["winner"] is None and document["reasons"]
+    assert document["held_out"]["optimism"] > 0.2
+    text = run(cli.select, *arguments).stdout
+    assert "no winner:" in text and "may be luck" in text
+
+
+def test_verify_for_a_measured_target(minilong, write_json):
+    from warehouse.problem import load_problem
+
+    models = load_problem("minilong", minilong.workspace).models
+    path = write_json({m.full_id: i for i, m in enumerate(models)})
+    result = run(cli.verify, "--problem", "minilong", "--submission", path, "--json")
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["target"]["kind"] == "recall"
+
+
+@pytest.mark.parametrize("command", ["correlate", "verify", "select"])
+def test_help_imports_nothing_heavy(command):
+    code = (
+        f"import sys; from analysis import cli; cli.{command}.main(['--help'], 'x', "
+        "standalone_mode=False); "
+        "sys.exit(bool({'numpy', 'scipy', 'sklearn', 'duckdb', 'torch'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "Usage" in done.stdout
