@@ -127,3 +127,64 @@ def select(
     from analysis.select_view import run_select
 
     run_select(problem, metrics, top, splits, seed, unofficial, as_json)
+
+
+@click.command()
+@PROBLEM
+@click.option("--metric", required=True, help="Metric to submit.")
+@click.option("--variant", help="Its variant; needed when there are several.")
+@click.option("--negate", is_flag=True, help="Submit the values with the sign changed.")
+@click.option("--unofficial", is_flag=True, help="Allow a metric that needs a second model.")
+@click.option("--out", required=True, type=FILE, help="New folder for submission and bundle.")
+@RESAMPLES
+@SEED
+def submit(
+    problem: str,
+    metric: str,
+    variant: str | None,
+    negate: bool,
+    unofficial: bool,
+    out: Path,
+    resamples: int,
+    seed: int,
+) -> None:
+    """Write a submission, the verifier's output and the reproducibility bundle.
+
+    Refuses when coverage is incomplete, when the metric isn't admissible, or when dbt's
+    lineage shows downstream scores among the metric's ancestors.
+
+    \b
+    tokenmart submit --problem no4k --metric longppl --variant default --negate --out results/mine
+    """
+    from analysis.submit import Order
+    from analysis.submit import submit as write_submission
+    from analysis.verify import summary
+    from warehouse.paths import find_workspace
+
+    order = Order(problem, metric, variant, negate, unofficial, seed, resamples)
+    result = write_submission(find_workspace(), order, out)
+    click.echo(summary(result))
+    click.echo(f"written            {out}")
+
+
+@click.command()
+@click.argument("folder", type=FILE)
+def reproduce(folder: Path) -> None:
+    """Rebuild a submission's scores from the warehouse and compare them with its bundle.
+
+    Exit code 0 when scores, verifier output and files agree, else 1.
+
+    \b
+    tokenmart reproduce results/mine
+    """
+    from analysis.submit import reproduce as redo
+    from warehouse.errors import TokenmartError
+    from warehouse.paths import find_workspace
+
+    checks = redo(find_workspace(), folder)
+    for check in checks:
+        word = "same   " if check.holds else "DIFFERS" if check.decisive else "moved  "
+        click.echo(f"{word}  {check.what}: {check.finding}")
+    failed = [check.what for check in checks if check.decisive and not check.holds]
+    if failed:
+        raise TokenmartError(f"{folder}: not reproduced: {', '.join(failed)} differ")

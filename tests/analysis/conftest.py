@@ -23,6 +23,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     (root / "dbt_project").mkdir(parents=True)
     (root / "dbt_project" / "dbt_project.yml").touch()
     monkeypatch.setenv("TOKENMART_HOME", str(root))
+    monkeypatch.delenv("DBT_TARGET_PATH", raising=False)
     monkeypatch.delenv("TOKENMART_DATA", raising=False)
     monkeypatch.delenv("TOKENMART_DATABASE", raising=False)
     return find_workspace()
@@ -57,6 +58,16 @@ def write_json(tmp_path: Path) -> Callable[[Any], Path]:
     return write
 
 
+TEMPLATES = Path(__file__).parents[2] / "analysis" / "templates"
+
+
+@pytest.fixture
+def verify_schema() -> dict[str, Any]:
+    """The JSON schema of the verifier's document."""
+    schema: dict[str, Any] = json.loads((TEMPLATES / "verify_result.schema.json").read_text())
+    return schema
+
+
 PROBLEMS = Path(__file__).parents[2] / "data" / "problems"
 
 
@@ -88,6 +99,16 @@ class Marts:
                 create table position_profile(problem varchar, model_id varchar, probe varchar,
                     position_from bigint, position_to bigint, tokens bigint, documents bigint,
                     nll double, short_nll double, gain double, entropy double, accuracy double);
+                create table documents(problem varchar, doc_id int, name varchar, sha256 varchar,
+                    characters bigint, bytes bigint, text varchar);
+                create table models(problem varchar, model_id varchar, full_id varchar,
+                    revision varchar, tokenizer_sha256 varchar, interventions varchar);
+                create table units(problem varchar, model_id varchar, probe varchar,
+                    probe_params varchar, doc_id int, status varchar, device varchar,
+                    dtype varchar, torch_version varchar, transformers_version varchar,
+                    tokenmart_version varchar, code_revision varchar, code_dirty boolean,
+                    seed bigint, tokens_processed bigint, tokens_scored bigint, seconds double,
+                    peak_bytes bigint);
                 """
             )
 
@@ -138,9 +159,45 @@ class Marts:
                 (problem, model, probe, probe, 50, 50 - lost, 0, lost, lost == 0,
                  50_000, 60_000, 50_000, 120.0, 2_000_000_000, None)
             )  # fmt: skip
+        units = [
+            (problem, model, probe, "{}", doc_id, "done", "cuda", "bfloat16", "2.7", "5.0", "0.1",
+             "c0ffee", False, 0, 1200, 1000, 2.5, 2_000_000_000)
+            for model in self.models(problem)
+            for doc_id in range(2)
+        ]  # fmt: skip
         with self.write() as connection:
-            marks = ",".join("?" * 15)
-            connection.executemany(f"insert into coverage values ({marks})", rows)
+            connection.executemany(f"insert into coverage values ({_marks(15)})", rows)
+            connection.executemany(f"insert into units values ({_marks(18)})", units)
+
+    def registry(self, problem: str) -> None:
+        """The model and document tables."""
+        models = [
+            (problem, m, m.replace("--", "/"), "abc123", "tok", "[]") for m in self.models(problem)
+        ]
+        documents = [(problem, i, f"doc {i}", f"{i}" * 64, 9, 9, "some text") for i in range(2)]
+        with self.write() as connection:
+            connection.executemany(f"insert into models values ({_marks(6)})", models)
+            connection.executemany(f"insert into documents values ({_marks(7)})", documents)
+
+    def manifest(self, metrics: dict[str, list[str]], needs: str = "full") -> None:
+        """dbt's lineage graph: metric → names of its direct parents."""
+        nodes: dict[str, Any] = {}
+        parents: dict[str, list[str]] = {
+            "model.tokenmart.stg_token_stats": ["source.tokenmart.extract.tokens"],
+            "model.tokenmart.stg_downstream": ["source.tokenmart.extract.downstream"],
+        }
+        for metric, above in metrics.items():
+            name = f"model.tokenmart.{metric}"
+            meta = {"metric": metric, "needs": needs}
+            nodes[name] = {"resource_type": "model", "config": {"meta": meta}}
+            parents[name] = [f"model.tokenmart.{parent}" for parent in above]
+        path = self.workspace.dbt_project / "target" / "manifest.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps({"nodes": nodes, "parent_map": parents}))
+
+
+def _marks(count: int) -> str:
+    return ",".join("?" * count)
 
 
 @pytest.fixture
@@ -167,4 +224,6 @@ def minilong(marts: Marts) -> Marts:
         values = {m: float(generator.normal()) for m in models}
         marts.metric("minilong", "noise", f"v{variant}", values, family="noise")
     marts.coverage("minilong", "full")
+    marts.registry("minilong")
+    marts.manifest({m: ["stg_token_stats"] for m in ("good", "longppl", "perplexity", "partly")})
     return marts

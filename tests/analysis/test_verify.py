@@ -23,7 +23,6 @@ from analysis import locked
 from warehouse.locks import file_sha256, lock_path
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "verify_locked_no4k.py"
-SCHEMA = Path(__file__).parents[2] / "analysis" / "templates" / "verify_result.schema.json"
 MODELS = list(locked.MODELS)
 GOOD = {model: float(index) for index, model in enumerate(MODELS)}
 
@@ -44,14 +43,16 @@ def run(main, target):
     return run
 
 
-def test_result_agrees_with_scipy_and_sklearn(run, write_json, made_up_scores, tmp_path):
+def test_result_agrees_with_scipy_and_sklearn(
+    run, write_json, made_up_scores, verify_schema, tmp_path
+):
     generator = np.random.default_rng(3)
     submission = {m: s + float(generator.normal(0, 8)) for m, s in made_up_scores.items()}
     out = tmp_path / "deep" / "result.json"
     result = run("--submission", write_json(submission), "--metric-key", "score", "--out", out)
     assert result.exit_code == 0, result.output
     document = json.loads(out.read_text())
-    jsonschema.validate(document, json.loads(SCHEMA.read_text()))
+    jsonschema.validate(document, verify_schema)
     x, y = np.array([(submission[m], made_up_scores[m]) for m in MODELS]).T
     assert document["spearman"]["value"] == pytest.approx(scipy.stats.spearmanr(x, y)[0])
     assert document["pearson"]["value"] == pytest.approx(scipy.stats.pearsonr(x, y)[0])
@@ -294,12 +295,12 @@ def test_out_never_overwrites_an_input(run, target, write_json):
         assert out.read_bytes() == before
 
 
-def test_partly_constant_scores_still_get_a_spearman(run, write_json, tmp_path):
+def test_partly_constant_scores_still_get_a_spearman(run, write_json, verify_schema, tmp_path):
     submission = {m: 1.0 if i < 14 else float(i) for i, m in enumerate(MODELS)}
     out = tmp_path / "result.json"
     assert run("--submission", write_json(submission), "--out", out).exit_code == 0
     document = json.loads(out.read_text())
-    jsonschema.validate(document, json.loads(SCHEMA.read_text()))
+    jsonschema.validate(document, verify_schema)
     assert document["spearman"]["value"] is not None
     assert document["spearman"]["ci95"]["degenerate_resamples"] > 0
     assert document["skipped_spearman"]["note"]

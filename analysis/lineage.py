@@ -1,0 +1,81 @@
+"""dbt's lineage graph: what a metric is computed from, and whether a label is among it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from warehouse.errors import TokenmartError
+from warehouse.paths import Workspace
+from warehouse.strict_json import StrictJsonError, read_json
+
+_MAXIMUM_BYTES = 256 << 20
+_LABELS = "downstream"
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """Everything above one metric in the graph.
+
+    node: dbt's unique id of the metric's model.
+    ancestors: unique ids, sorted.
+    labels: those that hold downstream scores; must be empty.
+    needs: the probe kind that the family declares (`full`, `window`, …).
+    """
+
+    node: str
+    ancestors: tuple[str, ...]
+    labels: tuple[str, ...]
+    needs: str
+
+
+def manifest_path(workspace: Workspace) -> Path:
+    """Where dbt leaves the graph of its last run."""
+    folder = os.environ.get("DBT_TARGET_PATH") or "target"
+    return workspace.dbt_project / folder / "manifest.json"
+
+
+def read_lineage(path: Path, metric: str) -> Lineage:
+    """Read the lineage of a metric from dbt's manifest.
+
+    Raises:
+        TokenmartError: no manifest, or no model for this metric in it.
+    """
+    remedy = "run `tokenmart dbt build`"
+    try:
+        manifest = read_json(path, _MAXIMUM_BYTES).content
+    except StrictJsonError as error:
+        raise TokenmartError(f"{path}: dbt's lineage graph {error}; {remedy}") from error
+    nodes: Mapping[str, Any] = manifest.get("nodes", {})
+    found = [
+        name
+        for name, node in nodes.items()
+        if node.get("resource_type") == "model"
+        and node.get("config", {}).get("meta", {}).get("metric") == metric
+    ]
+    if len(found) != 1:
+        raise TokenmartError(
+            f"{path}: {len(found)} models have meta.metric = {metric}, 1 is needed; {remedy}"
+        )
+    above = ancestors(manifest.get("parent_map", {}), found[0])
+    meta = nodes[found[0]]["config"]["meta"]
+    return Lineage(
+        node=found[0],
+        ancestors=tuple(sorted(above)),
+        labels=tuple(sorted(name for name in above if _LABELS in name.split(".")[-1])),
+        needs=str(meta.get("needs", "full")),
+    )
+
+
+def ancestors(parent_map: Mapping[str, list[str]], node: str) -> set[str]:
+    """All nodes and sources above `node`."""
+    found: set[str] = set()
+    waiting = [node]
+    while waiting:
+        fresh = set(parent_map.get(waiting.pop(), ())) - found
+        found |= fresh
+        waiting.extend(fresh)
+    return found
