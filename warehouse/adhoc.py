@@ -8,8 +8,10 @@ import math
 import os
 import re
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -156,7 +158,9 @@ def _write_parquet(result: duckdb.DuckDBPyConnection, out: Path) -> None:
     import pyarrow.parquet as pq
 
     temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
-    reader = result.to_arrow_reader()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that the rows are copied
+        reader = result.to_arrow_reader()
     assert reader is not None
     try:
         with pq.ParquetWriter(temporary, reader.schema, compression="zstd") as writer:
@@ -168,7 +172,7 @@ def _write_parquet(result: duckdb.DuckDBPyConnection, out: Path) -> None:
 
 
 def _write_json(result: duckdb.DuckDBPyConnection, stream: IO[str]) -> None:
-    """A JSON list with one object per line; NaN and infinities become null."""
+    """A JSON list with one object per line; decimals become numbers, NaN and infinities null."""
     columns = _columns(result)
     separator = "["
     for row in _batched(result):
@@ -179,6 +183,8 @@ def _write_json(result: duckdb.DuckDBPyConnection, stream: IO[str]) -> None:
 
 
 def _finite(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        return float(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, list | tuple):
@@ -200,7 +206,9 @@ def _write_table(result: duckdb.DuckDBPyConnection, stream: IO[str], limit: int)
         max([len(name), *(len(row[place]) for row in cells)]) for place, name in enumerate(columns)
     ]
     numeric = [
-        all(isinstance(row[place], int | float | None) for row in shown) if shown else False
+        all(isinstance(row[place], int | float | Decimal | None) for row in shown)
+        if shown
+        else False
         for place in range(len(columns))
     ]
     stream.write(_line(columns, widths, numeric))
@@ -222,7 +230,7 @@ def _cell(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, float):
-        return f"{value:.6g}"
+    if isinstance(value, float | Decimal):
+        return f"{float(value):.6g}"
     text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(value))
     return text if len(text) <= _WIDEST_CELL else text[: _WIDEST_CELL - 1] + "…"

@@ -14,16 +14,15 @@ from warehouse.paths import Workspace
 
 PATIENCE_SECONDS = 3.0
 _SCHEMAS = ("main", "main_staging", "main_intermediate")
-_COLUMN_TYPES = {
+_ARROW_TYPES = {
     "int32": "integer",
     "int64": "bigint",
-    "int": "bigint",
-    "float": "double",
+    "float": "float",
     "double": "double",
     "bool": "boolean",
     "string": "varchar",
 }
-"""Arrow types of the schema and Python types of the ledger → DuckDB types."""
+_LEDGER_TYPES = {"int": "bigint", "float": "double", "bool": "boolean"}
 
 
 def connect_read_only(workspace: Workspace) -> duckdb.DuckDBPyConnection:
@@ -107,14 +106,15 @@ def _create_views(connection: duckdb.DuckDBPyConnection, data: Path) -> None:
 
     for name, (schema, keys) in TABLES.items():
         files = _quoted(data / name / "**" / "*.parquet")
+        columns = [*keys, *schema.names]
         source = f"read_parquet({files}, hive_partitioning = true, hive_types_autocast = false)"
         if not _has_files(data / name):
-            columns = [f"null::{_COLUMN_TYPES[str(f.type)]} as {f.name}" for f in schema]
-            columns += [f"null::varchar as {key}" for key in keys]
-            source = f"(select {', '.join(columns)}) where false"
-        connection.execute(f"create view {name} as select * from {source}")
+            columns = [f"null::varchar as {key}" for key in keys]
+            columns += [f"null::{_ARROW_TYPES[str(f.type)]} as {f.name}" for f in schema]
+            source = "(select 1) where false"
+        connection.execute(f"create view {name} as select {', '.join(columns)} from {source}")
     record = ", ".join(
-        f'"{field.name}": "{_COLUMN_TYPES.get(str(field.type), "varchar")}"'
+        f'"{field.name}": "{_LEDGER_TYPES.get(str(field.type), "varchar")}"'
         for field in fields(UnitRecord)
     )
     footers = f"parquet_kv_metadata({_quoted(data / 'tokens' / '**' / '*.parquet')})"

@@ -24,5 +24,5 @@ select
     count(*) as tokens,
     avg(nll) as nll
 from seen
-group by all
-order by model_id, nll
+group by model_id, occurrence
+order by model_id, min(distance) nulls first
