@@ -49,9 +49,7 @@ def verdict_record(verdict: Verdict) -> dict[str, Any]:
         "best": verdict.best.column.name,
         "reasons": list(verdict.reasons),
         "p_adjusted": number(verdict.best.p_adjusted),
-        "p_adjusted_within_model_families": number(
-            float(smallest(verdict.within_families.p_adjusted.tolist()))
-        ),
+        "p_adjusted_within_model_families": number(verdict.p_within_families),
         "held_out": {
             "leave_one_model_out": number(verdict.by_model.held_out),
             "distinct_choices": len(chosen),
@@ -68,12 +66,6 @@ def verdict_record(verdict: Verdict) -> dict[str, Any]:
         "seed": verdict.seed,
         "candidates": [_record(candidate) for candidate in verdict.candidates],
     }
-
-
-def smallest(values: list[float]) -> float:
-    """Smallest of the values that are numbers; NaN when none is."""
-    known = [value for value in values if not math.isnan(value)]
-    return min(known) if known else math.nan
 
 
 def _record(candidate: Candidate) -> dict[str, Any]:
@@ -145,7 +137,7 @@ def _lines(verdict: Verdict) -> list[str]:
         f"{_signed(by_family.held_out)} ({by_family.covered} of {verdict.models} models covered)",
         f"by luck the best of these variants reaches |rho| {verdict.overall.null_95:.2f} one time "
         "in twenty; permuting within model families only, the best has adjusted p = "
-        f"{_p(smallest(verdict.within_families.p_adjusted.tolist()))}",
+        f"{_p(verdict.p_within_families)}",
         "| size: partial correlation given log parameters; the order of the rows is itself a "
         "choice: trust the procedure's line",
     ]

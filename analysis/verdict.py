@@ -1,8 +1,10 @@
 """The verdict over a problem's variants: what is signal, what may be luck, and who wins, if any.
 
 A winner is named only when all of this holds: the best correlation beats the best of as many
-lucky ones (max-statistic p below 0.05); chosen without a model or a family, the choice still
-places the left-out models; and the same variant is chosen in most folds.
+lucky ones (max-statistic p below 0.05), also when the target is permuted within model families
+only (families that share a level make the free permutation reject far too often: see
+benchmarks/statistics_coverage.py); chosen without a model or a family, the choice still places
+the left-out models; and the same variant is chosen in most folds.
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ class Verdict:
     inadmissible: tuple[str, ...]
     baseline: MetricColumn | None
     overall: MaxTest
-    within_families: MaxTest
+    p_within_families: float
     by_model: LeftOut
     by_family: LeftOut
     splits: Splits
@@ -134,7 +136,9 @@ def judge(
     by_family = leave_out(metrics, table.target, family_folds(table.families))
     best_index = int(np.argmax(np.nan_to_num(overall.observed, nan=-1.0)))
     best = candidates[best_index]
-    reasons = _reasons(best, best_index, by_model, by_family, size)
+    within = max_test(metrics, table.target, seed, strata=table.families)
+    p_within = float(within.p_adjusted[best_index])
+    reasons = _reasons(best, best_index, p_within, by_model, by_family, size)
     return Verdict(
         candidates=tuple(
             sorted(candidates, key=lambda c: -c.held_out if not math.isnan(c.held_out) else 2.0)
@@ -147,7 +151,7 @@ def judge(
         inadmissible=tuple(c.name for c in table.columns if c not in allowed),
         baseline=base,
         overall=overall,
-        within_families=max_test(metrics, table.target, seed, strata=table.families),
+        p_within_families=p_within,
         by_model=by_model,
         by_family=by_family,
         splits=parts,
@@ -157,7 +161,12 @@ def judge(
 
 
 def _reasons(
-    best: Candidate, best_index: int, by_model: LeftOut, by_family: LeftOut, size: int
+    best: Candidate,
+    best_index: int,
+    p_within: float,
+    by_model: LeftOut,
+    by_family: LeftOut,
+    size: int,
 ) -> tuple[str, ...]:
     """Why there is no winner; empty when there is one."""
     reasons = []
@@ -165,6 +174,11 @@ def _reasons(
         reasons.append(
             f"the best of the variants ({best.column.name}, rho {best.rho:+.2f}) may be luck: "
             f"adjusted p = {best.p_adjusted:.3f}"
+        )
+    elif not p_within < LEVEL:
+        reasons.append(
+            f"{best.column.name} (rho {best.rho:+.2f}) may only tell model families apart: "
+            f"permuting within families, adjusted p = {p_within:.3f}"
         )
     if not by_model.held_out > 0:
         reasons.append(

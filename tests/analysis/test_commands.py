@@ -93,3 +93,21 @@ def test_help_imports_nothing_heavy(command):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "Usage" in done.stdout
+
+
+def test_a_metric_that_only_tells_families_apart_is_no_winner(minilong):
+    from warehouse.problem import load_problem
+
+    models = load_problem("minilong", minilong.workspace).models
+    level = {m.model_id: 5.0 if m.family == "gemma3" else 0.0 for m in models}
+    order = [7, 2, 9, 4, 11, 0, 5, 10, 1, 8, 3, 6, 13, 14, 12]
+    shuffled = {m.model_id: float(i) for m, i in zip(models, order, strict=True)}
+    with minilong.write() as connection:
+        connection.execute("delete from downstream_scores")
+    minilong.target("minilong", {m: 20 * level[m] + 0.01 * i for i, m in enumerate(level)})
+    values = {m: 20 * level[m] + shuffled[m] for m in level}
+    minilong.metric("minilong", "brand", "a", values)
+    arguments = ("--problem", "minilong", "--metric", "brand", "--splits", 50, "--json")
+    document = json.loads(run(cli.select, *arguments).stdout)
+    assert document["p_adjusted"] < 0.2 and document["winner"] is None
+    assert document["p_adjusted_within_model_families"] > 0.05
