@@ -1,0 +1,177 @@
+"""The console command: quick help, lazy rooms, one-line failures and their exit codes."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+import tokenmart
+from tokenmart import COMMANDS, cli
+from warehouse.errors import TokenmartError
+from warehouse.paths import Workspace
+
+ROOT = Path(__file__).parents[1]
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(cli, list(arguments))
+    return result.exit_code, result.output
+
+
+def program(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    """Run the real program in its own process."""
+    command = [sys.executable, str(ROOT / "tokenmart.py"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, **options)
+
+
+def test_help_lists_every_command() -> None:
+    code, output = run("--help")
+    assert code == 0
+    for name, (_, short) in COMMANDS.items():
+        assert name in output
+        assert short.split(":")[0][:20] in output
+
+
+def test_help_starts_fast() -> None:
+    times = []
+    for _ in range(3):
+        started = time.perf_counter()
+        assert program("--help").returncode == 0
+        times.append(time.perf_counter() - started)
+    assert min(times) < 0.5
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_exists_and_explains_itself(name: str) -> None:
+    if name == "dbt":
+        pytest.skip("passes --help on to dbt")
+    code, output = run(name, "--help")
+    assert code == 0, output
+    assert output.startswith("Usage:")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_short_help_is_the_commands_own(name: str) -> None:
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    assert command.name == name
+    assert len(COMMANDS[name][1]) <= 72
+
+
+def test_an_unknown_command_names_the_closest() -> None:
+    assert run("extact") == (2, run("extact")[1])
+    assert "did you mean 'extract'?" in run("extact")[1]
+    assert "see tokenmart --help" in run("xyz")[1]
+    assert run("--nonsense")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("warehouse.nothing:x", r"no module warehouse\.nothing"),
+        ("warehouse.cli:nothing", "has no attribute 'nothing'"),
+        ("no_such_package:x", "package 'no_such_package' is not installed; run `make setup`"),
+    ],
+)
+def test_a_room_that_is_missing(monkeypatch: pytest.MonkeyPatch, place: str, message: str) -> None:
+    monkeypatch.setitem(COMMANDS, "sql", (place, "x"))
+    with pytest.raises(TokenmartError, match=message):
+        cli.get_command(click.Context(cli), "sql")
+
+
+def test_outside_a_checkout(tmp_path: Path) -> None:
+    done = program("sql", "select 1", env={**os.environ, "TOKENMART_HOME": str(tmp_path)})
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"error: {tmp_path}: no Tokenmart checkout here")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """Run `tokenmart boom`, a command that raises what it is given; returns code and stderr."""
+
+    def run_failing(error: BaseException) -> tuple[int, str]:
+        @click.command()
+        def boom() -> None:
+            raise error
+
+        monkeypatch.setattr(tokenmart.LazyGroup, "get_command", lambda *_: boom)
+        monkeypatch.setitem(COMMANDS, "boom", ("", ""))
+        monkeypatch.setattr(sys, "argv", ["tokenmart", "boom"])
+        with pytest.raises(SystemExit) as caught:
+            tokenmart.main()
+        return int(caught.value.code or 0), capsys.readouterr().err
+
+    return run_failing
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [
+        (errno.ENOSPC, "no space left on device; free some disk space"),
+        (errno.EACCES, "permission denied; make it readable and writable"),
+        (errno.EROFS, "read-only file system; set TOKENMART_DATA"),
+    ],
+)
+def test_disk_trouble_is_one_line(failing, number: int, remedy: str) -> None:
+    code, stderr = failing(OSError(number, os.strerror(number), "/data/tokens"))
+    assert (code, stderr.count("\n")) == (4, 1)
+    assert stderr.startswith(f"error: /data/tokens: {remedy}")
+
+
+def test_exit_codes(failing) -> None:
+    assert failing(KeyboardInterrupt()) == (130, "\ninterrupted\n")
+    assert failing(TokenmartError("x: wrong; mend it")) == (1, "error: x: wrong; mend it\n")
+    assert failing(click.UsageError("bad"))[0] == 2
+    assert failing(click.exceptions.Exit(7))[0] == 7
+
+
+def test_a_bug_is_not_hidden(monkeypatch: pytest.MonkeyPatch, failing) -> None:
+    with pytest.raises(ZeroDivisionError):
+        failing(ZeroDivisionError())
+    with pytest.raises(FileNotFoundError):
+        failing(FileNotFoundError(errno.ENOENT, "x", "y"))
+
+
+def test_a_closed_pipe_is_quiet(workspace: Workspace) -> None:
+    query = "select range(100) as r from range(200000)"
+    command = f"{sys.executable} {ROOT / 'tokenmart.py'} sql '{query}' --format csv | head -n 1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "r\n"
+    assert done.stderr == ""
+
+
+def test_dbt_runs_in_its_project_with_this_workspace(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = tmp_path / "dbt"
+    fake.write_text('#!/bin/sh\necho "$PWD|$TOKENMART_DATABASE|$@"\nexit 3\n')
+    fake.chmod(0o755)
+    monkeypatch.setattr("warehouse.doctor.dbt_program", lambda: str(fake))
+    done = program_in(workspace, fake, "build", "--select", "perplexity", "--help")
+    assert done.returncode == 3
+    assert done.stdout == (
+        f"{workspace.dbt_project}|{workspace.database}|build --select perplexity --help\n"
+    )
+    assert list(workspace.tokens.rglob("*.parquet")), "tables exist before dbt reads them"
+
+
+def program_in(
+    workspace: Workspace, dbt: Path, *arguments: str
+) -> subprocess.CompletedProcess[str]:
+    code = (
+        "import sys, warehouse.doctor as d, tokenmart\n"
+        f"d.dbt_program = lambda: {str(dbt)!r}\n"
+        "sys.argv = ['tokenmart', 'dbt', *sys.argv[1:]]\ntokenmart.main()"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, cwd=ROOT
+    )
