@@ -149,6 +149,8 @@ class JsonDocuments(Frozen):
     path: Path
     url: str | None = None
     locked: bool = False
+    count: int | None = Field(default=None, gt=0)
+    expected_tokens: int = Field(default=32_768, gt=0)
     max_tokens: int | None = Field(default=None, gt=1)
     too_long: Literal["refuse", "truncate"] = "refuse"
 
@@ -163,6 +165,7 @@ class SdistDocuments(Frozen):
     include: str
     min_bytes: int = Field(default=1, ge=1)
     count: int = Field(gt=0)
+    expected_tokens: int = Field(default=32_768, gt=0)
     licence: str = "unknown"
     max_tokens: int | None = Field(default=None, gt=1)
     too_long: Literal["refuse", "truncate"] = "refuse"

@@ -1,0 +1,374 @@
+"""`tokenmart extract`, `recall` and `status`."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from warehouse.errors import TokenmartError, UnitFailedError
+from warehouse.paths import Workspace, find_workspace
+from warehouse.problem import Problem, RecallTarget, load_problem
+
+if TYPE_CHECKING:
+    from extract.plan import Document, ModelPlan, Selection
+    from extract.run import Progress
+
+# A plain `make extract` on a machine without a GPU must not start a job of weeks.
+LONGEST_CPU_HOURS = 12.0
+
+DTYPES = click.Choice(["auto", "float32", "bfloat16", "float16"])
+
+
+def _problem_option(command: Any) -> Any:
+    return click.option(
+        "--problem", "problem_name", required=True, metavar="P", help="no4k, minilong or a file."
+    )(command)
+
+
+def _selection_options(command: Any) -> Any:
+    for option in (
+        click.option("--demo", is_flag=True, help="Only the problem's small demo part."),
+        click.option("--model", "models", multiple=True, help="Only this model; repeatable."),
+        click.option(
+            "--device",
+            default="auto",
+            show_default=True,
+            help="auto, cpu, cuda, cuda:1, or auto-map (one model over several GPUs).",
+        ),
+        click.option("--dtype", default="auto", type=DTYPES, show_default=True),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+@click.command()
+@_problem_option
+@_selection_options
+@click.option("--probe", "probes", multiple=True, help="Only this probe; repeatable.")
+@click.option("--documents", type=click.IntRange(1), help="Only the first N documents.")
+@click.option("--max-tokens", type=click.IntRange(2), help="Only the first N tokens of each.")
+@click.option(
+    "--attention",
+    type=click.Choice(["sdpa", "eager", "flash_attention_2"]),
+    help="Attention implementation; transformers chooses when not given.",
+)
+@click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Processes.")
+@click.option("--dry-run", is_flag=True, help="Print what would be computed and its cost.")
+def extract(
+    problem_name: str,
+    demo: bool,
+    models: tuple[str, ...],
+    device: str,
+    dtype: str,
+    probes: tuple[str, ...],
+    documents: int | None,
+    max_tokens: int | None,
+    attention: str | None,
+    workers: int,
+    dry_run: bool,
+) -> None:
+    """Write the log-prob, entropy and rank of every token to Parquet.
+
+    Work is done in units of (model, probe, document). A finished unit is never computed
+    again; interrupt at any time and run the same command to go on.
+
+    \b
+    tokenmart extract --problem minilong --demo
+    tokenmart extract --problem no4k --dry-run
+    tokenmart extract --problem no4k --model Qwen/Qwen2-7B-Instruct --device cuda:1
+    """
+    from extract.plan import resolve_device, select
+    from warehouse.store import ensure_tables
+
+    workspace = find_workspace()
+    problem = load_problem(problem_name, workspace)
+    device = resolve_device(device) if not dry_run or device != "auto" else _likely_device()
+    selection = select(
+        problem,
+        models=models,
+        probes=probes,
+        documents=documents,
+        max_tokens=max_tokens,
+        demo=demo,
+        device=device,
+        dtype=dtype,
+    )
+    hours = _print_plan(problem, selection, workspace, quiet=not dry_run)
+    if dry_run:
+        return
+    if device == "cpu" and hours > LONGEST_CPU_HOURS:
+        _print_plan(problem, selection, workspace, quiet=False)
+        raise TokenmartError(
+            f"no GPU here, and a processor would take about {hours:,.0f} hours: run this on a GPU "
+            "machine, take a part with --model/--documents/--max-tokens, or try `make demo`"
+        )
+    ensure_tables(workspace)
+    chosen = _documents(problem, selection, workspace)
+    if workers > 1:
+        _spawn(workers, selection)
+    _extract(problem, selection, chosen, workspace, attention)
+
+
+def _likely_device() -> str:
+    """Device for an estimate; asks torch, which is slow to import, only when a driver is here."""
+    from pathlib import Path
+
+    if Path("/proc/driver/nvidia").exists():
+        from extract.plan import resolve_device
+
+        return resolve_device("auto")
+    return "cpu"
+
+
+def _documents(problem: Problem, selection: Selection, workspace: Workspace) -> list[Document]:
+    from extract.plan import documents_of
+    from warehouse.fetch import ensure_documents
+
+    return documents_of(ensure_documents(problem, workspace), selection.documents)
+
+
+def _print_plan(problem: Problem, selection: Selection, workspace: Workspace, quiet: bool) -> float:
+    """Show what is planned, model by model; returns the hours it would take."""
+    from extract.estimate import plan_table
+
+    table, hours, note = plan_table(problem, selection, workspace)
+    if not quiet:
+        from rich.console import Console
+
+        console = Console(width=max(Console().width, 110))
+        console.print(table)
+        click.echo(note)
+    return hours
+
+
+@contextmanager
+def _progress(total: int, noun: str) -> Iterator[Progress]:
+    """A progress bar with ETA on a terminal; a line now and then elsewhere."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        started = time.monotonic()
+        done, said = 0, ""
+
+        def say(what: str, units: int) -> None:
+            nonlocal done, said
+            done += units
+            label = what.split(":")[0]
+            if label != said:
+                said = label
+                elapsed = time.monotonic() - started
+                click.echo(f"[{elapsed:6.0f} s] {done}/{total} {noun}; now {label}", err=True)
+
+        yield say
+        return
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=console,
+    ) as bar:
+        handle = bar.add_task(noun, total=total)
+        yield lambda what, units: bar.update(handle, description=what, advance=units)
+
+
+def _extract(
+    problem: Problem,
+    selection: Selection,
+    documents: list[Document],
+    workspace: Workspace,
+    attention: str | None,
+) -> None:
+    from extract.run import Extraction
+
+    total = len(selection.models) * len(documents) * len(selection.conditions)
+    started = time.monotonic()
+    with _progress(total, "units") as progress:
+        outcome = Extraction(problem, selection, documents, workspace, progress, attention).run()
+    seconds = time.monotonic() - started
+    before = total - outcome.units - outcome.elsewhere
+    click.echo(
+        f"extracted {outcome.units} units ({outcome.tokens:,} tokens) in {seconds:.0f} s; "
+        f"{max(0, before)} of {total} were there already or failed"
+        + (f"; {outcome.elsewhere} are being done by another process" if outcome.elsewhere else "")
+    )
+    if outcome.failures:
+        for failure in outcome.failures:
+            click.echo(f"error: {failure}", err=True)
+        raise UnitFailedError(
+            f"{len(outcome.failures)} failed (listed above); all else is kept: mend the cause "
+            "and run the same command again"
+        )
+
+
+def _spawn(workers: int, selection: Selection) -> None:
+    """Run the same command in further processes, one per GPU or per share of the processor."""
+    import subprocess
+    import sys
+
+    from extract.workers import worker_commands
+
+    children = [
+        subprocess.Popen(command, env={**os.environ, **environment})
+        for command, environment in worker_commands(sys.argv, workers, selection.device)
+    ]
+    try:
+        for child in children:
+            child.wait()
+    except KeyboardInterrupt:
+        for child in children:
+            child.terminate()
+        raise
+
+
+@click.command()
+@_problem_option
+@_selection_options
+@click.option(
+    "--contexts", type=click.IntRange(1), help="Contexts per model instead of the file's."
+)
+def recall(
+    problem_name: str,
+    demo: bool,
+    models: tuple[str, ...],
+    device: str,
+    dtype: str,
+    contexts: int | None,
+) -> None:
+    """Measure the key-value recall target of a problem on its models.
+
+    Never touches the proxy documents. Models already measured are skipped.
+
+    \b
+    tokenmart recall --problem minilong --demo
+    """
+    from extract.plan import resolve_device, select
+    from warehouse.store import ensure_tables
+
+    workspace = find_workspace()
+    problem = load_problem(problem_name, workspace)
+    target = problem.target
+    if not isinstance(target, RecallTarget):
+        raise TokenmartError(
+            f"problem {problem.name}: its target is a locked file, nothing to measure; "
+            f"see `tokenmart data fetch --problem {problem.name} --only target`"
+        )
+    selection = select(
+        problem, models=models, demo=demo, device=resolve_device(device), dtype=dtype
+    )
+    contexts = contexts or (problem.demo.contexts if demo and problem.demo else None)
+    if contexts is not None:
+        target = target.model_copy(update={"contexts": contexts})
+    ensure_tables(workspace)
+    _measure(problem, target, selection, workspace)
+
+
+def _measure(
+    problem: Problem, target: RecallTarget, selection: Selection, workspace: Workspace
+) -> None:
+    from extract.plan import plan_model
+    from extract.recall import (
+        is_measured,
+        items_path,
+        make_contexts,
+        store_items,
+        target_fingerprint,
+    )
+    from warehouse.fetch import ensure_filler
+
+    made = make_contexts(target, ensure_filler(target, workspace))
+    failures: list[str] = []
+    measured = 0
+    with _progress(len(selection.models), "models") as progress:
+        for spec in selection.models:
+            try:
+                plan = plan_model(problem, selection, spec, [], workspace)
+                wanted = target_fingerprint(problem, target, plan)
+                path = items_path(problem, spec.model_id, workspace)
+                if not is_measured(path, wanted):
+                    progress(f"{spec.full_id}: recall", 0)
+                    store_items(path, _answers(plan, target, made, selection), wanted)
+                    measured += 1
+            except TokenmartError as error:
+                if error.exit_code == 4:
+                    raise
+                failures.append(error.format_message())
+            progress(f"{spec.full_id}: recall", 1)
+    click.echo(f"measured {measured} models; {len(selection.models) - measured} were done before")
+    if failures:
+        for failure in failures:
+            click.echo(f"error: {failure}", err=True)
+        raise UnitFailedError(f"{len(failures)} models failed (listed above); the others are kept")
+
+
+def _answers(plan: ModelPlan, target: RecallTarget, made: Any, selection: Selection) -> Any:
+    from extract.engine import Engine, NonFiniteLogits
+    from extract.loading import context_limit, load_model
+    from extract.recall import build_items, score_items
+
+    limit = context_limit(plan.config, plan.spec)
+    if limit is not None and target.lengths[-1] > limit:
+        raise TokenmartError(
+            f"{plan.spec.full_id}: target length {target.lengths[-1]} is beyond its context of "
+            f"{limit} tokens; shorten target.lengths or set the model's `context`"
+        )
+    model = load_model(plan.checkpoint, plan.spec, device=selection.device, dtype=plan.dtype)
+    items = build_items(target, made, plan.tokenizer)
+    try:
+        return score_items(Engine(model), items, target)
+    except NonFiniteLogits as error:
+        raise TokenmartError(f"{plan.spec.full_id}: recall: {error}") from error
+
+
+@click.command()
+@_problem_option
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
+def status(problem_name: str, as_json: bool) -> None:
+    """Show, per model and probe, how many documents are done, failed or missing."""
+    from extract.estimate import status_rows
+
+    workspace = find_workspace()
+    problem = load_problem(problem_name, workspace)
+    rows = status_rows(problem, workspace)
+    if as_json:
+        click.echo(json.dumps(rows, indent=1))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"{problem.name}: what has been extracted")
+    for column, justify in (
+        ("model", "left"), ("probe", "left"), ("done", "right"), ("failed", "right"),
+        ("of", "right"), ("rows", "right"), ("tokens", "right"), ("seconds", "right"),
+        ("MB", "right"),
+    ):  # fmt: skip
+        table.add_column(column, justify=justify)  # type: ignore[arg-type]
+    for row in rows:
+        table.add_row(
+            row["model_id"], row["probe"], str(row["done"]), str(row["failed"] or ""),
+            str(row["documents"] or "?"), f"{row['rows']:,}", f"{row['tokens_processed']:,}",
+            f"{row['seconds']:,.0f}", f"{row['bytes'] / 1e6:.1f}",
+        )  # fmt: skip
+    Console().print(table)
+    missing = [row for row in rows if row["documents"] is None or row["done"] < row["documents"]]
+    if missing:
+        click.echo(
+            f"{len(missing)} of {len(rows)} incomplete; go on with "
+            f"`tokenmart extract --problem {problem_name}`"
+        )

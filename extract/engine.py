@@ -1,0 +1,317 @@
+"""The scoring engine: requests in, token statistics out.
+
+The backbone runs once over each trunk (a document) and keeps its KV cache; everything that
+continues the trunk (retrieval excerpts, recall questions) is packed into one further forward
+under a tree mask: each branch sees its prefix of the trunk and itself. Other requests run in
+length-sorted batches under a token budget. The LM head runs over scored positions only.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import DynamicCache
+
+from extract.head import LogitTransform, TokenScores, VocabularyHead
+from extract.linear import onednn_available, pack_linear_layers
+from extract.probes import Ids, Request
+from warehouse.errors import TokenmartError
+
+CHECK_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.35, torch.float16: 0.05}
+"""Largest difference in log-prob (nats) to the model's own logits accepted at load; the
+model's half-precision logits are themselves rounded."""
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Statistics of one request, and the backbone tokens spent on it."""
+
+    scores: TokenScores
+    tokens_processed: int
+
+
+class NonFiniteLogits(Exception):
+    """The model produced NaN or infinite logits."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an exception means that the device (or the host) ran out of memory."""
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or (
+        isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+    )
+
+
+class Engine:
+    """Scores requests with one model.
+
+    Args:
+        model: a causal language model of transformers, in eval mode, on its device.
+        batch_tokens: tokens per forward of batched requests (padding included).
+        branch_tokens: tokens of branches packed into one forward behind a trunk.
+        self_check: compare with the model's own logits first.
+
+    Raises:
+        TokenmartError: the self-check found a difference; the model's forward does
+            something after the backbone that this engine does not know.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        batch_tokens: int | None = None,
+        branch_tokens: int = 1024,
+        self_check: bool = True,
+    ) -> None:
+        self.model: Any = model
+        self.backbone: Any = self.model.get_decoder()
+        self.device: torch.device = self.model.get_input_embeddings().weight.device
+        self.dtype: torch.dtype = self.model.dtype
+        self.batch_tokens = batch_tokens or (1024 if self.device.type == "cpu" else 65_536)
+        self.branch_tokens = branch_tokens
+        self.config: Any = self.model.config.get_text_config()
+        reference = self._reference() if self_check else None
+        self.head = VocabularyHead(
+            self.model.get_output_embeddings(), LogitTransform.of(self.config)
+        )
+        if onednn_available(self.device, self.dtype):
+            pack_linear_layers(self.backbone)
+        rope = getattr(self.config, "rope_parameters", None) or {}
+        # frequencies that follow the length differ between a trunk and its prefixes
+        self.share_trunks = rope.get("rope_type") not in ("dynamic", "longrope")
+        if reference is not None:
+            self._check(*reference)
+
+    def score(self, requests: Sequence[Request]) -> list[Scored]:
+        """Score requests; results come back in their order.
+
+        When memory runs out, the token budgets are halved and the work goes on.
+
+        Raises:
+            NonFiniteLogits: the model produced NaN or infinite logits.
+            TokenmartError: out of memory at the smallest budget.
+        """
+        while True:
+            try:
+                with torch.inference_mode():
+                    results = self._score(requests)
+                break
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                self._halve(error)
+        for result in results:
+            if not np.isfinite(result.scores.logprob).all():
+                raise NonFiniteLogits("the model produced NaN or infinite logits")
+        return results
+
+    def _halve(self, error: BaseException) -> None:
+        if max(self.batch_tokens, self.branch_tokens, self.head.rows) <= 32:
+            raise TokenmartError(
+                f"out of memory even at the smallest batch ({str(error)[:80]}); use --dtype "
+                "bfloat16, a larger device, or fewer --max-tokens"
+            ) from error
+        self.batch_tokens = max(32, self.batch_tokens // 2)
+        self.branch_tokens = max(32, self.branch_tokens // 2)
+        self.head.rows = max(32, self.head.rows // 2)
+        gc.collect()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def _score(self, requests: Sequence[Request]) -> list[Scored]:
+        results: dict[int, Scored] = {}
+        trunks: dict[bytes, list[int]] = {}
+        alone: list[int] = []
+        for index, request in enumerate(requests):
+            if request.prefix_length and self.share_trunks:
+                trunks.setdefault(request.trunk.tobytes(), []).append(index)
+            else:
+                alone.append(index)
+        for branches in trunks.values():
+            trunk = requests[branches[0]].trunk
+            same = [i for i in alone if np.array_equal(requests[i].ids, trunk)]
+            alone = [i for i in alone if i not in same]
+            results.update(self._score_tree(trunk, requests, same, branches))
+        results.update(self._score_batches(requests, alone))
+        return [results[index] for index in range(len(requests))]
+
+    def _ids(self, ids: Ids) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(ids)).long().to(self.device)
+
+    def _head(self, hidden: Tensor, request: Request) -> TokenScores:
+        return self.head.score(hidden, self._ids(request.targets))
+
+    def _score_batches(
+        self, requests: Sequence[Request], indices: Iterable[int]
+    ) -> dict[int, Scored]:
+        """Right-padded batches of similar length; causal attention never looks at the padding."""
+        results: dict[int, Scored] = {}
+        whole = {
+            i: np.concatenate([requests[i].trunk[: requests[i].prefix_length], requests[i].ids])
+            for i in indices
+        }
+        order = sorted(whole, key=lambda i: (-len(whole[i]), i))
+        while order:
+            longest = len(whole[order[0]])
+            size = max(1, self.batch_tokens // longest)
+            batch, order = order[:size], order[size:]
+            ids = np.zeros((len(batch), longest), dtype=np.int32)
+            for row, i in enumerate(batch):
+                ids[row, : len(whole[i])] = whole[i]
+            hidden = self.backbone(input_ids=self._ids(ids), use_cache=False).last_hidden_state
+            for row, i in enumerate(batch):
+                request, length = requests[i], len(whole[i])
+                first = length - len(request.targets)
+                scores = self._head(hidden[row, first - 1 : length - 1], request)
+                results[i] = Scored(scores, length)
+        return results
+
+    def _score_tree(
+        self,
+        trunk: Ids,
+        requests: Sequence[Request],
+        same: Sequence[int],
+        branches: Sequence[int],
+    ) -> dict[int, Scored]:
+        """One forward over the trunk, then packed forwards over its branches."""
+        results: dict[int, Scored] = {}
+        cache = DynamicCache()
+        output = self.backbone(
+            input_ids=self._ids(trunk[None]), past_key_values=cache, use_cache=True
+        )
+        hidden = output.last_hidden_state[0]
+        spent = len(trunk)
+        for i in same:
+            first = requests[i].first_target
+            results[i] = Scored(self._head(hidden[first - 1 : len(trunk) - 1], requests[i]), spent)
+            spent = 0
+        # a branch whose first token is scored needs the trunk's last visible state
+        ends = {i: hidden[requests[i].prefix_length - 1].clone() for i in branches}
+        del hidden, output
+        pack: list[int] = []
+        size = 0
+        packs: list[list[int]] = []
+        for i in branches:
+            if pack and size + len(requests[i].ids) > self.branch_tokens:
+                packs.append(pack)
+                pack, size = [], 0
+            pack.append(i)
+            size += len(requests[i].ids)
+        for members in [*packs, pack]:
+            states = self._run_branches(cache, len(trunk), [requests[i] for i in members])
+            for i, state in zip(members, states, strict=True):
+                request = requests[i]
+                before = torch.cat([ends[i][None], state[:-1]])
+                scores = self._head(before[request.first_target :], request)
+                results[i] = Scored(scores, len(request.ids) + spent)
+                spent = 0
+            cache.crop(-sum(len(state) for state in states))
+        return results
+
+    def _run_branches(
+        self, cache: DynamicCache, trunk_length: int, branches: Sequence[Request]
+    ) -> list[Tensor]:
+        """Hidden states of each branch, shape (len(ids), width), from one packed forward."""
+        lengths = [len(branch.ids) for branch in branches]
+        ids = np.concatenate([branch.ids for branch in branches])
+        positions = np.concatenate(
+            [branch.prefix_length + np.arange(len(branch.ids)) for branch in branches]
+        )
+        total = trunk_length + len(ids)
+        visible = torch.zeros(len(ids), total, dtype=torch.bool)
+        at = 0
+        for branch, length in zip(branches, lengths, strict=True):
+            rows = slice(at, at + length)
+            visible[rows, : branch.prefix_length] = True
+            block = torch.ones(length, length, dtype=torch.bool).tril()
+            visible[rows, trunk_length + at : trunk_length + at + length] = block
+            at += length
+        query = torch.from_numpy(positions)
+        key = torch.cat([torch.arange(trunk_length), query])
+        hidden = self.backbone(
+            input_ids=self._ids(ids[None]),
+            attention_mask=self._tree_mask(visible, query, key),
+            position_ids=query[None].to(self.device),
+            past_key_values=cache,
+            use_cache=True,
+        ).last_hidden_state[0]
+        return list(hidden.split(lengths))
+
+    def _tree_mask(self, visible: Tensor, query: Tensor, key: Tensor) -> Any:
+        """The mask in the form the architecture takes, with its own sliding window respected."""
+        window = getattr(self.config, "sliding_window", None)
+        full = visible[None, None].to(self.device)
+        if window is None:
+            return full
+        near = query[:, None] - key[None] < window
+        sliding = (visible & near)[None, None].to(self.device)
+        kinds = getattr(self.config, "layer_types", None)
+        if kinds is None:
+            return sliding
+        return {"full_attention": full, "sliding_attention": sliding}
+
+    def _reference(self) -> tuple[Ids, TokenScores]:
+        """The model's own statistics on a short fixed sequence, before anything is replaced."""
+        size = min(96, self.model.get_output_embeddings().weight.shape[0])
+        ids = np.random.default_rng(0).integers(0, size, 96).astype(np.int32)
+        with torch.inference_mode():
+            logits = self.model(input_ids=self._ids(ids[None])).logits[0].float()
+        return ids, _plain_statistics(logits[:-1], self._ids(ids[1:]))
+
+    def _check(self, ids: Ids, reference: TokenScores) -> None:
+        """Compare the plain path and the tree path with the model's own logits."""
+        tolerance = CHECK_TOLERANCE[self.dtype]
+
+        def request(start: int, trunk: int) -> Request:
+            nothing = np.zeros(len(ids) - max(start, 1), dtype=np.int32)
+            return Request(
+                segment=0,
+                ids=ids[trunk:],
+                first_target=max(start, 1) - trunk,
+                positions=nothing,
+                context_tokens=nothing,
+                trunk=ids[:64] if trunk else ids[:0],
+                prefix_length=trunk,
+            )
+
+        plain = self.score([request(1, 0)])[0].scores
+        self._compare("plain", plain.logprob, reference.logprob, tolerance)
+        if self.share_trunks:
+            try:
+                trees = self.score([request(48, 48), request(64, 64)])
+                for start, tree in zip((48, 64), trees, strict=True):
+                    wanted = reference.logprob[start - 1 :]
+                    self._compare("tree", tree.scores.logprob, wanted, tolerance)
+            except (TokenmartError, TypeError, ValueError, RuntimeError, KeyError):
+                # an architecture or attention that takes no tree mask: run requests one by one
+                self.share_trunks = False
+
+    def _compare(
+        self, path: str, ours: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any], tolerance: float
+    ) -> None:
+        difference = float(np.max(np.abs(ours - wanted)))
+        if not difference <= tolerance:
+            name = type(self.model).__name__
+            raise TokenmartError(
+                f"{name}: {path} scoring differs from the model's own logits by "
+                f"{difference:.3g} nats (at most {tolerance:g} is accepted): its forward does "
+                "something after the backbone that Tokenmart does not know; please report it"
+            )
+
+
+def _plain_statistics(logits: Tensor, targets: Tensor) -> TokenScores:
+    logprobs = logits.log_softmax(-1)
+    own = logprobs.gather(1, targets[:, None])
+    collect: Callable[[Tensor], Any] = lambda tensor: tensor.cpu().numpy()  # noqa: E731
+    return TokenScores(
+        logprob=collect(own[:, 0]),
+        entropy=collect(-(logprobs.exp() * logprobs).sum(-1)),
+        rank=collect((logprobs > own).sum(-1).int() + 1),
+        top_logprob=collect(logprobs.amax(-1)),
+    )

@@ -1,0 +1,169 @@
+"""The LM head where it is needed: statistics of scored tokens, never all logits at once.
+
+Logits are computed for a block of rows and a tile of the vocabulary at a time, in float32,
+and folded into running statistics. With lse_t the log-sum-exp of tile t and E_t the mean logit
+under the tile's own softmax, the whole distribution has
+
+    lse = logsumexp_t(lse_t),  E = sum_t exp(lse_t − lse) · E_t,  entropy = lse − E,
+
+so memory is rows × tile whatever the vocabulary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from extract.linear import onednn_available, pack, packed_product
+
+CPU_ROWS, CPU_TILE = 64, 49_152
+GPU_TILE = 65_536
+
+
+@dataclass(frozen=True)
+class TokenScores:
+    """Statistics of n scored tokens, each of shape (n,); nats, natural logarithm."""
+
+    logprob: NDArray[np.float32]
+    entropy: NDArray[np.float32]
+    rank: NDArray[np.int32]
+    top_logprob: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class LogitTransform:
+    """What a model's own forward does to logits after the head."""
+
+    scale: float = 1.0
+    softcap: float | None = None
+
+    @classmethod
+    def of(cls, config: object) -> LogitTransform:
+        """Read soft-capping (Gemma 2) and scaling (Cohere, Granite) from a configuration."""
+        scale = float(getattr(config, "logit_scale", None) or 1.0)
+        divisor = float(getattr(config, "logits_scaling", None) or 1.0)
+        return cls(scale / divisor, getattr(config, "final_logit_softcapping", None))
+
+    def apply_(self, logits: Tensor) -> Tensor:
+        """Transform logits in place."""
+        if self.scale != 1.0:
+            logits.mul_(self.scale)
+        if self.softcap is not None:
+            logits.div_(self.softcap).tanh_().mul_(self.softcap)
+        return logits
+
+
+class VocabularyHead:
+    """Scores hidden states against the vocabulary, tile by tile.
+
+    Args:
+        head: the model's output embedding, weight of shape (vocabulary, width).
+        transform: what the model does to logits afterwards.
+        rows: hidden states per block on a GPU; halved by the engine when memory runs out.
+    """
+
+    def __init__(self, head: nn.Linear, transform: LogitTransform, rows: int = 2048) -> None:
+        weight = head.weight.detach()
+        self.device = weight.device
+        self.transform = transform
+        self.rows = CPU_ROWS if self.device.type == "cpu" else rows
+        tile = CPU_TILE if self.device.type == "cpu" else GPU_TILE
+        # equal tiles, so that no sliver is left at the end
+        count = -(-weight.shape[0] // tile)
+        self.vocabulary = weight.shape[0]
+        self.tile = -(-self.vocabulary // count)
+        self._weight = weight
+        self._bias = None if head.bias is None else head.bias.detach().float()
+        self._packed: list[Tensor] | None = None
+        if self.device.type == "cpu":
+            tiles = [weight[at : at + self.tile].float() for at in self._starts()]
+            if onednn_available(self.device, torch.float32):
+                self._packed = [pack(tile) for tile in tiles]
+            else:
+                self._weight = weight.float()
+
+    def _starts(self) -> range:
+        return range(0, self.vocabulary, self.tile)
+
+    def _logits(self, hidden: Tensor, index: int) -> Tensor:
+        start = index * self.tile
+        bias = None if self._bias is None else self._bias[start : start + self.tile]
+        if self._packed is not None:
+            logits = packed_product(hidden, self._packed[index], bias)
+        else:
+            weight = self._weight[start : start + self.tile].t()
+            if weight.dtype == torch.float32:
+                logits = hidden @ weight
+            else:
+                logits = torch.mm(hidden.to(weight.dtype), weight, out_dtype=torch.float32)
+            if bias is not None:
+                logits += bias
+        return self.transform.apply_(logits)
+
+    def _target_logits(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        logits = (hidden * self._weight[targets].float()).sum(-1)
+        if self._bias is not None:
+            logits += self._bias[targets]
+        return self.transform.apply_(logits)
+
+    def score(self, hidden: Tensor, targets: Tensor) -> TokenScores:
+        """Statistics of each target under the distribution its hidden state predicts.
+
+        Args:
+            hidden: shape (n, width), any float dtype.
+            targets: shape (n,), vocabulary ids.
+
+        Returns:
+            Statistics of shape (n,), computed in float32.
+        """
+        blocks = [
+            self._score_block(hidden[at : at + self.rows].float(), targets[at : at + self.rows])
+            for at in range(0, len(targets), self.rows)
+        ]
+        if not blocks:
+            empty = np.zeros(0, dtype=np.float32)
+            return TokenScores(empty, empty, empty.astype(np.int32), empty)
+        stacked = torch.cat(blocks, dim=1).cpu().numpy()
+        return TokenScores(
+            logprob=stacked[0],
+            entropy=stacked[1],
+            rank=stacked[2].astype(np.int32),
+            top_logprob=stacked[3],
+        )
+
+    def _score_block(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        target_logits = self._target_logits(hidden, targets)
+        column = target_logits.unsqueeze(1)
+        above = torch.zeros_like(target_logits)
+        tops, sums, means = [], [], []
+        for index, start in enumerate(self._starts()):
+            logits = self._logits(hidden, index)
+            # the target's own logit must not count as above itself by a rounding error
+            inside = (targets >= start) & (targets < start + logits.shape[1])
+            local = (targets - start).clamp(0, logits.shape[1] - 1).unsqueeze(1)
+            own = torch.where(inside.unsqueeze(1), column, logits.gather(1, local))
+            logits.scatter_(1, local, own)
+            top = logits.amax(-1)
+            scratch = torch.empty_like(logits)
+            above += torch.gt(logits, column, out=scratch).sum(-1)
+            # centred on the top, so that the mean logit keeps its digits
+            logits.sub_(top.unsqueeze(1))
+            probabilities = torch.softmax(logits, -1, out=scratch)
+            tops.append(top)
+            sums.append(top - probabilities.amax(-1).log())
+            means.append(top + torch.linalg.vecdot(probabilities, logits))
+        if len(tops) == 1:
+            lse, mean, top = sums[0], means[0], tops[0]
+        else:
+            tile_lse = torch.stack(sums)
+            lse = torch.logsumexp(tile_lse, 0)
+            mean = (torch.exp(tile_lse - lse) * torch.stack(means)).sum(0)
+            top = torch.stack(tops).amax(0)
+        logprob = (target_logits - lse).clamp_(max=0.0)
+        # rounding must not put the first choice below the target, or entropy below zero
+        top_logprob = torch.maximum((top - lse).clamp_(max=0.0), logprob)
+        return torch.stack([logprob, (lse - mean).clamp_(min=0.0), above + 1.0, top_logprob])

@@ -1,0 +1,148 @@
+"""Interventions: change a checkpoint's long-context ability in a known way, without training."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from warehouse.errors import TokenmartError
+from warehouse.problem import (
+    DropLayersIntervention,
+    Intervention,
+    ModelSpec,
+    NoiseIntervention,
+    RopeIntervention,
+    WindowIntervention,
+)
+
+
+def configure(config: Any, spec: ModelSpec) -> None:
+    """Apply the interventions that act on the configuration, before the weights are loaded."""
+    for intervention in spec.interventions:
+        if isinstance(intervention, RopeIntervention):
+            _configure_rope(config, spec, intervention)
+
+
+def needs_masks(spec: ModelSpec) -> bool:
+    """Whether an intervention needs an attention that takes arbitrary masks (SDPA)."""
+    return any(isinstance(item, WindowIntervention) for item in spec.interventions)
+
+
+def apply(model: Any, spec: ModelSpec) -> None:
+    """Apply the interventions that act on a loaded model, in the order of the problem file."""
+    for intervention in spec.interventions:
+        if isinstance(intervention, NoiseIntervention):
+            _add_noise(model, intervention)
+        elif isinstance(intervention, DropLayersIntervention):
+            _drop_layers(model, spec, intervention)
+    # after layers were dropped, so that every layer left is hooked
+    for intervention in spec.interventions:
+        if isinstance(intervention, WindowIntervention):
+            _limit_attention(model, intervention)
+
+
+def describe(interventions: tuple[Intervention, ...]) -> list[dict[str, Any]]:
+    """Plain values for the fingerprint and the models table."""
+    return [item.model_dump(exclude_none=True) for item in interventions]
+
+
+def _configure_rope(config: Any, spec: ModelSpec, change: RopeIntervention) -> None:
+    rope = getattr(config, "rope_parameters", None)
+    if not rope:
+        raise TokenmartError(
+            f"{spec.full_id}: interventions.rope needs rotary embeddings, and "
+            f"{type(config).__name__} has none; remove the intervention"
+        )
+    # architectures with several kinds of layers keep one set of parameters for each
+    groups = [rope] if "rope_theta" in rope else [rope.get("full_attention", {})]
+    for group in groups:
+        if change.theta is not None:
+            group["rope_theta"] = change.theta
+        if change.scaling is not None:
+            group["rope_type"] = change.scaling
+            group["factor"] = change.factor
+            if change.scaling == "yarn":
+                group["original_max_position_embeddings"] = config.max_position_embeddings
+    config.rope_parameters = rope
+
+
+def _layers(model: Any) -> nn.ModuleList:
+    layers = model.get_decoder().layers
+    assert isinstance(layers, nn.ModuleList)
+    return layers
+
+
+def _add_noise(model: Any, change: NoiseIntervention) -> None:
+    generator = torch.Generator().manual_seed(change.seed)
+    with torch.no_grad():
+        for _, parameter in sorted(_layers(model).named_parameters()):
+            if parameter.dim() >= 2:
+                noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float32)
+                spread = parameter.float().std().item() * change.scale
+                parameter.add_(noise.to(parameter.device).mul_(spread).to(parameter.dtype))
+
+
+def _drop_layers(model: Any, spec: ModelSpec, change: DropLayersIntervention) -> None:
+    decoder = model.get_decoder()
+    count = len(decoder.layers)
+    outside = [index for index in change.layers if not -count <= index < count]
+    if outside or len({index % count for index in change.layers}) >= count:
+        raise TokenmartError(
+            f"{spec.full_id}: interventions.drop_layers: {outside or list(change.layers)} of "
+            f"{count} layers; give indices from {-count} to {count - 1} and leave one layer"
+        )
+    dropped = {index % count for index in change.layers}
+    kept = [index for index in range(count) if index not in dropped]
+    decoder.layers = nn.ModuleList(decoder.layers[index] for index in kept)
+    for number, layer in enumerate(decoder.layers):
+        # the cache is addressed by this number
+        layer.self_attn.layer_idx = number
+    for config in {id(c): c for c in (model.config, decoder.config)}.values():
+        config.num_hidden_layers = len(kept)
+        if getattr(config, "layer_types", None):
+            config.layer_types = [config.layer_types[index] for index in kept]
+
+
+class _WindowMask:
+    """The window mask of the current forward, built once and shared by all layers."""
+
+    def __init__(self, change: WindowIntervention) -> None:
+        self.change = change
+        self._key: tuple[Tensor | None, int, int] | None = None
+        self._mask: Tensor | None = None
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        hidden: Tensor = args[0] if args else kwargs["hidden_states"]
+        mask: Tensor | None = kwargs.get("attention_mask")
+        cache = kwargs.get("past_key_values")
+        layer = int(module.self_attn.layer_idx)  # type: ignore[union-attr, arg-type]
+        past = 0 if cache is None else int(cache.get_seq_length(layer))
+        length = hidden.shape[1]
+        same = self._key is not None and self._key[0] is mask and self._key[1:] == (length, past)
+        if not same:
+            self._mask = self._build(mask, length, past, kwargs["position_ids"])
+            self._key = (mask, length, past)
+        return args, {**kwargs, "attention_mask": self._mask}
+
+    def _build(self, mask: Tensor | None, length: int, past: int, positions: Tensor) -> Tensor:
+        query = positions[0]
+        key = torch.cat([torch.arange(past, device=query.device), query])
+        distance = query[:, None] - key[None]
+        allowed = (distance >= 0) & ((distance < self.change.window) | (key < self.change.sinks))
+        allowed = allowed[None, None]
+        if mask is None:
+            return allowed
+        if mask.dtype == torch.bool:
+            return mask & allowed
+        return mask.masked_fill(~allowed, torch.finfo(mask.dtype).min)
+
+
+def _limit_attention(model: Any, change: WindowIntervention) -> None:
+    shared: dict[Any, _WindowMask] = {}
+    for layer in _layers(model):
+        # layers of one kind get the same mask from the model, so they share ours
+        kind = getattr(layer, "attention_type", None)
+        hook = shared.setdefault(kind, _WindowMask(change))
+        layer.register_forward_pre_hook(hook, with_kwargs=True)
