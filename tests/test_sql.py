@@ -57,6 +57,7 @@ def unit(model: str, probe: str, rows: int, **changes: Any) -> UnitRecord:
         "document_tokens_total": 8,
         "code_dirty": False,
         "seed": 0,
+        "finished_at": "2026-01-02T03:04:05+00:00",
     }
     return UnitRecord(**{**values, **changes})
 

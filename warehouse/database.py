@@ -112,11 +112,12 @@ def _create_views(connection: duckdb.DuckDBPyConnection, data: Path) -> None:
             columns = [f"null::varchar as {key}" for key in keys]
             columns += [f"null::{_ARROW_TYPES[str(f.type)]} as {f.name}" for f in schema]
             source = "(select 1) where false"
+        if name == "tokens":
+            columns.append("-logprob as nll")
         connection.execute(f"create view {name} as select {', '.join(columns)} from {source}")
-    record = ", ".join(
-        f'"{field.name}": "{_LEDGER_TYPES.get(str(field.type), "varchar")}"'
-        for field in fields(UnitRecord)
-    )
+    types = {f.name: _LEDGER_TYPES.get(str(f.type), "varchar") for f in fields(UnitRecord)}
+    types["finished_at"] = "timestamptz"
+    record = ", ".join(f'"{name}": "{type_}"' for name, type_ in types.items())
     footers = f"parquet_kv_metadata({_quoted(data / 'tokens' / '**' / '*.parquet')})"
     if not _has_files(data / "tokens"):
         footers = "(select ''::blob as key, ''::blob as value)"
