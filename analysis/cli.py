@@ -169,7 +169,8 @@ def submit(
 
 @click.command()
 @click.argument("folder", type=FILE)
-def reproduce(folder: Path) -> None:
+@click.option("--problem", help="Path of the problem file, if it isn't one that ships.")
+def reproduce(folder: Path, problem: str | None) -> None:
     """Rebuild a submission's scores from the warehouse and compare them with its bundle.
 
     Exit code 0 when scores, verifier output and files agree, else 1.
@@ -181,10 +182,30 @@ def reproduce(folder: Path) -> None:
     from warehouse.errors import TokenmartError
     from warehouse.paths import find_workspace
 
-    checks = redo(find_workspace(), folder)
+    checks = redo(find_workspace(), folder, problem)
     for check in checks:
         word = "same   " if check.holds else "DIFFERS" if check.decisive else "moved  "
         click.echo(f"{word}  {check.what}: {check.finding}")
     failed = [check.what for check in checks if check.decisive and not check.holds]
     if failed:
         raise TokenmartError(f"{folder}: not reproduced: {', '.join(failed)} differ")
+
+
+@click.command()
+@PROBLEM
+@click.option(
+    "--out", default="report.html", show_default=True, type=FILE, help="Where to write the page."
+)
+@click.option("--figures", type=FILE, help="Folder for PNG and SVG files of each figure.")
+@RESAMPLES
+@SEED
+def report(problem: str, out: Path, figures: Path | None, resamples: int, seed: int) -> None:
+    """Write the report of a problem: one HTML file that needs no network.
+
+    \b
+    tokenmart report --problem minilong --out report.html
+    tokenmart report --problem minilong --figures figures/
+    """
+    from analysis.report import run_report
+
+    run_report(problem, out, figures, resamples, seed)

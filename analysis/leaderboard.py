@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -44,6 +45,7 @@ def leaderboard(
     resamples: int,
     top: int | None = None,
     clustered: bool = False,
+    per_metric: int | None = None,
     advance: Callable[[], None] = lambda: None,
 ) -> Leaderboard:
     """Rank every column; the first `top` get every coefficient with its intervals.
@@ -57,6 +59,7 @@ def leaderboard(
         resamples: of each interval.
         top: how many entries get details; all when None.
         clustered: resample families instead of models.
+        per_metric: details only for the best so many variants of each metric.
         advance: called after each detailed entry.
     """
     metrics = np.stack([column.oriented for column in table.columns])
@@ -69,10 +72,16 @@ def leaderboard(
         rhos.append(rho)
         ranked.append((-abs(rho) if not math.isnan(rho) else 1.0, index))
     entries = []
+    seen: Counter[str] = Counter()
     for place, (_, index) in enumerate(sorted(ranked)):
         column = table.columns[index]
         present = column.present
-        detailed = (top is None or place < top) and not math.isnan(rhos[index])
+        seen[column.metric] += 1
+        detailed = (
+            not math.isnan(rhos[index])
+            and (top is None or place < top)
+            and (per_metric is None or seen[column.metric] <= per_metric)
+        )
         families = [f for f, there in zip(table.families, present, strict=True) if there]
         details = (
             agreement(

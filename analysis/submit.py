@@ -121,7 +121,7 @@ class Check:
     decisive: bool = True
 
 
-def reproduce(workspace: Workspace, folder: Path) -> list[Check]:
+def reproduce(workspace: Workspace, folder: Path, problem_file: str | None = None) -> list[Check]:
     """Rebuild the scores of a bundle from the warehouse and compare.
 
     Raises:
@@ -135,7 +135,7 @@ def reproduce(workspace: Workspace, folder: Path) -> list[Check]:
             )
         metric, verification = bundle["metric"], bundle["verification"]
         order = Order(
-            problem=bundle["problem"],
+            problem=problem_file or bundle["problem"],
             metric=metric["metric"],
             variant=metric["variant"],
             negate=metric["negated"],

@@ -203,7 +203,7 @@ def summary(result: dict[str, Any]) -> str:
         f"{_shown(stability['high'])}",
         f"seed, resamples    {result['seed']}, {result['resamples']}",
         f"submission sha256  {result['submission']['sha256']}",
-        f"target sha256      {result['target'].get('sha256')}",
+        f"target             {result['target'].get('sha256') or 'measured by the project'}",
         f"code revision      {revision}{changes}",
     ]
     if skipped["note"]:

@@ -1,0 +1,288 @@
+"""The report's figures as Altair charts, each for a given width.
+
+Colours are placeholders that `analysis.svg` turns into CSS variables (for the page, where
+they follow the reader's theme) or into fixed colours (for PNG and SVG files).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, TypeAlias
+
+import altair as alt
+
+from analysis.labels import FONT_SIZE, PLACES, offset, place_labels
+from analysis.leaderboard import Entry
+from analysis.palette import CATEGORIES, FAINT, INK, NEGATIVE, POSITIVE, SURFACE, family_colours
+from analysis.report_data import Agreement, ProfileBand, ReportData, short_name
+
+Chart: TypeAlias = Any
+"""An Altair chart; the package ships no types that hold for layered charts."""
+
+NARROW = 520
+"""Below this width a figure is drawn for a phone."""
+
+SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
+
+
+def leaderboard_figure(data: ReportData, width: int) -> Chart:
+    """Spearman of each variant with its 95% interval, and its held-out value."""
+    narrow = width < NARROW
+    rows = [_leaderboard_row(data, entry) for entry in data.board.entries if entry.details]
+    order = [row["variant"] for row in rows]
+    axis_y = (
+        alt.Axis(title=None, labels=False, ticks=False, domain=False)
+        if narrow
+        else alt.Axis(title=None, labelLimit=0, ticks=False, domain=False, labelPadding=8)
+    )
+    y = alt.Y("variant:N", sort=order, axis=axis_y)
+    luck = data.board.test.null_95
+    lowest = min([-luck, *(row["low"] for row in rows if row["low"] is not None)])
+    x = alt.X(
+        "rho:Q",
+        scale=alt.Scale(domain=[max(-1.0, math.floor(lowest * 4) / 4), 1], nice=False),
+        axis=alt.Axis(title="Spearman with the target", tickCount=5, format="+"),
+    )
+    band = (
+        alt.Chart(alt.Data(values=[{"low": -luck, "high": luck}]))
+        .mark_rect(color=FAINT, opacity=0.16, aria=False)
+        .encode(x="low:Q", x2="high:Q")
+    )
+    base = alt.Chart(alt.Data(values=rows))
+    layers = [
+        band,
+        base.mark_rule(strokeWidth=2.5, color=INK, opacity=0.5, aria=False).encode(
+            x="low:Q", x2="high:Q", y=y
+        ),
+        base.mark_point(filled=True, size=80, color=CATEGORIES[0], opacity=1).encode(
+            x=x, y=y, description="description:N"
+        ),
+        base.mark_point(
+            size=65, shape="diamond", color=CATEGORIES[1], strokeWidth=2, fill=SURFACE, opacity=1,
+            aria=False,
+        ).encode(x="held_out:Q", y=y),
+    ]  # fmt: skip
+    if narrow:
+        names = base.mark_text(align="left", dx=2, dy=-14, color=INK, fontSize=12, aria=False)
+        layers.append(names.encode(x=alt.value(0), y=y, text="variant:N"))
+    step = 40 if narrow else 25
+    return alt.layer(*layers).properties(width=width, height=step * max(len(rows), 1))
+
+
+def scatter_figure(data: ReportData, entry: Entry, width: int) -> Chart:
+    """One metric against the target: a named point per model, dropped points hollow."""
+    families = family_colours(data.table.families)
+    rows = _scatter_rows(data, entry)
+    height = round(width * 0.8)
+    x_domain, log = _domain([row["metric"] for row in rows])
+    y_domain, _ = _domain([row["target"] for row in rows], allow_log=False)
+    lower = entry.column.direction == "lower"
+    pixels = [
+        (
+            width * _along(row["metric"], x_domain, log, lower),
+            height * (1 - _along(row["target"], y_domain, False, False)),
+        )
+        for row in rows
+    ]
+    for row, place in zip(
+        rows, place_labels(pixels, [row["model"] for row in rows], width, height), strict=True
+    ):
+        row["place"] = place
+    title = entry.column.name + (", log scale" if log else "")
+    scale_type = "log" if log else "linear"
+    x = alt.X(
+        "metric:Q",
+        scale=alt.Scale(domain=x_domain, type=scale_type, nice=False, zero=False, reverse=lower),
+        axis=alt.Axis(title=f"{title} (better →)", tickCount=4, labelOverlap="greedy"),
+    )
+    y = alt.Y(
+        "target:Q",
+        scale=alt.Scale(domain=y_domain, nice=False, zero=False),
+        axis=alt.Axis(title="downstream target", tickCount=5),
+    )
+    names = list(families)
+    marks = {
+        "color": alt.Color(
+            "family:N", scale=alt.Scale(domain=names, range=list(families.values())), legend=None
+        ),
+        "shape": alt.Shape(
+            "family:N",
+            scale=alt.Scale(
+                domain=names, range=[SHAPES[i % len(SHAPES)] for i in range(len(names))]
+            ),
+            legend=None,
+        ),
+        "description": "description:N",
+    }
+    base = alt.Chart(alt.Data(values=rows))
+    layers = [
+        base.transform_filter("datum.kept")
+        .mark_point(filled=True, size=85, opacity=1)
+        .encode(x=x, y=y, **marks),
+        base.transform_filter("!datum.kept")
+        .mark_point(filled=False, size=85, strokeWidth=2, opacity=1)
+        .encode(x=x, y=y, **marks),
+    ]
+    for place in PLACES:
+        if any(row["place"] == place for row in rows):
+            text = base.transform_filter(f"datum.place == '{place}'").mark_text(
+                baseline="middle", fontSize=FONT_SIZE, color=INK, aria=False, **offset(place)
+            )
+            layers.append(text.encode(x=x, y=y, text="model:N"))
+    return alt.layer(*layers).properties(width=width, height=height)
+
+
+def profile_figure(
+    data: ReportData, bands: tuple[ProfileBand, ...], what: str, width: int
+) -> Chart:
+    """NLL or gain along the document: a line per model, positions on a log scale."""
+    families = family_colours(data.table.families)
+    rows = [
+        {
+            "model": band.model,
+            "family": band.family,
+            "position": band.position,
+            "value": band.nll if what == "nll" else band.gain,
+            "description": f"{band.model}, around token {band.position:.0f}: "
+            f"{band.nll if what == 'nll' else band.gain or 0.0:.3f} nats",
+        }
+        for band in bands
+    ]
+    titles = {"nll": "NLL, nats per token", "gain": "gain from long context, nats per token"}
+    x = alt.X(
+        "position:Q",
+        scale=alt.Scale(type="log", base=2, nice=False, padding=8),
+        axis=alt.Axis(
+            title="position in the document, tokens",
+            tickCount=6,
+            labelExpr="datum.value >= 1024 ? datum.value / 1024 + 'k' : datum.value",
+            labelOverlap="greedy",
+        ),
+    )
+    y = alt.Y("value:Q", scale=alt.Scale(zero=what == "gain"), axis=alt.Axis(title=titles[what]))
+    colour = alt.Color(
+        "family:N",
+        scale=alt.Scale(domain=list(families), range=list(families.values())),
+        legend=None,
+    )
+    base = alt.Chart(alt.Data(values=rows))
+    lines = base.mark_line(strokeWidth=2, opacity=0.75, aria=False).encode(
+        x=x, y=y, color=colour, detail="model:N"
+    )
+    points = base.mark_point(filled=True, size=28, opacity=1).encode(
+        x=x, y=y, color=colour, description="description:N"
+    )
+    return alt.layer(lines, points).properties(width=width, height=round(width * 0.62))
+
+
+def agreement_figure(agreement: Agreement, width: int) -> Chart:
+    """Heat map: sign by colour, size of the correlation by depth and in writing."""
+    names = list(agreement.names)
+    rows = [
+        {
+            "row": row,
+            "column": column,
+            "size": abs(float(value)),
+            "sign": "+" if value >= 0 else "-",
+            "text": f"{value:+.2f}".replace("+0.", "+.").replace("-0.", "−."),
+            "description": f"{row} and {column}: {value:+.2f}",
+        }
+        for i, row in enumerate(names)
+        for j, column in enumerate(names)
+        if not math.isnan(value := agreement.matrix[i, j])
+    ]
+    x = alt.X(
+        "column:N",
+        sort=names,
+        axis=alt.Axis(title=None, labelAngle=-45, labelLimit=0, ticks=False, domain=False),
+    )
+    y = alt.Y(
+        "row:N",
+        sort=names,
+        axis=alt.Axis(title=None, labelLimit=0, ticks=False, domain=False),
+    )
+    cell = width / len(names)
+    base = alt.Chart(alt.Data(values=rows))
+    tiles = base.mark_rect(stroke=SURFACE, strokeWidth=1).encode(
+        x=x,
+        y=y,
+        color=alt.Color(
+            "sign:N", scale=alt.Scale(domain=["+", "-"], range=[POSITIVE, NEGATIVE]), legend=None
+        ),
+        opacity=alt.Opacity(
+            "size:Q", scale=alt.Scale(domain=[0, 1], range=[0.04, 0.62]), legend=None
+        ),
+        description="description:N",
+    )
+    layers: list[Any] = [tiles]
+    if cell >= 26:
+        text = base.mark_text(color=INK, fontSize=10 if cell < 34 else 11, aria=False)
+        layers.append(text.encode(x=x, y=y, text="text:N"))
+    return alt.layer(*layers).properties(width=width, height=round(min(cell, 40) * len(names)))
+
+
+def _leaderboard_row(data: ReportData, entry: Entry) -> dict[str, Any]:
+    assert entry.details is not None
+    candidate = data.candidate(entry.column)
+    interval = entry.details.spearman.percentile
+    held_out = math.nan if candidate is None else candidate.held_out
+    if entry.rho < 0:
+        held_out = -held_out
+    said = "" if math.isnan(held_out) else f", held out {held_out:+.2f}"
+    return {
+        "variant": entry.column.name + ("" if entry.column.admissible else " †"),
+        "rho": entry.rho,
+        "low": _or_none(interval.low),
+        "high": _or_none(interval.high),
+        "held_out": _or_none(held_out),
+        "description": f"{entry.column.name}: {entry.rho:+.2f}, 95% CI {interval.low:+.2f} to "
+        f"{interval.high:+.2f}{said}",
+    }
+
+
+def _scatter_rows(data: ReportData, entry: Entry) -> list[dict[str, Any]]:
+    present = entry.column.present
+    kept = iter(entry.details.skipped.keep.tolist() if entry.details else [True] * present.size)
+    rows = []
+    for model, value, target, there in zip(
+        data.table.models, entry.column.values, data.table.target, present, strict=True
+    ):
+        if not there:
+            continue
+        keep = bool(next(kept))
+        name = short_name(model.full_id)
+        rows.append(
+            {
+                "model": name,
+                "family": model.family,
+                "metric": float(value),
+                "target": float(target),
+                "kept": keep,
+                "description": f"{name} ({model.family}): metric {value:.4g}, target {target:.4g}"
+                + ("" if keep else ", dropped by the MCD filter"),
+            }
+        )
+    return rows
+
+
+def _domain(values: list[float], allow_log: bool = True) -> tuple[list[float], bool]:
+    """Axis limits with a margin, and whether the values are skewed enough for a log axis."""
+    low, high = min(values), max(values)
+    if allow_log and low > 0 and high / low > 20:
+        margin = (high / low) ** 0.06
+        return [low / margin, high * margin], True
+    margin = 0.06 * (high - low) or 1.0
+    return [low - margin, high + margin], False
+
+
+def _along(value: float, domain: list[float], log: bool, reverse: bool) -> float:
+    """Where a value lies on its axis, 0 to 1 from the left or bottom."""
+    low, high = domain
+    if log:
+        value, low, high = math.log(value), math.log(low), math.log(high)
+    share = (value - low) / (high - low)
+    return 1 - share if reverse else share
+
+
+def _or_none(value: float) -> float | None:
+    return None if math.isnan(value) else value

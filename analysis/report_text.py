@@ -1,0 +1,154 @@
+"""The report's sentences: what the numbers say, in the order a reader asks."""
+
+from __future__ import annotations
+
+import math
+from html import escape
+
+import numpy as np
+
+from analysis.report_data import ReportData
+from analysis.verdict import LEVEL, Verdict
+
+
+def answer(data: ReportData) -> str:
+    """The verdict, first thing on the page."""
+    verdict = data.verdict
+    if verdict is None:
+        count = len(data.table.models)
+        return (
+            f'<div class="answer none"><p><strong>Too few models for a verdict</strong>: {count} '
+            "have a target score.</p></div>"
+        )
+    if verdict.winner is not None:
+        name = escape(verdict.winner.column.name)
+        return (
+            f'<div class="answer"><p><strong>{name}</strong> tracks the target: rho '
+            f"{_signed(verdict.winner.rho)} over {verdict.models} models, "
+            f"{_signed(verdict.by_model.held_out)} when each model is left out of the choice. "
+            f"Against the best of {len(verdict.candidates)} variants by luck, p = "
+            f"{verdict.winner.p_adjusted:.4f}; within model families, p = "
+            f"{verdict.p_within_families:.4f}.</p></div>"
+        )
+    reasons = "".join(f"<li>{escape(reason)}</li>" for reason in verdict.reasons)
+    return (
+        '<div class="answer none"><p><strong>No winner.</strong> No variant meets every '
+        f"condition:</p><ul>{reasons}</ul></div>"
+    )
+
+
+def key_numbers(data: ReportData) -> str:
+    """A handful of numbers to hold on to."""
+    pairs = [
+        ("models", str(len(data.table.models))),
+        ("variants", str(len(data.board.entries))),
+        ("best rho, in sample", _signed(data.best.rho)),
+    ]
+    if data.verdict is not None:
+        splits = data.verdict.splits
+        pairs += [
+            ("the choice, held out", _signed(splits.held_out)),
+            ("optimism of choosing", _signed(splits.optimism)),
+            ("best |rho| by luck, 95%", f"{data.board.test.null_95:.2f}"),
+        ]
+    items = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in pairs)
+    return f'<dl class="numbers">{items}</dl>'
+
+
+def caption_leaderboard(data: ReportData) -> str:
+    """How to read the leaderboard."""
+    text = (
+        "The best variants of each metric. Point: Spearman on all models, with its 95% "
+        "percentile bootstrap interval; metrics where lower is better are negated first."
+    )
+    if data.verdict is not None:
+        text += (
+            f" Diamond: mean over {len(data.verdict.splits.chosen)} random splits on models that "
+            "were not used."
+        )
+    return text + (
+        f" Grey band: where the best of {len(data.board.entries)} variants lands by luck, 19 "
+        "times in 20."
+    )
+
+
+def what_perplexity_hides(data: ReportData) -> str:
+    """The comparison with perplexity, in words that fit what was found."""
+    verdict, baseline, best = data.verdict, data.baseline, data.best
+    if baseline is None:
+        return "<p>Perplexity is not among the extracted metrics.</p>"
+    names = f"<strong>{escape(best.column.name)}</strong>"
+    text = (
+        f"Perplexity reaches rho {_signed(baseline.rho)}, the best metric {names} "
+        f"{_signed(best.rho)}."
+    )
+    if verdict is None or verdict.beats is None:
+        return f"<p>{text}</p>"
+    return f"<p>{text} {_beaters(verdict)}</p>"
+
+
+def _beaters(verdict: Verdict) -> str:
+    better = [c for c in verdict.candidates if c.p_beats_baseline < LEVEL]
+    if not better:
+        return (
+            "Beyond chance, no variant beats it: swapping each model's metric and perplexity at "
+            f"random does as well as the best of {len(verdict.candidates)} variants too often."
+        )
+    names = ", ".join(escape(c.column.name) for c in better[:5])
+    more = f" and {len(better) - 5} more" if len(better) > 5 else ""
+    splits = verdict.splits
+    text = f"Beyond chance, {len(better)} variants beat it (swap test, adjusted): {names}{more}."
+    if splits.baseline_test is not None:
+        known = np.isfinite(splits.test) & np.isfinite(splits.baseline_test)
+        if known.any():
+            share = (splits.test[known] > splits.baseline_test[known]).mean()
+            text += (
+                f" On models that weren't used for choosing, the chosen variant did better than "
+                f"perplexity in {share:.0%} of the splits."
+            )
+    return text
+
+
+def methods(data: ReportData) -> str:
+    """Formulas of the metrics and the statistics behind the numbers."""
+    seen: dict[str, tuple[str, str]] = {}
+    for entry in data.board.entries:
+        column = entry.column
+        seen.setdefault(column.metric, (column.formula, column.description))
+    metrics = "".join(
+        f"<dt>{escape(name)}</dt><dd><code>{escape(formula)}</code></dd>"
+        f"<dd>{_prose(description, formula)}</dd>"
+        for name, (formula, description) in sorted(seen.items())
+    )
+    notes = {
+        "Skipped Spearman": "Spearman on the points whose squared robust distance (MinCovDet with "
+        "a fixed seed) is within the 0.975 quantile of chi-squared with 2 degrees of freedom. Its "
+        "bootstrap intervals are wide and err on the safe side.",
+        "Held out": "On two thirds of the models the sign is fixed (and, for the procedure, the "
+        "variant chosen); the correlation is taken on the remaining third.",
+        "Left out": "The variant is chosen without a model or a family, then the left-out models "
+        "are placed among the others by it; Spearman of these places with the target.",
+        "p adj.": "The target is permuted for all variants together; the largest |rho| over the "
+        "variants is the yardstick. Within model families: the same, permuting only among models "
+        "of one family, because families that share a level make the free test reject too often.",
+        "Given size": "Partial Spearman with log parameters held constant.",
+    }
+    statistics = "".join(f"<dt>{name}</dt><dd>{text}</dd>" for name, text in notes.items())
+    return (
+        '<section aria-labelledby="methods"><h2 id="methods">Methods</h2><h3>Metrics</h3>'
+        f'<dl class="methods">{metrics}</dl><h3>Statistics</h3><dl class="methods">{statistics}'
+        "</dl></section>"
+    )
+
+
+def _prose(description: str, formula: str) -> str:
+    """A catalogue description without the formula it opens with; backticks become code."""
+    text = description.replace(f"`{formula}`", "", 1).strip(" .:\n")
+    parts = escape(text).split("`")
+    return "".join(
+        f"<code>{part}</code>" if index % 2 else part for index, part in enumerate(parts)
+    ).replace("**", "")
+
+
+def _signed(value: float) -> str:
+    return "–" if math.isnan(value) else f"{value:+.2f}".replace("-", "−")
