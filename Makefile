@@ -53,7 +53,7 @@ report: $(READY)  ## write the HTML report
 
 sql: $(READY)  ## run QUERY='select …' on tokens and metrics, read-only
 	@$(TOKENMART) sql "$$QUERY"
-sql: export QUERY := $(QUERY)
+sql: export QUERY := $(value QUERY)
 
 verify: $(READY)  ## score SUBMISSION=file.json against the locked target (OUT= saves the result)
 	@test -n "$(SUBMISSION)" || { echo "error: give make verify SUBMISSION=file.json" >&2; exit 2; }

@@ -56,8 +56,17 @@ def test_extract_is_the_locked_problem_unless_told_otherwise() -> None:
     assert "correlate --problem minilong" in recipe("correlate")
 
 
-def test_a_query_with_quotes_reaches_the_command() -> None:
-    assert '"$QUERY"' in recipe("sql", QUERY="select 'a' as \"b\"")
+def test_a_query_reaches_the_command_as_it_was_typed(tmp_path: Path) -> None:
+    query = "select 'a' as \"b\", $x, `id`"
+    fake = tmp_path / "tokenmart"
+    fake.write_text('#!/bin/sh\nprintf "%s|" "$@"\n')
+    fake.chmod(0o755)
+    done = make(
+        "-o", ".venv/.ready", "sql", f"QUERY={query.replace('$', '$$')}", f"TOKENMART={fake}"
+    )
+    assert done.stdout == f"sql|{query}|"
+    done = make("-o", ".venv/.ready", "sql", f"TOKENMART={fake}", QUERY=query)
+    assert done.stdout == f"sql|{query}|"
 
 
 def test_verify_needs_a_submission() -> None:

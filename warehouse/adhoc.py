@@ -214,6 +214,8 @@ def _write_table(result: duckdb.DuckDBPyConnection, stream: IO[str], limit: int)
     stream.write(_line(columns, widths, numeric))
     stream.write("  ".join("─" * width for width in widths) + "\n")
     stream.writelines(_line(row, widths, numeric) for row in cells)
+    if not rows:
+        stream.write("(no rows)\n")
     return len(rows) - len(shown)
 
 
