@@ -575,28 +575,28 @@ HUB_MODEL = ModelSpec.model_validate(
 
 
 def test_a_commit_is_recorded_and_kept(workspace: Workspace, hub: SimpleNamespace) -> None:
-    folder, commit = ensure_hub_model(HUB_MODEL, workspace)
+    folder, commit = ensure_hub_model(HUB_MODEL, workspace, "tiny")
     assert (commit, folder.name) == ("c0ffee", "c0ffee")
     hub.main = "decade"
-    assert ensure_hub_model(HUB_MODEL, workspace) == (folder, "c0ffee")
-    assert ensure_hub_model(HUB_MODEL, workspace, offline=True) == (folder, "c0ffee")
+    assert ensure_hub_model(HUB_MODEL, workspace, "tiny") == (folder, "c0ffee")
+    assert ensure_hub_model(HUB_MODEL, workspace, "tiny", offline=True) == (folder, "c0ffee")
     assert hub.calls == ["c0ffee"], "downloaded once"
-    lock = json.loads((workspace.locks / "hub.json").read_text())
-    assert lock["revisions"] == {"org/model@main": "c0ffee"}
+    lock = json.loads((workspace.locks / "tiny.json").read_text())
+    assert lock["revisions"] == {"org/model": "c0ffee"}
 
 
 def test_pickled_weights_are_refused(workspace: Workspace, hub: SimpleNamespace) -> None:
     hub.files = ["config.json", "pytorch_model.bin"]
     with pytest.raises(TokenmartError, match="has no safetensors weights"):
-        ensure_hub_model(HUB_MODEL, workspace)
+        ensure_hub_model(HUB_MODEL, workspace, "tiny")
 
 
 def test_a_missing_shard_is_noticed(workspace: Workspace, hub: SimpleNamespace) -> None:
-    folder, _ = ensure_hub_model(HUB_MODEL, workspace)
+    folder, _ = ensure_hub_model(HUB_MODEL, workspace, "tiny")
     index = {"weight_map": {"a": "model-00001.safetensors", "b": "model-00002.safetensors"}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     with pytest.raises(TokenmartError, match="not fetched yet"):
-        ensure_hub_model(HUB_MODEL, workspace, offline=True)
+        ensure_hub_model(HUB_MODEL, workspace, "tiny", offline=True)
 
 
 @pytest.mark.parametrize(
@@ -613,7 +613,7 @@ def test_hub_failures_are_one_line(
 ) -> None:
     hub.main = error
     with pytest.raises(TokenmartError, match=message) as caught:
-        ensure_hub_model(HUB_MODEL, workspace)
+        ensure_hub_model(HUB_MODEL, workspace, "tiny")
     assert "\n" not in str(caught.value)
 
 

@@ -113,7 +113,7 @@ def _fetch_models(
     for spec in chosen or problem.models:
         if isinstance(spec.source, HubSource):
             if with_hub:
-                _, commit = ensure_hub_model(spec, workspace, offline=offline)
+                _, commit = ensure_hub_model(spec, workspace, problem.name, offline=offline)
                 click.echo(f"model: {spec.full_id} at commit {commit} (licence: {spec.licence})")
             else:
                 later += 1

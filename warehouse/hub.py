@@ -10,21 +10,16 @@ from warehouse.locks import record_revision, recorded_revision
 from warehouse.paths import Workspace
 from warehouse.problem import HubSource, ModelSpec
 
-LOCK = "hub"
-"""Name of the lock file for hub commits, data/locks/hub.json."""
-
-_REMEDY = "run `tokenmart data fetch --problem … --model"
 _WANTED = ("*.safetensors", "*.json", "*.model", "*.txt", "*.jinja", "*.tiktoken")
 
 
 def ensure_hub_model(
-    spec: ModelSpec, workspace: Workspace, offline: bool = False
+    spec: ModelSpec, workspace: Workspace, problem: str, *, offline: bool = False
 ) -> tuple[Path, str]:
-    """The local snapshot and the commit of a hub checkpoint, downloading what is missing.
+    """The local folder and the commit of a hub checkpoint, downloading what is missing.
 
-    The first call resolves the revision to a commit and records it in data/locks/hub.json;
-    later calls use that commit, and need no network once it is complete. Where the source
-    names a subfolder, the weights lie there inside the snapshot.
+    The first call resolves the revision to a commit and records it in the problem's lock
+    file; later calls use that commit, and need no network once it is complete.
 
     Raises:
         TokenmartError: no network, no access, no such revision, or no safetensors weights.
@@ -33,14 +28,13 @@ def ensure_hub_model(
     source = _hub_source(spec)
     from huggingface_hub import HfApi, snapshot_download
 
-    name = f"{spec.full_id}@{source.revision}"
-    commit = recorded_revision(workspace, LOCK, name)
+    commit = recorded_revision(workspace, problem, spec.full_id)
     prefix = f"{source.subfolder.strip('/')}/" if source.subfolder else ""
     wanted = [prefix + pattern for pattern in _WANTED]
     if source.trust_remote_code:
         wanted.append(prefix + "*.py")
     if offline and (commit is None or _complete_snapshot(spec.full_id, commit, wanted) is None):
-        raise TokenmartError(f"{spec.full_id}: not fetched yet; {_REMEDY} {spec.full_id}`")
+        raise TokenmartError(f"{spec.full_id}: not fetched yet; {_remedy(spec, problem)}")
     try:
         if commit is None:
             commit = str(HfApi().model_info(spec.full_id, revision=source.revision).sha)
@@ -48,19 +42,20 @@ def ensure_hub_model(
             snapshot_download(spec.full_id, revision=commit, allow_patterns=wanted)
         )
     except Exception as error:  # the hub client raises unrelated classes for one event
-        raise TokenmartError(_explain(spec.full_id, source, error)) from error
-    if not any((folder / source.subfolder).glob("*.safetensors")):
+        raise TokenmartError(_explain(spec, source, problem, error)) from error
+    model_folder = folder / source.subfolder
+    if not any(model_folder.glob("*.safetensors")):
         raise TokenmartError(
             f"{spec.full_id}: commit {commit} has no safetensors weights; convert it with "
             "save_pretrained and give `source: {kind: local, path: …}` in the problem file"
         )
-    record_revision(workspace, LOCK, name, commit)
-    return folder, commit
+    record_revision(workspace, problem, spec.full_id, commit)
+    return model_folder, commit
 
 
-def is_fetched(spec: ModelSpec, workspace: Workspace) -> bool:
+def is_fetched(spec: ModelSpec, workspace: Workspace, problem: str) -> bool:
     """Whether a hub checkpoint's recorded commit lies in the local cache."""
-    commit = recorded_revision(workspace, LOCK, f"{spec.full_id}@{_hub_source(spec).revision}")
+    commit = recorded_revision(workspace, problem, spec.full_id)
     return commit is not None and _complete_snapshot(spec.full_id, commit, ["*"]) is not None
 
 
@@ -68,6 +63,10 @@ def _hub_source(spec: ModelSpec) -> HubSource:
     if not isinstance(spec.source, HubSource):
         raise TypeError(f"{spec.full_id} is not a hub model")
     return spec.source
+
+
+def _remedy(spec: ModelSpec, problem: str) -> str:
+    return f"run `tokenmart data fetch --problem {problem} --model {spec.full_id}`"
 
 
 def _complete_snapshot(full_id: str, commit: str, wanted: list[str]) -> Path | None:
@@ -90,8 +89,8 @@ def _complete_snapshot(full_id: str, commit: str, wanted: list[str]) -> Path | N
     return folder if any(folder.rglob("*.safetensors")) else None
 
 
-def _explain(full_id: str, source: HubSource, error: Exception) -> str:
-    name = type(error).__name__
+def _explain(spec: ModelSpec, source: HubSource, problem: str, error: Exception) -> str:
+    name, full_id = type(error).__name__, spec.full_id
     if name == "GatedRepoError":
         return f"{full_id}: gated; accept its licence on the hub and log in with `hf auth login`"
     if name in ("RepositoryNotFoundError", "HFValidationError"):
@@ -101,5 +100,5 @@ def _explain(full_id: str, source: HubSource, error: Exception) -> str:
     first = (str(error).splitlines() or [name])[0][:160]
     return (
         f"{full_id}: can't be fetched from the hub ({first}); check the network, then "
-        f"{_REMEDY} {full_id}`"
+        f"{_remedy(spec, problem)}"
     )

@@ -49,7 +49,7 @@ def problem_needs(
     needs = [_documents(problem, workspace, fetch)]
     listed: set[str] = set()
     for spec in models if models is not None else problem.models:
-        need = _weights(spec, workspace, fetch)
+        need = _weights(spec, problem, workspace, fetch)
         if need.path not in listed:
             listed.add(need.path)
             needs.append(need)
@@ -69,11 +69,11 @@ def _documents(problem: Problem, workspace: Workspace, fetch: str) -> Need:
     return Need("documents", corpus.archive, present, str(place), corpus.package, remedy)
 
 
-def _weights(spec: ModelSpec, workspace: Workspace, fetch: str) -> Need:
+def _weights(spec: ModelSpec, problem: Problem, workspace: Workspace, fetch: str) -> Need:
     source = spec.source
     remedy = f"{fetch} --model {spec.full_id}"
     if isinstance(source, HubSource):
-        present = is_fetched(spec, workspace)
+        present = is_fetched(spec, workspace, problem.name)
         place = f"hub:{spec.full_id}@{source.revision}"
         return Need("models", spec.full_id, present, place, "the Hugging Face hub", remedy)
     if isinstance(source, PackageSource):
