@@ -44,12 +44,49 @@
 {%- endmacro %}
 
 {% macro gain_edges() -%}
-    {#- Hard thresholds, and where the soft weight exp(gain) reaches its ceiling. -#}
-    {{- return(distinct_edges(['alpha', 'ln(gamma)'])) -}}
+    {#- Thresholds, clipping points, and where the soft weight exp(gain) meets its ceiling. -#}
+    {{- return(distinct_edges(['alpha', 'ln(gamma)', 'clip', '-clip'])) -}}
 {%- endmacro %}
 
 {% macro logprob_edges() -%}
     {{- return(distinct_edges(['beta'])) -}}
+{%- endmacro %}
+
+{% macro frequency_edges() -%}
+    {{- return(distinct_edges(['max_frequency'])) -}}
+{%- endmacro %}
+
+{% macro distance_edges() -%}
+    {{- return(distinct_edges(['from_distance', 'to_distance'])) -}}
+{%- endmacro %}
+
+{% macro quantile_and_trim_edges() -%}
+    {{- return(distinct_edges(['quantile', '-trim'])) -}}
+{%- endmacro %}
+
+{% macro evaluator_edges() -%}
+    {#- Settings of variants with an external evaluator, as text: only their change matters. -#}
+    {{- return(distinct_edges([
+        "case when evaluator is not null then concat_ws(' ', evaluator, alpha, beta) end"
+    ])) -}}
+{%- endmacro %}
+
+{% macro frequency_band(edges) -%}
+    {#- Tokens outside words have no frequency and fall above all edges. -#}
+    {{ ceiling_edge('token_features.word_frequency', edges, 9223372036854775807) }}
+{%- endmacro %}
+
+{% macro distance_band(distance, edges) -%}
+    {#- First occurrences have no distance: null. -#}
+    case
+        when token_features.{{ distance }} is not null then
+            {{ floor_edge('token_features.' ~ distance, edges, '>=', 0, 'bigint') }}
+    end
+{%- endmacro %}
+
+{% macro confidence_bins() -%}
+    {#- The finest bins; coarser ones are sums of these. -#}
+    {{- return(20) -}}
 {%- endmacro %}
 
 {% macro floor_edge(value, edges, operator, otherwise, type='double') -%}

@@ -23,7 +23,8 @@ context_pairs as (
 ),
 
 shared_spans as (
-    select * from {{ ref('int_shared_spans') }}
+    select * from {{ ref('int_token_features') }}
+    where shares_span
 ),
 
 pairs as (
@@ -37,6 +38,7 @@ pairs as (
         -cast(context_pairs.short_logprob as double) as short_nll,
         cast(context_pairs.logprob as double)
         - cast(context_pairs.short_logprob as double) as gain,
+        context_pairs.char_end - context_pairs.char_start as characters,
         shared_spans.position is not null as shares_span
     from context_pairs
     inner join conditions
@@ -76,6 +78,7 @@ gain_sums as (
         sum(nll) as nll_sum,
         sum(short_nll) as short_nll_sum,
         sum(gain) as gain_sum,
+        sum(characters) as characters,
         sum(exp(gain)) as weight_sum,
         sum(exp(gain) * nll) as weighted_nll_sum
     from banded

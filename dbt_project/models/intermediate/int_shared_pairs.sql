@@ -1,9 +1,17 @@
-with shared_spans as (
-    select * from {{ ref('int_shared_spans') }}
+{{ config(
+    materialized = 'incremental',
+    incremental_strategy = 'append',
+    on_schema_change = 'sync_all_columns',
+    pre_hook = "{{ drop_stale_partitions(ref('int_contexts')) }}",
+) }}
+
+with contexts as (
+    {{ missing_partitions(ref('int_contexts')) }}
 ),
 
-contexts as (
-    select * from {{ ref('int_contexts') }}
+shared_spans as (
+    select * from {{ ref('int_token_features') }}
+    where shares_span
 ),
 
 models as (
@@ -23,6 +31,7 @@ shared_pairs as (
         contexts.problem,
         contexts.model_id,
         contexts.probe,
+        contexts.version,
         token_stats.doc_id,
         token_stats.position,
         shared_spans.cluster,

@@ -19,6 +19,16 @@ typed as (
         cast(alpha as double) as alpha,
         cast(beta as double) as beta,
         cast(gamma as double) as gamma,
+        cast(clip as double) as clip,
+        cast(quantile as double) as quantile,
+        cast(trim as double) as trim,
+        cast(bins as integer) as bins,
+        cast(ngram as integer) as ngram,
+        cast(from_distance as integer) as from_distance,
+        cast(to_distance as integer) as to_distance,
+        cast(max_frequency as integer) as max_frequency,
+        word_kind,
+        evaluator,
         statistic
     from variants
 )

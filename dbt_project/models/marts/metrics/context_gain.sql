@@ -17,6 +17,16 @@ terms as (
         sum(
             case variants.statistic
                 when 'share_positive' then gain_sums.tokens_with_gain
+                when 'share_above'
+                    then if(gain_sums.gain_floor >= variants.alpha, gain_sums.tokens, 0)
+                when 'clipped'
+                    then case
+                            when gain_sums.gain_floor >= variants.clip
+                                then variants.clip * gain_sums.tokens
+                            when gain_sums.gain_floor < -variants.clip
+                                then -variants.clip * gain_sums.tokens
+                            else gain_sums.gain_sum
+                        end
                 else gain_sums.gain_sum
             end
         ) as numerator,

@@ -20,7 +20,7 @@ excerpt_terms as (
         excerpts.tokens,
         case variants.statistic
             when 'share_positive' then cast(excerpts.gain_sum > 0 as double)
-            when 'relative' then excerpts.gain_sum / excerpts.tokens
+            when 'accuracy' then (excerpts.top_1 - excerpts.alone_top_1) / excerpts.tokens
             else excerpts.gain_sum / excerpts.tokens
         end as numerator,
         case variants.statistic
@@ -28,7 +28,15 @@ excerpt_terms as (
             else 1
         end as denominator
     from excerpts
-    cross join variants
+    inner join variants
+        on excerpts.first_position
+        >= coalesce(variants.from_share, 0) * excerpts.document_tokens
+        and excerpts.first_position
+        < coalesce(variants.to_share, 1) * excerpts.document_tokens
+        and excerpts.document_tokens - excerpts.first_position
+        >= coalesce(variants.from_distance, 0)
+        and excerpts.document_tokens - excerpts.first_position
+        < coalesce(variants.to_distance, 2147483647)
 ),
 
 document_terms as (

@@ -1,0 +1,57 @@
+with documents as (
+    select * from {{ ref('stg_documents') }}
+),
+
+pieces as (
+    select
+        problem,
+        doc_id,
+        unnest(regexp_extract_all(text, '[\p{L}\p{N}_]+|[^\p{L}\p{N}_]+')) as piece,
+        generate_subscripts(
+            regexp_extract_all(text, '[\p{L}\p{N}_]+|[^\p{L}\p{N}_]+'), 1
+        ) as number
+    from documents
+),
+
+placed as (
+    select
+        problem,
+        doc_id,
+        lower(piece) as word,
+        regexp_matches(piece, '\p{N}') as is_number,
+        regexp_matches(piece, '[\p{L}\p{N}]') as is_word,
+        sum(length(piece)) over (
+            partition by problem, doc_id
+            order by number
+        ) as char_end,
+        length(piece) as characters
+    from pieces
+),
+
+frequencies as (
+    select
+        problem,
+        word,
+        count(*) as frequency
+    from placed
+    where is_word
+    group by problem, word
+),
+
+words as (
+    select
+        placed.problem,
+        placed.doc_id,
+        cast(placed.char_end - placed.characters as integer) as char_start,
+        cast(placed.char_end as integer) as char_end,
+        placed.word,
+        placed.is_number,
+        cast(frequencies.frequency as integer) as frequency
+    from placed
+    inner join frequencies
+        on placed.problem = frequencies.problem
+        and placed.word = frequencies.word
+    where placed.is_word
+)
+
+select * from words
