@@ -29,18 +29,15 @@ def ensure_hub_model(
     from huggingface_hub import HfApi, snapshot_download
 
     commit = recorded_revision(workspace, problem, spec.full_id)
-    prefix = f"{source.subfolder.strip('/')}/" if source.subfolder else ""
-    wanted = [prefix + pattern for pattern in _WANTED]
-    if source.trust_remote_code:
-        wanted.append(prefix + "*.py")
-    if offline and (commit is None or _complete_snapshot(spec.full_id, commit, wanted) is None):
+    wanted = _wanted(source)
+    folder = _complete_snapshot(spec.full_id, commit, wanted) if commit else None
+    if offline and folder is None:
         raise TokenmartError(f"{spec.full_id}: not fetched yet; {_remedy(spec, problem)}")
     try:
         if commit is None:
             commit = str(HfApi().model_info(spec.full_id, revision=source.revision).sha)
-        folder = _complete_snapshot(spec.full_id, commit, wanted) or Path(
-            snapshot_download(spec.full_id, revision=commit, allow_patterns=wanted)
-        )
+        if folder is None:
+            folder = Path(snapshot_download(spec.full_id, revision=commit, allow_patterns=wanted))
     except Exception as error:  # the hub client raises unrelated classes for one event
         raise TokenmartError(_explain(spec, source, problem, error)) from error
     model_folder = folder / source.subfolder
@@ -56,13 +53,22 @@ def ensure_hub_model(
 def is_fetched(spec: ModelSpec, workspace: Workspace, problem: str) -> bool:
     """Whether a hub checkpoint's recorded commit lies in the local cache."""
     commit = recorded_revision(workspace, problem, spec.full_id)
-    return commit is not None and _complete_snapshot(spec.full_id, commit, ["*"]) is not None
+    if commit is None:
+        return False
+    return _complete_snapshot(spec.full_id, commit, _wanted(_hub_source(spec))) is not None
 
 
 def _hub_source(spec: ModelSpec) -> HubSource:
     if not isinstance(spec.source, HubSource):
         raise TypeError(f"{spec.full_id} is not a hub model")
     return spec.source
+
+
+def _wanted(source: HubSource) -> list[str]:
+    """Patterns of the files to download: weights, configuration, tokenizer."""
+    prefix = f"{source.subfolder.strip('/')}/" if source.subfolder else ""
+    patterns = [*_WANTED, "*.py"] if source.trust_remote_code else _WANTED
+    return [prefix + pattern for pattern in patterns]
 
 
 def _remedy(spec: ModelSpec, problem: str) -> str:
