@@ -33,7 +33,9 @@ def run_correlate(
     with Progress(transient=True, console=Console(stderr=True)) as progress:
         quiet = not sys.stderr.isatty()
         task = progress.add_task("bootstrap", total=rows, visible=not quiet)
-        board = leaderboard(table, seed, resamples, top, clustered, lambda: progress.advance(task))
+        board = leaderboard(
+            table, seed, resamples, top, clustered, advance=lambda: progress.advance(task)
+        )
     if top is None:
         click.echo(json.dumps(_document(table, board), indent=2, allow_nan=False))
     else:

@@ -71,12 +71,13 @@ def place_labels(
 
 def offset(place: Place) -> dict[str, float | str]:
     """The text mark's settings for a side."""
-    return {
+    settings: dict[Place, dict[str, float | str]] = {
         "right": {"align": "left", "dx": _GAP, "dy": 0},
         "left": {"align": "right", "dx": -_GAP, "dy": 0},
         "above": {"align": "center", "dx": 0, "dy": -_GAP - 4},
         "below": {"align": "center", "dx": 0, "dy": _GAP + 4},
-    }[place]
+    }
+    return settings[place]
 
 
 def _box(point: tuple[float, float], text: str, place: Place) -> Box:

@@ -149,7 +149,8 @@ def _profiles(
             [table.problem],
         ).fetchall()
     models = {model.model_id: model for model in table.models}
-    full, gains = [], []
+    full: list[ProfileBand] = []
+    gains: list[ProfileBand] = []
     for model_id, first, last, nll, gain, tokens in rows:
         if model_id not in models:
             continue

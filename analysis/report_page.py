@@ -128,7 +128,7 @@ def _leaderboard(data: ReportData) -> str:
         "Spearman correlation of each metric's best variants with the target",
         caption_leaderboard(data),
         lambda width: figures.leaderboard_figure(data, width),
-        wide=560,
+        wide=620,
     )
     rows = []
     for entry in data.board.entries:
@@ -143,7 +143,7 @@ def _leaderboard(data: ReportData) -> str:
             if found is None
             else f"{_number(found.skipped_spearman.value)} ({found.skipped.kept})",
             _number(candidate.partial if candidate else math.nan),
-            "–" if math.isnan(entry.p_adjusted) else f"{entry.p_adjusted:.4f}",
+            "–" if math.isnan(entry.p_adjusted) else f"{entry.p_adjusted:.3f}",
             str(entry.n),
         ]
         name = escape(entry.column.name) + ("" if entry.column.admissible else " †")
@@ -239,16 +239,16 @@ def _costs(data: ReportData) -> str:
         return ""
     most = max(cost.seconds for cost in data.costs) or 1.0
     heads = (
-        "model", "probes complete", "documents missing", "tokens processed", "tokens scored",
-        "hours", "peak memory", "on disk", "bytes a row",
+        "model", "probes complete", "tokens processed", "tokens scored", "computing time",
+        "peak memory", "on disk", "bytes a row",
     )  # fmt: skip
     head = "".join(f'<th scope="col">{text}</th>' for text in heads)
     rows = "".join(_cost_row(cost, most) for cost in data.costs)
-    hours = sum(cost.seconds for cost in data.costs) / 3600
+    time = _duration(sum(cost.seconds for cost in data.costs))
     scored = sum(cost.tokens_scored for cost in data.costs)
     return (
         '<section aria-labelledby="cost"><h2 id="cost">Coverage and cost</h2>'
-        f"<p>{scored:,} scored tokens in {hours:.2f} hours of computing, over all probes.</p>"
+        f"<p>{scored:,} scored tokens in {time} of computing, over all probes.</p>"
         '<div class="scroll" tabindex="0" role="region" aria-label="Cost of each model">'
         f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div></section>"
     )
@@ -256,19 +256,25 @@ def _costs(data: ReportData) -> str:
 
 def _cost_row(cost: Cost, most: float) -> str:
     per_row = cost.bytes_on_disk / cost.tokens_scored if cost.tokens_scored else math.nan
+    missing = f", {cost.documents_missing} missing" if cost.documents_missing else ""
     share = f"{cost.seconds / most:.1%}"
     cells = [
-        f"{cost.probes_complete} of {cost.probes}",
-        f"{cost.documents_missing:,}",
+        f"{cost.probes_complete} of {cost.probes}{missing}",
         f"{cost.tokens_processed:,}",
         f"{cost.tokens_scored:,}",
-        f'{cost.seconds / 3600:.2f}<span class="bar" style="width:{share}"></span>',
+        f'{_duration(cost.seconds)}<span class="bar" style="width:{share}"></span>',
         f"{cost.peak_bytes / 1e9:.1f} GB",
         f"{cost.bytes_on_disk / 1e6:.1f} MB",
         "–" if math.isnan(per_row) or not cost.bytes_on_disk else f"{per_row:.1f}",
     ]
     row = "".join(f"<td>{cell}</td>" for cell in cells)
     return f'<tr><th scope="row">{escape(cost.model)}</th>{row}</tr>'
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def _number(value: float) -> str:

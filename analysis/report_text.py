@@ -26,9 +26,9 @@ def answer(data: ReportData) -> str:
             f'<div class="answer"><p><strong>{name}</strong> tracks the target: rho '
             f"{_signed(verdict.winner.rho)} over {verdict.models} models, "
             f"{_signed(verdict.by_model.held_out)} when each model is left out of the choice. "
-            f"Against the best of {len(verdict.candidates)} variants by luck, p = "
-            f"{verdict.winner.p_adjusted:.4f}; within model families, p = "
-            f"{verdict.p_within_families:.4f}.</p></div>"
+            f"Against the best of {len(verdict.candidates)} variants by luck, "
+            f"{_p(verdict.winner.p_adjusted)}; within model families, "
+            f"{_p(verdict.p_within_families)}.</p></div>"
         )
     reasons = "".join(f"<li>{escape(reason)}</li>" for reason in verdict.reasons)
     return (
@@ -143,11 +143,16 @@ def methods(data: ReportData) -> str:
 
 def _prose(description: str, formula: str) -> str:
     """A catalogue description without the formula it opens with; backticks become code."""
-    text = description.replace(f"`{formula}`", "", 1).strip(" .:\n")
+    text = description.replace(f"`{formula}`", "", 1).strip()
+    text = text.removeprefix("Formula:").lstrip(" .:\n")
     parts = escape(text).split("`")
     return "".join(
         f"<code>{part}</code>" if index % 2 else part for index, part in enumerate(parts)
     ).replace("**", "")
+
+
+def _p(value: float) -> str:
+    return "p &lt; 0.001" if value < 0.001 else f"p = {value:.3f}"
 
 
 def _signed(value: float) -> str:

@@ -12,6 +12,7 @@ from analysis.palette import FAINT, GRID, INK, as_light, as_variables
 if TYPE_CHECKING:
     from analysis.figures import Chart
 
+MAXIMUM_SCALE = 1.15
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 _CONFIG: dict[str, Any] = {
     "background": None,
@@ -42,11 +43,17 @@ def page_svg(chart: Chart, name: str, title: str) -> str:
     """
     svg = _recolour(_svg(chart), as_variables())
     # CSS owns the size; an id-free <title> keeps the accessible name inside the figure.
-    svg = re.sub(r'(<svg\b[^>]*?) width="([\d.]+)" height="[\d.]+"', r"\1", svg, count=1)
+    svg = re.sub(r'(<svg\b[^>]*?) width="([\d.]+)" height="[\d.]+"', _free_size, svg, count=1)
     svg = re.sub(r'\sclass="marks"', ' class="figure"', svg, count=1)
     svg = re.sub(r"(<svg\b[^>]*)>", rf'\1 role="img" aria-labelledby="{name}">', svg, count=1)
     svg = re.sub(r"(<svg\b[^>]*>)", rf'\1<title id="{name}">{title}</title>', svg, count=1)
     return svg.replace('font-family="sans-serif"', "")
+
+
+def _free_size(opening: re.Match[str]) -> str:
+    """Let the column set the size, up to a little more than the drawn one."""
+    widest = round(float(opening.group(2)) * MAXIMUM_SCALE)
+    return f'{opening.group(1)} style="max-width:{widest}px"'
 
 
 def file_svg(chart: Chart) -> str:
