@@ -83,8 +83,10 @@ class Engine:
         if onednn_available(self.device, self.dtype):
             pack_linear_layers(self.backbone)
         rope = getattr(self.config, "rope_parameters", None) or {}
-        # frequencies that follow the length differ between a trunk and its prefixes
-        self.share_trunks = rope.get("rope_type") not in ("dynamic", "longrope")
+        # frequencies that follow the length differ between a trunk and its prefixes, and
+        # between the members of a padded batch
+        self.length_dependent = rope.get("rope_type") in ("dynamic", "longrope")
+        self.share_trunks = not self.length_dependent
         if reference is not None:
             self._check(*reference)
 
@@ -160,6 +162,9 @@ class Engine:
         while order:
             longest = len(whole[order[0]])
             size = max(1, self.batch_tokens // longest)
+            if self.length_dependent:
+                size = min(size, sum(len(whole[i]) == longest for i in order))
+                self._reset_frequencies()
             batch, order = order[:size], order[size:]
             ids = np.zeros((len(batch), longest), dtype=np.int32)
             for row, i in enumerate(batch):
@@ -171,6 +176,14 @@ class Engine:
                 scores = self._head(hidden[row, first - 1 : length - 1], request)
                 results[i] = Scored(scores, length)
         return results
+
+    def _reset_frequencies(self) -> None:
+        """Dynamic RoPE remembers the longest input; a one-token input makes it forget."""
+        weight = self.model.get_input_embeddings().weight
+        rotary = getattr(self.backbone, "rotary_emb", None)
+        if rotary is not None:
+            position = torch.zeros(1, 1, dtype=torch.long, device=self.device)
+            rotary(weight[:1][None], position)
 
     def _score_tree(
         self,
@@ -246,15 +259,22 @@ class Engine:
     def _tree_mask(self, visible: Tensor, query: Tensor, key: Tensor) -> Any:
         """The mask in the form the architecture takes, with its own sliding window respected."""
         window = getattr(self.config, "sliding_window", None)
-        full = visible[None, None].to(self.device)
+        full = self._attention_mask(visible)
         if window is None:
             return full
-        near = query[:, None] - key[None] < window
-        sliding = (visible & near)[None, None].to(self.device)
+        sliding = self._attention_mask(visible & (query[:, None] - key[None] < window))
         kinds = getattr(self.config, "layer_types", None)
         if kinds is None:
             return sliding
         return {"full_attention": full, "sliding_attention": sliding}
+
+    def _attention_mask(self, visible: Tensor) -> Tensor:
+        """A boolean mask, or the additive one that eager attention takes."""
+        mask = visible[None, None].to(self.device)
+        if getattr(self.config, "_attn_implementation", None) != "eager":
+            return mask
+        added = torch.zeros(mask.shape, dtype=self.dtype, device=self.device)
+        return added.masked_fill_(~mask, torch.finfo(self.dtype).min)
 
     def _reference(self) -> tuple[Ids, TokenScores]:
         """The model's own statistics on a short fixed sequence, before anything is replaced."""

@@ -155,8 +155,7 @@ def _trunk(target: RecallTarget, context: Context, tokenizer: DocumentTokenizer)
 
 def _question(name: str, value: str, tokenizer: DocumentTokenizer) -> tuple[Ids, int]:
     """Ids of a question with its answer, and where the answer's digits begin."""
-    question = f"\nQuestion: what is the number of the {name}?\nAnswer: "
-    text = f"{question}the number of the {name} is {value}"
+    text = f"\nThe number of the {name} is {value}"
     encoded = tokenizer.encode(text)
     inside = encoded.char_end > len(text) - len(value)
     return encoded.ids, int(np.argmax(inside))

@@ -1,0 +1,125 @@
+"""Every architecture of the locked list, and some that do things after the backbone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import ARCHITECTURES
+from reference import assert_agree, plain_scores
+from transformers import AutoModelForCausalLM
+
+from extract import probes
+from extract.engine import Engine, NonFiniteLogits
+from warehouse.errors import TokenmartError
+from warehouse.problem import RetrievalProbe
+
+RETRIEVAL = RetrievalProbe(
+    kind="retrieval", excerpts=3, excerpt_tokens=8, answer_tokens=6, min_gap=20, seed=1
+)
+
+
+def load(folder: Path) -> Any:
+    return AutoModelForCausalLM.from_pretrained(folder).eval()
+
+
+def requests_of(bos: int | None) -> list[probes.Request]:
+    tokens = np.random.default_rng(5).integers(2, 300, 90).astype(np.int32)
+    return [
+        *probes.full(tokens, bos),
+        *probes.window(tokens, bos, context=24, stride=16),
+        *probes.retrieval(tokens, bos, with_document=True, probe=RETRIEVAL),
+        *probes.retrieval(tokens, bos, with_document=False, probe=RETRIEVAL),
+    ]
+
+
+@pytest.mark.parametrize("bos", [None, 0])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_all_probes_agree_with_plain_logits(
+    architecture: str, bos: int | None, tiny_checkpoint: Callable[..., Path]
+) -> None:
+    folder = tiny_checkpoint(architecture)
+    requests = requests_of(bos)
+    plain = [plain_scores(load(folder), request) for request in requests]
+    engine = Engine(load(folder), batch_tokens=100, branch_tokens=30)
+    # dynamic scaling follows the length, so a trunk can't be shared between its branches
+    assert engine.share_trunks == (architecture != "llama_ntk")
+    together = engine.score(requests)
+    for request, expected, result in zip(requests, plain, together, strict=True):
+        assert_agree(result.scores, expected)
+        assert_agree(engine.score([request])[0].scores, expected)
+
+
+def test_the_tree_runs_the_document_once(tiny_checkpoint: Callable[..., Path]) -> None:
+    engine = Engine(load(tiny_checkpoint("llama")))
+    requests = requests_of(0)
+    with_document = [request for request in requests if request.prefix_length]
+    results = engine.score([requests[0], *with_document])
+    spent = sum(result.tokens_processed for result in results)
+    assert spent == 91 + sum(len(request.ids) for request in with_document)
+
+
+def test_unknown_transforms_after_the_backbone_are_refused(
+    tiny_checkpoint: Callable[..., Path],
+) -> None:
+    model = load(tiny_checkpoint("llama"))
+    forward = model.forward
+
+    def scaled(*args: Any, **kwargs: Any) -> Any:
+        output = forward(*args, **kwargs)
+        output.logits = output.logits * 0.5
+        return output
+
+    model.forward = scaled
+    with pytest.raises(TokenmartError, match=r"differs from the model's own logits"):
+        Engine(model)
+
+
+def test_out_of_memory_halves_the_budgets_and_goes_on(
+    tiny_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine(load(tiny_checkpoint("llama")), batch_tokens=256)
+    requests = requests_of(0)
+    expected = engine.score(requests)
+    backbone, sizes = engine.backbone.forward, []
+
+    def limited(*args: Any, **kwargs: Any) -> Any:
+        sizes.append(kwargs["input_ids"].numel())
+        if sizes[-1] > 128:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return backbone(*args, **kwargs)
+
+    monkeypatch.setattr(engine.backbone, "forward", limited)
+    results = engine.score(requests)
+    assert max(sizes) > 128 and engine.batch_tokens <= 128
+    for one, other in zip(results, expected, strict=True):
+        np.testing.assert_allclose(one.scores.logprob, other.scores.logprob, atol=1e-4)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_non_finite_logits_stop_the_unit(
+    value: float, tiny_checkpoint: Callable[..., Path]
+) -> None:
+    model = load(tiny_checkpoint("llama"))
+    engine = Engine(model)
+    with torch.no_grad():
+        model.get_input_embeddings().weight[5] = value
+    tokens = np.full(30, 5, dtype=np.int32)
+    with pytest.raises(NonFiniteLogits):
+        engine.score(probes.full(tokens, 0))
+
+
+def test_a_tiled_vocabulary_gives_the_same_statistics(
+    tiny_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tiny_checkpoint("llama")
+    requests = requests_of(0)
+    plain = [plain_scores(load(folder), request) for request in requests]
+    monkeypatch.setattr("extract.head.CPU_TILE", 37)
+    monkeypatch.setattr("extract.head.CPU_ROWS", 7)
+    for result, expected in zip(Engine(load(folder)).score(requests), plain, strict=True):
+        assert_agree(result.scores, expected)

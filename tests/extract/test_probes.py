@@ -1,0 +1,81 @@
+"""Probes are pure: which tokens go in, which are scored, with how much context."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from extract import probes
+from warehouse.problem import FullProbe, RetrievalProbe, WindowProbe
+
+TOKENS = np.arange(100, 200, dtype=np.int32)
+RETRIEVAL = RetrievalProbe(
+    kind="retrieval", excerpts=4, excerpt_tokens=6, answer_tokens=3, min_gap=20, seed=3
+)
+
+
+@pytest.mark.parametrize("bos", [None, 7])
+def test_full_scores_every_token_that_has_something_before_it(bos: int | None) -> None:
+    (request,) = probes.full(TOKENS, bos)
+    scored = TOKENS if bos is not None else TOKENS[1:]
+    assert request.targets.tolist() == scored.tolist()
+    assert TOKENS[request.positions].tolist() == scored.tolist()
+    assert (request.context_tokens == request.positions).all()
+
+
+@pytest.mark.parametrize("bos", [None, 7])
+@pytest.mark.parametrize(("context", "stride"), [(24, 16), (8, 8), (99, 4), (10, 300), (200, 8)])
+def test_windows_follow_the_published_procedure(bos: int | None, context: int, stride: int) -> None:
+    sequence = TOKENS.tolist() if bos is None else [bos, *TOKENS.tolist()]
+    expected = []
+    start = 0
+    while start < len(sequence) - context:
+        window = sequence[start : start + context + stride]
+        expected.append((window, window[context:]))
+        start += stride
+    requests = probes.window(TOKENS, bos, context=context, stride=stride)
+    assert [(r.ids.tolist(), r.targets.tolist()) for r in requests] == expected
+    for request in requests:
+        assert (TOKENS[request.positions] == request.targets).all()
+        inside = (
+            request.positions[0]
+            - (len(request.ids) - len(request.targets))
+            + (bos is not None and request.segment == 0)
+        )
+        assert (request.context_tokens == request.positions - inside).all()
+    scored = [p for request in requests for p in request.positions.tolist()]
+    assert scored == sorted(set(scored))
+
+
+@pytest.mark.parametrize("bos", [None, 7])
+def test_retrieval_scores_the_same_answers_with_and_without_the_document(bos: int | None) -> None:
+    seen = probes.retrieval(TOKENS, bos, with_document=True, probe=RETRIEVAL)
+    alone = probes.retrieval(TOKENS, bos, with_document=False, probe=RETRIEVAL)
+    assert len(seen) == len(alone) == RETRIEVAL.excerpts
+    for one, other in zip(seen, alone, strict=True):
+        assert one.targets.tolist() == other.targets.tolist() == TOKENS[one.positions].tolist()
+        assert one.positions.tolist() == other.positions.tolist()
+        assert (one.context_tokens - other.context_tokens == len(TOKENS)).all()
+        assert one.positions[-1] < len(TOKENS) - RETRIEVAL.min_gap
+        before = one.ids[: one.first_target]
+        assert before.tolist() == TOKENS[one.positions[0] - 6 : one.positions[0]].tolist()
+        assert one.trunk[one.prefix_length - len(TOKENS) :].tolist() == TOKENS.tolist()
+
+
+@pytest.mark.parametrize("length", range(5, 200, 7))
+def test_excerpts_never_overlap_and_keep_their_distance_from_the_end(length: int) -> None:
+    settings = RETRIEVAL.model_dump(exclude={"kind", "name"})
+    starts = probes.excerpt_starts(length, **settings)
+    assert starts == probes.excerpt_starts(length, **settings)
+    assert all(b - a >= 9 for a, b in itertools.pairwise(starts))
+    assert all(0 <= s <= length * 0.66 and s + 9 <= length - 20 for s in starts)
+
+
+def test_a_retrieval_probe_becomes_two_conditions() -> None:
+    names = [c.name for c in probes.conditions(RETRIEVAL)]
+    assert names == ["retrieval_with", "retrieval_without"]
+    assert [c.kind for c in probes.conditions(FullProbe(kind="full"))] == ["full"]
+    window = WindowProbe(kind="window", name="window_8", context=8, stride=4)
+    assert probes.conditions(window)[0].params == {"context": 8, "stride": 4, "spec": "window_8"}
