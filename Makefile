@@ -70,7 +70,7 @@ lint: $(READY)  ## ruff, mypy, sqlfluff
 	$(BIN)/sqlfluff lint --disable-progress-bar dbt_project/models
 
 bench: $(READY)  ## run the benchmarks
-	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python "$$file"; done
+	@for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python "$$file"; done
 
 docs: $(READY)  ## dbt documentation: models, columns, formulas, lineage
 	$(TOKENMART) dbt docs generate

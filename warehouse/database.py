@@ -54,6 +54,7 @@ def connect_for_queries(workspace: Workspace) -> duckdb.DuckDBPyConnection:
     if path.is_file():
         _patiently(path, lambda: connection.execute(f"attach {_quoted(path)} (read_only)"))
         places += [(_catalog(path), schema) for schema in _SCHEMAS]
+    connection.execute(f"set temp_directory = {_quoted(workspace.cache / 'duckdb')}")
     _create_views(connection, workspace.data)
     _search(connection, places)
     return connection
