@@ -32,12 +32,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "List metric families, variants and their formulas.",
     ),
     "correlate": ("analysis.cli:correlate", "Rank metrics by correlation with the target."),
-    "select": ("analysis.cli:select", "Choose a metric, with held-out correlation."),
+    "select": ("analysis.cli:select", "Choose a metric by held-out correlation."),
     "submit": ("analysis.cli:submit", "Write a submission and its reproducibility bundle."),
     "verify": ("analysis.cli:verify", "Score a submission against the locked target."),
-    "reproduce": ("analysis.cli:reproduce", "Redo a submission from its bundle."),
+    "reproduce": ("analysis.cli:reproduce", "Rebuild a submission's scores and compare them."),
     "report": ("analysis.cli:report", "Write the HTML report of a problem."),
-    "show": ("analysis.cli:show", "Show a document coloured by a token statistic."),
+    "show": ("analysis.cli:show", "Show a document with every token shaded, one model or two."),
 }
 """Command → (where its click command lives, short help shown without importing it)."""
 
