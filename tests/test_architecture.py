@@ -20,7 +20,8 @@ MAY_IMPORT = {
     "scripts": {"analysis", "warehouse"},
     "tokenmart": {"warehouse"},
 }
-LONGEST_FILE_LINES = 400
+LONGEST_FILE_LINES = 480
+"""About 400, says the style; a fifth more is let through."""
 
 
 def product_files() -> list[Path]:

@@ -16,6 +16,8 @@ from warehouse.errors import TokenmartError
 from warehouse.paths import find_workspace
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from warehouse.adhoc import Format
     from warehouse.paths import Workspace
     from warehouse.problem import ModelSpec, Problem
@@ -61,12 +63,23 @@ def fetch(
     if dry_run:
         _show_needs(problem, workspace, kind, chosen)
         return
-    if kind in (None, "documents"):
-        _fetch_documents(problem, workspace, offline)
-    if kind in (None, "target"):
-        _fetch_target(problem, workspace, offline)
-    if kind in (None, "models"):
-        _fetch_models(problem, workspace, chosen, with_hub=kind == "models", offline=offline)
+    steps: dict[str, Callable[[], None]] = {
+        "documents": lambda: _fetch_documents(problem, workspace, offline),
+        "target": lambda: _fetch_target(problem, workspace, offline),
+        "models": lambda: _fetch_models(problem, workspace, chosen, kind == "models", offline),
+    }
+    failures = []
+    for name, step in steps.items():
+        if kind in (None, name):
+            try:
+                step()
+            except TokenmartError as error:
+                failures.append(error)
+    failures.sort(key=lambda error: error.exit_code)
+    for error in failures[:-1]:
+        error.show()
+    if failures:
+        raise failures[-1]
 
 
 def _show_needs(
