@@ -68,16 +68,16 @@ def fetch(
         "target": lambda: _fetch_target(problem, workspace, offline),
         "models": lambda: _fetch_models(problem, workspace, chosen, kind == "models", offline),
     }
-    failures = []
+    failures: list[TokenmartError] = []
     for name, step in steps.items():
         if kind in (None, name):
             try:
                 step()
             except TokenmartError as error:
                 failures.append(error)
-    failures.sort(key=lambda error: error.exit_code)
-    for error in failures[:-1]:
-        error.show()
+    failures.sort(key=lambda failure: failure.exit_code)
+    for failure in failures[:-1]:
+        failure.show()
     if failures:
         raise failures[-1]
 
