@@ -17,7 +17,7 @@ from analysis.bootstrap import (
     replicate,
 )
 from analysis.correlations import Floats, kendall, pearson, spearman, spearman_rows
-from analysis.skipped import Skipped, mcd_skipped, mcd_skipped_rows
+from analysis.skipped import Skipped, mcd_skipped, mcd_skipped_rows, projection_skipped
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,11 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Every coefficient of one metric against the target, over n models."""
+    """Every coefficient of one metric against the target, over n models.
+
+    `skipped` is the MCD-filtered statistic of the locked problem; `projection` is the other
+    one that goes by the name, Wilcox's.
+    """
 
     n: int
     spearman: Estimate
@@ -39,6 +43,7 @@ class Agreement:
     kendall: float
     skipped: Skipped
     skipped_spearman: Estimate
+    projection: Skipped
 
 
 def agreement(
@@ -70,6 +75,7 @@ def agreement(
         kendall=kendall(x, y),
         skipped=skipped,
         skipped_spearman=_estimate(skipped.value, skipped_rows, x, y, draws, clusters),
+        projection=projection_skipped(x, y, seed),
     )
 
 

@@ -77,7 +77,8 @@ def swap_test(
     """Do the variants beat the baseline beyond chance?
 
     Swapping a model's metric rank with its baseline rank flips the sign of its share of the
-    difference; a studentised sum of random signs is the null distribution.
+    difference; the sum with random signs is the null distribution. It is left in units of rho,
+    so that a variant that hardly differs from the baseline doesn't set the yardstick.
 
     Args:
         metrics: `[K, n]`, oriented, complete.
@@ -88,23 +89,22 @@ def swap_test(
     """
     ranks = _ranks(np.vstack([baseline[None], metrics, target[None]]))
     shares = (ranks[1:-1] - ranks[0]) * (ranks[-1] - ranks[-1].mean())
-    scale = np.sqrt((shares**2).sum(axis=1))
-    safe = np.where(scale > 0, scale, 1.0)
-    observed = shares.sum(axis=1) / safe
+    differs = (shares != 0).any(axis=1)
+    observed = shares.sum(axis=1)
     generator = np.random.default_rng(seed)
     signs = generator.choice(np.array([-1.0, 1.0]), size=(swaps, target.size))
-    null = (shares / safe[:, None]) @ signs.T
+    null = shares @ signs.T
     largest = null.max(axis=0)
-    reached = observed[:, None] - 1e-12
+    reached = observed[:, None] - 1e-9
     return SwapTest(
         difference=_difference_rows(
             metrics,
             np.broadcast_to(baseline, metrics.shape),
             np.broadcast_to(target, metrics.shape),
         ),
-        p_single=np.where(scale > 0, (1 + (null >= reached).sum(axis=1)) / (swaps + 1), 1.0),
+        p_single=np.where(differs, (1 + (null >= reached).sum(axis=1)) / (swaps + 1), 1.0),
         p_adjusted=np.where(
-            scale > 0, (1 + (largest[None, :] >= reached).sum(axis=1)) / (swaps + 1), 1.0
+            differs, (1 + (largest[None, :] >= reached).sum(axis=1)) / (swaps + 1), 1.0
         ),
     )
 

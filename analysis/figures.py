@@ -15,6 +15,7 @@ from analysis.labels import FONT_SIZE, PLACES, offset, place_labels
 from analysis.leaderboard import Entry
 from analysis.palette import CATEGORIES, FAINT, INK, NEGATIVE, POSITIVE, SURFACE, family_colours
 from analysis.report_data import Agreement, ProfileBand, ReportData, short_name
+from analysis.skipped import mcd_skipped
 
 Chart: TypeAlias = Any
 """An Altair chart; the package ships no types that hold for layered charts."""
@@ -242,7 +243,10 @@ def _leaderboard_row(data: ReportData, entry: Entry) -> dict[str, Any]:
 
 def _scatter_rows(data: ReportData, entry: Entry) -> list[dict[str, Any]]:
     present = entry.column.present
-    kept = iter(entry.details.skipped.keep.tolist() if entry.details else [True] * present.size)
+    filtered = mcd_skipped(
+        entry.column.values[present], data.table.target[present], data.board.seed
+    )
+    kept = iter(filtered.keep.tolist())
     rows = []
     for model, value, target, there in zip(
         data.table.models, entry.column.values, data.table.target, present, strict=True

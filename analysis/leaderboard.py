@@ -127,11 +127,15 @@ def entry_record(entry: Entry) -> dict[str, Any]:
         skipped = found.skipped_spearman
         record |= {
             "spearman_ci95": interval_record(found.spearman.percentile),
+            "spearman_ci95_bca": interval_record(found.spearman.bca),
             "pearson": number(found.pearson),
             "kendall": number(found.kendall),
             "skipped_spearman": number(skipped.value),
             "skipped_spearman_ci95": interval_record(skipped.percentile),
+            "skipped_spearman_ci95_bca": interval_record(skipped.bca),
             "skipped_kept": found.skipped.kept,
+            "projection_skipped_spearman": number(found.projection.value),
+            "projection_skipped_kept": found.projection.kept,
         }
     return record
 

@@ -27,14 +27,16 @@ Draw = Callable[[int], figures.Chart]
 
 def report_page(data: ReportData) -> str:
     """The whole page."""
-    sections = [
-        _leaderboard(data),
-        _scatter(data),
-        _profiles(data),
-        _agreement(data),
-        _costs(data),
-        methods(data),
-    ]
+    sections = {
+        "leaderboard": ("Leaderboard", _leaderboard(data)),
+        "perplexity": ("What perplexity hides", _scatter(data)),
+        "profiles": ("Along the document", _profiles(data)),
+        "agreement": ("Agreement", _agreement(data)),
+        "cost": ("Coverage and cost", _costs(data)),
+        "methods": ("Methods", methods(data)),
+    }
+    links = {key: name for key, (name, section) in sections.items() if section}
+    body = "".join(section for _, section in sections.values())
     style = (TEMPLATES / "report.css").read_text(encoding="utf-8")
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
     title = f"{data.table.problem}: proxy metrics against the target"
@@ -46,7 +48,7 @@ def report_page(data: ReportData) -> str:
         f"<title>{escape(title)}</title><style>:root{{{css('light')}}}"
         f"@media screen and (prefers-color-scheme:dark){{:root{{{css('dark')}}}}}\n{style}</style>"
         '</head><body><a class="skip" href="#main">Skip to the results</a>'
-        f'{_header(data)}<main id="main">{"".join(sections)}</main>{_footer(data)}'
+        f'{_header(data, links)}<main id="main">{body}</main>{_footer(data)}'
         f'<div id="tip" role="status"></div><script>{script}</script></body></html>\n'
     )
 
@@ -67,15 +69,7 @@ def figure_files(data: ReportData) -> dict[str, figures.Chart]:
     return found
 
 
-def _header(data: ReportData) -> str:
-    links = {
-        "leaderboard": "Leaderboard",
-        "perplexity": "What perplexity hides",
-        "profiles": "Along the document",
-        "agreement": "Agreement",
-        "cost": "Coverage and cost",
-        "methods": "Methods",
-    }
+def _header(data: ReportData, links: dict[str, str]) -> str:
     items = "".join(f'<li><a href="#{key}">{text}</a></li>' for key, text in links.items())
     return (
         f"<header><p class=quiet>{escape(data.table.problem)}</p><h1>{escape(data.title)}</h1>"

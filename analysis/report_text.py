@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from html import escape
 
-import numpy as np
-
 from analysis.report_data import ReportData
 from analysis.verdict import LEVEL, Verdict
 
@@ -84,6 +82,13 @@ def what_perplexity_hides(data: ReportData) -> str:
     )
     if verdict is None or verdict.beats is None:
         return f"<p>{text}</p>"
+    if verdict.best_minus_baseline is not None:
+        interval = verdict.best_minus_baseline.percentile
+        text += (
+            f" The difference from {escape(verdict.baseline.name if verdict.baseline else '')} is "
+            f"{_signed(verdict.best_minus_baseline.value)}, 95% CI {_signed(interval.low)} to "
+            f"{_signed(interval.high)}, before paying for the choice."
+        )
     return f"<p>{text} {_beaters(verdict)}</p>"
 
 
@@ -99,13 +104,11 @@ def _beaters(verdict: Verdict) -> str:
     splits = verdict.splits
     text = f"Beyond chance, {len(better)} variants beat it (swap test, adjusted): {names}{more}."
     if splits.baseline_test is not None:
-        known = np.isfinite(splits.test) & np.isfinite(splits.baseline_test)
-        if known.any():
-            share = (splits.test[known] > splits.baseline_test[known]).mean()
-            text += (
-                f" On models that weren't used for choosing, the chosen variant did better than "
-                f"perplexity in {share:.0%} of the splits."
-            )
+        share = (splits.test > splits.baseline_test).mean()
+        text += (
+            f" On models that weren't used for choosing, the chosen variant did better than "
+            f"perplexity in {share:.0%} of the splits."
+        )
     return text
 
 

@@ -12,7 +12,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from analysis.leaderboard import number
+from analysis.leaderboard import interval_record, number
 from analysis.tables import load_table
 from analysis.verdict import Candidate, Verdict, judge
 from warehouse.paths import find_workspace
@@ -61,10 +61,22 @@ def verdict_record(verdict: Verdict) -> dict[str, Any]:
             "optimism": number(splits.optimism),
         },
         "baseline": None if verdict.baseline is None else verdict.baseline.name,
+        "best_minus_baseline": _difference(verdict),
         "incomplete": list(verdict.incomplete),
         "inadmissible": list(verdict.inadmissible),
         "seed": verdict.seed,
         "candidates": [_record(candidate) for candidate in verdict.candidates],
+    }
+
+
+def _difference(verdict: Verdict) -> dict[str, Any] | None:
+    found = verdict.best_minus_baseline
+    if found is None:
+        return None
+    return {
+        "value": number(found.value),
+        "ci95": interval_record(found.percentile),
+        "ci95_bca": interval_record(found.bca),
     }
 
 
@@ -145,6 +157,13 @@ def _lines(verdict: Verdict) -> list[str]:
         lines.append(
             f"− baseline: rho minus that of {verdict.baseline.name}; p: swap test against the "
             "best of all variants, one-sided"
+        )
+    if verdict.best_minus_baseline is not None:
+        found = verdict.best_minus_baseline
+        lines.append(
+            f"{verdict.best.column.name} minus baseline {_signed(found.value)}, 95% CI "
+            f"{_signed(found.percentile.low)} to {_signed(found.percentile.high)} (paired "
+            "percentile bootstrap, not adjusted for the choice)"
         )
     for what, names in (
         ("not complete, left out", verdict.incomplete),

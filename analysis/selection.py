@@ -60,12 +60,12 @@ class Splits:
     @property
     def held_out(self) -> float:
         """Mean test correlation of the procedure."""
-        return _mean(self.test)
+        return float(self.test.mean())
 
     @property
     def optimism(self) -> float:
         """Mean training correlation minus mean test correlation of what was chosen."""
-        return _mean(self.train) - _mean(self.test)
+        return float(self.train.mean() - self.test.mean())
 
 
 def choose(metrics: Floats, target: Floats) -> Choice:
@@ -138,7 +138,7 @@ def repeated_splits(
         baseline: a variant scored beside the choice on the same test models.
     """
     count = target.size
-    test_size = max(3, round(count * TEST_SHARE))
+    test_size = min(max(4, round(count * TEST_SHARE)), count - MINIMUM_TRAINING)
     generator = np.random.default_rng(seed)
     order = np.argsort(generator.random((splits, count)), axis=1)
     train = np.zeros((splits, count), dtype=np.bool_)
@@ -146,19 +146,15 @@ def repeated_splits(
     train_rho = _rho_of_parts(metrics, target, train)
     test_rho = _rho_of_parts(metrics, target, ~train)
     sign = np.where(np.nan_to_num(train_rho) >= 0, 1.0, -1.0)
-    signed = sign * test_rho
+    # A metric that is constant on the test models tells them apart not at all: 0, not unknown.
+    signed = np.nan_to_num(sign * test_rho)
     chosen = np.argmax(np.nan_to_num(np.abs(train_rho), nan=-1.0), axis=0)
     rows = np.arange(splits)
-    defined = ~np.isnan(signed)
     return Splits(
         chosen=chosen,
-        train=np.abs(train_rho[chosen, rows]),
+        train=np.nan_to_num(np.abs(train_rho[chosen, rows])),
         test=signed[chosen, rows],
-        variant_test=np.where(
-            defined.any(axis=1),
-            np.where(defined, signed, 0.0).sum(axis=1) / np.maximum(defined.sum(axis=1), 1),
-            np.nan,
-        ),
+        variant_test=signed.mean(axis=1),
         baseline_test=None if baseline is None else signed[baseline],
     )
 
@@ -179,7 +175,3 @@ def _unit_ranks(values: Floats, part: Flags) -> Floats:
     centred = np.where(part, ranks - (part.sum(axis=1, keepdims=True) + 1) / 2, 0.0)
     length = np.linalg.norm(centred, axis=1, keepdims=True)
     return np.asarray(centred / np.where(length > 0, length, np.nan))
-
-
-def _mean(values: Floats) -> float:
-    return float(np.nanmean(values)) if (~np.isnan(values)).any() else float("nan")

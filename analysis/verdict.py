@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.comparison import SwapTest, swap_test
+from analysis.bootstrap import draw
+from analysis.comparison import Difference, SwapTest, difference, swap_test
 from analysis.correlations import partial_spearman, spearman
 from analysis.permutation import MaxTest, max_test
 from analysis.selection import (
@@ -32,6 +33,7 @@ from warehouse.errors import TokenmartError
 LEVEL = 0.05
 STABLE_SHARE = 0.5
 MINIMUM_MODELS = 8
+DIFFERENCE_RESAMPLES = 10_000
 BASELINE_METRIC = "perplexity"
 
 
@@ -73,6 +75,7 @@ class Verdict:
     by_family: LeftOut
     splits: Splits
     beats: SwapTest | None
+    best_minus_baseline: Difference | None
     seed: int
 
 
@@ -140,9 +143,7 @@ def judge(
     p_within = float(within.p_adjusted[best_index])
     reasons = _reasons(best, best_index, p_within, by_model, by_family, size)
     return Verdict(
-        candidates=tuple(
-            sorted(candidates, key=lambda c: -c.held_out if not math.isnan(c.held_out) else 2.0)
-        ),
+        candidates=tuple(sorted(candidates, key=lambda c: -c.held_out)),
         best=best,
         winner=None if reasons else best,
         reasons=reasons,
@@ -156,6 +157,7 @@ def judge(
         by_family=by_family,
         splits=parts,
         beats=beats,
+        best_minus_baseline=_against(base, best.column, table, seed),
         seed=seed,
     )
 
@@ -204,6 +206,16 @@ def _default_baseline(columns: list[MetricColumn]) -> MetricColumn | None:
     found = [c for c in columns if c.metric == BASELINE_METRIC]
     by_byte = [c for c in found if "byte" in c.variant]
     return next(iter(by_byte or found), None)
+
+
+def _against(
+    base: MetricColumn | None, best: MetricColumn, table: MetricTable, seed: int
+) -> Difference | None:
+    """The best variant against the baseline, with intervals; None when they are the same."""
+    if base is None or base is best:
+        return None
+    draws = draw(len(table.models), DIFFERENCE_RESAMPLES, seed)
+    return difference(best.oriented, base.oriented, table.target, draws)
 
 
 def _partial(table: MetricTable, column: MetricColumn) -> float:

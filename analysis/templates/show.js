@@ -3,9 +3,9 @@ const host = document.getElementById("text"), panel = document.getElementById("p
 const alpha = document.getElementById("alpha"), beta = document.getElementById("beta");
 const keys = document.getElementById("keys");
 const legends = {
-  logprob: "Darker: more surprised, 0 to 8 nats.",
+  logprob: "Stronger colour: more surprised, 0 to 8 nats.",
   gain: "Blue: the far context helped; orange: it hurt; up to 3 nats.",
-  rank: "Darker: further from the first choice, rank 1 to 1000.",
+  rank: "Stronger colour: further from the first choice, rank 1 to 1000.",
 };
 // spans[model][segment] = the pieces of that segment (a line break may cut it in two)
 const spans = data.models.map(model => model.start.map(() => []));

@@ -168,3 +168,38 @@ def test_the_dark_theme_and_paper_are_used(page, tmp_path):
     assert dark == "rgb(18, 23, 31)"
     run(page, tmp_path / "pdf", f"--print-to-pdf={tmp_path / 'report.pdf'}")
     assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")
+
+
+def report(marts, tmp_path, *arguments):
+    out = tmp_path / "report.html"
+    base = ("--problem", "minilong", "--out", out, "--resamples", "100")
+    result = CliRunner().invoke(cli.report, [str(a) for a in (*base, *arguments)])
+    assert result.exit_code == 0, result.output
+    outline = Outline()
+    outline.feed(out.read_text())
+    assert outline.open == []
+    assert all(link[1:] in outline.ids for link in outline.links)
+    return out.read_text()
+
+
+def test_a_bare_warehouse_still_gives_a_sound_page(marts, tmp_path):
+    """No perplexity, no profile, no coverage, six models: less to say, nothing broken."""
+    models = marts.models("minilong")[:6]
+    marts.target("minilong", {m: float(i) for i, m in enumerate(models)})
+    marts.metric("minilong", "x<script>", "a&b", {m: float(i % 4) for i, m in enumerate(models)})
+    text = report(marts, tmp_path)
+    assert "Too few models for a verdict" in text
+    assert "Perplexity is not among the extracted metrics" in text
+    assert "x&lt;script&gt;/a&amp;b" in text and "<script>/a" not in text
+    assert 'href="#profiles"' not in text
+
+
+def test_noise_gets_no_winner(marts, tmp_path):
+    generator = np.random.default_rng(1)
+    models = marts.models("minilong")
+    marts.target("minilong", {m: float(generator.normal()) for m in models})
+    for variant in range(6):
+        values = {m: float(generator.normal()) for m in models}
+        marts.metric("minilong", "perplexity", f"v{variant}", values, "lower")
+    text = report(marts, tmp_path)
+    assert "<strong>No winner.</strong>" in text and "may be luck" in text
