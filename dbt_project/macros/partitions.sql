@@ -1,49 +1,33 @@
 {#-
-  Incremental tables by partition. A partition, by default a (problem, model_id, probe),
-  carries the version of what it was computed from: the content of its token files, the text
-  of the model's SQL and the thresholds in use. `drop_stale_partitions` (a pre-hook) forgets
-  partitions that changed or vanished; `missing_partitions` lists those to compute.
+  Incremental tables by unit. A unit is one document in one context condition (or in a pair
+  of them); its unit_id hashes what it is and the content of its rows, so a changed unit is
+  another unit. What a table computes from a unit carries a build_id: unit_id, the text of the
+  model's SQL and the thresholds in use. `drop_stale_builds` (a pre-hook) forgets builds that
+  nothing current asks for; `missing_builds` lists the units to compute.
 -#}
 
-{% macro partition_version(settings) -%}
+{% macro build_id(settings, id) -%}
     {%- if execute -%}
-    md5(concat(conditions.version, '{{ local_md5(model.raw_code ~ (settings | string)) }}'))
+    hash(units.{{ id }}, '{{ local_md5(model.raw_code ~ (settings | string)) }}')
     {%- else -%}
-    conditions.version
+    hash(units.{{ id }})
     {%- endif -%}
 {%- endmacro %}
 
-{% macro same_partition(keys) -%}
-    {%- for key in keys -%}
-    known.{{ key }} = conditions.{{ key }}{% if not loop.last %} and {% endif %}
-    {%- endfor -%}
-{%- endmacro %}
-
-{% macro missing_partitions(
-    conditions, settings=[], keys=['problem', 'model_id', 'probe']
-) -%}
+{% macro missing_builds(units, settings=[], id='unit_id') -%}
     select
-        conditions.* exclude (version),
-        {{ partition_version(settings) }} as version
-    from {{ conditions }} as conditions
+        units.*,
+        {{ build_id(settings, id) }} as build_id
+    from {{ units }} as units
     {% if is_incremental() -%}
-    where not exists (
-        select 1 from {{ this }} as known
-        where {{ same_partition(keys) }}
-    )
+    where {{ build_id(settings, id) }} not in (select distinct build_id from {{ this }})
     {%- endif %}
 {%- endmacro %}
 
-{% macro drop_stale_partitions(
-    conditions, settings=[], keys=['problem', 'model_id', 'probe']
-) -%}
+{% macro drop_stale_builds(units, settings=[], id='unit_id') -%}
     {%- if is_incremental() -%}
-    delete from {{ this }} as known
-    where not exists (
-        select 1 from {{ conditions }} as conditions
-        where {{ same_partition(keys) }}
-            and {{ partition_version(settings) }} = known.version
-    )
+    delete from {{ this }}
+    where build_id not in (select {{ build_id(settings, id) }} from {{ units }} as units)
     {%- else -%}
     select 1
     {%- endif -%}

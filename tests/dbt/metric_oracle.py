@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -61,9 +63,15 @@ class Oracle:
         self.models = sorted(p.name.removeprefix("model_id=") for p in self.folder.iterdir())
         documents = pq.read_table(data / "documents" / f"problem={problem}" / "documents.parquet")
         self.texts: list[str] = documents["text"].to_pylist()
+        self._cache: dict[tuple[str, str], dict[int, Scored]] = {}
 
     def documents(self, model: str, probe: str) -> dict[int, Scored]:
         """Document → its rows, sorted by segment and position."""
+        if (model, probe) not in self._cache:
+            self._cache[model, probe] = self._read(model, probe)
+        return self._cache[model, probe]
+
+    def _read(self, model: str, probe: str) -> dict[int, Scored]:
         path = self.folder / f"model_id={model}" / f"probe={probe}" / "tokens.parquet"
         if not path.is_file():
             return {}
@@ -91,6 +99,43 @@ class Oracle:
         full = self.documents(model, "full")
         short = self.documents(model, window)
         return {doc: Pairs(full[doc], short[doc]) for doc in short if doc in full}
+
+    @cached_property
+    def words(self) -> tuple[list[NDArray[np.int64]], list[NDArray[np.bool_]]]:
+        """Per document and character: how often its word occurs in all documents (0 outside
+        words), and whether that word holds a digit."""
+        matches = [list(re.finditer(r"\w+", text)) for text in self.texts]
+        counts = Counter(match.group().lower() for found in matches for match in found)
+        frequency, is_number = [], []
+        for text, found in zip(self.texts, matches, strict=True):
+            times = np.zeros(len(text), dtype=np.int64)
+            digits = np.zeros(len(text), dtype=bool)
+            for match in found:
+                times[match.start() : match.end()] = counts[match.group().lower()]
+                digits[match.start() : match.end()] = any(c.isdigit() for c in match.group())
+            frequency.append(times)
+            is_number.append(digits)
+        return frequency, is_number
+
+    def distances(self, scored: Scored, ngram: int) -> NDArray[np.float64]:
+        """Tokens since the n-gram that ends at each row last ended; inf at its first occurrence.
+
+        Counted in the tokenizer's whole tokenisation, of which a model without BOS lacks the
+        first token: the longest row of tokens that agrees with `scored`.
+        """
+        doc = int(scored.doc_id[0])
+        longest = max(
+            (
+                other
+                for model in self.models
+                if (other := self.documents(model, "full").get(doc)) is not None
+                and other.length == scored.length
+                and (other.token_id[-100:] == scored.token_id[-100:]).all()
+            ),
+            key=lambda other: len(other.position),
+        )
+        distance = distance_since(longest.token_id, ngram)
+        return distance[np.searchsorted(longest.position, scored.position)]
 
     def bytes_of(self, doc: int, scored: Scored, keep: NDArray[np.bool_]) -> int:
         """UTF-8 bytes from the end of the token before the first kept one to the last's end."""
@@ -123,22 +168,33 @@ def combine(
     return float(np.quantile(ratios, {"q10": 0.1, "median": 0.5, "q90": 0.9}[aggregation]))
 
 
-def longppl_terms(pairs: Pairs, alpha: float, beta: float) -> tuple[float, int]:
-    """Sum of NLL over key tokens, and their number, as the paper's code finds them.
-
-    Key tokens become character intervals, touching neighbours are merged, and every token of
-    the document that lies inside an interval is key.
-    """
-    key = np.flatnonzero((pairs.gain > alpha) & (pairs.nll < -beta))
-    intervals: list[list[int]] = []
-    for row in key:
+def key_intervals(pairs: Pairs, alpha: float, beta: float) -> list[tuple[int, int]]:
+    """Character intervals of an evaluator's key tokens, touching neighbours merged."""
+    intervals: list[tuple[int, int]] = []
+    for row in np.flatnonzero((pairs.gain > alpha) & (pairs.nll < -beta)):
         start, end = int(pairs.short.char_start[row]), int(pairs.short.char_end[row])
         if intervals and intervals[-1][1] == start:
-            intervals[-1][1] = end
+            intervals[-1] = (intervals[-1][0], end)
         else:
-            intervals.append([start, end])
-    full = pairs.full
-    inside = np.zeros(len(full.position), dtype=bool)
+            intervals.append((start, end))
+    return intervals
+
+
+def inside_terms(scored: Scored, intervals: list[tuple[int, int]]) -> tuple[float, int]:
+    """Sum of NLL over the tokens that lie wholly inside an interval, and their number."""
+    inside = np.zeros(len(scored.position), dtype=bool)
     for start, end in intervals:
-        inside |= (full.char_start >= start) & (full.char_end <= end)
-    return float(full.nll[inside].sum()), int(inside.sum())
+        inside |= (scored.char_start >= start) & (scored.char_end <= end)
+    return float(scored.nll[inside].sum()), int(inside.sum())
+
+
+def distance_since(tokens: NDArray[np.int32], ngram: int) -> NDArray[np.float64]:
+    """Tokens since the n-gram that ends here last ended; inf at its first occurrence."""
+    seen: dict[tuple[int, ...], int] = {}
+    distance = np.full(len(tokens), np.inf)
+    for end in range(ngram, len(tokens) + 1):
+        gram = tuple(int(token) for token in tokens[end - ngram : end])
+        if gram in seen:
+            distance[end - 1] = end - seen[gram]
+        seen[gram] = end
+    return distance

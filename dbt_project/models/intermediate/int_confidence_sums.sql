@@ -2,11 +2,11 @@
     materialized = 'incremental',
     incremental_strategy = 'append',
     on_schema_change = 'sync_all_columns',
-    pre_hook = "{{ drop_stale_partitions(ref('int_full_contexts'), confidence_bins()) }}",
+    pre_hook = "{{ drop_stale_builds(ref('int_full_units'), confidence_bins()) }}",
 ) }}
 
-with conditions as (
-    {{ missing_partitions(ref('int_full_contexts'), confidence_bins()) }}
+with units as (
+    {{ missing_builds(ref('int_full_units'), confidence_bins()) }}
 ),
 
 token_stats as (
@@ -15,27 +15,20 @@ token_stats as (
 
 tokens as (
     select
-        conditions.problem,
-        conditions.model_id,
-        conditions.probe,
-        conditions.version,
-        token_stats.doc_id,
+        units.build_id,
         token_stats.rank,
         exp(cast(token_stats.top_logprob as double)) as confidence
     from token_stats
-    inner join conditions
-        on token_stats.problem = conditions.problem
-        and token_stats.model_id = conditions.model_id
-        and token_stats.probe = conditions.probe
+    inner join units
+        on token_stats.problem = units.problem
+        and token_stats.model_id = units.model_id
+        and token_stats.probe = units.probe
+        and token_stats.doc_id = units.doc_id
 ),
 
-confidence_sums as (
+sums as (
     select
-        problem,
-        model_id,
-        probe,
-        version,
-        doc_id,
+        build_id,
         cast(
             least(floor(confidence * {{ confidence_bins() }}), {{ confidence_bins() }} - 1)
             as integer
@@ -44,7 +37,20 @@ confidence_sums as (
         sum(confidence) as confidence_sum,
         count(*) filter (where rank = 1) as top_1
     from tokens
-    group by all
+    group by build_id, bin
+),
+
+confidence_sums as (
+    select
+        units.problem,
+        units.model_id,
+        units.probe,
+        units.doc_id,
+        units.document_tokens,
+        sums.*
+    from sums
+    inner join units
+        on sums.build_id = units.build_id
 )
 
 select * from confidence_sums

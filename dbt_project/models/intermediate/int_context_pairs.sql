@@ -2,11 +2,19 @@
     materialized = 'incremental',
     incremental_strategy = 'append',
     on_schema_change = 'sync_all_columns',
-    pre_hook = "{{ drop_stale_partitions(ref('int_contexts')) }}",
+    pre_hook = "{{ drop_stale_builds(ref('int_pair_units')) }}",
 ) }}
 
-with conditions as (
-    {{ missing_partitions(ref('int_contexts')) }}
+with units as (
+    {{ missing_builds(ref('int_pair_units')) }}
+),
+
+-- One integer to join on: with two keys the planner may start from the positions alone.
+numbered_units as (
+    select
+        *,
+        row_number() over (order by build_id) * 4294967296 as first_key
+    from units
 ),
 
 token_stats as (
@@ -15,31 +23,44 @@ token_stats as (
 
 short_context as (
     select
-        conditions.problem,
-        conditions.model_id,
-        conditions.probe,
-        conditions.full_probe,
-        conditions.version,
-        token_stats.doc_id,
-        token_stats.position,
+        units.build_id,
+        units.unit_id,
+        units.first_key + token_stats.position as row_key,
         token_stats.context_tokens,
         token_stats.logprob,
         token_stats.entropy,
         token_stats.rank
     from token_stats
-    inner join conditions
-        on token_stats.problem = conditions.problem
-        and token_stats.model_id = conditions.model_id
-        and token_stats.probe = conditions.probe
+    inner join numbered_units as units
+        on token_stats.problem = units.problem
+        and token_stats.model_id = units.model_id
+        and token_stats.probe = units.probe
+        and token_stats.doc_id = units.doc_id
+),
+
+full_context as (
+    select
+        units.first_key + token_stats.position as row_key,
+        token_stats.position,
+        token_stats.context_tokens,
+        token_stats.token_id,
+        token_stats.char_start,
+        token_stats.char_end,
+        token_stats.logprob,
+        token_stats.entropy,
+        token_stats.rank
+    from token_stats
+    inner join numbered_units as units
+        on token_stats.problem = units.problem
+        and token_stats.model_id = units.model_id
+        and token_stats.probe = units.full_probe
+        and token_stats.doc_id = units.doc_id
 ),
 
 context_pairs as (
     select
-        short_context.problem,
-        short_context.model_id,
-        short_context.probe,
-        short_context.version,
-        full_context.doc_id,
+        short_context.build_id,
+        short_context.unit_id,
         full_context.position,
         full_context.context_tokens,
         short_context.context_tokens as short_context_tokens,
@@ -53,12 +74,8 @@ context_pairs as (
         full_context.rank,
         short_context.rank as short_rank
     from short_context
-    inner join token_stats as full_context
-        on short_context.problem = full_context.problem
-        and short_context.model_id = full_context.model_id
-        and short_context.full_probe = full_context.probe
-        and short_context.doc_id = full_context.doc_id
-        and short_context.position = full_context.position
+    inner join full_context
+        on short_context.row_key = full_context.row_key
 )
 
 select * from context_pairs

@@ -1,25 +1,9 @@
-with contexts as (
-    select * from {{ ref('int_contexts') }}
+with pair_units as (
+    select * from {{ ref('int_pair_units') }}
 ),
 
-full_contexts as (
-    select * from {{ ref('int_full_contexts') }}
-),
-
-models as (
-    select * from {{ ref('stg_models') }}
-),
-
-largest as (
-    select
-        contexts.problem,
-        contexts.probe,
-        arg_max(contexts.model_id, (models.parameters, contexts.model_id)) as model_id
-    from contexts
-    inner join models
-        on contexts.problem = models.problem
-        and contexts.model_id = models.model_id
-    group by contexts.problem, contexts.probe
+full_units as (
+    select * from {{ ref('int_full_units') }}
 ),
 
 named as (
@@ -28,19 +12,28 @@ named as (
     where evaluator is not null
 ),
 
+largest as (
+    select
+        problem,
+        probe,
+        arg_max(model_id, (parameters, model_id)) as model_id
+    from pair_units
+    group by problem, probe
+),
+
 evaluators as (
     select
-        contexts.problem,
-        contexts.probe,
-        contexts.model_id as evaluator_id,
-        contexts.version,
+        pair_units.problem,
+        pair_units.probe,
+        pair_units.doc_id,
+        pair_units.unit_id,
         named.evaluator
-    from contexts
+    from pair_units
     inner join largest
-        on contexts.problem = largest.problem
-        and contexts.probe = largest.probe
+        on pair_units.problem = largest.problem
+        and pair_units.probe = largest.probe
     inner join named
-        on contexts.model_id = case named.evaluator
+        on pair_units.model_id = case named.evaluator
             when 'largest' then largest.model_id
             else named.evaluator
         end
@@ -48,16 +41,19 @@ evaluators as (
 
 evaluations as (
     select
-        full_contexts.problem,
-        full_contexts.model_id,
-        full_contexts.probe as full_probe,
+        full_units.problem,
+        full_units.model_id,
         evaluators.probe,
+        full_units.probe as full_probe,
+        full_units.doc_id,
+        full_units.document_tokens,
         evaluators.evaluator,
-        evaluators.evaluator_id,
-        md5(concat(full_contexts.version, evaluators.version)) as version
-    from full_contexts
+        evaluators.unit_id as evaluator_unit_id,
+        hash(full_units.unit_id, evaluators.unit_id, evaluators.evaluator) as unit_id
+    from full_units
     inner join evaluators
-        on full_contexts.problem = evaluators.problem
+        on full_units.problem = evaluators.problem
+        and full_units.doc_id = evaluators.doc_id
 )
 
 select * from evaluations

@@ -1,18 +1,12 @@
-{% set keys = ['problem', 'model_id', 'probe', 'evaluator'] %}
-
 {{ config(
     materialized = 'incremental',
     incremental_strategy = 'append',
     on_schema_change = 'sync_all_columns',
-    pre_hook = "{{ drop_stale_partitions(
-        ref('int_evaluations'),
-        evaluator_edges(),
-        ['problem', 'model_id', 'probe', 'evaluator']
-    ) }}",
+    pre_hook = "{{ drop_stale_builds(ref('int_evaluations'), evaluator_edges()) }}",
 ) }}
 
-with conditions as (
-    {{ missing_partitions(ref('int_evaluations'), evaluator_edges(), keys) }}
+with units as (
+    {{ missing_builds(ref('int_evaluations'), evaluator_edges()) }}
 ),
 
 key_characters as (
@@ -23,32 +17,38 @@ token_stats as (
     select * from {{ ref('stg_token_stats') }}
 ),
 
-external_key_sums as (
+sums as (
     select
-        conditions.problem,
-        conditions.model_id,
-        conditions.probe,
-        conditions.evaluator,
-        conditions.full_probe,
-        conditions.version,
+        units.build_id,
         key_characters.alpha,
         key_characters.beta,
-        token_stats.doc_id,
         count(*) as tokens,
         -sum(cast(token_stats.logprob as double)) as nll_sum
     from token_stats
-    inner join conditions
-        on token_stats.problem = conditions.problem
-        and token_stats.model_id = conditions.model_id
-        and token_stats.probe = conditions.full_probe
+    inner join units
+        on token_stats.problem = units.problem
+        and token_stats.model_id = units.model_id
+        and token_stats.probe = units.full_probe
+        and token_stats.doc_id = units.doc_id
     inner join key_characters
-        on conditions.problem = key_characters.problem
-        and conditions.probe = key_characters.probe
-        and conditions.evaluator = key_characters.evaluator
-        and token_stats.doc_id = key_characters.doc_id
+        on hash(units.evaluator_unit_id, units.evaluator) = key_characters.unit_id
         and token_stats.char_start = key_characters.character
         and token_stats.char_end <= key_characters.interval_end
-    group by all
+    group by units.build_id, key_characters.alpha, key_characters.beta
+),
+
+external_key_sums as (
+    select
+        units.problem,
+        units.model_id,
+        units.probe,
+        units.doc_id,
+        units.document_tokens,
+        units.evaluator,
+        sums.*
+    from sums
+    inner join units
+        on sums.build_id = units.build_id
 )
 
 select * from external_key_sums

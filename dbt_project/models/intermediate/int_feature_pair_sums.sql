@@ -5,17 +5,17 @@
     materialized = 'incremental',
     incremental_strategy = 'append',
     on_schema_change = 'sync_all_columns',
-    pre_hook = "{{ drop_stale_partitions(
-        ref('int_contexts'), [frequency_edges(), distance_edges()]
+    pre_hook = "{{ drop_stale_builds(
+        ref('int_pair_units'),
+        [frequency_edges(), distance_edges()],
+        id = 'featured_unit_id'
     ) }}",
 ) }}
 
-with conditions as (
-    {{ missing_partitions(ref('int_contexts'), [frequencies, distances]) }}
-),
-
-models as (
-    select * from {{ ref('stg_models') }}
+with units as (
+    {{ missing_builds(
+        ref('int_pair_units'), [frequencies, distances], id = 'featured_unit_id'
+    ) }}
 ),
 
 token_features as (
@@ -26,13 +26,9 @@ context_pairs as (
     select * from {{ ref('int_context_pairs') }}
 ),
 
-pairs as (
+tokens as (
     select
-        conditions.problem,
-        conditions.model_id,
-        conditions.probe,
-        conditions.version,
-        context_pairs.doc_id,
+        units.build_id,
         token_features.is_number,
         {{ frequency_band(frequencies) }} as frequency_ceiling,
         {{ distance_band('bigram_distance', distances) }} as bigram_distance_floor,
@@ -40,27 +36,16 @@ pairs as (
         -cast(context_pairs.logprob as double) as nll,
         -cast(context_pairs.short_logprob as double) as short_nll
     from context_pairs
-    inner join conditions
-        on context_pairs.problem = conditions.problem
-        and context_pairs.model_id = conditions.model_id
-        and context_pairs.probe = conditions.probe
-    inner join models
-        on context_pairs.problem = models.problem
-        and context_pairs.model_id = models.model_id
+    inner join units
+        on context_pairs.unit_id = units.unit_id
     inner join token_features
-        on context_pairs.problem = token_features.problem
-        and models.tokenizer_sha256 = token_features.tokenizer_sha256
-        and context_pairs.doc_id = token_features.doc_id
+        on units.tokenisation_id = token_features.tokenisation_id
         and context_pairs.position = token_features.position
 ),
 
-feature_pair_sums as (
+sums as (
     select
-        problem,
-        model_id,
-        probe,
-        version,
-        doc_id,
+        build_id,
         is_number,
         frequency_ceiling,
         bigram_distance_floor,
@@ -68,8 +53,26 @@ feature_pair_sums as (
         count(*) as tokens,
         sum(nll) as nll_sum,
         sum(short_nll) as short_nll_sum
-    from pairs
-    group by all
+    from tokens
+    group by
+        build_id,
+        is_number,
+        frequency_ceiling,
+        bigram_distance_floor,
+        fourgram_distance_floor
+),
+
+feature_pair_sums as (
+    select
+        units.problem,
+        units.model_id,
+        units.probe,
+        units.doc_id,
+        units.document_tokens,
+        sums.*
+    from sums
+    inner join units
+        on sums.build_id = units.build_id
 )
 
 select * from feature_pair_sums

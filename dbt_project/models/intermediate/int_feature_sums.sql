@@ -5,17 +5,17 @@
     materialized = 'incremental',
     incremental_strategy = 'append',
     on_schema_change = 'sync_all_columns',
-    pre_hook = "{{ drop_stale_partitions(
-        ref('int_full_contexts'), [frequency_edges(), distance_edges()]
+    pre_hook = "{{ drop_stale_builds(
+        ref('int_full_units'),
+        [frequency_edges(), distance_edges()],
+        id = 'featured_unit_id'
     ) }}",
 ) }}
 
-with conditions as (
-    {{ missing_partitions(ref('int_full_contexts'), [frequencies, distances]) }}
-),
-
-models as (
-    select * from {{ ref('stg_models') }}
+with units as (
+    {{ missing_builds(
+        ref('int_full_units'), [frequencies, distances], id = 'featured_unit_id'
+    ) }}
 ),
 
 token_features as (
@@ -28,38 +28,26 @@ token_stats as (
 
 tokens as (
     select
-        conditions.problem,
-        conditions.model_id,
-        conditions.probe,
-        conditions.version,
-        token_stats.doc_id,
+        units.build_id,
         token_features.is_number,
         {{ frequency_band(frequencies) }} as frequency_ceiling,
         {{ distance_band('bigram_distance', distances) }} as bigram_distance_floor,
         {{ distance_band('fourgram_distance', distances) }} as fourgram_distance_floor,
         -cast(token_stats.logprob as double) as nll
     from token_stats
-    inner join conditions
-        on token_stats.problem = conditions.problem
-        and token_stats.model_id = conditions.model_id
-        and token_stats.probe = conditions.probe
-    inner join models
-        on token_stats.problem = models.problem
-        and token_stats.model_id = models.model_id
+    inner join units
+        on token_stats.problem = units.problem
+        and token_stats.model_id = units.model_id
+        and token_stats.probe = units.probe
+        and token_stats.doc_id = units.doc_id
     inner join token_features
-        on token_stats.problem = token_features.problem
-        and models.tokenizer_sha256 = token_features.tokenizer_sha256
-        and token_stats.doc_id = token_features.doc_id
+        on units.tokenisation_id = token_features.tokenisation_id
         and token_stats.position = token_features.position
 ),
 
-feature_sums as (
+sums as (
     select
-        problem,
-        model_id,
-        probe,
-        version,
-        doc_id,
+        build_id,
         is_number,
         frequency_ceiling,
         bigram_distance_floor,
@@ -67,7 +55,25 @@ feature_sums as (
         count(*) as tokens,
         sum(nll) as nll_sum
     from tokens
-    group by all
+    group by
+        build_id,
+        is_number,
+        frequency_ceiling,
+        bigram_distance_floor,
+        fourgram_distance_floor
+),
+
+feature_sums as (
+    select
+        units.problem,
+        units.model_id,
+        units.probe,
+        units.doc_id,
+        units.document_tokens,
+        sums.*
+    from sums
+    inner join units
+        on sums.build_id = units.build_id
 )
 
 select * from feature_sums

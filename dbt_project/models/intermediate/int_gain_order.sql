@@ -2,11 +2,11 @@
     materialized = 'incremental',
     incremental_strategy = 'append',
     on_schema_change = 'sync_all_columns',
-    pre_hook = "{{ drop_stale_partitions(ref('int_contexts'), quantile_and_trim_edges()) }}",
+    pre_hook = "{{ drop_stale_builds(ref('int_pair_units'), quantile_and_trim_edges()) }}",
 ) }}
 
-with conditions as (
-    {{ missing_partitions(ref('int_contexts'), quantile_and_trim_edges()) }}
+with units as (
+    {{ missing_builds(ref('int_pair_units'), quantile_and_trim_edges()) }}
 ),
 
 context_pairs as (
@@ -24,11 +24,7 @@ requested as (
 -- One sort per document serves every quantile and every trimmed mean.
 sorted as (
     select
-        conditions.problem,
-        conditions.model_id,
-        conditions.probe,
-        conditions.version,
-        context_pairs.doc_id,
+        units.build_id,
         count(*) as tokens,
         list_sort(
             list(
@@ -37,16 +33,9 @@ sorted as (
             )
         ) as gains
     from context_pairs
-    inner join conditions
-        on context_pairs.problem = conditions.problem
-        and context_pairs.model_id = conditions.model_id
-        and context_pairs.probe = conditions.probe
-    group by
-        conditions.problem,
-        conditions.model_id,
-        conditions.probe,
-        conditions.version,
-        context_pairs.doc_id
+    inner join units
+        on context_pairs.unit_id = units.unit_id
+    group by units.build_id
 ),
 
 -- Quantiles interpolate between neighbours; a trimmed mean leaves out floor(trim × tokens)
@@ -62,13 +51,9 @@ placed as (
     cross join requested
 ),
 
-gain_order as (
+measured as (
     select
-        problem,
-        model_id,
-        probe,
-        version,
-        doc_id,
+        build_id,
         tokens,
         quantile,
         trim,
@@ -79,6 +64,19 @@ gain_order as (
             else list_avg(gains[dropped + 1:tokens - dropped])
         end as value
     from placed
+),
+
+gain_order as (
+    select
+        units.problem,
+        units.model_id,
+        units.probe,
+        units.doc_id,
+        units.document_tokens,
+        measured.*
+    from measured
+    inner join units
+        on measured.build_id = units.build_id
 )
 
 select * from gain_order

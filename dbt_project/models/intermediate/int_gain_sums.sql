@@ -5,17 +5,11 @@
     materialized = 'incremental',
     incremental_strategy = 'append',
     on_schema_change = 'sync_all_columns',
-    pre_hook = "{{ drop_stale_partitions(
-        ref('int_contexts'), [gain_edges(), logprob_edges()]
-    ) }}",
+    pre_hook = "{{ drop_stale_builds(ref('int_pair_units'), [gain_edges(), logprob_edges()]) }}",
 ) }}
 
-with conditions as (
-    {{ missing_partitions(ref('int_contexts'), [gains, logprobs]) }}
-),
-
-models as (
-    select * from {{ ref('stg_models') }}
+with units as (
+    {{ missing_builds(ref('int_pair_units'), [gains, logprobs]) }}
 ),
 
 context_pairs as (
@@ -23,17 +17,16 @@ context_pairs as (
 ),
 
 shared_spans as (
-    select * from {{ ref('int_token_features') }}
+    select
+        tokenisation_id,
+        position
+    from {{ ref('int_token_features') }}
     where shares_span
 ),
 
 pairs as (
     select
-        conditions.problem,
-        conditions.model_id,
-        conditions.probe,
-        conditions.version,
-        context_pairs.doc_id,
+        units.build_id,
         -cast(context_pairs.logprob as double) as nll,
         -cast(context_pairs.short_logprob as double) as short_nll,
         cast(context_pairs.logprob as double)
@@ -41,17 +34,10 @@ pairs as (
         context_pairs.char_end - context_pairs.char_start as characters,
         shared_spans.position is not null as shares_span
     from context_pairs
-    inner join conditions
-        on context_pairs.problem = conditions.problem
-        and context_pairs.model_id = conditions.model_id
-        and context_pairs.probe = conditions.probe
-    left join models
-        on context_pairs.problem = models.problem
-        and context_pairs.model_id = models.model_id
+    inner join units
+        on context_pairs.unit_id = units.unit_id
     left join shared_spans
-        on context_pairs.problem = shared_spans.problem
-        and models.tokenizer_sha256 = shared_spans.tokenizer_sha256
-        and context_pairs.doc_id = shared_spans.doc_id
+        on units.tokenisation_id = shared_spans.tokenisation_id
         and context_pairs.position = shared_spans.position
 ),
 
@@ -63,13 +49,9 @@ banded as (
     from pairs
 ),
 
-gain_sums as (
+sums as (
     select
-        problem,
-        model_id,
-        probe,
-        version,
-        doc_id,
+        build_id,
         gain_floor,
         logprob_floor,
         shares_span,
@@ -82,15 +64,20 @@ gain_sums as (
         sum(exp(gain)) as weight_sum,
         sum(exp(gain) * nll) as weighted_nll_sum
     from banded
-    group by
-        problem,
-        model_id,
-        probe,
-        version,
-        doc_id,
-        gain_floor,
-        logprob_floor,
-        shares_span
+    group by build_id, gain_floor, logprob_floor, shares_span
+),
+
+gain_sums as (
+    select
+        units.problem,
+        units.model_id,
+        units.probe,
+        units.doc_id,
+        units.document_tokens,
+        sums.*
+    from sums
+    inner join units
+        on sums.build_id = units.build_id
 )
 
 select * from gain_sums

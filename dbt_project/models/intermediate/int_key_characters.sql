@@ -1,14 +1,12 @@
-with evaluations as (
-    select * from {{ ref('int_evaluations') }}
-),
+{{ config(
+    materialized = 'incremental',
+    incremental_strategy = 'append',
+    on_schema_change = 'sync_all_columns',
+    pre_hook = "{{ drop_stale_builds(ref('int_evaluators'), evaluator_edges()) }}",
+) }}
 
-evaluators as (
-    select distinct
-        problem,
-        probe,
-        evaluator,
-        evaluator_id
-    from evaluations
+with units as (
+    {{ missing_builds(ref('int_evaluators'), evaluator_edges()) }}
 ),
 
 variants as (
@@ -26,101 +24,77 @@ context_pairs as (
 
 key_tokens as (
     select
-        evaluators.problem,
-        evaluators.probe,
-        evaluators.evaluator,
+        units.build_id,
         variants.alpha,
         variants.beta,
-        context_pairs.doc_id,
         context_pairs.position,
         context_pairs.char_start,
-        context_pairs.char_end
+        context_pairs.char_end,
+        lag(context_pairs.char_end) over (
+            partition by units.build_id, variants.alpha, variants.beta
+            order by context_pairs.position
+        ) as previous_end
     from context_pairs
-    inner join evaluators
-        on context_pairs.problem = evaluators.problem
-        and context_pairs.probe = evaluators.probe
-        and context_pairs.model_id = evaluators.evaluator_id
+    inner join units
+        on context_pairs.unit_id = units.evaluator_unit_id
     inner join variants
-        on evaluators.evaluator = variants.evaluator
+        on units.evaluator = variants.evaluator
         and cast(context_pairs.logprob as double)
         - cast(context_pairs.short_logprob as double) > variants.alpha
-        and context_pairs.logprob > variants.beta
+        and cast(context_pairs.logprob as double) > variants.beta
 ),
 
--- Intervals of touching key tokens, as the paper's code merges them.
-openings as (
-    select
-        *,
-        case
-            when char_start = lag(char_end)
-                    over (
-                        partition by problem, probe, evaluator, alpha, beta, doc_id
-                        order by position
-                    )
-                then 0
-            else 1
-        end as opens
-    from key_tokens
-),
-
+-- Touching key tokens form one interval, as in the paper's code.
 numbered as (
     select
         *,
-        sum(opens) over (
-            partition by problem, probe, evaluator, alpha, beta, doc_id
+        count(*) filter (where char_start is distinct from previous_end) over (
+            partition by build_id, alpha, beta
             order by position
         ) as interval_number
-    from openings
+    from key_tokens
 ),
 
 intervals as (
     select
-        problem,
-        probe,
-        evaluator,
+        build_id,
         alpha,
         beta,
-        doc_id,
         min(char_start) as interval_start,
         max(char_end) as interval_end
     from numbered
-    group by
-        problem,
-        probe,
-        evaluator,
-        alpha,
-        beta,
-        doc_id,
-        interval_number
+    group by build_id, alpha, beta, interval_number
 ),
 
 characters as (
     select
-        * exclude (interval_start),
+        build_id,
+        alpha,
+        beta,
+        interval_end,
         unnest(generate_series(interval_start, interval_end)) as character
     from intervals
 ),
 
 -- One row per character, with the furthest end of an interval that holds it.
-key_characters as (
+furthest as (
     select
-        problem,
-        probe,
-        evaluator,
+        build_id,
         alpha,
         beta,
-        doc_id,
         cast(character as integer) as character,
         max(interval_end) as interval_end
     from characters
-    group by
-        problem,
-        probe,
-        evaluator,
-        alpha,
-        beta,
-        doc_id,
-        character
+    group by build_id, alpha, beta, character
+),
+
+key_characters as (
+    select
+        units.unit_id,
+        furthest.*
+    from furthest
+    inner join units
+        on furthest.build_id = units.build_id
 )
 
 select * from key_characters

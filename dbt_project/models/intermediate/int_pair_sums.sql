@@ -5,17 +5,11 @@
     materialized = 'incremental',
     incremental_strategy = 'append',
     on_schema_change = 'sync_all_columns',
-    pre_hook = "{{ drop_stale_partitions(
-        ref('int_contexts'), [position_edges(), share_edges()]
-    ) }}",
+    pre_hook = "{{ drop_stale_builds(ref('int_pair_units'), [position_edges(), share_edges()]) }}",
 ) }}
 
-with conditions as (
-    {{ missing_partitions(ref('int_contexts'), [positions, shares]) }}
-),
-
-document_lengths as (
-    select * from {{ ref('int_document_lengths') }}
+with units as (
+    {{ missing_builds(ref('int_pair_units'), [positions, shares]) }}
 ),
 
 context_pairs as (
@@ -24,15 +18,11 @@ context_pairs as (
 
 pairs as (
     select
-        conditions.problem,
-        conditions.model_id,
-        conditions.probe,
-        conditions.version,
-        context_pairs.doc_id,
+        units.build_id,
         {{ floor_edge('context_pairs.position', positions, '>=', 0, 'bigint') }}
             as position_floor,
-        {{ floor_edge('(context_pairs.position / document_lengths.document_tokens)',
-            shares, '>=', 0) }} as share_floor,
+        {{ floor_edge('(context_pairs.position / units.document_tokens)', shares, '>=', 0) }}
+            as share_floor,
         -cast(context_pairs.logprob as double) as nll,
         -cast(context_pairs.short_logprob as double) as short_nll,
         context_pairs.entropy,
@@ -40,24 +30,13 @@ pairs as (
         context_pairs.rank,
         context_pairs.short_rank
     from context_pairs
-    inner join conditions
-        on context_pairs.problem = conditions.problem
-        and context_pairs.model_id = conditions.model_id
-        and context_pairs.probe = conditions.probe
-    inner join document_lengths
-        on context_pairs.problem = document_lengths.problem
-        and context_pairs.model_id = document_lengths.model_id
-        and conditions.full_probe = document_lengths.probe
-        and context_pairs.doc_id = document_lengths.doc_id
+    inner join units
+        on context_pairs.unit_id = units.unit_id
 ),
 
-pair_sums as (
+sums as (
     select
-        problem,
-        model_id,
-        probe,
-        version,
-        doc_id,
+        build_id,
         position_floor,
         share_floor,
         count(*) as tokens,
@@ -73,14 +52,20 @@ pair_sums as (
         sum(1 / rank) as reciprocal_rank_sum,
         sum(1 / short_rank) as short_reciprocal_rank_sum
     from pairs
-    group by
-        problem,
-        model_id,
-        probe,
-        version,
-        doc_id,
-        position_floor,
-        share_floor
+    group by build_id, position_floor, share_floor
+),
+
+pair_sums as (
+    select
+        units.problem,
+        units.model_id,
+        units.probe,
+        units.doc_id,
+        units.document_tokens,
+        sums.*
+    from sums
+    inner join units
+        on sums.build_id = units.build_id
 )
 
 select * from pair_sums

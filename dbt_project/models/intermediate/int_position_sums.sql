@@ -6,17 +6,14 @@
     materialized = 'incremental',
     incremental_strategy = 'append',
     on_schema_change = 'sync_all_columns',
-    pre_hook = "{{ drop_stale_partitions(
-        ref('int_full_contexts'), [position_edges(), tail_edges(), share_edges()]
+    pre_hook = "{{ drop_stale_builds(
+        ref('int_full_units'),
+        [position_edges(), tail_edges(), share_edges()]
     ) }}",
 ) }}
 
-with conditions as (
-    {{ missing_partitions(ref('int_full_contexts'), [positions, tails, shares]) }}
-),
-
-document_lengths as (
-    select * from {{ ref('int_document_lengths') }}
+with units as (
+    {{ missing_builds(ref('int_full_units'), [positions, tails, shares]) }}
 ),
 
 token_stats as (
@@ -29,18 +26,14 @@ text_blocks as (
 
 tokens as (
     select
-        conditions.problem,
-        conditions.model_id,
-        conditions.probe,
-        conditions.version,
-        token_stats.doc_id,
+        units.build_id,
         token_stats.position,
         {{ floor_edge('token_stats.position', positions, '>=', 0, 'bigint') }}
             as position_floor,
-        {{ ceiling_edge('(document_lengths.document_tokens - token_stats.position)',
-            tails, 2147483647) }} as tail_ceiling,
-        {{ floor_edge('(token_stats.position / document_lengths.document_tokens)',
-            shares, '>=', 0) }} as share_floor,
+        {{ ceiling_edge('(units.document_tokens - token_stats.position)', tails, 2147483647) }}
+            as tail_ceiling,
+        {{ floor_edge('(token_stats.position / units.document_tokens)', shares, '>=', 0) }}
+            as share_floor,
         log2(token_stats.position + 1) - 10 as log_position,
         -cast(token_stats.logprob as double) as nll,
         token_stats.entropy,
@@ -49,24 +42,16 @@ tokens as (
         token_stats.char_start,
         token_stats.char_end
     from token_stats
-    inner join conditions
-        on token_stats.problem = conditions.problem
-        and token_stats.model_id = conditions.model_id
-        and token_stats.probe = conditions.probe
-    inner join document_lengths
-        on token_stats.problem = document_lengths.problem
-        and token_stats.model_id = document_lengths.model_id
-        and token_stats.probe = document_lengths.probe
-        and token_stats.doc_id = document_lengths.doc_id
+    inner join units
+        on token_stats.problem = units.problem
+        and token_stats.model_id = units.model_id
+        and token_stats.probe = units.probe
+        and token_stats.doc_id = units.doc_id
 ),
 
 sums as (
     select
-        problem,
-        model_id,
-        probe,
-        version,
-        doc_id,
+        build_id,
         position_floor,
         tail_ceiling,
         share_floor,
@@ -88,33 +73,32 @@ sums as (
         min(char_start) as first_character,
         max(char_end) as last_character
     from tokens
-    group by
-        problem,
-        model_id,
-        probe,
-        version,
-        doc_id,
-        position_floor,
-        tail_ceiling,
-        share_floor
+    group by build_id, position_floor, tail_ceiling, share_floor
 ),
 
 spans as (
     select
-        *,
+        units.problem,
+        units.model_id,
+        units.probe,
+        units.doc_id,
+        units.document_tokens,
+        sums.*,
         coalesce(
-            max(last_character) over (
-                partition by problem, model_id, probe, doc_id
-                order by first_position
+            max(sums.last_character) over (
+                partition by sums.build_id
+                order by sums.first_position
                 rows between unbounded preceding and 1 preceding
             ),
-            first_character
+            sums.first_character
         ) as span_start,
-        max(last_character) over (
-            partition by problem, model_id, probe, doc_id
-            order by first_position
+        max(sums.last_character) over (
+            partition by sums.build_id
+            order by sums.first_position
         ) as span_end
     from sums
+    inner join units
+        on sums.build_id = units.build_id
 ),
 
 measured as (

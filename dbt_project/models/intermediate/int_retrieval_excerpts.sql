@@ -2,8 +2,8 @@ with probes as (
     select * from {{ ref('int_probes') }}
 ),
 
-document_lengths as (
-    select * from {{ ref('int_document_lengths') }}
+units as (
+    select * from {{ ref('int_units') }}
 ),
 
 token_stats as (
@@ -14,18 +14,18 @@ answers as (
     select
         probes.kind,
         probes.spec,
-        document_lengths.document_tokens,
+        units.document_tokens,
         token_stats.*
     from token_stats
     inner join probes
         on token_stats.problem = probes.problem
         and token_stats.model_id = probes.model_id
         and token_stats.probe = probes.probe
-    inner join document_lengths
-        on token_stats.problem = document_lengths.problem
-        and token_stats.model_id = document_lengths.model_id
-        and token_stats.probe = document_lengths.probe
-        and token_stats.doc_id = document_lengths.doc_id
+    inner join units
+        on token_stats.problem = units.problem
+        and token_stats.model_id = units.model_id
+        and token_stats.probe = units.probe
+        and token_stats.doc_id = units.doc_id
     where probes.kind in ('retrieval_with_document', 'retrieval_without_document')
 ),
 

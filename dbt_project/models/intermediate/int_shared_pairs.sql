@@ -2,20 +2,16 @@
     materialized = 'incremental',
     incremental_strategy = 'append',
     on_schema_change = 'sync_all_columns',
-    pre_hook = "{{ drop_stale_partitions(ref('int_contexts')) }}",
+    pre_hook = "{{ drop_stale_builds(ref('int_pair_units')) }}",
 ) }}
 
-with contexts as (
-    {{ missing_partitions(ref('int_contexts')) }}
+with units as (
+    {{ missing_builds(ref('int_pair_units')) }}
 ),
 
 shared_spans as (
     select * from {{ ref('int_token_features') }}
     where shares_span
-),
-
-models as (
-    select * from {{ ref('stg_models') }}
 ),
 
 token_stats as (
@@ -26,39 +22,52 @@ context_pairs as (
     select * from {{ ref('int_context_pairs') }}
 ),
 
-shared_pairs as (
+shared_tokens as (
     select
-        contexts.problem,
-        contexts.model_id,
-        contexts.probe,
-        contexts.version,
-        token_stats.doc_id,
+        units.build_id,
+        units.unit_id,
         token_stats.position,
         shared_spans.cluster,
         token_stats.char_start,
         token_stats.char_end,
-        -cast(token_stats.logprob as double) as nll,
-        cast(token_stats.logprob as double)
-        - cast(context_pairs.short_logprob as double) as gain
-    from shared_spans
-    inner join models
-        on shared_spans.problem = models.problem
-        and shared_spans.tokenizer_sha256 = models.tokenizer_sha256
-    inner join contexts
-        on models.problem = contexts.problem
-        and models.model_id = contexts.model_id
-    inner join token_stats
-        on contexts.problem = token_stats.problem
-        and contexts.model_id = token_stats.model_id
-        and contexts.full_probe = token_stats.probe
-        and shared_spans.doc_id = token_stats.doc_id
-        and shared_spans.position = token_stats.position
+        cast(token_stats.logprob as double) as logprob
+    from token_stats
+    inner join units
+        on token_stats.problem = units.problem
+        and token_stats.model_id = units.model_id
+        and token_stats.probe = units.full_probe
+        and token_stats.doc_id = units.doc_id
+    inner join shared_spans
+        on units.tokenisation_id = shared_spans.tokenisation_id
+        and token_stats.position = shared_spans.position
+),
+
+measured as (
+    select
+        shared_tokens.build_id,
+        shared_tokens.position,
+        shared_tokens.cluster,
+        shared_tokens.char_start,
+        shared_tokens.char_end,
+        -shared_tokens.logprob as nll,
+        shared_tokens.logprob - cast(context_pairs.short_logprob as double) as gain
+    from shared_tokens
     left join context_pairs
-        on contexts.problem = context_pairs.problem
-        and contexts.model_id = context_pairs.model_id
-        and contexts.probe = context_pairs.probe
-        and token_stats.doc_id = context_pairs.doc_id
-        and token_stats.position = context_pairs.position
+        on shared_tokens.unit_id = context_pairs.unit_id
+        and shared_tokens.position = context_pairs.position
+),
+
+shared_pairs as (
+    select
+        units.problem,
+        units.model_id,
+        units.probe,
+        units.doc_id,
+        units.document_tokens,
+        measured.*
+    from measured
+    inner join units
+        on measured.build_id = units.build_id
 )
 
 select * from shared_pairs

@@ -2,15 +2,11 @@
     materialized = 'incremental',
     incremental_strategy = 'append',
     on_schema_change = 'sync_all_columns',
-    pre_hook = "{{ drop_stale_partitions(
-        ref('int_tokenisations'), keys = ['problem', 'tokenizer_sha256', 'doc_id']
-    ) }}",
+    pre_hook = "{{ drop_stale_builds(ref('int_tokenisations'), id = 'tokenisation_id') }}",
 ) }}
 
-with tokenisations as (
-    {{ missing_partitions(
-        ref('int_tokenisations'), keys = ['problem', 'tokenizer_sha256', 'doc_id']
-    ) }}
+with units as (
+    {{ missing_builds(ref('int_tokenisations'), id = 'tokenisation_id') }}
 ),
 
 token_stats as (
@@ -23,20 +19,20 @@ words as (
 
 tokens as (
     select
-        tokenisations.problem,
-        tokenisations.tokenizer_sha256,
-        tokenisations.doc_id,
-        tokenisations.version,
+        units.build_id,
+        units.tokenisation_id,
+        units.problem,
+        units.doc_id,
         token_stats.position,
         token_stats.token_id,
         token_stats.char_start,
         token_stats.char_end
     from token_stats
-    inner join tokenisations
-        on token_stats.problem = tokenisations.problem
-        and token_stats.model_id = tokenisations.model_id
-        and token_stats.probe = tokenisations.probe
-        and token_stats.doc_id = tokenisations.doc_id
+    inner join units
+        on token_stats.problem = units.problem
+        and token_stats.model_id = units.model_id
+        and token_stats.probe = units.probe
+        and token_stats.doc_id = units.doc_id
 ),
 
 neighbours as (
@@ -61,7 +57,7 @@ neighbours as (
             else 1
         end as opens_cluster
     from tokens
-    window document as (partition by problem, tokenizer_sha256, doc_id order by position)
+    window document as (partition by build_id order by position)
 ),
 
 repeats as (
@@ -71,22 +67,22 @@ repeats as (
         position - lag(position) over same_fourgram as fourgram_distance,
         cast(
             sum(opens_cluster) over (
-                partition by problem, tokenizer_sha256, doc_id
+                partition by build_id
                 order by position
             ) as integer
         ) as cluster,
         lead(opens_cluster, 1, 1) over (
-            partition by problem, tokenizer_sha256, doc_id
+            partition by build_id
             order by position
         ) = 0 or opens_cluster = 0 as shares_span
     from neighbours
     window
         same_bigram as (
-            partition by problem, tokenizer_sha256, doc_id, bigram
+            partition by build_id, bigram
             order by position
         ),
         same_fourgram as (
-            partition by problem, tokenizer_sha256, doc_id, fourgram
+            partition by build_id, fourgram
             order by position
         )
 ),
@@ -94,10 +90,8 @@ repeats as (
 -- A token belongs to the word that holds its last character.
 token_features as (
     select
-        repeats.problem,
-        repeats.tokenizer_sha256,
-        repeats.doc_id,
-        repeats.version,
+        repeats.build_id,
+        repeats.tokenisation_id,
         repeats.position,
         repeats.bigram_distance,
         repeats.fourgram_distance,

@@ -6,14 +6,6 @@ shared_pairs as (
     select * from {{ ref('int_shared_pairs') }}
 ),
 
-contexts as (
-    select * from {{ ref('int_contexts') }}
-),
-
-document_lengths as (
-    select * from {{ ref('int_document_lengths') }}
-),
-
 variants as (
     select * from {{ ref('stg_metric_variants') }}
     where metric = 'longppl'
@@ -93,21 +85,12 @@ key_sums as (
 -- Every scored document stays in, so that a variant without key tokens says so.
 documents as (
     select distinct
-        gain_sums.problem,
-        gain_sums.model_id,
-        gain_sums.probe,
-        gain_sums.doc_id,
-        document_lengths.document_tokens
+        problem,
+        model_id,
+        probe,
+        doc_id,
+        document_tokens
     from gain_sums
-    inner join contexts
-        on gain_sums.problem = contexts.problem
-        and gain_sums.model_id = contexts.model_id
-        and gain_sums.probe = contexts.probe
-    inner join document_lengths
-        on gain_sums.problem = document_lengths.problem
-        and gain_sums.model_id = document_lengths.model_id
-        and contexts.full_probe = document_lengths.probe
-        and gain_sums.doc_id = document_lengths.doc_id
 ),
 
 terms as (

@@ -6,10 +6,6 @@ evaluations as (
     select * from {{ ref('int_evaluations') }}
 ),
 
-document_lengths as (
-    select * from {{ ref('int_document_lengths') }}
-),
-
 variants as (
     select * from {{ ref('stg_metric_variants') }}
     where metric = 'longppl_external'
@@ -21,18 +17,14 @@ terms as (
         evaluations.problem,
         evaluations.model_id,
         evaluations.probe,
-        document_lengths.doc_id,
-        document_lengths.document_tokens,
+        evaluations.doc_id,
+        evaluations.document_tokens,
         variants.variant,
         true as is_log,
         coalesce(external_key_sums.nll_sum, 0) as numerator,
         coalesce(external_key_sums.tokens, 0) as denominator,
         coalesce(external_key_sums.tokens, 0) as tokens
     from evaluations
-    inner join document_lengths
-        on evaluations.problem = document_lengths.problem
-        and evaluations.model_id = document_lengths.model_id
-        and evaluations.full_probe = document_lengths.probe
     inner join variants
         on evaluations.evaluator = variants.evaluator
     left join external_key_sums
@@ -40,7 +32,7 @@ terms as (
         and evaluations.model_id = external_key_sums.model_id
         and evaluations.probe = external_key_sums.probe
         and evaluations.evaluator = external_key_sums.evaluator
-        and document_lengths.doc_id = external_key_sums.doc_id
+        and evaluations.doc_id = external_key_sums.doc_id
         and variants.alpha = external_key_sums.alpha
         and variants.beta = external_key_sums.beta
 ),

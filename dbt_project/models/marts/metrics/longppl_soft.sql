@@ -2,14 +2,6 @@ with gain_sums as (
     select * from {{ ref('int_gain_sums') }}
 ),
 
-contexts as (
-    select * from {{ ref('int_contexts') }}
-),
-
-document_lengths as (
-    select * from {{ ref('int_document_lengths') }}
-),
-
 variants as (
     select
         *,
@@ -18,13 +10,15 @@ variants as (
     where metric = 'longppl_soft'
 ),
 
-weighted as (
+terms as (
     select
         gain_sums.problem,
         gain_sums.model_id,
         gain_sums.probe,
         gain_sums.doc_id,
+        gain_sums.document_tokens,
         variants.variant,
+        true as is_log,
         sum(
             case
                 when gain_sums.gain_floor >= variants.ceiling_gain
@@ -47,24 +41,8 @@ weighted as (
         gain_sums.model_id,
         gain_sums.probe,
         gain_sums.doc_id,
+        gain_sums.document_tokens,
         variants.variant
-),
-
-terms as (
-    select
-        weighted.*,
-        document_lengths.document_tokens,
-        true as is_log
-    from weighted
-    inner join contexts
-        on weighted.problem = contexts.problem
-        and weighted.model_id = contexts.model_id
-        and weighted.probe = contexts.probe
-    inner join document_lengths
-        on weighted.problem = document_lengths.problem
-        and weighted.model_id = document_lengths.model_id
-        and contexts.full_probe = document_lengths.probe
-        and weighted.doc_id = document_lengths.doc_id
 ),
 
 longppl_soft as (

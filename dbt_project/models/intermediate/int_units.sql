@@ -1,0 +1,87 @@
+with ledger as (
+    select * from {{ ref('stg_units') }}
+),
+
+models as (
+    select * from {{ ref('stg_models') }}
+),
+
+documents as (
+    select * from {{ ref('stg_documents') }}
+),
+
+corpora as (
+    select
+        problem,
+        hash(string_agg(sha256, ' ' order by doc_id)) as corpus_id
+    from documents
+    group by problem
+),
+
+units as (
+    select
+        ledger.problem,
+        ledger.model_id,
+        ledger.probe,
+        ledger.doc_id,
+        ledger.probe_kind as kind,
+        ledger.document_tokens,
+        ledger.rows as token_rows,
+        models.tokenizer_sha256,
+        models.parameters,
+        corpora.corpus_id,
+        hash(
+            ledger.problem,
+            ledger.model_id,
+            ledger.probe,
+            ledger.doc_id,
+            ledger.document_tokens,
+            ledger.content_sha256
+        ) as unit_id
+    from ledger
+    inner join models
+        on ledger.problem = models.problem
+        and ledger.model_id = models.model_id
+    left join corpora
+        on ledger.problem = corpora.problem
+    where ledger.status = 'done'
+),
+
+-- Tokenisers shared by several models are looked at once, in the unit with most rows.
+tokenisations as (
+    select
+        problem,
+        tokenizer_sha256,
+        doc_id,
+        unit_id as tokenised_unit_id,
+        hash(unit_id, corpus_id) as tokenisation_id
+    from units
+    where kind = 'full'
+    qualify row_number() over (
+            partition by problem, tokenizer_sha256, doc_id
+            order by token_rows desc, model_id asc
+        ) = 1
+),
+
+with_tokenisation as (
+    select
+        units.problem,
+        units.model_id,
+        units.probe,
+        units.doc_id,
+        units.kind,
+        units.document_tokens,
+        units.parameters,
+        units.tokenizer_sha256,
+        units.unit_id,
+        tokenisations.tokenised_unit_id,
+        tokenisations.tokenisation_id,
+        hash(units.unit_id, tokenisations.tokenisation_id) as featured_unit_id
+    from units
+    left join tokenisations
+        on units.problem = tokenisations.problem
+        and units.tokenizer_sha256 = tokenisations.tokenizer_sha256
+        and units.doc_id = tokenisations.doc_id
+)
+
+select * from with_tokenisation
