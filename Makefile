@@ -28,7 +28,7 @@ $(READY): pyproject.toml requirements.lock
 	@echo "setting up $(VENV) (a few minutes the first time; log in $(LOG))"
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install -c requirements.lock -e '.[dev]' > $(LOG) 2>&1 || \
-	  { grep -E '^ *ERROR:' $(LOG) | tail -n 3; echo "error: pip failed; see $(LOG), mend the cause (network? disk?), run make setup" >&2; exit 1; }
+	  { grep -E '^ *ERROR:' $(LOG) | tail -n 3 || true; echo "error: pip failed; see $(LOG), mend the cause (network? disk?), run make setup" >&2; exit 1; }
 	@touch $@
 
 demo: $(READY)  ## small real models, documents to ranked correlations: a few minutes on a laptop
