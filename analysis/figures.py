@@ -14,7 +14,7 @@ import altair as alt
 from analysis.labels import FONT_SIZE, PLACES, offset, place_labels
 from analysis.leaderboard import Entry
 from analysis.palette import CATEGORIES, FAINT, INK, NEGATIVE, POSITIVE, SURFACE, family_colours
-from analysis.report_data import Agreement, ProfileBand, ReportData, short_name
+from analysis.report_data import Agreement, ProfileBand, ReportData, point_labels, short_name
 from analysis.skipped import mcd_skipped
 
 Chart: TypeAlias = Any
@@ -23,13 +23,16 @@ Chart: TypeAlias = Any
 NARROW = 520
 """Below this width a figure is drawn for a phone."""
 
+MANY_METRICS = 10
+"""Beyond, the leaderboard shows one variant of each metric."""
+
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 
 
 def leaderboard_figure(data: ReportData, width: int) -> Chart:
     """Spearman of each variant with its 95% interval, and its held-out value."""
     narrow = width < NARROW
-    rows = [_leaderboard_row(data, entry) for entry in data.board.entries if entry.details]
+    rows = [_leaderboard_row(data, entry) for entry in _shown(data)]
     order = [row["variant"] for row in rows]
     axis_y = (
         alt.Axis(title=None, labels=False, ticks=False, domain=False)
@@ -85,9 +88,11 @@ def scatter_figure(data: ReportData, entry: Entry, width: int) -> Chart:
         )
         for row in rows
     ]
-    for row, place in zip(
-        rows, place_labels(pixels, [row["model"] for row in rows], width, height), strict=True
-    ):
+    labels = point_labels([row["model"] for row in rows])
+    for row in rows:
+        row["label"] = labels[row["model"]]
+    places = place_labels(pixels, [row["label"] for row in rows], width, height)
+    for row, place in zip(rows, places, strict=True):
         row["place"] = place
     title = entry.column.name + (", log scale" if log else "")
     scale_type = "log" if log else "linear"
@@ -129,7 +134,7 @@ def scatter_figure(data: ReportData, entry: Entry, width: int) -> Chart:
             text = base.transform_filter(f"datum.place == '{place}'").mark_text(
                 baseline="middle", fontSize=FONT_SIZE, color=INK, aria=False, **offset(place)
             )
-            layers.append(text.encode(x=x, y=y, text="model:N"))
+            layers.append(text.encode(x=x, y=y, text="label:N"))
     return alt.layer(*layers).properties(width=width, height=height)
 
 
@@ -138,7 +143,7 @@ def profile_figure(
 ) -> Chart:
     """NLL or gain along the document: a line per model, positions on a log scale."""
     families = family_colours(data.table.families)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "model": band.model,
             "family": band.family,
@@ -155,7 +160,7 @@ def profile_figure(
         scale=alt.Scale(type="log", base=2, nice=False, padding=8),
         axis=alt.Axis(
             title="position in the document, tokens",
-            tickCount=6,
+            values=_powers_of_two([row["position"] for row in rows]),
             labelExpr="datum.value >= 1024 ? datum.value / 1024 + 'k' : datum.value",
             labelOverlap="greedy",
         ),
@@ -222,6 +227,17 @@ def agreement_figure(agreement: Agreement, width: int) -> Chart:
     return alt.layer(*layers).properties(width=width, height=round(min(cell, 40) * len(names)))
 
 
+def _shown(data: ReportData) -> list[Entry]:
+    """Detailed entries; with many metrics only the best variant of each, and the baseline."""
+    detailed = [entry for entry in data.board.entries if entry.details]
+    first: dict[str, Entry] = {}
+    for entry in detailed:
+        first.setdefault(entry.column.metric, entry)
+    if len(first) <= MANY_METRICS:
+        return detailed
+    return [e for e in detailed if e is first[e.column.metric] or e is data.baseline]
+
+
 def _leaderboard_row(data: ReportData, entry: Entry) -> dict[str, Any]:
     assert entry.details is not None
     candidate = data.candidate(entry.column)
@@ -267,6 +283,13 @@ def _scatter_rows(data: ReportData, entry: Entry) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def _powers_of_two(values: list[float]) -> list[int]:
+    """Ticks for an axis of positions, at most about eight."""
+    low = math.floor(math.log2(min(values)))
+    high = math.ceil(math.log2(max(values)))
+    return [2**power for power in range(low, high + 1, 1 + (high - low) // 8)]
 
 
 def _domain(values: list[float], allow_log: bool = True) -> tuple[list[float], bool]:

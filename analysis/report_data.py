@@ -16,7 +16,7 @@ from analysis.verdict import BASELINE_METRIC, MINIMUM_MODELS, Candidate, Verdict
 from warehouse.database import connect_read_only
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from warehouse.paths import Workspace
     from warehouse.problem import Problem
@@ -136,6 +136,15 @@ def gather(
 def short_name(full_id: str) -> str:
     """A model's name without its organisation."""
     return full_id.rsplit("/", 1)[-1]
+
+
+def point_labels(names: Sequence[str]) -> dict[str, str]:
+    """Name → what to write beside its point: a variant of another model drops that one's name."""
+    labels = {}
+    for name in names:
+        bases = [other for other in names if name != other and name.startswith(f"{other}-")]
+        labels[name] = f"… {name[len(max(bases, key=len)) + 1 :]}" if bases else name
+    return labels
 
 
 def _profiles(

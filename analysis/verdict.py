@@ -4,7 +4,7 @@ A winner is named only when all of this holds: the best correlation beats the be
 lucky ones (max-statistic p below 0.05), also when the target is permuted within model families
 only (families that share a level make the free permutation reject far too often: see
 benchmarks/statistics_coverage.py); chosen without a model or a family, the choice still places
-the left-out models; and the same variant is chosen in most folds.
+the left-out models; and the same metric is chosen in most folds.
 """
 
 from __future__ import annotations
@@ -141,7 +141,8 @@ def judge(
     best = candidates[best_index]
     within = max_test(metrics, table.target, seed, strata=table.families)
     p_within = float(within.p_adjusted[best_index])
-    reasons = _reasons(best, best_index, p_within, by_model, by_family, size)
+    chosen_metrics = [complete[variant].metric for variant in by_model.chosen]
+    reasons = _reasons(best, chosen_metrics, p_within, by_model, by_family, size)
     return Verdict(
         candidates=tuple(sorted(candidates, key=lambda c: -c.held_out)),
         best=best,
@@ -164,7 +165,7 @@ def judge(
 
 def _reasons(
     best: Candidate,
-    best_index: int,
+    chosen_metrics: list[str],
     p_within: float,
     by_model: LeftOut,
     by_family: LeftOut,
@@ -192,11 +193,11 @@ def _reasons(
             "chosen without a family, the choice doesn't place that family "
             f"(held-out rho {by_family.held_out:+.2f})"
         )
-    same = np.mean([variant == best_index for variant in by_model.chosen])
+    same = np.mean([metric == best.column.metric for metric in chosen_metrics])
     if same < STABLE_SHARE:
         reasons.append(
-            f"the choice isn't stable: {best.column.name} is chosen in {same:.0%} of the folds "
-            "that leave one model out"
+            f"the choice isn't stable: a variant of {best.column.metric} is chosen in {same:.0%} "
+            "of the folds that leave one model out"
         )
     return tuple(reasons)
 

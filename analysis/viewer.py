@@ -85,7 +85,7 @@ def load_view(
         document: id or name.
         models: full ids, ids or unambiguous endings.
         start: first character shown.
-        characters: how many are shown; the rest of the document when None.
+        characters: how many are shown; up to the last scored token when None.
         probe: the window probe that gain is taken from; the first when None.
 
     Raises:
@@ -105,6 +105,8 @@ def load_view(
             _reading(connection, problem.name, model_id, doc_id, start, end, probe)
             for model_id in chosen
         )
+    if characters is None:
+        end = max(segment.end for reading in readings for segment in reading.segments)
     return View(problem.name, doc_id, name, start, text[start:end], readings)
 
 

@@ -33,3 +33,14 @@ def test_a_lonely_point_has_its_name_to_the_right_and_a_cornered_one_to_the_left
     assert place_labels([(50, 50)], ["name"], 400, 300) == ["right"]
     assert place_labels([(399, 50)], ["name"], 400, 300) == ["left"]
     assert place_labels([(50, 50), (50, 50.0)], ["a", "b"], 20, 20) == [None, None]
+
+
+def test_variants_of_a_model_drop_its_name():
+    from analysis.report_data import point_labels
+
+    assert point_labels(["a-7b", "a-7b-window-512", "a-7b-window-512-noise", "b"]) == {
+        "a-7b": "a-7b",
+        "a-7b-window-512": "… window-512",
+        "a-7b-window-512-noise": "… noise",
+        "b": "b",
+    }
