@@ -36,6 +36,17 @@ def answer(data: ReportData) -> str:
     )
 
 
+def partial(data: ReportData) -> str:
+    """A warning when the numbers rest on part of the documents."""
+    missing = [cost.model for cost in data.costs if cost.documents_missing]
+    if not missing:
+        return ""
+    return (
+        f'<p class="quiet">Partial extraction: documents are missing for {len(missing)} of '
+        f"{len(data.costs)} models (see coverage); these numbers may move.</p>"
+    )
+
+
 def key_numbers(data: ReportData) -> str:
     """A handful of numbers to hold on to."""
     pairs = [
