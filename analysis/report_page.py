@@ -74,7 +74,8 @@ def _header(data: ReportData, links: dict[str, str]) -> str:
     items = "".join(f'<li><a href="#{key}">{text}</a></li>' for key, text in links.items())
     return (
         f"<header><p class=quiet>{escape(data.table.problem)}</p><h1>{escape(data.title)}</h1>"
-        f'<p class="lead">{escape(data.description)}</p>{answer(data)}{partial(data)}{key_numbers(data)}'
+        f'<p class="lead">{escape(data.description)}</p>{answer(data)}{partial(data)}'
+        f"{key_numbers(data)}"
         f'<nav aria-label="Sections"><ul>{items}</ul></nav></header>'
     )
 
