@@ -49,6 +49,25 @@ def test_intervals_agree_with_scipy(data, method):
     assert ours.high == pytest.approx(oracle.high, abs=0.02)
 
 
+def test_bca_agrees_with_scipy_on_the_same_replicates(data):
+    x, y = data
+
+    def oracle(**more):
+        return scipy.stats.bootstrap(
+            (x, y),
+            lambda a, b: scipy.stats.pearsonr(a, b)[0],
+            paired=True,
+            vectorized=False,
+            **more,
+        )
+
+    drawn = oracle(n_resamples=999, method="percentile", rng=np.random.default_rng(2))
+    expected = oracle(n_resamples=0, method="BCa", bootstrap_result=drawn).confidence_interval
+    ours = bca_interval(pearson(x, y), drawn.bootstrap_distribution, jackknife(pearson_rows, x, y))
+    assert ours.low == pytest.approx(expected.low, abs=1e-9)
+    assert ours.high == pytest.approx(expected.high, abs=1e-9)
+
+
 def test_replicates_equal_a_plain_loop_of_scikit_learn_fits(data):
     x, y = data
     draws = draw(17, 120, seed=5)

@@ -48,6 +48,18 @@ def test_adjusted_is_never_below_single_and_duplicates_cost_nothing():
     assert copies.p_adjusted[0] == once.p_adjusted[0]
 
 
+def test_adjusted_p_is_the_share_of_maxima_that_reach_it():
+    generator = np.random.default_rng(6)
+    x, y = generator.normal(size=(12, 17)), generator.normal(size=17)
+    test = max_test(x, y, 4, 500)
+    largest = null_correlations(x, y, permuted_indices(17, 500, 4)).max(axis=0)
+    for row in range(12):
+        observed = abs(scipy.stats.spearmanr(x[row], y)[0])
+        expected = (1 + (largest >= observed - 1e-12).sum()) / 501
+        assert test.p_adjusted[row] == pytest.approx(expected)
+    assert test.p_adjusted.max() > 0.9
+
+
 def test_strata_stay_in_their_places():
     families = ["q"] * 9 + ["l"] * 5 + ["a", "b", "c"]
     order = permuted_indices(17, 200, seed=0, strata=families)

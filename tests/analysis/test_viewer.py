@@ -90,7 +90,9 @@ def test_the_page_carries_text_as_data_only(view):
     page = viewer_page(view, "gain")
     assert page.count("</script>") == 2
     assert "doc &lt;0&gt;" in page and "doc <0>" not in page
-    found = json.loads(re.search(r'id="data">(.*?)</script>', page)[1])
+    embedded = re.search(r'id="data">(.*?)</script>', page)[1]
+    assert not set("<>&") & set(embedded)
+    found = json.loads(embedded)
     assert found["text"] == TEXT
     units = TEXT.encode("utf-16-le")
     first, last = found["rows"][1]
