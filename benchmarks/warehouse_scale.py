@@ -1,0 +1,245 @@
+"""The metric library at the locked problem's shape: time and memory, beside plain queries.
+
+    python benchmarks/warehouse_scale.py                    # 17 models × 50 documents × 32k tokens
+    python benchmarks/warehouse_scale.py --models 3 --documents 5 --tokens 4096   # a quick look
+
+Writes made-up token statistics (`warehouse.synthetic`) into a temporary folder, then measures,
+in one run on one machine: a scan and a join in plain DuckDB, the full `dbt run`, a run with
+nothing to do, one added variant, fifty added variants, one added model, a full run under a
+2 GiB limit, and twenty metrics in DuckDB, polars and pandas.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import click
+import duckdb
+import psutil
+from twenty_metrics import ENGINES, largest_difference
+
+from warehouse.paths import find_workspace
+from warehouse.synthetic import Retrieval, Shape, Window, write_warehouse
+
+JOIN = """
+    select model_id, exp(avg(-l.logprob)), avg(l.logprob - s.logprob),
+           exp(avg(-l.logprob) filter (where l.logprob - s.logprob > 2 and l.logprob > -2))
+    from (select * from tokens where probe = 'full') as l
+    inner join (select * from tokens where starts_with(probe, 'window')) as s
+        using (model_id, doc_id, position)
+    group by model_id
+"""
+
+
+@dataclass
+class Report:
+    """Measured seconds and bytes, in the order they were measured."""
+
+    figures: dict[str, float] = field(default_factory=dict)
+
+    def add(self, name: str, value: float, unit: str) -> None:
+        """Record and show one figure."""
+        self.figures[f"{name} ({unit})"] = round(value, 4)
+        click.echo(f"{name:<58} {value:>10.2f} {unit}")
+
+
+@contextmanager
+def peak_memory(pid: int) -> Iterator[list[int]]:
+    """The largest resident size of a process while the block runs, sampled every 50 ms."""
+    peak = [0]
+    stop = threading.Event()
+
+    def watch() -> None:
+        while not stop.wait(0.05):
+            try:
+                peak[0] = max(peak[0], psutil.Process(pid).memory_info().rss)
+            except psutil.NoSuchProcess:
+                return
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield peak
+    finally:
+        stop.set()
+        thread.join()
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A temporary copy of the dbt project on made-up data."""
+
+    folder: Path
+
+    @property
+    def data(self) -> Path:
+        """Where the Parquet files are."""
+        return self.folder / "data"
+
+    @property
+    def project(self) -> Path:
+        """The copy of the dbt project, whose variants may be edited."""
+        return self.folder / "dbt_project"
+
+    def run(self, database: str = "tokenmart.duckdb", memory: str = "6GiB") -> tuple[float, int]:
+        """`dbt run`: seconds and peak resident bytes."""
+        start = time.perf_counter()
+        process = subprocess.Popen(
+            [str(Path(sys.executable).with_name("dbt")), "run", "--quiet"],
+            cwd=self.project,
+            env={
+                **os.environ,
+                "TOKENMART_DATA": str(self.data),
+                "TOKENMART_DATABASE": str(self.folder / database),
+                "TOKENMART_MEMORY": memory,
+            },
+        )
+        with peak_memory(process.pid) as peak:
+            code = process.wait()
+        if code:
+            raise click.ClickException(f"dbt run failed with exit code {code}")
+        return time.perf_counter() - start, peak[0]
+
+    def slowest(self) -> list[tuple[str, float]]:
+        """The ten models of the last run that took longest."""
+        text = (self.project / "target" / "run_results.json").read_text(encoding="utf-8")
+        results = json.loads(text)["results"]
+        seconds = [(r["unique_id"].rsplit(".", 1)[1], r["execution_time"]) for r in results]
+        return sorted(seconds, key=lambda row: -row[1])[:10]
+
+    def add_variants(self, metric: str, rows: list[dict[str, str]]) -> None:
+        """Append rows to the metric's CSV."""
+        path = self.project / "variants" / f"{metric}.csv"
+        with path.open(encoding="utf-8", newline="") as file:
+            names = csv.DictReader(file).fieldnames or []
+        with path.open("a", encoding="utf-8", newline="") as file:
+            csv.DictWriter(file, names).writerows({"metric": metric, **row} for row in rows)
+
+
+def timed(action: Callable[[], object]) -> float:
+    """Seconds an action takes."""
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+def measure_plain_queries(bench: Bench, report: Report) -> float:
+    """A scan and a join-and-aggregate over the same files; returns the join's seconds."""
+    with duckdb.connect() as connection:
+        files = f"{bench.data}/tokens/problem=s*/**/*.parquet"
+        connection.execute(f"create view tokens as from read_parquet('{files}')")
+        rows = connection.execute("select count(*) from tokens").fetchone()
+        report.add("token rows", (rows or (0,))[0] / 1e6, "million")
+        scan = timed(lambda: connection.execute("select sum(logprob) from tokens").fetchall())
+        report.add("plain scan", scan, "s")
+        join = timed(lambda: connection.execute(JOIN).fetchall())
+        report.add("plain join and aggregate", join, "s")
+    return join
+
+
+def measure_library(bench: Bench, shape: Shape, report: Report, join: float) -> None:
+    """Full build, nothing to do, added variants, an added model, little memory."""
+    full, peak = bench.run()
+    report.add("full build (dbt run)", full, "s")
+    report.add("full build / plain join", full / join, "x")
+    report.add("full build, peak memory", peak / 2**30, "GiB")
+    for name, seconds in bench.slowest():
+        report.add(f"    {name}", seconds, "s")
+    with duckdb.connect(str(bench.folder / "tokenmart.duckdb"), read_only=True) as connection:
+        counted = connection.execute(
+            "select count(*) from metric_catalog where admissible"
+        ).fetchone()
+    report.add("admissible variants", (counted or (0,))[0], "variants")
+    report.add("database file", (bench.folder / "tokenmart.duckdb").stat().st_size / 2**30, "GiB")
+
+    idle, _ = bench.run()
+    report.add("run with nothing to do", idle, "s")
+    bench.add_variants(
+        "longppl",
+        [{"variant": "added", "aggregation": "weighted", "alpha": "1.7", "beta": "-2"}],
+    )
+    added, _ = bench.run()
+    report.add("one added variant, new threshold", added, "s")
+    bench.add_variants(
+        "longppl",
+        [
+            {
+                "variant": f"added_{n}",
+                "aggregation": ("weighted", "micro", "macro", "median", "q90")[n % 5],
+                "alpha": ("0.1", "0.25", "0.5", "1", "1.5")[n // 5 % 5],
+                "beta": ("-1", "-2")[n // 25],
+            }
+            for n in range(50)
+        ],
+    )
+    fifty, _ = bench.run()
+    report.add("fifty more variants", fifty, "s")
+    report.add("marginal cost of a variant", (fifty - idle) / 50, "s")
+
+    write_warehouse(bench.data, shape, only_model=shape.models)
+    model, _ = bench.run()
+    report.add("one added model", model, "s")
+
+    small, peak = bench.run("small.duckdb", memory="2GiB")
+    report.add("full build at a 2 GiB limit", small, "s")
+    report.add("full build at a 2 GiB limit, peak memory", peak / 2**30, "GiB")
+
+
+def measure_engines(bench: Bench, report: Report) -> None:
+    """The same twenty metrics in three engines."""
+    found = {}
+    for name, compute in ENGINES.items():
+        start = time.perf_counter()
+        found[name] = compute(bench.data / "tokens")
+        report.add(f"twenty metrics, {name}", time.perf_counter() - start, "s")
+    for name in ("polars", "pandas"):
+        difference = largest_difference(found["duckdb"], found[name])
+        report.add(f"largest relative difference to {name}", difference * 1e9, "1e-9")
+
+
+@click.command(help=__doc__)
+@click.option("--models", default=17, show_default=True)
+@click.option("--documents", default=50, show_default=True)
+@click.option("--tokens", default=32_768, show_default=True)
+@click.option("--output", type=click.Path(path_type=Path), help="Write the figures as JSON.")
+def main(models: int, documents: int, tokens: int, output: Path | None) -> None:
+    """Run all parts in a temporary folder."""
+    report = Report()
+    shape = Shape(
+        models=models,
+        documents=documents,
+        tokens=tokens,
+        tokenizers=min(6, models),
+        windows=(Window(tokens // 8, tokens // 32),),
+        retrieval=Retrieval(excerpts=8, excerpt_tokens=64, answer_tokens=32, min_gap=512),
+        vocabulary=30_000,
+    )
+    with tempfile.TemporaryDirectory(prefix="tokenmart-bench-") as folder:
+        bench = Bench(Path(folder))
+        shutil.copytree(
+            find_workspace(Path(__file__)).dbt_project,
+            bench.project,
+            ignore=shutil.ignore_patterns("target", "logs"),
+        )
+        report.add("writing the data", timed(lambda: write_warehouse(bench.data, shape)), "s")
+        join = measure_plain_queries(bench, report)
+        measure_library(bench, shape, report, join)
+        measure_engines(bench, report)
+    if output:
+        output.write_text(json.dumps(report.figures, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

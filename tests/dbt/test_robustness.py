@@ -1,0 +1,168 @@
+"""Partial data, changed data, other thread counts: the library bends, it doesn't break."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from conftest import NewWarehouse
+from dbt_harness import PROJECT, SHAPE, Warehouse
+
+from warehouse.schema import UNITS_KEY
+from warehouse.synthetic import Shape, Window, write_empty_tables, write_warehouse
+
+SMALL = Shape(models=3, documents=2, tokens=400, windows=(Window(64, 32),))
+ALL_VALUES = "select metric, variant, model_id, value, tokens, documents from metric_values"
+
+
+def files(warehouse: Warehouse, table: str, model: str) -> Path:
+    return warehouse.data / table / "problem=synthetic" / f"model_id={model}"
+
+
+def assert_same_values(one: Warehouse, other: Warehouse) -> None:
+    """Same metrics, variants, models and counts; same values to 1e-9 relative."""
+    mine, theirs = (
+        {row[:3]: row[3:] for row in warehouse.rows(ALL_VALUES)} for warehouse in (one, other)
+    )
+    assert set(mine) == set(theirs)
+    for key, (value, *counts) in mine.items():
+        assert list(theirs[key][1:]) == counts, key
+        if value is None:
+            assert theirs[key][0] is None, key
+        else:
+            assert theirs[key][0] == pytest.approx(value, rel=1e-9, abs=1e-12), key
+
+
+def test_an_empty_warehouse_builds(tmp_path: Path) -> None:
+    write_empty_tables(tmp_path / "data")
+    warehouse = Warehouse(tmp_path / "data", tmp_path / "tokenmart.duckdb")
+    warehouse.build()
+    assert warehouse.rows("select count(*) from metric_values") == [(0,)]
+    assert warehouse.rows("select count(*) from tokens") == [(0,)]
+    assert warehouse.rows("select count(*) >= 300 from metric_catalog where admissible") == [
+        (True,)
+    ]
+
+
+def test_missing_probes_and_documents_leave_the_rest(new_warehouse: NewWarehouse) -> None:
+    skip = frozenset(
+        {
+            ("lab--model-0", "window_64", None),
+            ("lab--model-1", "retrieval_without", None),
+            ("lab--model-2", "full", 1),
+        }
+    )
+    warehouse = new_warehouse(replace(SMALL, skip=skip, downstream_items=0))
+    warehouse.build()
+    found = {
+        (metric, model)
+        for metric, model in warehouse.rows(
+            "select distinct metric, model_id from metric_values where value is not null"
+        )
+    }
+    assert ("perplexity", "lab--model-0") in found
+    assert ("context_gain", "lab--model-0") not in found
+    assert ("retrieval_gain", "lab--model-1") not in found
+    assert ("context_gain", "lab--model-1") in found
+    documents = warehouse.rows(
+        "select documents from metric_values where metric = 'context_gain' "
+        "and variant = 'mean@window_64' and model_id = 'lab--model-2'"
+    )
+    assert documents == [(1,)]
+    coverage = dict(warehouse.rows("select (model_id, probe), documents_missing from coverage"))
+    assert coverage["lab--model-0", "window_64"] == 2
+    assert coverage["lab--model-2", "full"] == 1
+    assert coverage["lab--model-1", "full"] == 0
+
+
+def test_failed_units_are_reported_and_not_counted(new_warehouse: NewWarehouse) -> None:
+    warehouse = new_warehouse(replace(SMALL, models=1))
+    path = files(warehouse, "tokens", "lab--model-0") / "probe=full" / "tokens.parquet"
+    table = pq.ParquetFile(path).read()
+    ledger = json.loads(table.schema.metadata[UNITS_KEY])
+    ledger[1] |= {"status": "failed", "reason": "out of memory", "rows": 0, "content_sha256": None}
+    kept = table.filter(table["doc_id"].to_numpy() == 0)
+    pq.write_table(kept.replace_schema_metadata({UNITS_KEY: json.dumps(ledger)}), path)
+    warehouse.build()
+    assert warehouse.rows(
+        "select documents_done, documents_failed, documents_missing, failure from coverage "
+        "where probe = 'full'"
+    ) == [(1, 1, 0, "out of memory")]
+    assert warehouse.rows(
+        "select distinct documents from metric_values where metric = 'perplexity'"
+    ) == [(1,)]
+
+
+def test_thread_count_changes_nothing(built: Warehouse, tmp_path: Path) -> None:
+    """One thread against two, to 1e-9 relative."""
+    profile = yaml.safe_load((PROJECT / "profiles.yml").read_text(encoding="utf-8"))
+    profile["tokenmart"]["outputs"]["local"]["settings"]["threads"] = 1
+    (tmp_path / "profiles.yml").write_text(yaml.safe_dump(profile), encoding="utf-8")
+    other = Warehouse(built.data, tmp_path / "tokenmart.duckdb")
+    other.build("--profiles-dir", str(tmp_path))
+    assert_same_values(built, other)
+
+
+def test_an_added_model_computes_only_itself(new_warehouse: NewWarehouse) -> None:
+    warehouse = new_warehouse(SMALL)
+    later = {t: files(warehouse, t, "lab--model-2") for t in ("tokens", "models", "downstream")}
+    aside = warehouse.data.parent / "aside"
+    for table, folder in later.items():
+        shutil.move(folder, aside / table)
+    warehouse.build()
+    models = "select distinct model_id from metric_values order by 1"
+    assert warehouse.rows(models) == [("lab--model-0",), ("lab--model-1",)]
+    builds = "select distinct build_id from intermediate.int_context_pairs"
+    before = set(warehouse.rows(builds))
+
+    shutil.rmtree(aside)
+    write_warehouse(warehouse.data, SMALL, only_model=2)
+    warehouse.build()
+    assert before < set(warehouse.rows(builds))
+    fresh = new_warehouse(SMALL)
+    fresh.build()
+    assert_same_values(warehouse, fresh)
+
+
+def test_a_changed_unit_replaces_its_rows(new_warehouse: NewWarehouse) -> None:
+    warehouse = new_warehouse(replace(SMALL, models=2))
+    warehouse.build()
+    before = warehouse.values("perplexity")
+    write_warehouse(warehouse.data, replace(SMALL, models=2, seed=1))
+    warehouse.build()
+    after = warehouse.values("perplexity")
+    assert set(before) == set(after)
+    assert all(before[key] != after[key] for key in before)
+    fresh = new_warehouse(replace(SMALL, models=2, seed=1))
+    fresh.build()
+    assert_same_values(warehouse, fresh)
+
+
+def test_a_vanished_model_leaves_no_trace(new_warehouse: NewWarehouse) -> None:
+    warehouse = new_warehouse(SMALL)
+    warehouse.build()
+    for table in ("tokens", "models", "downstream"):
+        shutil.rmtree(files(warehouse, table, "lab--model-1"))
+    warehouse.build()
+    assert warehouse.rows("select distinct model_id from metric_values order by 1") == [
+        ("lab--model-0",),
+        ("lab--model-2",),
+    ]
+    assert warehouse.rows("select count(*) from context_pairs where model_id = 'lab--model-1'") == [
+        (0,)
+    ]
+
+
+def test_readers_work_from_any_folder(
+    built: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with duckdb.connect(str(built.database), read_only=True) as connection:
+        (tokens,) = connection.execute("select count(*) from tokens").fetchone() or (0,)
+    assert tokens > SHAPE.models * SHAPE.documents * 600
