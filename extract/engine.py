@@ -59,6 +59,7 @@ class Engine:
     Raises:
         TokenmartError: the self-check found a difference; the model's forward does
             something after the backbone that this engine does not know.
+        NonFiniteLogits: the model produces NaN or infinite logits.
     """
 
     def __init__(
@@ -300,6 +301,8 @@ class Engine:
                 prefix_length=trunk,
             )
 
+        if not np.isfinite(reference.logprob).all():
+            raise NonFiniteLogits("the model produced NaN or infinite logits on a plain text")
         plain = self.score([request(1, 0)])[0].scores
         self._compare("plain", plain.logprob, reference.logprob, tolerance)
         if self.share_trunks:

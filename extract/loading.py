@@ -136,6 +136,7 @@ def _convert(gguf: Path, folder: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    _quiet()
     staging = folder.with_name(f".{folder.name}.{os.getpid()}")
     name = {"gguf_file": gguf.name}
     tokenizer = AutoTokenizer.from_pretrained(gguf.parent, **name)
@@ -147,6 +148,13 @@ def _convert(gguf: Path, folder: Path) -> None:
     tokenizer.save_pretrained(staging)
     # config.json marks a whole conversion: the folder appears in one rename
     staging.rename(folder)
+
+
+def _quiet() -> None:
+    """The extraction has a progress bar of its own."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
 
 
 def _file_sha256(path: Path, workspace: Workspace) -> str:
@@ -229,6 +237,7 @@ def load_model(
 
     from extract import interventions
 
+    _quiet()
     if interventions.needs_masks(spec):
         attention = "sdpa"
     options: dict[str, Any] = {"device_map": "auto"} if device == "auto-map" else {}

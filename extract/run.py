@@ -9,7 +9,7 @@ import json
 import resource
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
@@ -119,6 +119,16 @@ def token_rows(
     return pa.table({f.name: pa.array(columns[f.name], f.type) for f in TOKENS}, schema=TOKENS)
 
 
+def scoring_groups(todo: Sequence[Condition]) -> list[list[Condition]]:
+    """Conditions scored in one call: those that share the whole document's KV cache.
+
+    The others are scored apart, so that no row depends on what else happened to be missing.
+    """
+    sharing = [c for c in todo if c.kind in ("full", "retrieval_with_document")]
+    apart = [[c] for c in todo if c not in sharing]
+    return [sharing, *apart] if sharing else apart
+
+
 class Extraction:
     """Runs a selection of a problem: the only place where units are computed and stored."""
 
@@ -182,7 +192,11 @@ class Extraction:
         )
         self._write_model(plan, model)
         attention = str(getattr(model.config, "_attn_implementation", "unknown"))
-        engine = Engine(model)
+        try:
+            engine = Engine(model)
+        except NonFiniteLogits as error:
+            self._record_failure(plan, attention, encoded, str(error))
+            return
         published = time.monotonic()
         for task in plan.tasks:
             self.progress(f"{plan.spec.full_id}: document {task.document.doc_id}", 0)
@@ -199,7 +213,7 @@ class Extraction:
                     self.outcome.elsewhere += len(task.missing)
                 elif todo:
                     self._run_task(
-                        plan, task, todo, engine, attention, *encoded[task.document.doc_id]
+                        plan, task, todo, engine, attention, encoded[task.document.doc_id]
                     )
             self.progress(
                 f"{plan.spec.full_id}: document {task.document.doc_id}", len(task.missing)
@@ -220,6 +234,20 @@ class Extraction:
                 left.append(condition)
         return tuple(left)
 
+    def _record_failure(
+        self,
+        plan: ModelPlan,
+        attention: str,
+        encoded: Mapping[int, tuple[Encoded, int]],
+        reason: str,
+    ) -> None:
+        """Every missing unit of a model that can't be scored at all, in the ledger."""
+        for task in plan.tasks:
+            sizes = encoded[task.document.doc_id]
+            for condition in task.missing:
+                self._store(plan, task, condition, attention, sizes, TOKENS.empty_table(), reason)
+        self.outcome.failures.append(f"{plan.spec.full_id}: {reason}")
+
     def _run_task(
         self,
         plan: ModelPlan,
@@ -227,41 +255,58 @@ class Extraction:
         todo: Sequence[Condition],
         engine: Engine,
         attention: str,
-        encoded: Encoded,
-        total: int,
+        sizes: tuple[Encoded, int],
     ) -> None:
-        built = {c.name: c.build(encoded.ids, plan.tokenizer.bos) for c in todo}
-        requests = [request for group in built.values() for request in group]
-        self.memory.reset()
-        started = time.perf_counter()
-        reason = ""
-        results: list[Scored] = []
-        try:
-            results = engine.score(requests)
-        except (NonFiniteLogits, TokenmartError) as error:
-            reason = str(error)
-        seconds = time.perf_counter() - started
-        processed = sum(result.tokens_processed for result in results)
-        at = 0
-        for condition in todo:
-            group = built[condition.name]
-            mine = results[at : at + len(group)] if not reason else []
-            at += len(group)
-            rows = token_rows(task.document.doc_id, encoded, group, mine) if mine else None
-            table = TOKENS.empty_table() if rows is None else rows
-            spent = sum(result.tokens_processed for result in mine)
-            share = spent / processed if processed else 1 / len(todo)
-            unit = self._record(
-                plan, task, condition, table, attention, len(encoded.ids), total, reason,
-                tokens=spent, seconds=seconds * share,
-            )  # fmt: skip
-            write_unit(self.workspace, unit, table)
-            self.outcome.units += not reason
-            self.outcome.tokens += spent
-        if reason:
-            self.outcome.failures.append(
-                f"{plan.spec.full_id}, document {task.document.doc_id}: {reason}"
-            )
+        encoded = sizes[0]
+        for together in scoring_groups(todo):
+            built = [c.build(encoded.ids, plan.tokenizer.bos) for c in together]
+            requests = [request for group in built for request in group]
+            self.memory.reset()
+            started = time.perf_counter()
+            reason, results = "", list[Scored]()
+            try:
+                results = engine.score(requests)
+            except (NonFiniteLogits, TokenmartError) as error:
+                reason = str(error)
+                self.outcome.failures.append(
+                    f"{plan.spec.full_id}, document {task.document.doc_id}: {reason}"
+                )
+            seconds = time.perf_counter() - started
+            processed = sum(result.tokens_processed for result in results)
+            at = 0
+            for condition, group in zip(together, built, strict=True):
+                mine = results[at : at + len(group)]
+                at += len(group)
+                spent = sum(result.tokens_processed for result in mine)
+                share = spent / processed if processed else 1 / len(together)
+                rows = (
+                    TOKENS.empty_table()
+                    if reason
+                    else token_rows(task.document.doc_id, encoded, group, mine)
+                )
+                self._store(
+                    plan, task, condition, attention, sizes, rows, reason, spent, seconds * share
+                )
+
+    def _store(
+        self,
+        plan: ModelPlan,
+        task: Task,
+        condition: Condition,
+        attention: str,
+        sizes: tuple[Encoded, int],
+        rows: pa.Table,
+        reason: str,
+        tokens: int = 0,
+        seconds: float = 0.0,
+    ) -> None:
+        unit = self._record(
+            plan, task, condition, rows, attention, len(sizes[0].ids), sizes[1], reason,
+            tokens=tokens, seconds=seconds,
+        )  # fmt: skip
+        write_unit(self.workspace, unit, rows)
+        self.outcome.units += not reason
+        self.outcome.tokens += tokens
 
     def _record(
         self,

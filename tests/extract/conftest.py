@@ -136,9 +136,9 @@ PROBES = [
 def tiny_problem(workspace: Workspace, tiny_checkpoint: Callable[..., Path]) -> Callable[..., Path]:
     """A function that writes a problem of tiny models; keyword arguments replace its sections."""
 
-    def write(documents: int = 4, **sections: Any) -> Path:
+    def write(texts: int = 4, **sections: Any) -> Path:
         corpus = workspace.root / "data" / "corpus.json"
-        corpus.write_text(json.dumps([make_text(seed) for seed in range(documents)]))
+        corpus.write_text(json.dumps([make_text(seed) for seed in range(texts)]))
         raw = {
             "name": "tiny",
             "title": "Tiny random models",

@@ -35,4 +35,4 @@ def assert_agree(ours: TokenScores, plain: TokenScores, nats: float = 1e-4) -> N
     # two float32 products order logits differently only when they are within rounding
     off = np.abs(ours.rank - plain.rank)
     assert (off <= np.maximum(1, plain.rank // 500)).all()
-    assert (off > 0).mean() < 0.05
+    assert (off[plain.rank <= 10] == 0).all()

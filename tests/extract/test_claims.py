@@ -1,0 +1,51 @@
+"""Claims are exclusive, die with their owner, and do not believe the wall clock."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from extract import claims
+from extract.claims import claim
+
+
+def test_a_claim_is_exclusive_and_released(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "doc.claim"
+    with claim(path) as ours:
+        assert ours
+        with claim(path) as second:
+            assert not second
+        assert path.exists()
+    assert not path.exists()
+
+
+def test_a_dead_owner_on_this_machine_loses_its_claim_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "doc.claim"
+    child = os.fork()
+    if child == 0:
+        claims._create(path)
+        os._exit(0)
+    os.waitpid(child, 0)
+    with claim(path) as ours:
+        assert ours
+
+
+@pytest.mark.parametrize(("age", "taken"), [(10.0, False), (1000.0, True)])
+def test_another_machines_claim_expires(age: float, taken: bool, tmp_path: Path) -> None:
+    path = tmp_path / "doc.claim"
+    path.write_text("elsewhere 1 1.0")
+    os.utime(path, (time.time() - age, time.time() - age))
+    with claim(path) as ours:
+        assert ours == taken
+
+
+def test_a_jumping_clock_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "doc.claim"
+    path.write_text("elsewhere 1 1.0")
+    for jump in (-1e6, 1e6):
+        monkeypatch.setattr(time, "time", lambda jump=jump: 1.7e9 + jump)
+        with claim(path) as ours:
+            assert not ours

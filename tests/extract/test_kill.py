@@ -1,0 +1,120 @@
+"""kill -9 at random moments, then a rerun: the same table as an undisturbed run."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from conftest import PROBES
+
+from extract.cli import extract
+from warehouse.ledger import read_units
+from warehouse.paths import Workspace
+
+KILLS = 20
+
+
+def work(path: str) -> None:
+    """The extraction as a process of its own (forked: torch is already imported)."""
+    import torch
+
+    torch.set_num_threads(1)
+    os._exit(CliRunner().invoke(extract, ["--problem", path, "--device", "cpu"]).exit_code)
+
+
+def published(workspace: Workspace) -> dict[str, pa.Table]:
+    return {
+        str(path.parent.relative_to(workspace.tokens)): pq.read_table(path, partitioning=None)
+        for path in sorted(workspace.tokens.glob("problem=tiny/**/tokens.parquet"))
+    }
+
+
+def start(path: Path, workers: int) -> list[multiprocessing.process.BaseProcess]:
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=work, args=(str(path),)) for _ in range(workers)]
+    for process in processes:
+        process.start()
+    return list(processes)
+
+
+def assert_same(table: pa.Table, expected: pa.Table) -> None:
+    """The same rows; floats may differ in the last bits (BLAS follows memory alignment)."""
+    assert table.schema.equals(expected.schema) and table.num_rows == expected.num_rows
+    for field in expected.schema:
+        ours, wanted = table[field.name].to_numpy(), expected[field.name].to_numpy()
+        if pa.types.is_floating(field.type):
+            np.testing.assert_allclose(ours, wanted, atol=1e-5, err_msg=field.name)
+        elif field.name == "rank":
+            assert np.abs(ours - wanted).max() <= 1
+        else:
+            np.testing.assert_array_equal(ours, wanted, err_msg=field.name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 3])
+def test_killed_runs_end_in_the_undisturbed_table(
+    workers: int, workspace: Workspace, tiny_problem: Callable[..., Path]
+) -> None:
+    import torch
+    import transformers  # noqa: F401
+
+    torch.set_num_threads(1)
+    path = tiny_problem(texts=6, probes=PROBES)
+    started = time.monotonic()
+    (calm,) = start(path, 1)
+    calm.join()
+    duration = time.monotonic() - started
+    assert calm.exitcode == 0
+    expected = published(workspace)
+    assert len(expected) == 8
+
+    rng = np.random.default_rng(workers)
+    kills = 0
+    while kills < KILLS:
+        shutil.rmtree(workspace.data / "tokens")
+        shutil.rmtree(workspace.data / "pending")
+        for _ in range(4):
+            processes = start(path, workers)
+            time.sleep(float(rng.uniform(0.0, duration)))
+            for process in processes:
+                if process.is_alive():
+                    os.kill(process.pid or 0, signal.SIGKILL)
+                    kills += 1
+                process.join()
+            # what readers see at this moment is whole units, none of them twice
+            for file in workspace.tokens.glob("problem=tiny/**/tokens.parquet"):
+                rows = pq.read_table(file, partitioning=None)
+                units = {unit.doc_id: unit.rows for unit in read_units(file)}
+                counts = rows.group_by("doc_id").aggregate([("doc_id", "count")])
+                assert dict(zip(*counts.to_pydict().values(), strict=True)) == units
+        (last,) = start(path, 1)
+        last.join()
+        assert last.exitcode == 0
+        again = published(workspace)
+        assert again.keys() == expected.keys()
+        for name, table in expected.items():
+            assert_same(again[name], table)
+
+
+def test_two_runs_at_once_do_nothing_twice(
+    workspace: Workspace, tiny_problem: Callable[..., Path]
+) -> None:
+    path = tiny_problem(texts=6)
+    processes = start(path, 2)
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0]
+    units = [
+        u for f in workspace.tokens.glob("problem=tiny/**/tokens.parquet") for u in read_units(f)
+    ]
+    assert len(units) == len({(u.model_id, u.probe, u.doc_id) for u in units}) == 48

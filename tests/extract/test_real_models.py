@@ -1,0 +1,125 @@
+"""The real checkpoints of minilong: every position of every probe against plain logits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from reference import assert_agree, plain_scores
+
+from extract import probes
+from extract.engine import Engine
+from extract.loading import find_checkpoint, load_model, load_tokenizer
+from warehouse.fetch import ensure_documents
+from warehouse.paths import Workspace
+from warehouse.problem import RetrievalProbe, load_problem
+
+pytestmark = [pytest.mark.models, pytest.mark.slow]
+
+TOKENS = 400
+RETRIEVAL = RetrievalProbe(
+    kind="retrieval", excerpts=3, excerpt_tokens=24, answer_tokens=12, min_gap=64, seed=0
+)
+
+
+def requests_of(tokens: np.ndarray[Any, Any], bos: int | None) -> list[probes.Request]:
+    return [
+        *probes.full(tokens, bos),
+        *probes.window(tokens, bos, context=128, stride=64),
+        *probes.retrieval(tokens, bos, with_document=True, probe=RETRIEVAL),
+        *probes.retrieval(tokens, bos, with_document=False, probe=RETRIEVAL),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "prepends_bos", "other_bos"),
+    [("smollm2-135m", False, 1), ("gemma3-270m", True, None)],
+)
+def test_log_probs_agree_at_every_position(
+    name: str, prepends_bos: bool, other_bos: int | None, real_workspace: Workspace
+) -> None:
+    problem = load_problem("minilong", real_workspace)
+    spec = problem.model(name)
+    checkpoint = find_checkpoint(spec, real_workspace, problem.name)
+    tokenizer = load_tokenizer(checkpoint, spec)
+    assert (tokenizer.bos is not None) == prepends_bos
+
+    documents = ensure_documents(problem, real_workspace)
+    text = documents["text"][49].as_py()
+    encoded = tokenizer.encode(text)
+    tokens = encoded.ids[:TOKENS]
+    # spans are those of the text itself
+    pieces = [text[a:b] for a, b in zip(encoded.char_start, encoded.char_end, strict=True)]
+    assert "".join(pieces[:TOKENS]) == text[: encoded.char_end[TOKENS - 1]]
+
+    own = load_model(checkpoint, spec, device="cpu", dtype="float32")
+    cases = {bos: requests_of(tokens, bos) for bos in (tokenizer.bos, other_bos)}
+    plain = {bos: [plain_scores(own, r) for r in requests] for bos, requests in cases.items()}
+    engine = Engine(own)
+    assert engine.share_trunks
+    for bos, requests in cases.items():
+        batched = engine.score(requests)
+        for expected, result in zip(plain[bos], batched, strict=True):
+            assert_agree(result.scores, expected)
+        for index in (1, len(requests) - 4, len(requests) - 1):
+            assert_agree(engine.score([requests[index]])[0].scores, plain[bos][index])
+
+
+def test_bfloat16_stays_close_to_float32(real_workspace: Workspace) -> None:
+    problem = load_problem("minilong", real_workspace)
+    spec = problem.model("smollm2-135m")
+    checkpoint = find_checkpoint(spec, real_workspace, problem.name)
+    text = ensure_documents(problem, real_workspace)["text"][3].as_py()
+    tokens = load_tokenizer(checkpoint, spec).encode(text).ids[:TOKENS]
+    scores = {
+        dtype: Engine(load_model(checkpoint, spec, device="cpu", dtype=dtype))
+        .score(probes.full(tokens, None))[0]
+        .scores
+        for dtype in ("float32", "bfloat16")
+    }
+    difference = scores["float32"].logprob - scores["bfloat16"].logprob
+    assert abs(float(difference.mean())) < 0.02
+    assert scores["bfloat16"].logprob.dtype == np.float32
+    # float32 logits of bfloat16 states have few exact ties, unlike bfloat16 logits
+    assert len(np.unique(scores["bfloat16"].logprob)) > 0.9 * len(difference)
+
+
+def test_an_attention_window_hides_what_lies_behind_it(real_workspace: Workspace) -> None:
+    problem = load_problem("minilong", real_workspace)
+    spec = problem.model("smollm2-135m-window-512").model_copy(
+        update={
+            "interventions": (
+                problem.model("smollm2-135m-window-512")
+                .interventions[0]
+                .model_copy(update={"window": 8, "sinks": 2}),
+            )
+        }
+    )
+    checkpoint = find_checkpoint(spec, real_workspace, problem.name)
+    model = load_model(checkpoint, spec, device="cpu", dtype="float32")
+    tokens = np.random.default_rng(0).integers(100, 40_000, 200).astype(np.int32)
+    requests = requests_of(tokens, None)
+    plain = [plain_scores(model, request) for request in requests]
+    engine = Engine(model)
+    for expected, result in zip(plain, engine.score(requests), strict=True):
+        assert_agree(result.scores, expected)
+    # in the first layer a changed token reaches the window after it and nothing else
+    first = model.get_decoder().layers[0]
+    seen: list[torch.Tensor] = []
+    handle = first.register_forward_hook(lambda _m, _a, out: seen.append(_hidden(out)))
+    for changed in (5, 7):
+        tokens[50] = changed
+        model(torch.from_numpy(tokens[None]).long())
+    handle.remove()
+    difference = (seen[0] - seen[1]).abs().amax(-1)[0]
+    assert (difference[:50] == 0).all()
+    assert (difference[50:58] > 0).all()
+    assert (difference[58:] == 0).all()
+
+
+def _hidden(output: Any) -> torch.Tensor:
+    tensor = output[0] if isinstance(output, tuple) else output
+    assert isinstance(tensor, torch.Tensor)
+    return tensor.detach().clone()

@@ -1,0 +1,336 @@
+"""A whole extraction with tiny models: what is stored, redone, kept and refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+from conftest import PROBES, make_checkpoint, make_text
+from transformers import AutoTokenizer
+
+from extract.cli import extract, status
+from extract.engine import Engine, NonFiniteLogits
+from warehouse.ledger import content_sha256, read_units
+from warehouse.paths import Workspace
+from warehouse.schema import TOKENS
+from warehouse.store import pending_folder, published_path
+
+CONDITIONS = ("full", "window_24", "retrieval_with", "retrieval_without")
+
+
+def run(path: Path, *options: str) -> Result:
+    return CliRunner().invoke(extract, ["--problem", str(path), "--device", "cpu", *options])
+
+
+def ok(result: Result) -> str:
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def one_line_error(result: Result, code: int) -> str:
+    """The last line of a failed command; it must be an error and not a traceback."""
+    assert result.exit_code == code, (result.exit_code, result.output)
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    assert "Traceback" not in result.output
+    return result.output.strip().splitlines()[-1]
+
+
+def everything(workspace: Workspace) -> dict[str, pa.Table]:
+    """All published rows, by partition."""
+    return {
+        str(path.parent.relative_to(workspace.tokens)): pq.read_table(path, partitioning=None)
+        for path in sorted(workspace.tokens.glob("problem=tiny/**/tokens.parquet"))
+    }
+
+
+def test_rows_ledger_and_tables(workspace: Workspace, tiny_problem: Callable[..., Path]) -> None:
+    assert "extracted 32 units" in ok(run(tiny_problem()))
+    tables = everything(workspace)
+    assert len(tables) == 2 * len(CONDITIONS)
+    for name, table in tables.items():
+        assert table.schema.equals(TOKENS)
+        keys = [table[k].to_pylist() for k in ("doc_id", "segment", "position")]
+        order = list(zip(*keys, strict=True))
+        assert order == sorted(set(order)), name
+        logprob, top = table["logprob"].to_numpy(), table["top_logprob"].to_numpy()
+        assert (logprob <= 0).all() and (top >= logprob).all()
+        assert (table["rank"].to_numpy() >= 1).all()
+        assert ((table["rank"].to_numpy() == 1) == (top == logprob)).mean() > 0.99
+    for model in ("tiny--one", "tiny--two"):
+        for condition in CONDITIONS:
+            path = published_path(workspace, "tiny", model, condition)
+            units, table = read_units(path), pq.read_table(path, partitioning=None)
+            assert [unit.doc_id for unit in units] == [0, 1, 2, 3]
+            for unit in units:
+                rows = table.filter(pa.compute.equal(table["doc_id"], unit.doc_id))
+                assert (unit.status, unit.rows) == ("done", rows.num_rows)
+                assert unit.content_sha256 == content_sha256(rows.combine_chunks())
+                assert unit.peak_bytes > 1e6 and unit.seconds > 0
+    models = pq.read_table(workspace.models / "problem=tiny").to_pylist()
+    assert {row["full_id"]: row["prepends_bos"] for row in models} == {
+        "tiny/one": True,
+        "tiny/two": False,
+    }
+    assert not list(workspace.pending.rglob("doc-*.parquet"))
+
+
+def test_spans_point_at_the_words(workspace: Workspace, tiny_problem: Callable[..., Path]) -> None:
+    ok(run(tiny_problem(), "--probe", "full"))
+    documents = pq.read_table(
+        workspace.documents / "problem=tiny" / "documents.parquet", partitioning=None
+    )
+    table = everything(workspace)["problem=tiny/model_id=tiny--one/probe=full"]
+    rows = [row for row in table.to_pylist() if row["doc_id"] == 2]
+    text = documents["text"][2].as_py()
+    # spans of split characters overlap; the rest joins up to the text
+    pieces, end = "", 0
+    for row in rows:
+        pieces += text[max(end, row["char_start"]) : row["char_end"]]
+        end = max(end, row["char_end"])
+    assert pieces == text
+
+
+def test_a_rerun_computes_nothing(
+    workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tiny_problem()
+    ok(run(path))
+    before = {p: p.stat().st_mtime_ns for p in workspace.tokens.rglob("*.parquet")}
+    monkeypatch.setattr(Engine, "score", lambda *_: pytest.fail("scored again"))
+    assert "extracted 0 units" in ok(run(path))
+    assert before == {p: p.stat().st_mtime_ns for p in workspace.tokens.rglob("*.parquet")}
+
+
+@pytest.mark.parametrize(
+    ("change", "units"),
+    [
+        ({"documents": {"kind": "json", "path": "data/corpus.json", "max_tokens": 60}}, 32),
+        ({"probes": [PROBES[0], {**PROBES[1], "stride": 8}, PROBES[2]]}, 8),
+        ({"probes": [*PROBES, {"kind": "window", "name": "w8", "context": 8, "stride": 8}]}, 8),
+    ],
+)
+def test_only_what_changed_is_computed_again(
+    change: dict[str, Any], units: int, workspace: Workspace, tiny_problem: Callable[..., Path]
+) -> None:
+    ok(run(tiny_problem()))
+    assert f"extracted {units} units" in ok(run(tiny_problem(**change)))
+    for table in everything(workspace).values():
+        keys = table.select(["doc_id", "segment", "position"]).to_pylist()
+        assert len({tuple(key.values()) for key in keys}) == len(keys)
+
+
+def test_a_changed_document_replaces_its_rows_only(
+    workspace: Workspace, tiny_problem: Callable[..., Path]
+) -> None:
+    path = tiny_problem()
+    ok(run(path))
+    before = everything(workspace)["problem=tiny/model_id=tiny--one/probe=full"]
+    corpus = workspace.root / "data" / "corpus.json"
+    texts = json.loads(corpus.read_text())
+    texts[1] = "a completely different document about nothing in particular 1 2 3"
+    corpus.write_text(json.dumps(texts))
+    assert "extracted 8 units" in ok(run(path))
+    after = everything(workspace)["problem=tiny/model_id=tiny--one/probe=full"]
+    for doc in range(4):
+        old, new = (t.filter(pa.compute.equal(t["doc_id"], doc)) for t in (before, after))
+        assert old.equals(new) == (doc != 1)
+
+
+def test_a_model_with_nan_fails_alone_and_can_be_mended(
+    workspace: Workspace, tiny_problem: Callable[..., Path], tmp_path: Path
+) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    folder = make_checkpoint(tmp_path / "broken")
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    broken = tmp_path / "nan"
+    shutil.copytree(folder, broken)
+    with torch.no_grad():
+        model.get_input_embeddings().weight.fill_(float("nan"))
+    model.save_pretrained(broken)
+    raw = yaml.safe_load(tiny_problem().read_text())
+    raw["models"][0]["source"]["path"] = str(broken)
+    path = workspace.problems / "tiny.yml"
+    path.write_text(yaml.safe_dump(raw))
+    message = one_line_error(run(path), 5)
+    assert "run the same command again" in message
+    broken_units = read_units(published_path(workspace, "tiny", "tiny--one", "full"))
+    assert {(unit.status, unit.rows) for unit in broken_units} == {("failed", 0)}
+    assert "NaN" in broken_units[0].reason
+    raw["models"][0]["source"]["path"] = str(folder)
+    path.write_text(yaml.safe_dump(raw))
+    assert "extracted 16 units" in ok(run(path))
+
+
+def test_non_finite_scores_are_recorded_with_the_reason(
+    workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tiny_problem()
+    score = Engine.score
+    tokenizer = AutoTokenizer.from_pretrained(
+        yaml.safe_load(path.read_text())["models"][1]["source"]["path"]
+    )
+    third = tokenizer(make_text(2)).input_ids
+
+    def fail_on_third(engine: Engine, requests: Any) -> Any:
+        if any(third == request.ids.tolist() for request in requests):
+            raise NonFiniteLogits("the model produced NaN or infinite logits")
+        return score(engine, requests)
+
+    monkeypatch.setattr(Engine, "score", fail_on_third)
+    message = one_line_error(run(path), 5)
+    assert "1 failed" in message
+    units = read_units(published_path(workspace, "tiny", "tiny--two", "full"))
+    assert [(u.doc_id, u.status, bool(u.reason)) for u in units] == [
+        (0, "done", False),
+        (1, "done", False),
+        (2, "failed", True),
+        (3, "done", False),
+    ]
+    rows = CliRunner().invoke(status, ["--problem", str(path), "--json"])
+    failed = [r for r in json.loads(rows.output) if r["failed"]]
+    assert {(r["model_id"], r["done"], r["failed"]) for r in failed} == {("tiny--two", 3, 1)}
+    monkeypatch.setattr(Engine, "score", score)
+    # the full text and the excerpts behind it are scored together; the others went well
+    assert "extracted 2 units" in ok(run(path))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--model", "nobody/none"], "--model nobody/none: not in problem tiny; its models are"),
+        (["--probe", "magic"], "--probe magic: not in problem tiny; its probes are: full"),
+        (["--device", "cuda:7"], "--device cuda:7: no CUDA device here"),
+        (["--demo"], "no `demo` section"),
+    ],
+)
+def test_wrong_words_on_the_command_line(
+    options: list[str], words: str, workspace: Workspace, tiny_problem: Callable[..., Path]
+) -> None:
+    assert words in one_line_error(run(tiny_problem(), *options), 1)
+
+
+def test_an_unknown_probe_kind_in_the_file(
+    workspace: Workspace, tiny_problem: Callable[..., Path]
+) -> None:
+    message = one_line_error(run(tiny_problem(probes=[{"kind": "ful"}])), 1)
+    assert "tiny.yml:" in message and "probes[0]" in message and "'full'" in message
+
+
+def test_a_missing_model_does_not_stop_the_others(
+    workspace: Workspace, tiny_problem: Callable[..., Path]
+) -> None:
+    raw = yaml.safe_load(tiny_problem().read_text())
+    raw["models"][0]["source"]["path"] = "nowhere/at/all"
+    (workspace.problems / "tiny.yml").write_text(yaml.safe_dump(raw))
+    result = run(workspace.problems / "tiny.yml")
+    one_line_error(result, 5)
+    assert "tiny/one: source.path" in result.output and "no config.json" in result.output
+    assert len(everything(workspace)) == len(CONDITIONS)
+
+
+def test_an_empty_document_is_refused_before_work_starts(
+    workspace: Workspace, tiny_problem: Callable[..., Path]
+) -> None:
+    path = tiny_problem()
+    (workspace.root / "data" / "corpus.json").write_text(json.dumps(["fine text here", "  "]))
+    result = run(path)
+    assert result.exit_code != 0 and "empty" in result.output
+    assert not everything(workspace)
+
+
+@pytest.mark.parametrize("too_long", ["refuse", "truncate"])
+def test_a_document_longer_than_the_context(
+    too_long: str, workspace: Workspace, tiny_problem: Callable[..., Path]
+) -> None:
+    raw = yaml.safe_load(
+        tiny_problem(
+            documents={"kind": "json", "path": "data/corpus.json", "too_long": too_long}
+        ).read_text()
+    )
+    raw["models"][0]["context"] = 64
+    (workspace.problems / "tiny.yml").write_text(yaml.safe_dump(raw))
+    result = run(workspace.problems / "tiny.yml")
+    if too_long == "refuse":
+        one_line_error(result, 5)
+        assert "whose context is 64" in result.output and "max_tokens" in result.output
+        assert len(everything(workspace)) == len(CONDITIONS)
+    else:
+        ok(result)
+        table = everything(workspace)["problem=tiny/model_id=tiny--one/probe=full"]
+        assert max(table["position"].to_pylist()) == 62
+        unit = read_units(published_path(workspace, "tiny", "tiny--one", "full"))[0]
+        assert (unit.document_tokens, unit.document_tokens_total > 63) == (63, True)
+
+
+def test_a_damaged_published_file_is_named_and_kept(
+    workspace: Workspace, tiny_problem: Callable[..., Path]
+) -> None:
+    path = tiny_problem()
+    ok(run(path))
+    target = published_path(workspace, "tiny", "tiny--one", "full")
+    whole = target.read_bytes()
+    target.write_bytes(whole[: len(whole) // 2])
+    message = one_line_error(run(path), 4)
+    assert str(target) in message and "move it away" in message
+    target.unlink()
+    assert "extracted 4 units" in ok(run(path))
+
+
+def test_a_damaged_pending_unit_is_computed_again(
+    workspace: Workspace, tiny_problem: Callable[..., Path]
+) -> None:
+    path = tiny_problem()
+    folder = pending_folder(workspace, "tiny", "tiny--one", "full")
+    folder.mkdir(parents=True)
+    (folder / "doc-000001.parquet").write_bytes(b"half a fi")
+    assert "extracted 32 units" in ok(run(path))
+    assert (folder / "doc-000001.damaged").is_file()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Any:
+    """A real file system of 200 kB, where this user may mount one."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(folder)]
+    if shutil.which("mount") is None or subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("mounting a small disk needs root")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_keeps_what_was_computed(
+    workspace: Workspace,
+    tiny_problem: Callable[..., Path],
+    small_disk: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = tiny_problem(texts=60)
+    monkeypatch.setenv("TOKENMART_DATA", str(small_disk))
+    message = one_line_error(run(path), 4)
+    assert str(small_disk) in message and "disk is full" in message
+    kept = [p for p in small_disk.rglob("*.parquet") if p.parts[-1].startswith(("doc-", "tokens"))]
+    assert kept
+    for file in kept:
+        assert read_units(file)
+        pq.read_table(file, partitioning=None)
+    assert not list(small_disk.rglob("*.tmp"))
+
+
+def test_a_dry_run_computes_and_writes_nothing(
+    workspace: Workspace, tiny_problem: Callable[..., Path]
+) -> None:
+    output = ok(run(tiny_problem(), "--dry-run"))
+    assert "2 models × 4 conditions × " in output and "TFLOP" in output
+    assert not workspace.tokens.exists() and not workspace.pending.exists()
