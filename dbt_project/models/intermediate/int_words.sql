@@ -2,15 +2,21 @@ with documents as (
     select * from {{ ref('stg_documents') }}
 ),
 
+cut as (
+    select
+        problem,
+        doc_id,
+        regexp_extract_all(text, '[\p{L}\p{N}_]+|[^\p{L}\p{N}_]+') as pieces
+    from documents
+),
+
 pieces as (
     select
         problem,
         doc_id,
-        unnest(regexp_extract_all(text, '[\p{L}\p{N}_]+|[^\p{L}\p{N}_]+')) as piece,
-        generate_subscripts(
-            regexp_extract_all(text, '[\p{L}\p{N}_]+|[^\p{L}\p{N}_]+'), 1
-        ) as number
-    from documents
+        unnest(pieces) as piece,
+        generate_subscripts(pieces, 1) as number
+    from cut
 ),
 
 placed as (
