@@ -70,7 +70,7 @@ def build_bundle(
             "admissible": column.admissible,
             "negated": negated,
         },
-        "code": code_revision(workspace.root),
+        "code": code_revision(),
         "extraction_code": sorted(
             {f"{unit['code_revision']}{'+' if unit['code_dirty'] else ''}" for unit in units}
         ),

@@ -8,17 +8,22 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+CODE_ROOT = Path(__file__).resolve().parents[1]
 CODE_FOLDERS = ("analysis", "dbt_project", "extract", "scripts", "warehouse", "tokenmart.py")
 
 
-def code_revision(root: Path) -> dict[str, Any]:
-    """The checkout's commit and whether tracked files or code differ from it.
+def code_revision(root: Path = CODE_ROOT) -> dict[str, Any]:
+    """The commit of the running code, and whether tracked files or code differ from it.
+
+    Args:
+        root: the checkout of the code; not the workspace, which may lie elsewhere.
 
     Returns:
-        `revision` (None outside a git checkout) and `dirty`.
+        `revision` (None when git doesn't track this code) and `dirty`.
     """
+    tracked = _git(root, "ls-files", "--error-unmatch", "--", "analysis/provenance.py")
     revision = _git(root, "rev-parse", "HEAD")
-    if revision is None:
+    if tracked is None or revision is None:
         return {"revision": None, "dirty": None}
     changed = _git(root, "status", "--porcelain", "--untracked-files=no")
     present = [name for name in CODE_FOLDERS if (root / name).exists()]

@@ -125,7 +125,7 @@ def gather(
         costs=_costs(table, workspace),
         agreement=_agreement(table, board),
         provenance={
-            **code_revision(workspace.root),
+            **code_revision(),
             "versions": versions(("tokenmart", "duckdb", "numpy", "scikit-learn")),
             "seed": seed,
             "resamples": resamples,

@@ -55,9 +55,7 @@ def verify_locked(
     }
     if lock.first_use:
         click.echo(f"note: recorded sha256 of {locked.TARGET_PATH} on first use", err=True)
-    return verdict(
-        locked.PROBLEM, checked, metric_key, scores, source, seed, resamples, workspace.root
-    )
+    return verdict(locked.PROBLEM, checked, metric_key, scores, source, seed, resamples)
 
 
 def verify_problem(
@@ -85,9 +83,7 @@ def verify_problem(
         model.full_id: by_id[model.model_id] for model in problem.models if model.model_id in by_id
     }
     checked = read_submission(submission, tuple(scores), metric_key)
-    return verdict(
-        problem.name, checked, metric_key, scores, source, seed, resamples, workspace.root
-    )
+    return verdict(problem.name, checked, metric_key, scores, source, seed, resamples)
 
 
 def verdict(
@@ -98,7 +94,6 @@ def verdict(
     target_source: dict[str, Any],
     seed: int,
     resamples: int,
-    root: Path,
 ) -> dict[str, Any]:
     """The verifier's document for a checked submission and target scores.
 
@@ -110,7 +105,6 @@ def verdict(
         target_source: what to say about where the target came from.
         seed: of bootstrap and MCD filter.
         resamples: of each interval.
-        root: the checkout, for the code revision.
     """
     models = list(target)
     x = np.array([submission.scores[model] for model in models])
@@ -154,7 +148,7 @@ def verdict(
             "metric_key": metric_key if submission.form == "rows" else None,
         },
         "target": target_source,
-        "code": code_revision(root),
+        "code": code_revision(),
         "versions": versions(("tokenmart", "numpy", "scipy", "scikit-learn")),
     }
 
