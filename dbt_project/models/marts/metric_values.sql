@@ -44,6 +44,8 @@ with metric_values as (
     select * from {{ ref('entropy_drop') }}
     union all by name
     select * from {{ ref('calibration_error') }}
+    union all by name
+    select * from {{ ref('confident_mistakes') }}
 )
 
 select

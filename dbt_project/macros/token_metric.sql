@@ -1,0 +1,77 @@
+{#-
+  A whole metric from a condition on tokens and two aggregates: what most ideas need.
+
+      {{ token_metric('confident_mistakes',
+          where = 'top_logprob > ln(0.9)',
+          numerator = 'count(*) filter (where rank > 1)') }}
+
+  `context` says which rows the SQL snippets see:
+  - 'full': tokens scored after the whole document (the columns of the view `tokens`);
+  - 'window': tokens scored in both contexts (the columns of `context_pairs`, with `gain`).
+  `features = true` adds bigram_distance, fourgram_distance, word_frequency and is_number.
+  Both aggregates run per document; the variants of the metric (variants/<metric>.csv) say
+  how documents become one value.
+-#}
+{% macro token_metric(
+    metric,
+    where='true',
+    numerator='-sum(logprob)',
+    denominator='count(*)',
+    context='full',
+    features=false
+) -%}
+    {%- set probe = none if context == 'full' else 'probe' -%}
+    {%- set rows = ref('tokens') if context == 'full' else ref('context_pairs') -%}
+    {%- set units = ref('int_full_units') if context == 'full' else ref('int_pair_units') -%}
+    with variants as (
+        select variant from {{ ref('stg_metric_variants') }}
+        where metric = '{{ metric }}'
+    ),
+
+    chosen as (
+        select
+            units.problem,
+            units.model_id,
+            units.probe,
+            units.doc_id,
+            {%- if features %}
+            token_features.* exclude (build_id, tokenisation_id, position),
+            {%- endif %}
+            scored.* exclude (problem, model_id, probe, doc_id)
+        from {{ rows }} as scored
+        inner join {{ units }} as units
+            on scored.problem = units.problem
+            and scored.model_id = units.model_id
+            and scored.probe = units.probe
+            and scored.doc_id = units.doc_id
+        {%- if features %}
+        inner join {{ ref('int_token_features') }} as token_features
+            on units.tokenisation_id = token_features.tokenisation_id
+            and scored.position = token_features.position
+        {%- endif %}
+    ),
+
+    sums as (
+        select
+            problem,
+            model_id,
+            probe,
+            doc_id,
+            {{ numerator }} as numerator,
+            {{ denominator }} as denominator,
+            count(*) as tokens
+        from chosen
+        where {{ where }}
+        group by problem, model_id, probe, doc_id
+    ),
+
+    terms as (
+        select
+            sums.*,
+            variants.variant
+        from sums
+        cross join variants
+    )
+
+    {{ over_documents(metric, 'terms', probe = probe) }}
+{%- endmacro %}
