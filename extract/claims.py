@@ -104,9 +104,13 @@ def claim(path: Path) -> Iterator[bool]:
 
 
 def _create(path: Path) -> bool:
+    """Create the claim with its owner inside in one step, so that a kill leaves no empty one."""
+    draft = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.draft")
+    draft.write_text(_identity())
     try:
-        with path.open("x") as file:
-            file.write(_identity())
+        os.link(draft, path)
         return True
     except FileExistsError:
         return False
+    finally:
+        draft.unlink(missing_ok=True)
