@@ -1,7 +1,6 @@
 """Claims: several processes or machines share a folder without doing a unit twice.
 
-A claim is a file created exclusively; its owner touches it while it works. Age is measured by
-the file system's own clock, so a machine whose clock jumps neither loses nor steals a claim.
+A claim is a file created exclusively; its owner touches it while it works.
 """
 
 from __future__ import annotations
@@ -10,63 +9,31 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import psutil
-
+from warehouse.owners import abandoned_owner, identity
 from warehouse.store import storage_errors
 
-EXPIRY_SECONDS = 120.0
 HEARTBEAT_SECONDS = 20.0
 
 
-def _identity() -> str:
-    started = psutil.Process().create_time()
-    return f"{socket.gethostname()} {os.getpid()} {started:.2f}"
-
-
-def _owner_died(text: str) -> bool:
-    """Whether the owner ran on this machine and is gone."""
-    try:
-        host, pid, started = text.split()
-        if host != socket.gethostname():
-            return False
-        return abs(psutil.Process(int(pid)).create_time() - float(started)) > 1
-    except (psutil.NoSuchProcess, psutil.ZombieProcess):
-        return True
-    except (ValueError, psutil.AccessDenied):
-        return False
-
-
-def _file_system_now(folder: Path) -> float:
-    probe = folder / f".now-{socket.gethostname()}-{os.getpid()}-{threading.get_ident()}"
-    probe.write_bytes(b"")
-    try:
-        return probe.stat().st_mtime
-    finally:
-        probe.unlink(missing_ok=True)
-
-
-def _is_abandoned(path: Path) -> bool:
-    try:
-        text, touched = path.read_text(), path.stat().st_mtime
-    except FileNotFoundError:
-        return False
-    if _owner_died(text):
-        return True
-    return _file_system_now(path.parent) - touched > EXPIRY_SECONDS
-
-
-def _take_over(path: Path) -> bool:
-    """Remove an abandoned claim; of several processes that try, one succeeds."""
+def _take_over(path: Path, owner: str) -> bool:
+    """Remove the abandoned claim of `owner`; of several processes that try, one succeeds."""
     grave = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}")
     try:
         path.rename(grave)
     except FileNotFoundError:
         return False
-    grave.unlink(missing_ok=True)
-    return True
+    try:
+        if grave.read_text() == owner:
+            return True
+        # another process took it over in between: its claim goes back
+        with suppress(FileExistsError):
+            path.hardlink_to(grave)
+        return False
+    finally:
+        grave.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -79,8 +46,9 @@ def claim(path: Path) -> Iterator[bool]:
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         ours = _create(path)
-        if not ours and _is_abandoned(path) and _take_over(path):
-            ours = _create(path)
+        if not ours:
+            owner = abandoned_owner(path)
+            ours = owner is not None and _take_over(path, owner) and _create(path)
     if not ours:
         yield False
         return
@@ -88,10 +56,9 @@ def claim(path: Path) -> Iterator[bool]:
 
     def beat() -> None:
         while not stop.wait(HEARTBEAT_SECONDS):
-            try:
-                os.utime(path)
-            except FileNotFoundError:
-                return
+            with suppress(OSError):
+                if path.read_text() == identity():
+                    os.utime(path)
 
     thread = threading.Thread(target=beat, daemon=True)
     thread.start()
@@ -100,13 +67,16 @@ def claim(path: Path) -> Iterator[bool]:
     finally:
         stop.set()
         thread.join()
-        path.unlink(missing_ok=True)
+        # after a long sleep of this machine the claim may be another's
+        with suppress(OSError):
+            if path.read_text() == identity():
+                path.unlink(missing_ok=True)
 
 
 def _create(path: Path) -> bool:
     """Create the claim with its owner inside in one step, so that a kill leaves no empty one."""
     draft = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.draft")
-    draft.write_text(_identity())
+    draft.write_text(identity())
     try:
         os.link(draft, path)
         return True

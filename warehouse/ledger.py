@@ -18,6 +18,9 @@ import pyarrow.parquet as pq
 from warehouse.errors import StorageError
 from warehouse.schema import SCHEMA_VERSION, UNITS_KEY
 
+DIGESTS_KEY = b"tokenmart.unit_digests"
+"""Footer key beside the ledger: one hash per record, in the ledger's order."""
+
 
 @dataclass(frozen=True)
 class UnitRecord:
@@ -59,6 +62,14 @@ class UnitRecord:
     content_sha256: str
 
 
+@dataclass(frozen=True)
+class Ledger:
+    """A file's unit records, and the ones among them that are not as they were written."""
+
+    units: tuple[UnitRecord, ...]
+    altered: tuple[UnitRecord, ...]
+
+
 UNIT_FIELDS = tuple(field.name for field in fields(UnitRecord))
 
 
@@ -85,9 +96,37 @@ def content_sha256(table: pa.Table) -> str:
 
 
 def with_units(schema: pa.Schema, units: list[UnitRecord]) -> pa.Schema:
-    """The schema with the unit records as footer metadata."""
-    payload = json.dumps([asdict(unit) for unit in units], ensure_ascii=False)
-    return schema.with_metadata({UNITS_KEY: payload.encode()})
+    """The schema with the unit records, and a hash of each, as footer metadata."""
+    records = [asdict(unit) for unit in units]
+    payload = json.dumps(records, ensure_ascii=False, separators=(",", ":"))
+    digests = json.dumps([_digest(unit) for unit in units], separators=(",", ":"))
+    return schema.with_metadata({UNITS_KEY: payload.encode(), DIGESTS_KEY: digests.encode()})
+
+
+def _digest(unit: UnitRecord) -> str:
+    canonical = json.dumps(asdict(unit), sort_keys=True)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def read_ledger(path: Path) -> Ledger:
+    """The ledger in a file's footer; records that were altered since they were written apart.
+
+    Raises:
+        FileNotFoundError: no such file.
+        StorageError: the file is not a readable Parquet file with a ledger.
+    """
+    try:
+        metadata = pq.read_schema(path).metadata or {}
+        units = tuple(UnitRecord(**record) for record in json.loads(metadata[UNITS_KEY]))
+        digests = json.loads(metadata.get(DIGESTS_KEY, b"null"))
+        if digests is None:
+            return Ledger(units, ())
+        pairs = zip(units, digests, strict=True)
+        return Ledger(units, tuple(unit for unit, digest in pairs if _digest(unit) != digest))
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
+        raise damaged_file(path, error) from error
 
 
 def read_units(path: Path) -> list[UnitRecord]:
@@ -97,12 +136,16 @@ def read_units(path: Path) -> list[UnitRecord]:
         StorageError: the file is not a readable Parquet file with a ledger.
     """
     try:
-        metadata = pq.read_schema(path).metadata or {}
-        return [UnitRecord(**record) for record in json.loads(metadata.get(UNITS_KEY, b"[]"))]
+        return list(read_ledger(path).units)
     except FileNotFoundError:
         return []
-    except (pa.ArrowException, OSError, ValueError, TypeError) as error:
-        raise StorageError(
-            f"{path}: damaged or not a Tokenmart file ({str(error).splitlines()[0][:120]}); "
-            "move it away and run the same command again: only its units are recomputed"
-        ) from error
+
+
+def damaged_file(path: Path, error: Exception) -> StorageError:
+    """The error for a file that can't be read, with its remedy."""
+    reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
+    return StorageError(
+        f"{path}: damaged or not a Tokenmart file ({reason}); move it away, or let `tokenmart "
+        "warehouse check --repair` do it, and run the same command again: only what was lost "
+        "is recomputed"
+    )

@@ -1,0 +1,64 @@
+"""Who holds a claim file, and whether that process still lives.
+
+Age is measured by the file system's own clock, so a machine whose clock jumps neither loses
+nor steals a claim.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from pathlib import Path
+
+import psutil
+
+EXPIRY_SECONDS = 120.0
+
+
+def identity() -> str:
+    """This process: machine, process id, when it started."""
+    started = psutil.Process().create_time()
+    return f"{socket.gethostname()} {os.getpid()} {started:.2f}"
+
+
+def abandoned_owner(path: Path) -> str | None:
+    """The owner's identity when it died or has not touched its claim for long, else None.
+
+    Raises:
+        OSError: the folder can't be written (its clock can't be read).
+    """
+    try:
+        owner, touched = path.read_text(), path.stat().st_mtime
+    except FileNotFoundError:
+        return None
+    if _died(owner) or file_system_now(path.parent) - touched > EXPIRY_SECONDS:
+        return owner
+    return None
+
+
+def file_system_now(folder: Path) -> float:
+    """The time as the file system of this folder has it, in seconds.
+
+    Raises:
+        OSError: the folder can't be written.
+    """
+    probe = folder / f".now-{socket.gethostname()}-{os.getpid()}-{threading.get_ident()}"
+    probe.write_bytes(b"")
+    try:
+        return probe.stat().st_mtime
+    finally:
+        probe.unlink(missing_ok=True)
+
+
+def _died(owner: str) -> bool:
+    """Whether the owner ran on this machine and is gone."""
+    try:
+        host, pid, started = owner.split()
+        if host != socket.gethostname():
+            return False
+        return abs(psutil.Process(int(pid)).create_time() - float(started)) > 1
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+        return True
+    except (ValueError, psutil.AccessDenied):
+        return False
