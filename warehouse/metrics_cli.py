@@ -205,7 +205,7 @@ def new(name: str, context: str, direction: str) -> None:
 
     \b
     tokenmart metrics new late_surprise
-    cd dbt_project && dbt build --select late_surprise
+    tokenmart metrics new look_back --context window --direction higher
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise TokenmartError(
@@ -241,7 +241,7 @@ def new(name: str, context: str, direction: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content, encoding="utf-8")
         click.echo(f"wrote {path.relative_to(project.parent)}")
-    click.echo(f"next: edit the SQL and the test, then `tokenmart dbt build --select {name}+`")
+    click.echo(f"next: edit the SQL and the test, then `tokenmart dbt build`")
 
 
 def _sql(name: str, context: str) -> str:

@@ -9,7 +9,7 @@ with units as (
     {{ missing_builds(ref('int_pair_units')) }}
 ),
 
--- One integer to join on: with two keys the planner may start from the positions alone.
+-- One integer to join on is faster than an id and a position.
 numbered_units as (
     select
         *,
@@ -23,8 +23,6 @@ token_stats as (
 
 short_context as (
     select
-        units.build_id,
-        units.unit_id,
         units.first_key + token_stats.position as row_key,
         token_stats.context_tokens,
         token_stats.logprob,
@@ -40,6 +38,8 @@ short_context as (
 
 full_context as (
     select
+        units.build_id,
+        units.unit_id,
         units.first_key + token_stats.position as row_key,
         token_stats.position,
         token_stats.context_tokens,
@@ -59,8 +59,8 @@ full_context as (
 
 context_pairs as (
     select
-        short_context.build_id,
-        short_context.unit_id,
+        full_context.build_id,
+        full_context.unit_id,
         full_context.position,
         full_context.context_tokens,
         short_context.context_tokens as short_context_tokens,
@@ -73,9 +73,9 @@ context_pairs as (
         short_context.entropy as short_entropy,
         full_context.rank,
         short_context.rank as short_rank
-    from short_context
-    inner join full_context
-        on short_context.row_key = full_context.row_key
+    from full_context
+    inner join short_context
+        on full_context.row_key = short_context.row_key
 )
 
 select * from context_pairs

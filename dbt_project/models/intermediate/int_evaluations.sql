@@ -49,6 +49,7 @@ evaluations as (
         full_units.document_tokens,
         evaluators.evaluator,
         evaluators.unit_id as evaluator_unit_id,
+        hash(evaluators.unit_id, evaluators.evaluator) as key_unit_id,
         hash(full_units.unit_id, evaluators.unit_id, evaluators.evaluator) as unit_id
     from full_units
     inner join evaluators

@@ -9,7 +9,7 @@ evaluators as (
         doc_id,
         evaluator,
         evaluator_unit_id,
-        hash(evaluator_unit_id, evaluator) as unit_id
+        key_unit_id as unit_id
     from evaluations
 )
 

@@ -31,7 +31,7 @@ sums as (
         and token_stats.probe = units.full_probe
         and token_stats.doc_id = units.doc_id
     inner join key_characters
-        on hash(units.evaluator_unit_id, units.evaluator) = key_characters.unit_id
+        on units.key_unit_id = key_characters.unit_id
         and token_stats.char_start = key_characters.character
         and token_stats.char_end <= key_characters.interval_end
     group by units.build_id, key_characters.alpha, key_characters.beta

@@ -10,7 +10,14 @@ with units as (
 ),
 
 shared_spans as (
-    select * from {{ ref('int_token_features') }}
+    select
+        tokenisation_id,
+        position,
+        sum(cast(opens_cluster as integer)) over (
+            partition by tokenisation_id
+            order by position
+        ) as cluster
+    from {{ ref('int_token_features') }}
     where shares_span
 ),
 
@@ -51,10 +58,10 @@ measured as (
         shared_tokens.char_end,
         -shared_tokens.logprob as nll,
         shared_tokens.logprob - cast(context_pairs.short_logprob as double) as gain
-    from shared_tokens
-    left join context_pairs
-        on shared_tokens.unit_id = context_pairs.unit_id
-        and shared_tokens.position = context_pairs.position
+    from context_pairs
+    right join shared_tokens  -- noqa: CV08
+        on context_pairs.unit_id = shared_tokens.unit_id
+        and context_pairs.position = shared_tokens.position
 ),
 
 shared_pairs as (

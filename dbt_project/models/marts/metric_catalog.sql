@@ -1,3 +1,5 @@
+-- depends_on: {{ ref('metric_values') }}
+
 with variants as (
     select * from {{ ref('stg_metric_variants') }}
 ),
