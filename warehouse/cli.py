@@ -14,6 +14,7 @@ import click
 
 from warehouse.errors import TokenmartError
 from warehouse.paths import find_workspace
+from warehouse.upkeep import check, gc
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -302,3 +303,7 @@ def publish(problem_name: str | None) -> None:
     name = load_problem(problem_name, workspace).name if problem_name else None
     ensure_tables(workspace)
     click.echo(f"published {publish_all(workspace, name)} units")
+
+
+warehouse.add_command(check)
+warehouse.add_command(gc)
