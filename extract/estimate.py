@@ -10,6 +10,7 @@ from rich.table import Table
 
 from extract.plan import Cost, Selection, estimate, max_tokens_of
 from extract.probes import conditions
+from warehouse.errors import TokenmartError
 from warehouse.fetch import documents_path
 from warehouse.paths import Workspace
 from warehouse.problem import ModelSpec, Problem
@@ -61,6 +62,39 @@ def peak_memory(spec: ModelSpec, selection: Selection, longest: int) -> int:
     cache = 2 * layers * width / 4 * longest * size
     activations = 12 * width * longest * size
     return int(parameters * size + cache + activations)
+
+
+def available_memory(device: str) -> int:
+    """Memory of the device (of all GPUs and the host for a device map), in bytes."""
+    import psutil
+
+    host = int(psutil.virtual_memory().total)
+    if not device.startswith(("cuda", "auto-map")):
+        return host
+    import torch
+
+    gpus = [
+        int(torch.cuda.get_device_properties(n).total_memory)
+        for n in range(torch.cuda.device_count())
+    ]
+    return sum(gpus) + host if device == "auto-map" else max(gpus, default=0)
+
+
+def refuse_too_large(spec: ModelSpec, selection: Selection, longest: int) -> None:
+    """Stop before anything is downloaded or loaded when a model can't fit.
+
+    Raises:
+        TokenmartError: the estimated peak is above the device's memory; with the numbers.
+    """
+    needed = peak_memory(spec, selection, longest)
+    there = available_memory(selection.device)
+    if spec.parameters is not None and needed > there:
+        raise TokenmartError(
+            f"{spec.full_id}: needs about {needed / 2**30:.1f} GiB in {_dtype(spec, selection)} "
+            f"({spec.parameters / 1e9:.1f} B parameters, documents of {longest:,} tokens), "
+            f"{selection.device} has {there / 2**30:.1f} GiB; use --dtype bfloat16, --device "
+            "auto-map, a larger machine, or fewer --max-tokens"
+        )
 
 
 def plan_table(

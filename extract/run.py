@@ -21,9 +21,19 @@ import pyarrow as pa
 
 from extract.claims import claim
 from extract.engine import Engine, NonFiniteLogits, Scored
+from extract.estimate import CHARACTERS_PER_TOKEN, refuse_too_large
 from extract.interventions import describe
 from extract.loading import Encoded, context_limit, load_model
-from extract.plan import Document, ModelPlan, Selection, Task, encode, is_done, plan_model
+from extract.plan import (
+    Document,
+    ModelPlan,
+    Selection,
+    Task,
+    encode,
+    is_done,
+    max_tokens_of,
+    plan_model,
+)
 from extract.probes import Condition, Request
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.ledger import UnitRecord, content_sha256
@@ -149,6 +159,9 @@ class Extraction:
         self.attention = attention
         self.outcome = Outcome()
         self.memory = PeakMemory(selection.device)
+        longest = max((len(d.text) for d in documents), default=0) / CHARACTERS_PER_TOKEN
+        limit = max_tokens_of(problem, selection)
+        self.longest = int(min(longest, limit) if limit else longest)
 
     def run(self) -> Outcome:
         """Compute what is missing, model by model; a model that fails does not stop the others.
@@ -158,6 +171,7 @@ class Extraction:
         """
         for spec in self.selection.models:
             try:
+                refuse_too_large(spec, self.selection, self.longest)
                 plan = plan_model(
                     self.problem, self.selection, spec, self.documents, self.workspace
                 )

@@ -239,6 +239,19 @@ def test_a_missing_model_does_not_stop_the_others(
     assert len(everything(workspace)) == len(CONDITIONS)
 
 
+def test_a_model_that_cannot_fit_is_refused_before_it_is_loaded(
+    workspace: Workspace, tiny_problem: Callable[..., Path]
+) -> None:
+    raw = yaml.safe_load(tiny_problem().read_text())
+    raw["models"][0]["parameters"] = 10**15
+    raw["models"][0]["source"] = {"kind": "hub"}
+    (workspace.problems / "tiny.yml").write_text(yaml.safe_dump(raw))
+    result = run(workspace.problems / "tiny.yml")
+    one_line_error(result, 5)
+    assert "tiny/one: needs about" in result.output and "cpu has" in result.output
+    assert len(everything(workspace)) == len(CONDITIONS)
+
+
 def test_an_empty_document_is_refused_before_work_starts(
     workspace: Workspace, tiny_problem: Callable[..., Path]
 ) -> None:
