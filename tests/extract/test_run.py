@@ -240,8 +240,9 @@ def test_a_missing_model_does_not_stop_the_others(
 
 
 def test_a_model_that_cannot_fit_is_refused_before_it_is_loaded(
-    workspace: Workspace, tiny_problem: Callable[..., Path]
+    workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("extract.cli.LONGEST_CPU_HOURS", float("inf"))
     raw = yaml.safe_load(tiny_problem().read_text())
     raw["models"][0]["parameters"] = 10**15
     raw["models"][0]["source"] = {"kind": "hub"}
