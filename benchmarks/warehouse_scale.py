@@ -93,7 +93,7 @@ class Bench:
         """The copy of the dbt project, whose variants may be edited."""
         return self.folder / "dbt_project"
 
-    def run(self, database: str = "tokenmart.duckdb", memory: str = "6GiB") -> tuple[float, int]:
+    def run(self, database: str = "tokenmart.duckdb", memory: str = "5GiB") -> tuple[float, int]:
         """`dbt run`: seconds and peak resident bytes."""
         start = time.perf_counter()
         process = subprocess.Popen(

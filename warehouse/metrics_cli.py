@@ -241,7 +241,7 @@ def new(name: str, context: str, direction: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content, encoding="utf-8")
         click.echo(f"wrote {path.relative_to(project.parent)}")
-    click.echo(f"next: edit the SQL and the test, then `tokenmart dbt build`")
+    click.echo("next: edit the SQL and the test, then `tokenmart dbt build`")
 
 
 def _sql(name: str, context: str) -> str:

@@ -59,7 +59,7 @@ def test_missing_probes_and_documents_leave_the_rest(new_warehouse: NewWarehouse
         }
     )
     warehouse = new_warehouse(replace(SMALL, skip=skip, downstream_items=0))
-    warehouse.build()
+    warehouse.run()
     found = {
         (metric, model)
         for metric, model in warehouse.rows(
@@ -89,7 +89,7 @@ def test_failed_units_are_reported_and_not_counted(new_warehouse: NewWarehouse) 
     ledger[1] |= {"status": "failed", "reason": "out of memory", "rows": 0, "content_sha256": None}
     kept = table.filter(table["doc_id"].to_numpy() == 0)
     pq.write_table(kept.replace_schema_metadata({UNITS_KEY: json.dumps(ledger)}), path)
-    warehouse.build()
+    warehouse.run()
     assert warehouse.rows(
         "select documents_done, documents_failed, documents_missing, failure from coverage "
         "where probe = 'full'"
@@ -105,7 +105,7 @@ def test_thread_count_changes_nothing(built: Warehouse, tmp_path: Path) -> None:
     profile["tokenmart"]["outputs"]["local"]["settings"]["threads"] = 1
     (tmp_path / "profiles.yml").write_text(yaml.safe_dump(profile), encoding="utf-8")
     other = Warehouse(built.data, tmp_path / "tokenmart.duckdb")
-    other.build("--profiles-dir", str(tmp_path))
+    other.run("--profiles-dir", str(tmp_path))
     assert_same_values(built, other)
 
 
@@ -115,7 +115,7 @@ def test_an_added_model_computes_only_itself(new_warehouse: NewWarehouse) -> Non
     aside = warehouse.data.parent / "aside"
     for table, folder in later.items():
         shutil.move(folder, aside / table)
-    warehouse.build()
+    warehouse.run()
     models = "select distinct model_id from metric_values order by 1"
     assert warehouse.rows(models) == [("lab--model-0",), ("lab--model-1",)]
     builds = "select distinct build_id from intermediate.int_context_pairs"
@@ -123,33 +123,33 @@ def test_an_added_model_computes_only_itself(new_warehouse: NewWarehouse) -> Non
 
     shutil.rmtree(aside)
     write_warehouse(warehouse.data, SMALL, only_model=2)
-    warehouse.build()
+    warehouse.run()
     assert before < set(warehouse.rows(builds))
     fresh = new_warehouse(SMALL)
-    fresh.build()
+    fresh.run()
     assert_same_values(warehouse, fresh)
 
 
 def test_a_changed_unit_replaces_its_rows(new_warehouse: NewWarehouse) -> None:
     warehouse = new_warehouse(replace(SMALL, models=2))
-    warehouse.build()
+    warehouse.run()
     before = warehouse.values("perplexity")
     write_warehouse(warehouse.data, replace(SMALL, models=2, seed=1))
-    warehouse.build()
+    warehouse.run()
     after = warehouse.values("perplexity")
     assert set(before) == set(after)
     assert all(before[key] != after[key] for key in before)
     fresh = new_warehouse(replace(SMALL, models=2, seed=1))
-    fresh.build()
+    fresh.run()
     assert_same_values(warehouse, fresh)
 
 
 def test_a_vanished_model_leaves_no_trace(new_warehouse: NewWarehouse) -> None:
     warehouse = new_warehouse(SMALL)
-    warehouse.build()
+    warehouse.run()
     for table in ("tokens", "models", "downstream"):
         shutil.rmtree(files(warehouse, table, "lab--model-1"))
-    warehouse.build()
+    warehouse.run()
     assert warehouse.rows("select distinct model_id from metric_values order by 1") == [
         ("lab--model-0",),
         ("lab--model-2",),
