@@ -5,7 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -161,14 +164,26 @@ def _file_sha256(path: Path, workspace: Workspace) -> str:
     """sha256 of a file, remembered by size and modification time."""
     stat = path.stat()
     key = f"{path.resolve()}|{stat.st_size}|{stat.st_mtime_ns}"
-    memory = workspace.cache / "hashes.json"
-    known: dict[str, str] = json.loads(memory.read_text()) if memory.is_file() else {}
-    if key not in known:
+
+    def compute() -> str:
         digest = hashlib.sha256()
         with path.open("rb") as file:
             while block := file.read(1 << 22):
                 digest.update(block)
-        known[key] = digest.hexdigest()
+        return digest.hexdigest()
+
+    return _remembered(key, compute, workspace)
+
+
+def _remembered(key: str, compute: Callable[[], str], workspace: Workspace) -> str:
+    """A hash from the cache's memory, computed and kept at its first use."""
+    memory = workspace.cache / "hashes.json"
+    try:
+        known: dict[str, str] = json.loads(memory.read_text())
+    except (FileNotFoundError, ValueError):
+        known = {}
+    if key not in known:
+        known[key] = compute()
         memory.parent.mkdir(parents=True, exist_ok=True)
         staging = memory.with_suffix(f".{os.getpid()}")
         staging.write_text(json.dumps(known, indent=1))
@@ -185,13 +200,24 @@ def _folder_sha256(folder: Path, workspace: Workspace) -> str:
 
 
 def load_tokenizer(checkpoint: Checkpoint, spec: ModelSpec) -> DocumentTokenizer:
-    """Load a checkpoint's tokenizer."""
+    """Load a checkpoint's tokenizer; variants of one checkpoint share it."""
+    trusted = bool(getattr(spec.source, "trust_remote_code", False))
+    with _load_errors(spec):
+        tokenizer = _tokenizer(checkpoint, trusted)
+    return DocumentTokenizer(tokenizer, spec)
+
+
+def tokenizer_fingerprint(checkpoint: Checkpoint, spec: ModelSpec, workspace: Workspace) -> str:
+    """sha256 of a checkpoint's tokenizer and BOS policy, without loading it a second time."""
+    key = f"tokenizer|{checkpoint.revision}|bos={spec.bos}|transformers={version('transformers')}"
+    return _remembered(key, lambda: load_tokenizer(checkpoint, spec).sha256, workspace)
+
+
+@lru_cache(maxsize=2)
+def _tokenizer(checkpoint: Checkpoint, trust_remote_code: bool) -> Any:
     from transformers import AutoTokenizer
 
-    trusted = getattr(spec.source, "trust_remote_code", False)
-    with _load_errors(spec):
-        tokenizer = AutoTokenizer.from_pretrained(checkpoint.folder, trust_remote_code=trusted)
-    return DocumentTokenizer(tokenizer, spec)
+    return AutoTokenizer.from_pretrained(checkpoint.folder, trust_remote_code=trust_remote_code)
 
 
 def load_config(checkpoint: Checkpoint, spec: ModelSpec) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from extract.loading import (
     find_checkpoint,
     load_config,
     load_tokenizer,
+    tokenizer_fingerprint,
 )
 from extract.probes import Condition, conditions
 from warehouse.errors import TokenmartError
@@ -59,15 +61,28 @@ class Task:
 
 @dataclass(frozen=True)
 class ModelPlan:
-    """One model, ready to load, and the tasks left for it."""
+    """One model, ready to load, and the tasks left for it.
+
+    Tokenizer and configuration are loaded when they are first needed: a plan with nothing to
+    do costs a look at the ledger.
+    """
 
     spec: ModelSpec
     checkpoint: Checkpoint
-    tokenizer: DocumentTokenizer
-    config: Any
+    tokenizer_sha256: str
     dtype: str
     tasks: tuple[Task, ...]
     done: int
+
+    @cached_property
+    def tokenizer(self) -> DocumentTokenizer:
+        """The model's tokenizer."""
+        return load_tokenizer(self.checkpoint, self.spec)
+
+    @cached_property
+    def config(self) -> Any:
+        """The model's configuration, interventions applied."""
+        return load_config(self.checkpoint, self.spec)
 
     @property
     def units(self) -> int:
@@ -199,13 +214,12 @@ def plan_model(
         StorageError: a published file is damaged.
     """
     checkpoint = find_checkpoint(spec, workspace, problem.name)
-    tokenizer = load_tokenizer(checkpoint, spec)
-    config = load_config(checkpoint, spec)
+    tokenizer_sha256 = tokenizer_fingerprint(checkpoint, spec, workspace)
     dtype = resolve_dtype(spec, selection.dtype, selection.device)
     parts = {
         "revision": checkpoint.revision,
         "interventions": describe(spec.interventions),
-        "tokenizer": tokenizer.sha256,
+        "tokenizer": tokenizer_sha256,
         "dtype": dtype,
         "max_tokens": max_tokens_of(problem, selection),
         "too_long": problem.documents.too_long,
@@ -228,7 +242,7 @@ def plan_model(
         done += len(selection.conditions) - len(missing)
         if missing:
             tasks.append(Task(document, prints, missing))
-    return ModelPlan(spec, checkpoint, tokenizer, config, dtype, tuple(tasks), done)
+    return ModelPlan(spec, checkpoint, tokenizer_sha256, dtype, tuple(tasks), done)
 
 
 def is_done(unit: UnitRecord | None, wanted: str) -> bool:

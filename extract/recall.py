@@ -191,7 +191,7 @@ def target_fingerprint(problem: Problem, target: RecallTarget, plan: ModelPlan) 
         {
             "revision": plan.checkpoint.revision,
             "interventions": describe(plan.spec.interventions),
-            "tokenizer": plan.tokenizer.sha256,
+            "tokenizer": plan.tokenizer_sha256,
             "dtype": plan.dtype,
             "recall": RECALL_VERSION,
             "target": target.model_dump(mode="json"),

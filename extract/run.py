@@ -378,7 +378,7 @@ class Extraction:
             "parameters": sum(parameter.numel() for parameter in model.parameters()),
             "trained_context": context_limit(plan.config, spec) or 0,
             "licence": spec.licence,
-            "tokenizer_sha256": plan.tokenizer.sha256,
+            "tokenizer_sha256": plan.tokenizer_sha256,
             "prepends_bos": plan.tokenizer.bos is not None,
             "interventions": json.dumps(describe(spec.interventions)),
         }

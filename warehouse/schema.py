@@ -81,8 +81,6 @@ TABLES: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {
 }
 """Table name → (schema of the files, hive partition keys in the path)."""
 
-DICTIONARY_COLUMNS = ("rank", "token_id")
-"""Columns with many repeats; the other integers take delta encoding, floats a byte split."""
 
 UNITS_KEY = b"tokenmart.units"
 """Parquet footer key that holds the ledger: a JSON list of unit records."""

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from warehouse.schema import DICTIONARY_COLUMNS, TABLES, UNITS_KEY
+from warehouse.schema import TABLES, UNITS_KEY
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -192,7 +192,7 @@ def _write(
         folder / f"{names.get(table, table)}.parquet",
         compression="zstd",
         row_group_size=_GROUP_ROWS,
-        use_dictionary=[c for c in schema.names if c in DICTIONARY_COLUMNS],
+        use_dictionary=["rank", "token_id"],
         use_byte_stream_split=[f.name for f in schema if f.type == pa.float32()],
     )
 
