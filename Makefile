@@ -61,7 +61,7 @@ verify: $(READY)  ## score SUBMISSION=file.json against the locked target (OUT= 
 	  --metric-key "$(METRIC_KEY)" $(if $(OUT),--out "$(OUT)")
 
 test: $(READY)  ## run all tests
-	$(BIN)/python -m pytest -q
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 lint: $(READY)  ## ruff, mypy, sqlfluff
 	$(BIN)/ruff check .

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -157,6 +158,10 @@ def _examine(
     except (pa.ArrowException, OSError, ValueError) as error:
         return FileCheck(0, 0, (wrong(f"can't be read: {_first_line(error)}", "move"),)), nothing
     columns = {name: rows[name].to_numpy() for name in rows.schema.names}
+    if not defects:
+        differs = _differs_in_duckdb(path, columns)
+        if differs:
+            defects.append(wrong(differs, "rewrite"))
     order = _order_defect(columns)
     if order:
         defects.append(wrong(order, "rewrite"))
@@ -205,6 +210,21 @@ def _readable_rows(path: Path) -> tuple[pa.Table, list[int], list[str]]:
                 ):  # fmt: skip
                     untrue.append(name)
     return pa.concat_tables([TOKENS.empty_table(), *tables]), unreadable, untrue
+
+
+def _differs_in_duckdb(path: Path, columns: Columns) -> str:
+    """What DuckDB, which metrics are computed with, reads otherwise than pyarrow does."""
+    wanted = ", ".join(f"max({name}) as {name}" for name in columns)
+    query = f"select count(*) as n, {wanted} from read_parquet(?, hive_partitioning = false)"
+    try:
+        with duckdb.connect() as connection:
+            found = connection.execute(query, [str(path)]).fetchnumpy()
+    except duckdb.Error as error:
+        return f"DuckDB can't read it: {_first_line(error)}"
+    for name, values in columns.items():
+        if found["n"][0] != len(values) or (len(values) and found[name][0] != values.max()):
+            return f"DuckDB reads another {name}"
+    return ""
 
 
 def _order_defect(columns: Columns) -> str:
