@@ -141,7 +141,7 @@ def _print_plan(problem: Problem, selection: Selection, workspace: Workspace, qu
     if not quiet:
         from rich.console import Console
 
-        console = Console(width=max(Console().width, 110))
+        console = Console(width=max(Console().width, 120))
         console.print(table)
         click.echo(note)
     return hours

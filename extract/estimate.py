@@ -108,7 +108,7 @@ def plan_table(
         f"conditions × {len(lengths)} documents"
     )
     table = Table(title=title)
-    for name in ("model", "units done", "tokens", "rows", "TFLOP", "time", "peak memory", "disk"):
+    for name in ("model", "units done", "tokens", "rows", "FLOPs", "time", "peak memory", "disk"):
         table.add_column(name, justify="left" if name == "model" else "right", no_wrap=True)
     totals = Cost(0, 0, 0.0, 0.0, 0)
     for spec in selection.models:
@@ -151,8 +151,8 @@ def _add_row(table: Table, name: str, done: str, cost: Cost, peak: str) -> None:
     hours = cost.seconds / 3600
     time = f"{hours:,.1f} h" if hours >= 1 else f"{cost.seconds / 60:,.1f} min"
     table.add_row(
-        name, done, f"{cost.tokens / 1e6:,.2f} M", f"{cost.rows / 1e6:,.2f} M",
-        f"{cost.flops / 1e12:,.0f}", time, peak,
+        name, done, f"{cost.tokens / 1e6:,.1f} M", f"{cost.rows / 1e6:,.1f} M",
+        f"{cost.flops:.1e}", time, peak,
         f"{cost.disk_bytes / 1e6:,.0f} MB",
     )  # fmt: skip
 
