@@ -83,6 +83,7 @@ def longppl(model: Any, tokenizer: Any, texts: list[str]) -> dict[tuple[float, f
 
 @pytest.mark.slow
 @pytest.mark.models
+@pytest.mark.timeout(900)
 def test_the_mart_agrees_with_the_published_procedure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,8 @@ from warehouse.fetch import ensure_documents
 from warehouse.paths import Workspace
 from warehouse.problem import RetrievalProbe, load_problem
 
-pytestmark = [pytest.mark.models, pytest.mark.slow]
+# the first one may have to download and convert the checkpoints
+pytestmark = [pytest.mark.models, pytest.mark.slow, pytest.mark.timeout(900)]
 
 TOKENS = 400
 RETRIEVAL = RetrievalProbe(
