@@ -83,12 +83,13 @@ def extract(
     tokenmart extract --problem no4k --dry-run
     tokenmart extract --problem no4k --model Qwen/Qwen2-7B-Instruct --device cuda:1
     """
-    from extract.plan import resolve_device, select
+    from extract.plan import resolve_attention, resolve_device, select
     from warehouse.store import ensure_tables
 
     workspace = find_workspace()
     problem = load_problem(problem_name, workspace)
     device = resolve_device(device) if not dry_run or device != "auto" else _likely_device()
+    attention = resolve_attention(attention, device)
     selection = select(
         problem,
         models=models,

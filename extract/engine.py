@@ -9,7 +9,8 @@ length-sorted batches under a token budget. The LM head runs over scored positio
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +19,9 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from extract.head import LogitTransform, TokenScores, VocabularyHead
+from extract.head import LogitTransform, TokenScores, VocabularyHead, to_host
 from extract.linear import onednn_available, pack_linear_layers
+from extract.placement import exact_float32, execution_device
 from extract.probes import Ids, Request
 from warehouse.errors import TokenmartError
 
@@ -34,6 +36,10 @@ class Scored:
 
     scores: TokenScores
     tokens_processed: int
+
+
+_OnDevice = tuple[Tensor, int]
+"""A request's statistics where they were computed, and the backbone tokens spent on it."""
 
 
 class NonFiniteLogits(Exception):
@@ -72,7 +78,8 @@ class Engine:
     ) -> None:
         self.model: Any = model
         self.backbone: Any = self.model.get_decoder()
-        self.device: torch.device = self.model.get_input_embeddings().weight.device
+        exact_float32()
+        self.device: torch.device = execution_device(self.model.get_input_embeddings())
         self.dtype: torch.dtype = self.model.dtype
         self.batch_tokens = batch_tokens or (1024 if self.device.type == "cpu" else 65_536)
         self.branch_tokens = branch_tokens
@@ -103,16 +110,16 @@ class Engine:
         while True:
             try:
                 with torch.inference_mode():
-                    results = self._score(requests)
+                    found = self._score(requests)
+                    scores = to_host([block for block, _ in found])
                 break
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
                 self._halve(error)
-        for result in results:
-            if not np.isfinite(result.scores.logprob).all():
-                raise NonFiniteLogits("the model produced NaN or infinite logits")
-        return results
+        if not all(np.isfinite(each.logprob).all() for each in scores):
+            raise NonFiniteLogits("the model produced NaN or infinite logits")
+        return [Scored(each, spent) for each, (_, spent) in zip(scores, found, strict=True)]
 
     def _halve(self, error: BaseException) -> None:
         if max(self.batch_tokens, self.branch_tokens, self.head.rows) <= 32:
@@ -127,8 +134,8 @@ class Engine:
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
 
-    def _score(self, requests: Sequence[Request]) -> list[Scored]:
-        results: dict[int, Scored] = {}
+    def _score(self, requests: Sequence[Request]) -> list[_OnDevice]:
+        results: dict[int, _OnDevice] = {}
         trunks: dict[bytes, list[int]] = {}
         alone: list[int] = []
         for index, request in enumerate(requests):
@@ -147,14 +154,14 @@ class Engine:
     def _ids(self, ids: Ids) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(ids)).long().to(self.device)
 
-    def _head(self, hidden: Tensor, request: Request) -> TokenScores:
-        return self.head.score(hidden, self._ids(request.targets))
+    def _head(self, hidden: Tensor, request: Request) -> Tensor:
+        return self.head.score(hidden, self._ids(request.targets).to(self.head.device))
 
     def _score_batches(
         self, requests: Sequence[Request], indices: Iterable[int]
-    ) -> dict[int, Scored]:
+    ) -> dict[int, _OnDevice]:
         """Right-padded batches of similar length; causal attention never looks at the padding."""
-        results: dict[int, Scored] = {}
+        results: dict[int, _OnDevice] = {}
         whole = {
             i: np.concatenate([requests[i].trunk[: requests[i].prefix_length], requests[i].ids])
             for i in indices
@@ -175,16 +182,15 @@ class Engine:
                 request, length = requests[i], len(whole[i])
                 first = length - len(request.targets)
                 scores = self._head(hidden[row, first - 1 : length - 1], request)
-                results[i] = Scored(scores, length)
+                results[i] = (scores, length)
         return results
 
     def _reset_frequencies(self) -> None:
         """Dynamic RoPE remembers the longest input; a one-token input makes it forget."""
-        weight = self.model.get_input_embeddings().weight
         rotary = getattr(self.backbone, "rotary_emb", None)
         if rotary is not None:
             position = torch.zeros(1, 1, dtype=torch.long, device=self.device)
-            rotary(weight[:1][None], position)
+            rotary(torch.zeros(1, 1, 1, dtype=self.dtype, device=self.device), position)
 
     def _score_tree(
         self,
@@ -192,9 +198,9 @@ class Engine:
         requests: Sequence[Request],
         same: Sequence[int],
         branches: Sequence[int],
-    ) -> dict[int, Scored]:
+    ) -> dict[int, _OnDevice]:
         """One forward over the trunk, then packed forwards over its branches."""
-        results: dict[int, Scored] = {}
+        results: dict[int, _OnDevice] = {}
         cache = DynamicCache()
         output = self.backbone(
             input_ids=self._ids(trunk[None]), past_key_values=cache, use_cache=True
@@ -203,7 +209,7 @@ class Engine:
         spent = len(trunk)
         for i in same:
             first = requests[i].first_target
-            results[i] = Scored(self._head(hidden[first - 1 : len(trunk) - 1], requests[i]), spent)
+            results[i] = (self._head(hidden[first - 1 : len(trunk) - 1], requests[i]), spent)
             spent = 0
         # a branch whose first token is scored needs the trunk's last visible state
         ends = {i: hidden[requests[i].prefix_length - 1].clone() for i in branches}
@@ -223,7 +229,7 @@ class Engine:
                 request = requests[i]
                 before = torch.cat([ends[i][None], state[:-1]])
                 scores = self._head(before[request.first_target :], request)
-                results[i] = Scored(scores, len(request.ids) + spent)
+                results[i] = (scores, len(request.ids) + spent)
                 spent = 0
             cache.crop(-sum(len(state) for state in states))
         return results
@@ -248,14 +254,28 @@ class Engine:
             at += length
         query = torch.from_numpy(positions)
         key = torch.cat([torch.arange(trunk_length), query])
-        hidden = self.backbone(
-            input_ids=self._ids(ids[None]),
-            attention_mask=self._tree_mask(visible, query, key),
-            position_ids=query[None].to(self.device),
-            past_key_values=cache,
-            use_cache=True,
-        ).last_hidden_state[0]
+        with self._attention_with_masks():
+            hidden = self.backbone(
+                input_ids=self._ids(ids[None]),
+                attention_mask=self._tree_mask(visible, query, key),
+                position_ids=query[None].to(self.device),
+                past_key_values=cache,
+                use_cache=True,
+            ).last_hidden_state[0]
         return list(hidden.split(lengths))
+
+    @contextmanager
+    def _attention_with_masks(self) -> Iterator[None]:
+        """SDPA while branches run: FlashAttention, good for trunks, takes no tree masks."""
+        chosen = self.config._attn_implementation
+        if chosen in ("sdpa", "eager"):
+            yield
+            return
+        self.config._attn_implementation = "sdpa"
+        try:
+            yield
+        finally:
+            self.config._attn_implementation = chosen
 
     def _tree_mask(self, visible: Tensor, query: Tensor, key: Tensor) -> Any:
         """The mask in the form the architecture takes, with its own sliding window respected."""
@@ -279,7 +299,7 @@ class Engine:
 
     def _reference(self) -> tuple[Ids, TokenScores]:
         """The model's own statistics on a short fixed sequence, before anything is replaced."""
-        size = min(96, self.model.get_output_embeddings().weight.shape[0])
+        size = min(96, self.model.get_output_embeddings().out_features)
         ids = np.random.default_rng(0).integers(0, size, 96).astype(np.int32)
         with torch.inference_mode():
             logits = self.model(input_ids=self._ids(ids[None])).logits[0].float()

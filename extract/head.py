@@ -11,6 +11,7 @@ so memory is rows × tile whatever the vocabulary.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from extract.linear import onednn_available, pack, packed_product
+from extract.placement import execution_device, resident_weight
 
 CPU_ROWS, CPU_TILE = 64, 49_152
 GPU_TILE = 65_536
@@ -67,8 +69,8 @@ class VocabularyHead:
     """
 
     def __init__(self, head: nn.Linear, transform: LogitTransform, rows: int = 2048) -> None:
-        weight = head.weight.detach()
-        self.device = weight.device
+        weight, bias = resident_weight(head)
+        self.device = execution_device(head)
         self.transform = transform
         self.rows = CPU_ROWS if self.device.type == "cpu" else rows
         tile = CPU_TILE if self.device.type == "cpu" else GPU_TILE
@@ -77,7 +79,7 @@ class VocabularyHead:
         self.vocabulary = weight.shape[0]
         self.tile = -(-self.vocabulary // count)
         self._weight = weight
-        self._bias = None if head.bias is None else head.bias.detach().float()
+        self._bias = None if bias is None else bias.float()
         self._packed: list[Tensor] | None = None
         if self.device.type == "cpu":
             tiles = [weight[at : at + self.tile].float() for at in self._starts()]
@@ -110,7 +112,7 @@ class VocabularyHead:
             logits += self._bias[targets]
         return self.transform.apply_(logits)
 
-    def score(self, hidden: Tensor, targets: Tensor) -> TokenScores:
+    def score(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """Statistics of each target under the distribution its hidden state predicts.
 
         Args:
@@ -118,22 +120,16 @@ class VocabularyHead:
             targets: shape (n,), vocabulary ids.
 
         Returns:
-            Statistics of shape (n,), computed in float32.
+            Shape (4, n), float32, on the head's device: log-prob, entropy, rank and log-prob
+            of the first choice. `to_host` makes arrays of it.
         """
         blocks = [
-            self._score_block(hidden[at : at + self.rows].float(), targets[at : at + self.rows])
+            self._score_block(
+                hidden[at : at + self.rows].to(self.device).float(), targets[at : at + self.rows]
+            )
             for at in range(0, len(targets), self.rows)
         ]
-        if not blocks:
-            empty = np.zeros(0, dtype=np.float32)
-            return TokenScores(empty, empty, empty.astype(np.int32), empty)
-        stacked = torch.cat(blocks, dim=1).cpu().numpy()
-        return TokenScores(
-            logprob=stacked[0],
-            entropy=stacked[1],
-            rank=stacked[2].astype(np.int32),
-            top_logprob=stacked[3],
-        )
+        return torch.cat(blocks, dim=1) if blocks else torch.zeros(4, 0, device=self.device)
 
     def _score_block(self, hidden: Tensor, targets: Tensor) -> Tensor:
         target_logits = self._target_logits(hidden, targets)
@@ -167,3 +163,30 @@ class VocabularyHead:
         # rounding must not put the first choice below the target, or entropy below zero
         top_logprob = torch.maximum((top - lse).clamp_(max=0.0), logprob)
         return torch.stack([logprob, (lse - mean).clamp_(min=0.0), above + 1.0, top_logprob])
+
+
+def to_host(blocks: Sequence[Tensor]) -> list[TokenScores]:
+    """Statistics of several requests as arrays, in one copy.
+
+    Until here nothing waited for a GPU: its queue holds the work of all requests. The copy goes
+    through pinned memory, which a GPU reads and writes by itself.
+
+    Args:
+        blocks: from `VocabularyHead.score`, each of shape (4, n).
+    """
+    together = torch.cat(list(blocks), dim=1)
+    if together.device.type == "cuda":
+        pinned = torch.empty(together.shape, dtype=together.dtype, pin_memory=True)
+        pinned.copy_(together, non_blocking=True)
+        torch.cuda.current_stream(together.device).synchronize()
+        together = pinned
+    parts = together.cpu().split([block.shape[1] for block in blocks], dim=1)
+    return [
+        TokenScores(
+            logprob=stack[0],
+            entropy=stack[1],
+            rank=stack[2].astype(np.int32),
+            top_logprob=stack[3],
+        )
+        for stack in (part.numpy() for part in parts)
+    ]

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from extract.placement import is_offloaded
 from warehouse.errors import TokenmartError
 from warehouse.problem import (
     DropLayersIntervention,
@@ -34,6 +35,11 @@ def apply(model: Any, spec: ModelSpec) -> None:
     """Apply the interventions that act on a loaded model, in the order of the problem file."""
     for intervention in spec.interventions:
         if isinstance(intervention, NoiseIntervention):
+            if is_offloaded(model):
+                raise TokenmartError(
+                    f"{spec.full_id}: interventions.weight_noise needs all weights in memory, and "
+                    "the device map keeps a part on disk; use --device cpu or a larger machine"
+                )
             _add_noise(model, intervention)
         elif isinstance(intervention, DropLayersIntervention):
             _drop_layers(model, spec, intervention)

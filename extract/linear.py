@@ -52,12 +52,12 @@ class PackedLinear(nn.Module):
 
 
 def pack_linear_layers(module: nn.Module) -> int:
-    """Replace every `nn.Linear` below `module`; returns how many were replaced."""
+    """Replace every `nn.Linear` below `module` whose weight is in memory; returns how many."""
     replaced = 0
     for name, child in module.named_children():
-        if type(child) is nn.Linear:
+        if type(child) is nn.Linear and child.weight.device.type == "cpu":
             setattr(module, name, PackedLinear(child))
             replaced += 1
-        else:
+        elif type(child) is not nn.Linear:
             replaced += pack_linear_layers(child)
     return replaced

@@ -248,6 +248,7 @@ def load_model(
     device: str,
     dtype: str,
     attention: str | None = None,
+    room: int = 0,
 ) -> Any:
     """Load a model in eval mode, with its interventions, on a device.
 
@@ -257,16 +258,21 @@ def load_model(
         device: `cpu`, `cuda`, `cuda:1` …, or `auto-map` for accelerate's device map.
         dtype: a torch dtype's name.
         attention: attention implementation; None leaves the choice to transformers.
+        room: bytes that a device map leaves free on each GPU for the forward.
+
+    Raises:
+        TokenmartError: it can't be loaded, or its interventions can't act on offloaded weights.
     """
     import torch
     from transformers import AutoModelForCausalLM
 
     from extract import interventions
+    from extract.placement import device_map_options
 
     _quiet()
     if interventions.needs_masks(spec):
         attention = "sdpa"
-    options: dict[str, Any] = {"device_map": "auto"} if device == "auto-map" else {}
+    options = device_map_options(room) if device == "auto-map" else {}
     if attention is not None:
         options["attn_implementation"] = attention
     with _load_errors(spec):

@@ -152,7 +152,7 @@ def resolve_dtype(spec: ModelSpec, asked: str, device: str) -> str:
     wanted = asked if asked != "auto" else spec.dtype
     if wanted != "auto":
         return wanted
-    if device == "cpu":
+    if device == "cpu" or (device == "auto-map" and not torch.cuda.is_available()):
         fast = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
         return "bfloat16" if fast else "float32"
     if device.startswith(("cuda", "auto-map")) and not torch.cuda.is_bf16_supported():
@@ -183,6 +183,23 @@ def resolve_device(asked: str) -> str:
         raise TokenmartError(
             f"--device {asked}: not a device here; use auto, cpu, cuda, cuda:0 or auto-map"
         ) from error
+    return asked
+
+
+def resolve_attention(asked: str | None, device: str) -> str | None:
+    """The attention implementation to load models with; None leaves it to transformers.
+
+    Raises:
+        TokenmartError: FlashAttention 2 where it can't run.
+    """
+    if asked == "flash_attention_2":
+        from transformers.utils import is_flash_attn_2_available
+
+        if not device.startswith(("cuda", "auto-map")) or not is_flash_attn_2_available():
+            raise TokenmartError(
+                f"--attention flash_attention_2: needs a CUDA device (here: {device}) and the "
+                "flash-attn package; leave --attention out: SDPA has flash kernels of its own"
+            )
     return asked
 
 

@@ -77,11 +77,17 @@ def code_revision(root: Path) -> tuple[str, bool]:
     return commit, bool(state)
 
 
+def _has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
 class PeakMemory:
     """Peak memory since `reset`: of the GPU's allocator, else of the process, in bytes."""
 
     def __init__(self, device: str) -> None:
-        self.gpu = device.startswith(("cuda", "auto-map"))
+        self.gpu = device.startswith("cuda") or (device == "auto-map" and _has_gpu())
 
     def reset(self) -> None:
         """Start anew; on Linux the kernel's high-water mark of this process is cleared."""

@@ -1,0 +1,64 @@
+"""Where a model's weights live, and in which precision: GPUs, processor, disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+def exact_float32() -> None:
+    """Make float32 products mean float32 on every device.
+
+    TF32 keeps 10 bits of the mantissa, which moves log-probs by about 1e-3 nats; whoever wants
+    speed asks for bfloat16, and the ledger says so.
+    """
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = False
+
+
+def execution_device(module: nn.Module) -> torch.device:
+    """The device a module computes on, also when its weights wait elsewhere (accelerate)."""
+    hook = getattr(module, "_hf_hook", None)
+    chosen = getattr(hook, "execution_device", None)
+    if chosen is not None:
+        return torch.device(chosen if not isinstance(chosen, int) else f"cuda:{chosen}")
+    return next(module.parameters()).device
+
+
+def resident_weight(linear: nn.Linear) -> tuple[Tensor, Tensor | None]:
+    """Weight and bias of a layer on its execution device; copied there when offloaded."""
+    if linear.weight.device.type != "meta":
+        return linear.weight.detach(), None if linear.bias is None else linear.bias.detach()
+    from accelerate.utils import align_module_device
+
+    with align_module_device(linear):
+        bias = None if linear.bias is None else linear.bias.detach().clone()
+        return linear.weight.detach().clone(), bias
+
+
+def is_offloaded(model: nn.Module) -> bool:
+    """Whether a part of the weights is loaded from the processor or the disk when it is used."""
+    return any(parameter.device.type == "meta" for parameter in model.parameters())
+
+
+def with_room(memory: Mapping[int | str, int], room: int) -> dict[int | str, int]:
+    """Memory for weights per device: what is free, less what a forward needs on each GPU.
+
+    Args:
+        memory: free bytes per device, GPUs by number, as accelerate gives them.
+        room: bytes of KV cache, activations and logits of the longest document.
+    """
+    return {
+        device: max(0, free - room) if isinstance(device, int) else free
+        for device, free in memory.items()
+    }
+
+
+def device_map_options(room: int) -> dict[str, Any]:
+    """Loading options that spread a model over all GPUs, the processor and the disk."""
+    from accelerate.utils import get_max_memory
+
+    return {"device_map": "auto", "max_memory": with_room(get_max_memory(), room)}

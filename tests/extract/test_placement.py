@@ -1,0 +1,143 @@
+"""Where weights live: spread by accelerate, kept on disk; which attention runs; precision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import ARCHITECTURES
+from reference import assert_agree, plain_scores
+from test_architectures import load, requests_of
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.masking_utils import flash_attention_mask
+
+from extract import placement
+from extract.engine import Engine
+from extract.loading import Checkpoint, load_model
+from extract.placement import is_offloaded, with_room
+from extract.plan import resolve_attention, resolve_dtype
+from warehouse.errors import TokenmartError
+from warehouse.problem import LocalSource, ModelSpec
+
+
+def spec_of(folder: Path, **changes: Any) -> ModelSpec:
+    source = LocalSource(kind="local", path=folder)
+    return ModelSpec(full_id="tiny/one", family="tiny", source=source, **changes)
+
+
+@pytest.mark.parametrize("architecture", ["llama", "mistral", "qwen2", "gemma2"])
+def test_a_model_partly_on_disk_gives_the_same_statistics(
+    architecture: str, tiny_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tiny_checkpoint(architecture)
+    requests = requests_of(0)
+    plain = [plain_scores(load(folder), request) for request in requests]
+    weights = sum(p.numel() * 4 for p in load(folder).parameters())
+    monkeypatch.setattr("accelerate.utils.get_max_memory", lambda: {"cpu": weights // 2})
+    model = load_model(Checkpoint(folder, "0"), spec_of(folder), device="auto-map", dtype="float32")
+    assert is_offloaded(model) and "disk" in model.hf_device_map.values()
+    engine = Engine(model)
+    assert engine.share_trunks
+    for expected, result in zip(plain, engine.score(requests), strict=True):
+        assert_agree(result.scores, expected)
+
+
+def test_noise_is_refused_where_it_could_not_reach_the_weights(
+    tiny_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tiny_checkpoint("llama")
+    noise = ({"kind": "weight_noise", "scale": 0.1, "seed": 0},)
+    monkeypatch.setattr("accelerate.utils.get_max_memory", lambda: {"cpu": 100_000})
+    with pytest.raises(TokenmartError, match="needs all weights in memory"):
+        load_model(
+            Checkpoint(folder, "0"),
+            spec_of(folder, interventions=noise),
+            device="auto-map",
+            dtype="float32",
+        )
+
+
+def test_a_device_map_leaves_room_on_gpus_only() -> None:
+    assert with_room({0: 100, 1: 20, "cpu": 70}, 30) == {0: 70, 1: 0, "cpu": 70}
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_attention_without_masks_serves_trunks_and_leaves_branches_to_sdpa(
+    architecture: str, tiny_checkpoint: Callable[..., Path]
+) -> None:
+    """The path of FlashAttention 2, with an attention that like it takes no tree mask."""
+    calls: list[int] = []
+
+    def maskless(
+        module: Any, query: Any, key: Any, value: Any, attention_mask: Any, **options: Any
+    ) -> Any:
+        assert attention_mask is None
+        calls.append(query.shape[2])
+        window = options.get("sliding_window")
+        size = query.shape[2]
+        distance = torch.arange(size)[:, None] - torch.arange(key.shape[2])[None]
+        visible = (distance >= 0) & (distance < (window or size))
+        groups = query.shape[1] // key.shape[1]
+        output = torch.nn.functional.scaled_dot_product_attention(
+            query,
+            key.repeat_interleave(groups, 1),
+            value.repeat_interleave(groups, 1),
+            attn_mask=visible,
+            scale=options.get("scaling"),
+        )
+        return output.transpose(1, 2).contiguous(), None
+
+    AttentionInterface.register("maskless", maskless)
+    AttentionMaskInterface.register("maskless", flash_attention_mask)
+    folder = tiny_checkpoint(architecture)
+    # Gemma 2's soft-capping of attention exists in eager attention only
+    settings = {"attn_logit_softcapping": None} if architecture == "gemma2" else {}
+    requests = requests_of(None)
+    plain_model = load(folder)
+    for name, value in settings.items():
+        for layer in plain_model.model.layers:
+            setattr(layer.self_attn, name, value)
+    plain = [plain_scores(plain_model, request) for request in requests]
+    model = load_model(
+        Checkpoint(folder, "0"),
+        spec_of(folder),
+        device="cpu",
+        dtype="float32",
+        attention="maskless",
+    )
+    for name, value in settings.items():
+        for layer in model.model.layers:
+            setattr(layer.self_attn, name, value)
+    engine = Engine(model)
+    assert engine.share_trunks == (architecture != "llama_ntk")
+    calls.clear()
+    results = engine.score(requests)
+    assert calls and model.config._attn_implementation == "maskless"
+    for expected, result in zip(plain, results, strict=True):
+        assert_agree(result.scores, expected)
+
+
+def test_float32_never_means_tf32(tiny_checkpoint: Callable[..., Path]) -> None:
+    torch.set_float32_matmul_precision("high")
+    Engine(load(tiny_checkpoint("llama")))
+    assert torch.get_float32_matmul_precision() == "highest"
+    assert not torch.backends.cudnn.allow_tf32
+
+
+def test_flash_attention_is_refused_before_anything_is_loaded() -> None:
+    with pytest.raises(TokenmartError, match="leave --attention out"):
+        resolve_attention("flash_attention_2", "cpu")
+    assert resolve_attention("eager", "cpu") == "eager"
+    assert resolve_attention(None, "cuda") is None
+
+
+def test_a_device_map_without_a_gpu_computes_as_the_processor_does(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path)
+    assert resolve_dtype(spec, "auto", "auto-map") == resolve_dtype(spec, "auto", "cpu")
+
+
+def test_the_execution_device_of_a_plain_module_is_its_weights() -> None:
+    assert placement.execution_device(torch.nn.Linear(2, 2)) == torch.device("cpu")
