@@ -3,7 +3,7 @@
     python benchmarks/warehouse_scale.py                    # 17 models × 50 documents × 32k tokens
     python benchmarks/warehouse_scale.py --models 3 --documents 5 --tokens 4096   # a quick look
 
-Writes made-up token statistics (`warehouse.synthetic`) into a temporary folder, then measures,
+Writes made-up token statistics (`made_up_warehouse`) into a temporary folder, then measures,
 in one run on one machine: a scan and a join in plain DuckDB, the full `dbt run`, a run with
 nothing to do, one added variant, fifty added variants, one added model, a full run under a
 2 GiB limit, and twenty metrics in DuckDB, polars and pandas.
@@ -28,10 +28,10 @@ from pathlib import Path
 import click
 import duckdb
 import psutil
+from made_up_warehouse import Retrieval, Shape, Window, write_warehouse
 from twenty_metrics import ENGINES, largest_difference
 
 from warehouse.paths import find_workspace
-from warehouse.synthetic import Retrieval, Shape, Window, write_warehouse
 
 JOIN = """
     select model_id, exp(avg(-l.logprob)), avg(l.logprob - s.logprob),

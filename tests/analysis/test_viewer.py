@@ -11,6 +11,7 @@ from browser import probe
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from made_up_warehouse import Shape, Window, write_warehouse
 from rich.console import Console
 
 from analysis import cli
@@ -19,7 +20,6 @@ from analysis.viewer_page import ROW_CHARACTERS, rows, viewer_page
 from analysis.viewer_terminal import intensity, print_view, shaded
 from warehouse.errors import TokenmartError
 from warehouse.problem import load_problem
-from warehouse.synthetic import Shape, Window, write_warehouse
 
 
 def segment(start, end, logprob=-1.0, gain=None, rank=1):

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
-from dbt_harness import SHAPE, Warehouse
-
-from warehouse.synthetic import Shape, write_warehouse
-
-NewWarehouse = Callable[[Shape], Warehouse]
+from dbt_harness import SHAPE, NewWarehouse, Warehouse
+from made_up_warehouse import Shape, write_warehouse
 
 
 @pytest.fixture(scope="session")

@@ -6,14 +6,15 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import duckdb
+from made_up_warehouse import Retrieval, Shape, Window
 
 from warehouse.paths import find_workspace
-from warehouse.synthetic import Retrieval, Shape, Window
 
 PROJECT = find_workspace(Path(__file__)).dbt_project
 
@@ -77,3 +78,6 @@ class Warehouse:
         """dbt's manifest of the last run."""
         path = self.database.parent / "target" / "manifest.json"
         return dict(json.loads(path.read_text(encoding="utf-8")))
+
+
+NewWarehouse = Callable[[Shape], Warehouse]

@@ -11,11 +11,10 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from conftest import NewWarehouse
-from dbt_harness import PROJECT, SHAPE, Warehouse
+from dbt_harness import PROJECT, SHAPE, NewWarehouse, Warehouse
+from made_up_warehouse import Shape, Window, write_empty_tables, write_warehouse
 
 from warehouse.schema import UNITS_KEY
-from warehouse.synthetic import Shape, Window, write_empty_tables, write_warehouse
 
 SMALL = Shape(models=3, documents=2, tokens=400, windows=(Window(64, 32),))
 ALL_VALUES = "select metric, variant, model_id, value, tokens, documents from metric_values"

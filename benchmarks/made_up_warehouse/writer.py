@@ -1,16 +1,9 @@
-"""A made-up warehouse of any size: schema-true Parquet with plausible distributions.
-
-For tests of the metric library and for benchmarks at the locked problem's shape. The numbers
-mean nothing, the shapes do: Zipf words, repeated phrases, two kinds of tokenizer, characters
-split over several tokens, heavy-tailed gains from context. Never used as data of a problem.
-"""
+"""Writes a made-up warehouse: schema-true Parquet files, ledger included."""
 
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,137 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from made_up_warehouse.shape import Retrieval, Shape
+from made_up_warehouse.text import Floats, Ints, Pieces, Tokenisation, Vocabulary, draw_words
 from warehouse.schema import TABLES, UNITS_KEY
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-
 _GROUP_ROWS = 120_000
-
-
-@dataclass(frozen=True)
-class Window:
-    """A short-context probe: every target sees between `context` and `context + stride` tokens."""
-
-    context: int
-    stride: int
-
-    @property
-    def name(self) -> str:
-        """The probe's name, as problem files spell it."""
-        return f"window_{self.context}"
-
-
-@dataclass(frozen=True)
-class Retrieval:
-    """The retrieval pair: answers scored after the whole document and after the excerpt alone."""
-
-    excerpts: int
-    excerpt_tokens: int
-    answer_tokens: int
-    min_gap: int
-
-
-@dataclass(frozen=True)
-class Shape:
-    """What to write. `tokens` is the length of a document in tokens of the first tokenizer."""
-
-    problem: str = "synthetic"
-    models: int = 4
-    documents: int = 3
-    tokens: int = 512
-    tokenizers: int = 2
-    windows: tuple[Window, ...] = (Window(64, 32),)
-    retrieval: Retrieval | None = Retrieval(4, 16, 8, 64)
-    downstream_items: int = 12
-    vocabulary: int = 3_000
-    seed: int = 0
-    skip: frozenset[tuple[str, str, int | None]] = field(default_factory=frozenset)
-    """(model_id, probe, doc_id or None for all) that were never extracted."""
-
-
-@dataclass(frozen=True)
-class Tokenisation:
-    """One document in one tokenizer."""
-
-    token_id: Ints
-    char_start: Ints
-    char_end: Ints
-    difficulty: Floats
-
-
-@dataclass(frozen=True)
-class _Vocabulary:
-    words: list[str]
-    weights: Floats
-
-    @staticmethod
-    def make(size: int, rng: np.random.Generator) -> _Vocabulary:
-        letters = np.array(list("etaoinshrdlucmfwypvbgk"))
-        special = ["→", "naïve", "日本語", "2024", "17", "3.5", "x", "😀ok", "—"]
-        seen = dict.fromkeys(special)
-        while len(seen) < size:
-            seen["".join(rng.choice(letters, size=int(rng.integers(1, 11))))] = None
-        words = list(seen)
-        rng.shuffle(words)
-        weights = 1.0 / (np.arange(size) + 2.7)
-        return _Vocabulary(words, weights / weights.sum())
-
-
-def _pieces(word: str, kind: int) -> list[tuple[int, int]]:
-    """Token spans of ` word`, relative to the space; even kinds keep the space, odd ones trim it.
-
-    Characters of three bytes and more become two tokens with one span, as in byte-level BPE.
-    """
-    width = 6 if kind % 2 == 0 else 4
-    cuts = [*range(1, len(word) + 1, width), len(word) + 1]
-    spans: list[tuple[int, int]] = []
-    for start, end in itertools.pairwise(cuts):
-        first = start - 1 if start == 1 and kind % 2 == 0 else start
-        spans.append((first, end))
-        if any(len(character.encode()) > 2 for character in word[start - 1 : end - 1]):
-            spans.append((first, end))
-    return spans
-
-
-@dataclass(frozen=True)
-class _Pieces:
-    """Every word's tokens, flattened: word w owns rows first[w] … first[w] + count[w] - 1."""
-
-    first: Ints
-    count: Ints
-    start: Ints
-    end: Ints
-
-    @staticmethod
-    def of(words: list[str], kind: int) -> _Pieces:
-        spans = [_pieces(word, kind) for word in words]
-        count = np.array([len(s) for s in spans], dtype=np.int64)
-        flat = np.array([span for s in spans for span in s], dtype=np.int64)
-        return _Pieces(np.cumsum(count) - count, count, flat[:, 0], flat[:, 1])
-
-    def tokenise(self, words: Ints, word_offsets: Ints) -> Tokenisation:
-        count = self.count[words]
-        within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-        piece = np.repeat(self.first[words], count) + within
-        offset = np.repeat(word_offsets, count)
-        # The first word of a document has no space before it: spans never start below 0.
-        return Tokenisation(
-            token_id=piece,
-            char_start=np.maximum(offset + self.start[piece], 0),
-            char_end=offset + self.end[piece],
-            difficulty=np.where(within == 0, np.log1p(np.repeat(words, count)) * 0.45 + 0.2, 0.3),
-        )
-
-
-def _draw_words(count: int, vocabulary: _Vocabulary, rng: np.random.Generator) -> Ints:
-    """Zipf words in which a tenth of the text repeats an earlier phrase of the document."""
-    words = rng.choice(len(vocabulary.words), size=count, p=vocabulary.weights).astype(np.int64)
-    phrase = 12
-    for start in range(4 * phrase, count - phrase, 10 * phrase):
-        source = int(rng.integers(0, start - phrase))
-        words[start : start + phrase] = words[source : source + phrase]
-    return words
 
 
 def _sha256(text: str) -> str:
@@ -211,14 +78,14 @@ class _Writer:
         self.root = root
         self.shape = shape
         rng = np.random.default_rng(shape.seed)
-        vocabulary = _Vocabulary.make(shape.vocabulary, rng)
-        pieces = [_Pieces.of(vocabulary.words, kind) for kind in range(shape.tokenizers)]
+        vocabulary = Vocabulary.make(shape.vocabulary, rng)
+        pieces = [Pieces.of(vocabulary.words, kind) for kind in range(shape.tokenizers)]
         lengths = np.array([len(word) for word in vocabulary.words], dtype=np.int64)
         per_word = float((pieces[0].count * vocabulary.weights).sum())
         self.texts: list[str] = []
         self.documents: list[list[Tokenisation]] = []
         for _ in range(shape.documents):
-            words = _draw_words(max(8, round(shape.tokens / per_word)), vocabulary, rng)
+            words = draw_words(max(8, round(shape.tokens / per_word)), vocabulary, rng)
             sizes = lengths[words] + 1
             offsets = np.cumsum(sizes) - sizes - 1
             self.texts.append(" ".join(vocabulary.words[w] for w in words))

@@ -1,0 +1,46 @@
+"""How large a made-up warehouse is, and which probes it holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Window:
+    """A short-context probe: every target sees between `context` and `context + stride` tokens."""
+
+    context: int
+    stride: int
+
+    @property
+    def name(self) -> str:
+        """The probe's name, as problem files spell it."""
+        return f"window_{self.context}"
+
+
+@dataclass(frozen=True)
+class Retrieval:
+    """The retrieval pair: answers scored after the whole document and after the excerpt alone."""
+
+    excerpts: int
+    excerpt_tokens: int
+    answer_tokens: int
+    min_gap: int
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What to write. `tokens` is the length of a document in tokens of the first tokenizer."""
+
+    problem: str = "synthetic"
+    models: int = 4
+    documents: int = 3
+    tokens: int = 512
+    tokenizers: int = 2
+    windows: tuple[Window, ...] = (Window(64, 32),)
+    retrieval: Retrieval | None = Retrieval(4, 16, 8, 64)
+    downstream_items: int = 12
+    vocabulary: int = 3_000
+    seed: int = 0
+    skip: frozenset[tuple[str, str, int | None]] = field(default_factory=frozenset)
+    """(model_id, probe, doc_id or None for all) that were never extracted."""
