@@ -6,7 +6,8 @@ import math
 from html import escape
 
 from analysis.report_data import ReportData
-from analysis.verdict import LEVEL, Verdict
+from analysis.verdict import Verdict
+from analysis.winner import LEVEL
 
 
 def answer(data: ReportData) -> str:
@@ -20,14 +21,16 @@ def answer(data: ReportData) -> str:
         )
     if verdict.winner is not None:
         name = escape(verdict.winner.column.name)
+        tested = verdict.splits.tested
         return (
             f'<div class="answer"><p><strong>{name}</strong> tracks the target: rho '
             f"{_signed(verdict.winner.rho)} over {verdict.models} models, "
-            f"{_signed(verdict.by_model.held_out)} when each model is left out of the choice. "
-            f"Against the best of {len(verdict.candidates)} variants by luck, "
+            f"{_signed(verdict.ruling.by_model.held_out)} when each model is left out of the "
+            f"choice. Against the best of {len(verdict.candidates)} variants by luck, "
             f"{_p(verdict.winner.p_adjusted)}; within model families, "
-            f"{_p(verdict.p_within_families)}. Chosen anew on two thirds of the models, the choice "
-            f"reaches {_signed(verdict.splits.held_out)} on the rest.</p></div>"
+            f"{_p(verdict.ruling.p_within_families)}. Chosen anew on {verdict.models - tested} of "
+            f"the models, the choice reaches {_signed(verdict.splits.held_out)} on the other "
+            f"{tested}.</p></div>"
         )
     reasons = "".join(f"<li>{escape(reason)}</li>" for reason in verdict.reasons)
     return (
@@ -139,8 +142,7 @@ def methods(data: ReportData) -> str:
         "Skipped Spearman": "Spearman on the points whose squared robust distance (MinCovDet with "
         "a fixed seed) is within the 0.975 quantile of chi-squared with 2 degrees of freedom. Its "
         "bootstrap intervals are wide and err on the safe side.",
-        "Held out": "On two thirds of the models the sign is fixed (and, for the procedure, the "
-        "variant chosen); the correlation is taken on the remaining third.",
+        "Held out": _held_out(data.verdict),
         "Left out": "The variant is chosen without a model or a family, then the left-out models "
         "are placed among the others by it; Spearman of these places with the target.",
         "p adj.": "The target is permuted for all variants together; the largest |rho| over the "
@@ -153,6 +155,17 @@ def methods(data: ReportData) -> str:
         '<section aria-labelledby="methods"><h2 id="methods">Methods</h2><h3>Metrics</h3>'
         f'<dl class="methods">{metrics}</dl><h3>Statistics</h3><dl class="methods">{statistics}'
         "</dl></section>"
+    )
+
+
+def _held_out(verdict: Verdict | None) -> str:
+    if verdict is None:
+        return "Not computed: too few models."
+    tested = verdict.splits.tested
+    return (
+        f"On {verdict.models - tested} of the {verdict.models} models, drawn at random, the sign "
+        "is fixed (and, for the procedure, the variant chosen); the correlation is taken on the "
+        f"other {tested}."
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections import Counter
 from typing import Any
 
 import click
@@ -15,6 +14,7 @@ from rich.table import Table
 from analysis.leaderboard import interval_record, number
 from analysis.tables import load_table
 from analysis.verdict import Candidate, Verdict, judge
+from analysis.winner import SAME_RANKING
 from warehouse.paths import find_workspace
 from warehouse.problem import load_problem
 
@@ -40,8 +40,8 @@ def run_select(
 
 def verdict_record(verdict: Verdict) -> dict[str, Any]:
     """The verdict as JSON-ready values."""
-    splits = verdict.splits
-    chosen = Counter(verdict.by_model.chosen)
+    splits, ruling = verdict.splits, verdict.ruling
+    stability = ruling.stability
     return {
         "models": verdict.models,
         "variants": len(verdict.candidates),
@@ -49,12 +49,18 @@ def verdict_record(verdict: Verdict) -> dict[str, Any]:
         "best": verdict.best.column.name,
         "reasons": list(verdict.reasons),
         "p_adjusted": number(verdict.best.p_adjusted),
-        "p_adjusted_within_model_families": number(verdict.p_within_families),
+        "p_adjusted_within_model_families": number(ruling.p_within_families),
+        "stability": {
+            "folds": stability.folds,
+            "same_variant": number(stability.same_variant),
+            "same_metric": number(stability.same_metric),
+            "same_ranking": number(stability.same_ranking),
+            "distinct_choices": len({choice.variant for choice in ruling.by_model.choices}),
+        },
         "held_out": {
-            "leave_one_model_out": number(verdict.by_model.held_out),
-            "distinct_choices": len(chosen),
-            "leave_one_family_out": number(verdict.by_family.held_out),
-            "leave_one_family_out_models": verdict.by_family.covered,
+            "leave_one_model_out": number(ruling.by_model.held_out),
+            "leave_one_family_out": number(ruling.by_family.held_out),
+            "leave_one_family_out_models": ruling.by_family.covered,
             "splits": len(splits.chosen),
             "splits_mean": number(splits.held_out),
             "splits_in_sample_mean": number(splits.held_out + splits.optimism),
@@ -132,24 +138,37 @@ def conclusion(verdict: Verdict) -> list[str]:
     if verdict.winner is not None:
         return [
             f"winner: {verdict.winner.column.name}, rho {verdict.winner.rho:+.2f} in sample, "
-            f"{verdict.by_model.held_out:+.2f} with each model left out of the choice"
+            f"{verdict.ruling.by_model.held_out:+.2f} with each model left out of the choice"
         ]
     return ["no winner:", *(f"  - {reason}" for reason in verdict.reasons)]
 
 
+def stability_text(verdict: Verdict) -> str:
+    """How often leaving one model out leaves the choice as it is, in three senses."""
+    found = verdict.ruling.stability
+    return (
+        f"the same variant in {found.same_variant:.0%} of the folds, of the same metric in "
+        f"{found.same_metric:.0%}, ranking the models alike in {found.same_ranking:.0%} "
+        f"(Spearman {SAME_RANKING} or more; this counts)"
+    )
+
+
 def _lines(verdict: Verdict) -> list[str]:
-    splits, by_family = verdict.splits, verdict.by_family
+    splits, ruling = verdict.splits, verdict.ruling
     lines = [
         f"{verdict.models} models, {len(verdict.candidates)} variants; held out: mean over "
-        f"{len(splits.chosen)} random splits of rho on the third of the models that wasn't used",
+        f"{len(splits.chosen)} random splits of rho on the {splits.tested} models that weren't "
+        "used",
         f"the procedure (best of all on the training part): in sample "
         f"{_signed(splits.held_out + splits.optimism)}, held out {_signed(splits.held_out)}, "
         f"optimism {_signed(splits.optimism)}",
-        f"leave one model out {_signed(verdict.by_model.held_out)}; leave one family out "
-        f"{_signed(by_family.held_out)} ({by_family.covered} of {verdict.models} models covered)",
-        f"by luck the best of these variants reaches |rho| {verdict.overall.null_95:.2f} one time "
+        f"leave one model out {_signed(ruling.by_model.held_out)}; leave one family out "
+        f"{_signed(ruling.by_family.held_out)} ({ruling.by_family.covered} of {verdict.models} "
+        "models covered)",
+        f"left out one at a time, the choice is {stability_text(verdict)}",
+        f"by luck the best of these variants reaches |rho| {ruling.overall.null_95:.2f} one time "
         "in twenty; permuting within model families only, the best has adjusted p = "
-        f"{_p(verdict.p_within_families)}",
+        f"{_p(ruling.p_within_families)}",
         "| size: partial correlation given log parameters; the order of the rows is itself a "
         "choice: trust the procedure's line",
     ]

@@ -32,12 +32,12 @@ class LeftOut:
 
     held_out: Spearman of the target with each model's place, by the metric chosen without
         it, among the models the choice was made on. NaN where undefined.
-    chosen: the variant chosen in each fold.
+    choices: what was chosen in each fold.
     covered: models that were predicted (folds with too few training models are skipped).
     """
 
     held_out: float
-    chosen: tuple[int, ...]
+    choices: tuple[Choice, ...]
     covered: int
 
 
@@ -45,12 +45,14 @@ class LeftOut:
 class Splits:
     """Repeated random train/test splits.
 
+    tested: models in each test part; the choice is made on the others.
     chosen: `[splits]` variant chosen on the training part.
     train: `[splits]` |rho| of the choice there; test: `[splits]` its signed rho on the rest.
     variant_test: `[K]` mean test rho of each variant, with the sign of its training part.
     baseline_test: `[splits]` test rho of the baseline variant, or None.
     """
 
+    tested: int
     chosen: Indices
     train: Floats
     test: Floats
@@ -92,12 +94,12 @@ def leave_out(metrics: Floats, target: Floats, folds: Iterable[Flags]) -> LeftOu
         For a single variant and one model a fold, `held_out` is its plain Spearman.
     """
     place = np.full(target.size, np.nan)
-    chosen = []
+    choices = []
     for out in folds:
         if (~out).sum() < MINIMUM_TRAINING:
             continue
         choice = choose(metrics[:, ~out], target[~out])
-        chosen.append(choice.variant)
+        choices.append(choice)
         if np.isnan(choice.rho):
             continue
         known = metrics[choice.variant, ~out]
@@ -107,7 +109,7 @@ def leave_out(metrics: Floats, target: Floats, folds: Iterable[Flags]) -> LeftOu
             place[model] = share if choice.rho >= 0 else 1.0 - share
     covered = ~np.isnan(place)
     rho = spearman_rows(place[None, covered], target[None, covered])[0] if covered.any() else np.nan
-    return LeftOut(float(rho), tuple(chosen), int(covered.sum()))
+    return LeftOut(float(rho), tuple(choices), int(covered.sum()))
 
 
 def model_folds(models: int) -> list[Flags]:
@@ -128,7 +130,10 @@ def repeated_splits(
     splits: int = DEFAULT_SPLITS,
     baseline: int | None = None,
 ) -> Splits:
-    """Choose on two thirds of the models, score on the rest, many times.
+    """Choose on a part of the models, score on the rest, many times.
+
+    The test part is a third of the models, but at least four, as long as five are left to
+    train on: below, a correlation says nothing.
 
     Args:
         metrics: `[K, n]`, oriented, complete.
@@ -151,6 +156,7 @@ def repeated_splits(
     chosen = np.argmax(np.nan_to_num(np.abs(train_rho), nan=-1.0), axis=0)
     rows = np.arange(splits)
     return Splits(
+        tested=test_size,
         chosen=chosen,
         train=np.nan_to_num(np.abs(train_rho[chosen, rows])),
         test=signed[chosen, rows],

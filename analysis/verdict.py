@@ -1,10 +1,7 @@
 """The verdict over a problem's variants: what is signal, what may be luck, and who wins, if any.
 
-A winner is named only when all of this holds: the best correlation beats the best of as many
-lucky ones (max-statistic p below 0.05), also when the target is permuted within model families
-only (families that share a level make the free permutation reject far too often: see
-benchmarks/statistics_coverage.py); chosen without a model or a family, the choice still places
-the left-out models; and the same metric is chosen in most folds.
+The rule for a winner is in `analysis.winner`; here it meets the problem's metrics, the baseline
+and the words for what failed.
 """
 
 from __future__ import annotations
@@ -17,21 +14,12 @@ import numpy as np
 from analysis.bootstrap import draw
 from analysis.comparison import Difference, SwapTest, difference, swap_test
 from analysis.correlations import partial_spearman, spearman
-from analysis.permutation import MaxTest, max_test
-from analysis.selection import (
-    DEFAULT_SPLITS,
-    LeftOut,
-    Splits,
-    family_folds,
-    leave_out,
-    model_folds,
-    repeated_splits,
-)
+from analysis.permutation import max_test
+from analysis.selection import DEFAULT_SPLITS, Splits, repeated_splits
 from analysis.tables import MetricColumn, MetricTable
+from analysis.winner import SAME_RANKING, Failure, Ruling, rule
 from warehouse.errors import TokenmartError
 
-LEVEL = 0.05
-STABLE_SHARE = 0.5
 MINIMUM_MODELS = 8
 DIFFERENCE_RESAMPLES = 10_000
 BASELINE_METRIC = "perplexity"
@@ -59,6 +47,7 @@ class Verdict:
     candidates: best held-out correlation first.
     best: the variant the rule takes on all models.
     winner: the same when every condition holds, else None; `reasons` says which failed.
+    ruling: the figures behind that.
     """
 
     candidates: tuple[Candidate, ...]
@@ -69,10 +58,7 @@ class Verdict:
     incomplete: tuple[str, ...]
     inadmissible: tuple[str, ...]
     baseline: MetricColumn | None
-    overall: MaxTest
-    p_within_families: float
-    by_model: LeftOut
-    by_family: LeftOut
+    ruling: Ruling
     splits: Splits
     beats: SwapTest | None
     best_minus_baseline: Difference | None
@@ -113,7 +99,7 @@ def judge(
     metrics = np.stack([column.oriented for column in complete])
     base = baseline or _default_baseline(complete)
     base_index = next((i for i, c in enumerate(complete) if c is base), None)
-    overall = max_test(metrics, table.target, seed)
+    ruling = rule(metrics, table.target, table.families, [c.metric for c in complete], seed)
     families = [column.family for column in complete]
     p_in_family = np.empty(len(complete))
     for family in set(families):
@@ -125,7 +111,7 @@ def judge(
         Candidate(
             column=column,
             rho=spearman(column.oriented, table.target),
-            p_adjusted=float(overall.p_adjusted[i]),
+            p_adjusted=float(ruling.overall.p_adjusted[i]),
             p_in_family=float(p_in_family[i]),
             held_out=float(parts.variant_test[i]),
             chosen_share=float((parts.chosen == i).mean()),
@@ -135,14 +121,8 @@ def judge(
         )
         for i, column in enumerate(complete)
     ]
-    by_model = leave_out(metrics, table.target, model_folds(size))
-    by_family = leave_out(metrics, table.target, family_folds(table.families))
-    best_index = int(np.argmax(np.nan_to_num(overall.observed, nan=-1.0)))
-    best = candidates[best_index]
-    within = max_test(metrics, table.target, seed, strata=table.families)
-    p_within = float(within.p_adjusted[best_index])
-    chosen_metrics = [complete[variant].metric for variant in by_model.chosen]
-    reasons = _reasons(best, chosen_metrics, p_within, by_model, by_family, size)
+    best = candidates[ruling.best]
+    reasons = tuple(_reason(failure, best, ruling) for failure in ruling.failures)
     return Verdict(
         candidates=tuple(sorted(candidates, key=lambda c: -c.held_out)),
         best=best,
@@ -152,10 +132,7 @@ def judge(
         incomplete=tuple(c.name for c in allowed if c not in complete),
         inadmissible=tuple(c.name for c in table.columns if c not in allowed),
         baseline=base,
-        overall=overall,
-        p_within_families=p_within,
-        by_model=by_model,
-        by_family=by_family,
+        ruling=ruling,
         splits=parts,
         beats=beats,
         best_minus_baseline=_against(base, best.column, table, seed),
@@ -163,43 +140,23 @@ def judge(
     )
 
 
-def _reasons(
-    best: Candidate,
-    chosen_metrics: list[str],
-    p_within: float,
-    by_model: LeftOut,
-    by_family: LeftOut,
-    size: int,
-) -> tuple[str, ...]:
-    """Why there is no winner; empty when there is one."""
-    reasons = []
-    if not best.p_adjusted < LEVEL:
-        reasons.append(
-            f"the best of the variants ({best.column.name}, rho {best.rho:+.2f}) may be luck: "
-            f"adjusted p = {best.p_adjusted:.3f}"
-        )
-    elif not p_within < LEVEL:
-        reasons.append(
-            f"{best.column.name} (rho {best.rho:+.2f}) may only tell model families apart: "
-            f"permuting within families, adjusted p = {p_within:.3f}"
-        )
-    if not by_model.held_out > 0:
-        reasons.append(
-            "chosen without a model, the choice doesn't place that model "
-            f"(held-out rho {by_model.held_out:+.2f})"
-        )
-    if by_family.covered > size / 2 and not by_family.held_out > 0:
-        reasons.append(
-            "chosen without a family, the choice doesn't place that family "
-            f"(held-out rho {by_family.held_out:+.2f})"
-        )
-    same = np.mean([metric == best.column.metric for metric in chosen_metrics])
-    if same < STABLE_SHARE:
-        reasons.append(
-            f"the choice isn't stable: a variant of {best.column.metric} is chosen in {same:.0%} "
-            "of the folds that leave one model out"
-        )
-    return tuple(reasons)
+def _reason(failure: Failure, best: Candidate, ruling: Ruling) -> str:
+    """Why there is no winner, in words."""
+    name, stability = best.column.name, ruling.stability
+    reasons: dict[Failure, str] = {
+        "luck": f"the best of the variants ({name}, rho {best.rho:+.2f}) may be luck: adjusted "
+        f"p = {best.p_adjusted:.3f}",
+        "families": f"{name} (rho {best.rho:+.2f}) may only tell model families apart: permuting "
+        f"within families, adjusted p = {ruling.p_within_families:.3f}",
+        "model_left_out": "chosen without a model, the choice doesn't place that model (held-out "
+        f"rho {ruling.by_model.held_out:+.2f})",
+        "family_left_out": "chosen without a family, the choice doesn't place that family "
+        f"(held-out rho {ruling.by_family.held_out:+.2f})",
+        "unstable": f"the choice isn't stable: in {stability.same_ranking:.0%} of the folds that "
+        f"leave one model out, what is chosen ranks the models as {name} does (Spearman "
+        f"{SAME_RANKING} or more)",
+    }
+    return reasons[failure]
 
 
 def _default_baseline(columns: list[MetricColumn]) -> MetricColumn | None:

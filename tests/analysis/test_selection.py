@@ -94,7 +94,7 @@ def test_families_leave_together_and_small_training_parts_are_skipped():
     assert [int(fold.sum()) for fold in folds] == [3, 12]
     metrics, target = noise(5, models=15)
     found = leave_out(metrics, target, folds)
-    assert len(found.chosen) == 1 and found.covered == 3
+    assert len(found.choices) == 1 and found.covered == 3
 
 
 def test_constant_variants_are_never_chosen():
