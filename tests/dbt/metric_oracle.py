@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import re
+import unicodedata
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +20,10 @@ from numpy.typing import NDArray
 from warehouse.schema import TOKENS
 
 Columns = dict[str, NDArray[Any]]
+Variant = dict[str, str]
+Terms = tuple[float, float]
+Values = dict[tuple[str, str], float | None]
+"""(variant, model) → value."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +65,27 @@ class Pairs:
 class Oracle:
     """The numbers of one problem, read straight from its files."""
 
-    def __init__(self, data: Path, problem: str = "synthetic") -> None:
+    def __init__(self, data: Path, variants: Path, problem: str = "synthetic") -> None:
         self.folder = data / "tokens" / f"problem={problem}"
+        self.settings = variants
         self.models = sorted(p.name.removeprefix("model_id=") for p in self.folder.iterdir())
-        documents = pq.read_table(data / "documents" / f"problem={problem}" / "documents.parquet")
-        self.texts: list[str] = documents["text"].to_pylist()
+        self.windows = sorted(
+            {p.name.removeprefix("probe=") for p in self.folder.glob("*/probe=window_*")}
+        )
+        (documents,) = (data / "documents" / f"problem={problem}").glob("*.parquet")
+        self.texts: list[str] = pq.read_table(documents)["text"].to_pylist()
+        sizes = [
+            (pq.ParquetFile(file).read(["parameters"])["parameters"][0].as_py(), model)
+            for model in self.models
+            for file in (data / "models" / self.folder.name / f"model_id={model}").glob("*.parquet")
+        ]
+        self.largest = max(sizes)[1]
         self._cache: dict[tuple[str, str], dict[int, Scored]] = {}
+
+    def variants(self, metric: str) -> Iterator[Variant]:
+        """The metric's rows in variants/*.csv."""
+        with (self.settings / f"{metric}.csv").open(encoding="utf-8") as file:
+            yield from csv.DictReader(file)
 
     def documents(self, model: str, probe: str) -> dict[int, Scored]:
         """Document → its rows, sorted by segment and position."""
@@ -112,7 +134,9 @@ class Oracle:
             digits = np.zeros(len(text), dtype=bool)
             for match in found:
                 times[match.start() : match.end()] = counts[match.group().lower()]
-                digits[match.start() : match.end()] = any(c.isdigit() for c in match.group())
+                digits[match.start() : match.end()] = any(
+                    unicodedata.category(c)[0] == "N" for c in match.group()
+                )
             frequency.append(times)
             is_number.append(digits)
         return frequency, is_number
@@ -146,6 +170,48 @@ class Oracle:
             else int(scored.char_end[: rows[0]].max())
         )
         return len(self.texts[doc][start : int(scored.char_end[rows[-1]])].encode())
+
+
+def number(text: str | None, otherwise: float) -> float:
+    """A setting of a variant, where it has one."""
+    return float(text) if text else otherwise
+
+
+def region(position: NDArray[np.int64], length: int, variant: Variant) -> NDArray[np.bool_]:
+    """Tokens in the variant's band of positions."""
+    return np.asarray(
+        (position >= number(variant.get("from_position"), 0))
+        & (position < number(variant.get("to_position"), math.inf))
+        & (length - position <= number(variant.get("tail_tokens"), math.inf))
+        & (position >= number(variant.get("from_share"), 0) * length)
+        & (position < number(variant.get("to_share"), 1) * length)
+    )
+
+
+def rank_scores(rank: NDArray[np.int32], statistic: str) -> NDArray[np.float64]:
+    """1 or 0 per token for top-k, 1 / rank for the reciprocal rank."""
+    if statistic == "reciprocal_rank":
+        return np.asarray(1 / rank)
+    return (rank <= int(statistic.removeprefix("top_"))).astype(np.float64)
+
+
+def in_rare_words(oracle: Oracle, scored: Scored, variant: Variant) -> NDArray[np.bool_]:
+    """Tokens whose last character lies in a rare word, or in a number."""
+    doc, last = int(scored.doc_id[0]), scored.char_end - 1
+    frequency, is_number = oracle.words
+    if variant["word_kind"] == "number":
+        return is_number[doc][last]
+    times = frequency[doc][last]
+    return np.asarray(
+        ~is_number[doc][last] & (times > 0) & (times <= int(variant["max_frequency"]))
+    )
+
+
+def repeats(oracle: Oracle, scored: Scored, variant: Variant) -> NDArray[np.bool_]:
+    """Tokens whose n-gram was last seen at a distance in the variant's band."""
+    distance = oracle.distances(scored, int(variant["ngram"]))
+    low, high = number(variant["from_distance"], 0), number(variant["to_distance"], math.inf)
+    return np.asarray((distance >= low) & (distance < high))
 
 
 def combine(

@@ -1,0 +1,124 @@
+"""Families over tokens scored in both contexts: expected values from the formulas in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import scipy.stats
+from metric_oracle import (
+    Oracle,
+    Pairs,
+    Terms,
+    Values,
+    Variant,
+    combine,
+    in_rare_words,
+    rank_scores,
+    region,
+    repeats,
+)
+from numpy.typing import NDArray
+
+DocumentTerms = Callable[[Oracle, Pairs, Variant], Terms | None]
+
+
+def family(metric: str, terms: DocumentTerms) -> Callable[[Oracle], Values]:
+    """The metric's values for each window, from its numerator and denominator per document."""
+
+    def expected(oracle: Oracle) -> Values:
+        values: Values = {}
+        for variant in oracle.variants(metric):
+            for model in oracle.models:
+                for window in oracle.windows:
+                    documents = oracle.pairs(model, window).values()
+                    kept = [t for p in documents if (t := terms(oracle, p, variant)) is not None]
+                    if kept:
+                        tops, bottoms = (list(column) for column in zip(*kept, strict=True))
+                        values[f"{variant['variant']}@{window}", model] = (
+                            combine(variant["aggregation"], tops, bottoms) if any(bottoms) else None
+                        )
+        return values
+
+    return expected
+
+
+def mean_gain(pairs: Pairs, keep: NDArray[np.bool_]) -> Terms | None:
+    """Gain and number of the tokens to keep."""
+    return (float(pairs.gain[keep].sum()), float(keep.sum())) if keep.any() else None
+
+
+def context_gain(oracle: Oracle, pairs: Pairs, variant: Variant) -> Terms:
+    gain, tokens = pairs.gain, float(len(pairs.gain))
+    match variant["statistic"]:
+        case "mean":
+            return float(gain.sum()), tokens
+        case "relative":
+            return float(gain.sum()), float(pairs.short.nll.sum())
+        case "share_positive":
+            return float((gain > 0).sum()), tokens
+        case "share_above":
+            return float((gain > float(variant["alpha"])).sum()), tokens
+        case "clipped":
+            limit = float(variant["clip"])
+            return float(np.clip(gain, -limit, limit).sum()), tokens
+    raise AssertionError(variant)
+
+
+def position_gain(oracle: Oracle, pairs: Pairs, variant: Variant) -> Terms | None:
+    return mean_gain(pairs, region(pairs.short.position, pairs.full.length, variant))
+
+
+def gain_quantile(oracle: Oracle, pairs: Pairs, variant: Variant) -> Terms:
+    if variant["quantile"]:
+        return float(np.quantile(pairs.gain, float(variant["quantile"]))), 1.0
+    return float(scipy.stats.trim_mean(pairs.gain, float(variant["trim"]))), 1.0
+
+
+def key_share(oracle: Oracle, pairs: Pairs, variant: Variant) -> Terms:
+    key = (pairs.gain > float(variant["alpha"])) & (pairs.nll < -float(variant["beta"]))
+    match variant["statistic"]:
+        case "share":
+            return float(key.sum()), float(len(key))
+        case "density":
+            characters = (pairs.short.char_end - pairs.short.char_start).sum()
+            return float(key.sum()), float(characters) / 1000
+        case "gain":
+            return float(pairs.gain[key].sum()), float(key.sum())
+    raise AssertionError(variant)
+
+
+def rank_gain(oracle: Oracle, pairs: Pairs, variant: Variant) -> Terms:
+    long = rank_scores(pairs.full.rank[pairs.at], variant["statistic"])
+    short = rank_scores(pairs.short.rank, variant["statistic"])
+    return float(long.sum() - short.sum()), float(len(long))
+
+
+def entropy_drop(oracle: Oracle, pairs: Pairs, variant: Variant) -> Terms:
+    long = pairs.full.entropy[pairs.at].astype(np.float64).sum()
+    short = pairs.short.entropy.astype(np.float64).sum()
+    relative = variant["statistic"] == "relative"
+    return float(short - long), float(short if relative else len(pairs.gain))
+
+
+def rare_word_gain(oracle: Oracle, pairs: Pairs, variant: Variant) -> Terms | None:
+    return mean_gain(pairs, in_rare_words(oracle, pairs.short, variant))
+
+
+def induction_gain(oracle: Oracle, pairs: Pairs, variant: Variant) -> Terms | None:
+    return mean_gain(pairs, repeats(oracle, pairs.full, variant)[pairs.at])
+
+
+EXPECTED: dict[str, Callable[[Oracle], Values]] = {
+    metric: family(metric, terms)
+    for metric, terms in {
+        "context_gain": context_gain,
+        "position_gain": position_gain,
+        "gain_quantile": gain_quantile,
+        "key_share": key_share,
+        "rank_gain": rank_gain,
+        "entropy_drop": entropy_drop,
+        "rare_word_gain": rare_word_gain,
+        "induction_gain": induction_gain,
+    }.items()
+}
