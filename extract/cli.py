@@ -341,12 +341,17 @@ def _answers(plan: ModelPlan, target: RecallTarget, made: Any, selection: Select
 @_problem_option
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def status(problem_name: str, as_json: bool) -> None:
-    """Show, per model and probe, how many documents are done, failed or missing."""
+    """Show, per model and probe, how many documents are done, failed or missing.
+
+    Peak memory is the largest measured, or, before anything ran, predicted (with ~).
+    """
     from extract.estimate import status_rows
+    from extract.plan import select
 
     workspace = find_workspace()
     problem = load_problem(problem_name, workspace)
-    rows = status_rows(problem, workspace)
+    selection = select(problem, device=_likely_device(), dtype="auto")
+    rows = status_rows(problem, selection, workspace)
     if as_json:
         click.echo(json.dumps(rows, indent=1))
         return
@@ -357,16 +362,19 @@ def status(problem_name: str, as_json: bool) -> None:
     for column, justify in (
         ("model", "left"), ("probe", "left"), ("done", "right"), ("failed", "right"),
         ("of", "right"), ("rows", "right"), ("tokens", "right"), ("seconds", "right"),
-        ("MB", "right"),
+        ("MB", "right"), ("peak GiB", "right"),
     ):  # fmt: skip
-        table.add_column(column, justify=justify)  # type: ignore[arg-type]
+        table.add_column(column, justify=justify, no_wrap=True)  # type: ignore[arg-type]
     for row in rows:
         table.add_row(
             row["model_id"], row["probe"], str(row["done"]), str(row["failed"] or ""),
             str(row["documents"] or "?"), f"{row['rows']:,}", f"{row['tokens_processed']:,}",
             f"{row['seconds']:,.0f}", f"{row['bytes'] / 1e6:.1f}",
+            f"{row['peak_bytes'] / 2**30:.1f}" if row["peak_bytes"]
+            else f"~{row['predicted_peak_bytes'] / 2**30:.1f}",
         )  # fmt: skip
-    Console().print(table)
+    console = Console(width=max(Console().width, 120))
+    console.print(table)
     missing = [row for row in rows if row["documents"] is None or row["done"] < row["documents"]]
     if missing:
         click.echo(

@@ -8,17 +8,15 @@ from typing import Any
 import pyarrow.parquet as pq
 from rich.table import Table
 
-from extract.plan import Cost, Selection, estimate, max_tokens_of
-from extract.probes import conditions
-from warehouse.errors import TokenmartError
+from extract.memory import UNKNOWN_PARAMETERS, Footprint, footprint, shape_of
+from extract.plan import BRANCH_TOKENS, Cost, Selection, estimate, max_tokens_of
 from warehouse.fetch import documents_path
 from warehouse.paths import Workspace
 from warehouse.problem import ModelSpec, Problem
 from warehouse.store import finished_units, published_path
 
 CHARACTERS_PER_TOKEN = 4.0
-UNKNOWN_PARAMETERS = 7_000_000_000
-_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+MEMORY = "peak memory, GiB"
 
 
 def document_lengths(
@@ -50,51 +48,21 @@ def _dtype(spec: ModelSpec, selection: Selection) -> str:
     return "float32" if selection.device == "cpu" else "bfloat16"
 
 
-def peak_memory(spec: ModelSpec, selection: Selection, longest: int) -> int:
-    """Rough peak in bytes: weights, KV cache and activations of the longest document.
-
-    Widths follow from the parameters of a typical decoder, as in `plan.estimate`.
-    """
-    parameters = spec.parameters or UNKNOWN_PARAMETERS
-    size = _BYTES[_dtype(spec, selection)]
-    layers = (parameters / (12 * 128**2)) ** (1 / 3)
-    width = 128 * layers
-    cache = 2 * layers * width / 4 * longest * size
-    activations = 12 * width * longest * size
-    return int(parameters * size + cache + activations)
-
-
-def available_memory(device: str) -> int:
-    """Memory of the device (of all GPUs and the host for a device map), in bytes."""
-    import psutil
-
-    host = int(psutil.virtual_memory().total)
-    if not device.startswith(("cuda", "auto-map")):
-        return host
-    import torch
-
-    gpus = [
-        int(torch.cuda.get_device_properties(n).total_memory)
-        for n in range(torch.cuda.device_count())
-    ]
-    return sum(gpus) + host if device == "auto-map" else max(gpus, default=0)
-
-
-def refuse_too_large(spec: ModelSpec, selection: Selection, longest: int) -> None:
-    """Stop before anything is downloaded or loaded when a model can't fit.
-
-    Raises:
-        TokenmartError: the estimated peak is above the device's memory; with the numbers.
-    """
-    needed = peak_memory(spec, selection, longest)
-    there = available_memory(selection.device)
-    if spec.parameters is not None and needed > there:
-        raise TokenmartError(
-            f"{spec.full_id}: needs about {needed / 2**30:.1f} GiB in {_dtype(spec, selection)} "
-            f"({spec.parameters / 1e9:.1f} B parameters, documents of {longest:,} tokens), "
-            f"{selection.device} has {there / 2**30:.1f} GiB; use --dtype bfloat16, --device "
-            "auto-map, a larger machine, or fewer --max-tokens"
-        )
+def planned_memory(
+    spec: ModelSpec, selection: Selection, longest: int, workspace: Workspace
+) -> tuple[Footprint, bool]:
+    """Predicted peak of one model of a selection, and whether the model's size is known."""
+    shape, known = shape_of(spec, workspace)
+    shares = any(c.kind == "retrieval_with_document" for c in selection.conditions)
+    predicted = footprint(
+        spec,
+        shape,
+        dtype=_dtype(spec, selection),
+        device=selection.device,
+        longest=longest,
+        branch_tokens=BRANCH_TOKENS if shares else 0,
+    )
+    return predicted, known
 
 
 def plan_table(
@@ -108,7 +76,7 @@ def plan_table(
         f"conditions × {len(lengths)} documents"
     )
     table = Table(title=title)
-    for name in ("model", "units done", "tokens", "rows", "FLOPs", "time", "peak memory", "disk"):
+    for name in ("model", "units done", "tokens", "rows", "time", MEMORY, "disk"):
         table.add_column(name, justify="left" if name == "model" else "right", no_wrap=True)
     totals = Cost(0, 0, 0.0, 0.0, 0)
     for spec in selection.models:
@@ -136,15 +104,44 @@ def plan_table(
             totals.seconds + cost.seconds * left,
             totals.disk_bytes + int(cost.disk_bytes * left),
         )
-        peak = peak_memory(spec, selection, max(lengths, default=0))
-        _add_row(table, spec.full_id, f"{done}/{units}", cost, f"{peak / 2**30:.1f} GiB")
+        peak, known = planned_memory(spec, selection, max(lengths, default=0), workspace)
+        _add_row(table, spec.full_id, f"{done}/{units}", cost, _gibibytes(peak, known))
     table.add_section()
     _add_row(table, "still to do", "", totals, "")
     note = (
-        f"device {selection.device}; {source}. Times are estimates from FLOPs at an assumed speed; "
-        "the progress bar knows better once it runs."
+        f"device {selection.device}; {source}. Memory: weights + KV cache + activations and "
+        f"logits of the longest document. Times are estimates ({totals.flops:.1e} FLOPs to do) "
+        "at an assumed speed; the progress bar knows better once it runs."
     )
+    permissions = _permissions(selection)
+    if permissions:
+        note = f"{note}\n{permissions}"
     return table, totals.seconds / 3600, note
+
+
+def _gibibytes(peak: Footprint, known: bool) -> str:
+    parts = (peak.weights, peak.cache, peak.activations + peak.logits)
+    split = " + ".join(f"{part / 2**30:.1f}" for part in parts)
+    return f"{'' if known else '~'}{peak.total / 2**30:.1f} = {split}"
+
+
+def _permissions(selection: Selection) -> str:
+    """What the user must do first for gated repositories and for those with code of their own."""
+    hub = [(spec.full_id, spec.source) for spec in selection.models if spec.source.kind == "hub"]
+    lines = []
+    gated = [name for name, source in hub if getattr(source, "gated", False)]
+    if gated:
+        lines.append(
+            f"Gated: {', '.join(gated)}. Accept the licence on the model's page, then log in "
+            "with `hf auth login` (or set HF_TOKEN)."
+        )
+    trusted = [name for name, source in hub if getattr(source, "trust_remote_code", False)]
+    if trusted:
+        lines.append(
+            f"Runs code from its repository: {', '.join(trusted)}. Read that code at the pinned "
+            "revision first."
+        )
+    return "\n".join(lines)
 
 
 def _add_row(table: Table, name: str, done: str, cost: Cost, peak: str) -> None:
@@ -152,18 +149,25 @@ def _add_row(table: Table, name: str, done: str, cost: Cost, peak: str) -> None:
     time = f"{hours:,.1f} h" if hours >= 1 else f"{cost.seconds / 60:,.1f} min"
     table.add_row(
         name, done, f"{cost.tokens / 1e6:,.1f} M", f"{cost.rows / 1e6:,.1f} M",
-        f"{cost.flops:.1e}", time, peak,
+        time, peak,
         f"{cost.disk_bytes / 1e6:,.0f} MB",
     )  # fmt: skip
 
 
-def status_rows(problem: Problem, workspace: Workspace) -> list[dict[str, Any]]:
-    """One row per (model, probe): documents done, failed and expected, and what they cost."""
+def status_rows(
+    problem: Problem, selection: Selection, workspace: Workspace
+) -> list[dict[str, Any]]:
+    """One row per (model, probe): documents done, failed and expected, and what they cost.
+
+    `peak_bytes` is the largest measured so far (None before), `predicted_peak_bytes` the plan's.
+    """
     path = documents_path(problem, workspace)
     expected = pq.read_metadata(path).num_rows if path.is_file() else problem.documents.count
+    longest = max(document_lengths(problem, selection, workspace)[0], default=0)
     rows = []
-    for spec in problem.models:
-        for condition in (c for probe in problem.probes for c in conditions(probe)):
+    for spec in selection.models:
+        predicted, _ = planned_memory(spec, selection, longest, workspace)
+        for condition in selection.conditions:
             units = finished_units(workspace, problem.name, spec.model_id, condition.name)
             done = [unit for unit in units.values() if unit.status == "done"]
             file: Path = published_path(workspace, problem.name, spec.model_id, condition.name)
@@ -178,6 +182,8 @@ def status_rows(problem: Problem, workspace: Workspace) -> list[dict[str, Any]]:
                     "tokens_processed": sum(unit.tokens_processed for unit in done),
                     "seconds": sum(unit.seconds for unit in done),
                     "bytes": file.stat().st_size if file.is_file() else 0,
+                    "peak_bytes": max((unit.peak_bytes for unit in done), default=None),
+                    "predicted_peak_bytes": predicted.total,
                 }
             )
     return rows

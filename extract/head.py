@@ -23,7 +23,7 @@ from extract.linear import onednn_available, pack, packed_product
 from extract.placement import execution_device, resident_weight
 
 CPU_ROWS, CPU_TILE = 64, 49_152
-GPU_TILE = 65_536
+GPU_ROWS, GPU_TILE = 2048, 65_536
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class VocabularyHead:
         rows: hidden states per block on a GPU; halved by the engine when memory runs out.
     """
 
-    def __init__(self, head: nn.Linear, transform: LogitTransform, rows: int = 2048) -> None:
+    def __init__(self, head: nn.Linear, transform: LogitTransform, rows: int = GPU_ROWS) -> None:
         weight, bias = resident_weight(head)
         self.device = execution_device(head)
         self.transform = transform
@@ -180,7 +180,7 @@ def to_host(blocks: Sequence[Tensor]) -> list[TokenScores]:
         pinned.copy_(together, non_blocking=True)
         torch.cuda.current_stream(together.device).synchronize()
         together = pinned
-    parts = together.cpu().split([block.shape[1] for block in blocks], dim=1)
+    parts = torch.split(together.cpu(), [block.shape[1] for block in blocks], dim=1)
     return [
         TokenScores(
             logprob=stack[0],

@@ -21,10 +21,12 @@ import pyarrow as pa
 
 from extract.claims import claim
 from extract.engine import Engine, NonFiniteLogits, Scored
-from extract.estimate import CHARACTERS_PER_TOKEN, refuse_too_large
+from extract.estimate import CHARACTERS_PER_TOKEN, planned_memory
 from extract.interventions import describe
 from extract.loading import Encoded, context_limit, load_model
+from extract.memory import Footprint, refuse_too_large
 from extract.plan import (
+    BRANCH_TOKENS,
     Document,
     ModelPlan,
     Selection,
@@ -177,13 +179,15 @@ class Extraction:
         """
         for spec in self.selection.models:
             try:
-                refuse_too_large(spec, self.selection, self.longest)
+                needed, known = planned_memory(spec, self.selection, self.longest, self.workspace)
+                if known:
+                    refuse_too_large(spec, needed, self.selection.device, self.longest)
                 plan = plan_model(
                     self.problem, self.selection, spec, self.documents, self.workspace
                 )
                 try:
                     if plan.tasks:
-                        self._run_model(plan)
+                        self._run_model(plan, needed)
                 finally:
                     self._publish(plan)
             except StorageError:
@@ -197,7 +201,7 @@ class Extraction:
         for condition in self.selection.conditions:
             publish(self.workspace, self.problem.name, plan.spec.model_id, condition.name)
 
-    def _run_model(self, plan: ModelPlan) -> None:
+    def _run_model(self, plan: ModelPlan, needed: Footprint) -> None:
         encoded = {
             task.document.doc_id: encode(plan, task.document, self.problem, self.selection)
             for task in plan.tasks
@@ -209,11 +213,12 @@ class Extraction:
             device=self.selection.device,
             dtype=plan.dtype,
             attention=self.attention,
+            room=needed.forward,
         )
         self._write_model(plan, model)
         attention = str(getattr(model.config, "_attn_implementation", "unknown"))
         try:
-            engine = Engine(model)
+            engine = Engine(model, branch_tokens=BRANCH_TOKENS)
         except NonFiniteLogits as error:
             self._record_failure(plan, attention, encoded, str(error))
             return

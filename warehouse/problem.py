@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from warehouse.errors import ProblemFileError
 from warehouse.paths import Workspace
+from warehouse.shapes import ModelShape
 
 if TYPE_CHECKING:
     from warehouse.yamlfile import YamlTree
@@ -129,6 +130,7 @@ class ModelSpec(Frozen):
     family: str
     base_id: str | None = None
     parameters: int | None = Field(default=None, gt=0)
+    shape: ModelShape | None = None
     licence: str = "unknown"
     dtype: Dtype = "auto"
     context: int | None = Field(default=None, gt=0)

@@ -1,0 +1,168 @@
+"""The memory plan and the configuration path of every model of the locked list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from click.testing import CliRunner
+from reference import assert_agree, plain_scores
+from test_architectures import requests_of
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from extract.cli import extract, status
+from extract.engine import Engine
+from extract.estimate import planned_memory
+from extract.memory import count_parameters, footprint, refuse_too_large, shape_of
+from extract.plan import select
+from warehouse.errors import TokenmartError
+from warehouse.paths import Workspace, find_workspace
+from warehouse.problem import ModelSpec, Problem, load_problem
+from warehouse.shapes import ModelShape
+
+CHECKOUT = find_workspace(Path(__file__))
+LOCKED: Problem = load_problem("no4k", CHECKOUT)
+SMALL: Problem = load_problem("minilong", CHECKOUT)
+SHAPES = {spec.shape: spec.full_id for spec in reversed(LOCKED.models)}
+
+
+def config_of(shape: ModelShape, **changes: Any) -> Any:
+    settings = {
+        "hidden_size": shape.width,
+        "intermediate_size": shape.inner,
+        "num_hidden_layers": shape.layers,
+        "num_attention_heads": shape.heads,
+        "num_key_value_heads": shape.kv_heads,
+        "vocab_size": shape.vocabulary,
+        "tie_word_embeddings": shape.tied,
+    }
+    if shape.head_width is not None:
+        settings["head_dim"] = shape.head_width
+    return AutoConfig.for_model(shape.kind, **{**settings, **changes})
+
+
+@pytest.mark.parametrize("spec", [*LOCKED.models, *SMALL.models[:2]], ids=lambda spec: spec.full_id)
+def test_shapes_are_those_of_the_published_models(spec: ModelSpec) -> None:
+    """Built without weights, each has exactly the published number of parameters."""
+    assert spec.shape is not None and spec.parameters is not None
+    config = config_of(spec.shape)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    assert sum(parameter.numel() for parameter in model.parameters()) == spec.parameters
+    assert abs(count_parameters(spec.shape) / spec.parameters - 1) < 0.01
+    read = ModelShape.of_config(config.to_dict())
+    assert read is not None
+    assert read.model_copy(update={"head_width": spec.shape.head_width}) == spec.shape.model_copy(
+        update={"window": read.window}
+    )
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: SHAPES[shape].split("/")[1])
+@pytest.mark.parametrize("rope", ["none", "linear", "dynamic"])
+def test_the_attention_layout_of_every_locked_model_agrees_with_plain_logits(
+    shape: ModelShape, rope: str
+) -> None:
+    """Same class, heads, sharing of keys and tied head; narrow, with two layers."""
+    scaling = {"rope_type": "default"} if rope == "none" else {"rope_type": rope, "factor": 4.0}
+    config = config_of(
+        shape,
+        hidden_size=4 * shape.heads,
+        head_dim=4,
+        intermediate_size=24,
+        num_hidden_layers=2,
+        vocab_size=320,
+        max_position_embeddings=64,
+        rope_parameters={"rope_theta": 10_000.0, **scaling},
+    )
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(6.0)
+    requests = requests_of(0)
+    plain = [plain_scores(model, request) for request in requests]
+    engine = Engine(model)
+    assert engine.share_trunks == (rope != "dynamic")
+    for expected, result in zip(plain, engine.score(requests), strict=True):
+        assert_agree(result.scores, expected)
+
+
+@pytest.mark.parametrize(("dtype", "nats"), [(torch.bfloat16, 0.1), (torch.float16, 0.02)])
+@pytest.mark.parametrize("architecture", ["llama", "qwen2", "mistral"])
+def test_half_precision_stays_near_float32(
+    architecture: str, dtype: torch.dtype, nats: float, tiny_checkpoint: Callable[..., Path]
+) -> None:
+    folder = tiny_checkpoint(architecture)
+    requests = requests_of(0)
+    full = Engine(AutoModelForCausalLM.from_pretrained(folder).eval()).score(requests)
+    half = Engine(AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval())
+    for expected, result in zip(full, half.score(requests), strict=True):
+        off = abs(result.scores.logprob - expected.scores.logprob)
+        assert off.mean() < nats and off.max() < 20 * nats
+
+
+def test_the_plan_adds_up_by_hand() -> None:
+    """Llama-2-7B at 32k in bfloat16: 13.5 GB of weights, 2 · 32 · 4096 · 2 bytes a token."""
+    spec = LOCKED.model("Leooyii/PI_32k_Slimpajama_1B")
+    assert spec.shape is not None
+    alone = footprint(
+        spec, spec.shape, dtype="bfloat16", device="cuda", longest=32_768, branch_tokens=0
+    )
+    shared = footprint(
+        spec, spec.shape, dtype="bfloat16", device="cuda", longest=32_768, branch_tokens=1024
+    )
+    assert alone.weights == 6_738_415_616 * 2
+    assert alone.cache == 0
+    assert shared.cache == 2 * 32 * 4096 * 2 * (32_768 + 1024)
+    assert alone.activations == 32_768 * 2 * (3 * 4096 + 3 * 11_008)
+    assert shared.total == shared.weights + shared.cache + shared.activations + shared.logits
+
+
+def test_a_model_that_can_not_fit_is_refused_with_the_numbers() -> None:
+    spec = LOCKED.model("Qwen/Qwen2.5-14B-Instruct")
+    assert spec.shape is not None
+    needed = footprint(
+        spec, spec.shape, dtype="float32", device="cpu", longest=10**7, branch_tokens=1024
+    )
+    with pytest.raises(TokenmartError, match=r"weights \d+\.\d, KV cache \d+\.\d"):
+        refuse_too_large(spec, needed, "cpu", 10**7)
+
+
+def test_the_shape_of_a_local_model_is_read_from_its_configuration(
+    workspace: Workspace, tiny_problem: Callable[..., Path]
+) -> None:
+    problem = load_problem(str(tiny_problem()), workspace)
+    shape, known = shape_of(problem.models[0], workspace)
+    assert known and (shape.layers, shape.width, shape.kv_heads) == (3, 32, 2)
+    bare = problem.models[0].model_copy(
+        update={"source": problem.models[0].source.model_copy(update={"path": workspace.root})}
+    )
+    shape, known = shape_of(bare, workspace)
+    assert not known and shape.kind == "assumed"
+
+
+def test_dry_run_and_status_show_memory(
+    workspace: Workspace, tiny_problem: Callable[..., Path]
+) -> None:
+    path = str(tiny_problem())
+    shown = CliRunner().invoke(extract, ["--problem", path, "--dry-run"])
+    assert shown.exit_code == 0 and "peak memory, GiB" in shown.output
+    before = CliRunner().invoke(status, ["--problem", path])
+    assert before.exit_code == 0 and "~0." in before.output, before.output
+
+
+def test_the_dry_run_of_the_locked_problem_names_gated_repositories() -> None:
+    shown = CliRunner().invoke(extract, ["--problem", "no4k", "--dry-run", "--device", "cpu"])
+    assert "Gated: mistralai/Mistral-7B-Instruct-v0.2. Accept the licence" in shown.output
+
+
+@pytest.mark.parametrize(("name", "measured"), [("smollm2-135m", 1.9), ("gemma3-270m", 3.2)])
+def test_predictions_are_near_what_was_measured(name: str, measured: float) -> None:
+    """GiB of the whole process in a float32 run of minilong's probes, documents of 4,096 tokens."""
+    selection = select(SMALL, device="cpu", dtype="float32")
+    predicted, known = planned_memory(SMALL.model(name), selection, 4096, CHECKOUT)
+    assert known and 0.85 * measured < predicted.total / 2**30 < 1.25 * measured
