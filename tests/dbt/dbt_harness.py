@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pytest
+import yaml
 from made_up_warehouse import Retrieval, Shape, Window
 
 from warehouse.paths import find_workspace
@@ -33,12 +35,13 @@ class Warehouse:
 
     data: Path
     database: Path
+    project: Path = PROJECT
 
     def dbt(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run dbt on this warehouse, from the project folder, as a user would."""
         return subprocess.run(
             [str(Path(sys.executable).with_name("dbt")), *arguments],
-            cwd=PROJECT,
+            cwd=self.project,
             env={
                 **os.environ,
                 "TOKENMART_DATA": str(self.data),
@@ -61,6 +64,16 @@ class Warehouse:
         done = self.dbt("run", "--quiet", *arguments)
         assert done.returncode == 0, done.stdout + done.stderr
 
+    def with_threads(self, threads: int, folder: Path) -> Warehouse:
+        """The same data in a new database of `folder`, built by so many DuckDB threads."""
+        profile = yaml.safe_load((self.project / "profiles.yml").read_text(encoding="utf-8"))
+        profile["tokenmart"]["outputs"]["local"]["settings"]["threads"] = threads
+        folder.mkdir(parents=True)
+        (folder / "profiles.yml").write_text(yaml.safe_dump(profile), encoding="utf-8")
+        other = Warehouse(self.data, folder / "tokenmart.duckdb", self.project)
+        other.run("--profiles-dir", str(folder))
+        return other
+
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """Rows of a read-only query."""
         with duckdb.connect(str(self.database), read_only=True) as connection:
@@ -81,3 +94,18 @@ class Warehouse:
 
 
 NewWarehouse = Callable[[Shape], Warehouse]
+
+
+def assert_same_values(one: Warehouse, other: Warehouse) -> None:
+    """Same metrics, variants, models and counts; same values to 1e-9 relative."""
+    query = "select metric, variant, model_id, value, tokens, documents from metric_values"
+    mine, theirs = (
+        {row[:3]: row[3:] for row in warehouse.rows(query)} for warehouse in (one, other)
+    )
+    assert set(mine) == set(theirs)
+    for key, (value, *counts) in mine.items():
+        assert list(theirs[key][1:]) == counts, key
+        if value is None:
+            assert theirs[key][0] is None, key
+        else:
+            assert theirs[key][0] == pytest.approx(value, rel=1e-9, abs=1e-12), key

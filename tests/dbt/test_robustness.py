@@ -10,32 +10,16 @@ from pathlib import Path
 import duckdb
 import pyarrow.parquet as pq
 import pytest
-import yaml
-from dbt_harness import PROJECT, SHAPE, NewWarehouse, Warehouse
+from dbt_harness import SHAPE, NewWarehouse, Warehouse, assert_same_values
 from made_up_warehouse import Shape, Window, write_empty_tables, write_warehouse
 
 from warehouse.schema import UNITS_KEY
 
 SMALL = Shape(models=3, documents=2, tokens=400, windows=(Window(64, 32),))
-ALL_VALUES = "select metric, variant, model_id, value, tokens, documents from metric_values"
 
 
 def files(warehouse: Warehouse, table: str, model: str) -> Path:
     return warehouse.data / table / "problem=synthetic" / f"model_id={model}"
-
-
-def assert_same_values(one: Warehouse, other: Warehouse) -> None:
-    """Same metrics, variants, models and counts; same values to 1e-9 relative."""
-    mine, theirs = (
-        {row[:3]: row[3:] for row in warehouse.rows(ALL_VALUES)} for warehouse in (one, other)
-    )
-    assert set(mine) == set(theirs)
-    for key, (value, *counts) in mine.items():
-        assert list(theirs[key][1:]) == counts, key
-        if value is None:
-            assert theirs[key][0] is None, key
-        else:
-            assert theirs[key][0] == pytest.approx(value, rel=1e-9, abs=1e-12), key
 
 
 def test_an_empty_warehouse_builds(tmp_path: Path) -> None:
@@ -98,14 +82,12 @@ def test_failed_units_are_reported_and_not_counted(new_warehouse: NewWarehouse) 
     ) == [(1,)]
 
 
-def test_thread_count_changes_nothing(built: Warehouse, tmp_path: Path) -> None:
-    """One thread against two, to 1e-9 relative."""
-    profile = yaml.safe_load((PROJECT / "profiles.yml").read_text(encoding="utf-8"))
-    profile["tokenmart"]["outputs"]["local"]["settings"]["threads"] = 1
-    (tmp_path / "profiles.yml").write_text(yaml.safe_dump(profile), encoding="utf-8")
-    other = Warehouse(built.data, tmp_path / "tokenmart.duckdb")
-    other.run("--profiles-dir", str(tmp_path))
-    assert_same_values(built, other)
+def test_thread_count_changes_nothing(new_warehouse: NewWarehouse, tmp_path: Path) -> None:
+    """Documents that threads share: each spans row groups of the token files and of the pairs."""
+    warehouse = new_warehouse(Shape(models=2, documents=2, tokens=70_000, retrieval=None))
+    one, *others = (warehouse.with_threads(n, tmp_path / str(n)) for n in (1, 2, 4))
+    for other in others:
+        assert_same_values(one, other)
 
 
 def test_an_added_model_computes_only_itself(new_warehouse: NewWarehouse) -> None:
