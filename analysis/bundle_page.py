@@ -28,7 +28,15 @@ def bundle_page(bundle: dict[str, Any], verification: dict[str, Any]) -> str:
         f"n = {verification['n']}; the MCD filter kept "
         f"{verification['skipped_spearman']['kept']}, dropped "
         f"{', '.join(verification['skipped_spearman']['dropped']) or 'none'}; seed "
-        f"{verification['seed']}, {verification['resamples']} resamples.",
+        f"{verification['seed']}, {verification['resamples']} resamples."
+        + "".join(
+            f" Skipped Spearman: {note}."
+            for note in (
+                verification["skipped_spearman"]["note"],
+                verification["skipped_spearman"]["ci_note"],
+            )
+            if note
+        ),
         "",
         "## What it took",
         "",

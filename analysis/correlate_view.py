@@ -62,7 +62,9 @@ def _print(table: MetricTable, board: Leaderboard, rows: int) -> None:
     view = Table(box=None, pad_edge=False, header_style="bold")
     view.add_column("metric", overflow="fold")
     view.add_column("variant", overflow="fold")
-    for heading in ("better", "Spearman", "95% CI", "Pearson", "skipped", "95% CI", "n", "p adj."):
+    for heading in (
+        "better", "Spearman", "95% CI", "families", "Pearson", "skipped", "95% CI", "n", "p adj.",
+    ):  # fmt: skip
         view.add_column(heading, justify="right", no_wrap=True)
     for entry in board.entries[:rows]:
         found = entry.details
@@ -80,6 +82,7 @@ def _print(table: MetricTable, board: Leaderboard, rows: int) -> None:
             entry.column.direction,
             _signed(entry.rho),
             cells[0],
+            _interval(entry.family),
             cells[1],
             cells[2],
             cells[3],
@@ -92,8 +95,10 @@ def _print(table: MetricTable, board: Leaderboard, rows: int) -> None:
         f"{table.problem}: {len(table.models)} models, {len(table.columns)} variants"
         + (f", {rows} shown (--top)" if rows < len(table.columns) else ""),
         "sign: 'lower is better' metrics are negated first, so + means: behaves as expected",
-        f"95% CI: percentile bootstrap over {unit}, {board.resamples} resamples; "
-        "skipped: MCD filter, points kept in brackets",
+        f"95% CI: percentile bootstrap over {unit}, {board.resamples} resamples (BCa: --json)",
+        "families: 95% CI that allows for models of a family being alike; trust it, not the "
+        "bootstrap, unless every model is its own family",
+        "skipped: MCD filter, points kept in brackets; its bootstrap CI errs on the wide side",
         f"p adj.: permutation test against the best of all {len(table.columns)} variants; by luck "
         f"the best reaches |rho| {board.test.null_95:.2f} one time in twenty",
     ]

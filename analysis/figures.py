@@ -30,7 +30,7 @@ SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down"
 
 
 def leaderboard_figure(data: ReportData, width: int) -> Chart:
-    """Spearman of each variant with its 95% interval, and its held-out value."""
+    """Spearman of each variant with its 95% intervals, and its held-out value."""
     narrow = width < NARROW
     rows = [_leaderboard_row(data, entry) for entry in _shown(data)]
     order = [row["variant"] for row in rows]
@@ -41,7 +41,8 @@ def leaderboard_figure(data: ReportData, width: int) -> Chart:
     )
     y = alt.Y("variant:N", sort=order, axis=axis_y)
     luck = data.board.test.null_95
-    lowest = min([-luck, *(row["low"] for row in rows if row["low"] is not None)])
+    ends = [row[end] for row in rows for end in ("low", "family_low") if row[end] is not None]
+    lowest = min([-luck, *ends])
     x = alt.X(
         "rho:Q",
         scale=alt.Scale(domain=[max(-1.0, math.floor(lowest * 4) / 4), 1], nice=False),
@@ -55,7 +56,10 @@ def leaderboard_figure(data: ReportData, width: int) -> Chart:
     base = alt.Chart(alt.Data(values=rows))
     layers = [
         band,
-        base.mark_rule(strokeWidth=2.5, color=INK, opacity=0.5, aria=False).encode(
+        base.mark_rule(strokeWidth=1, color=INK, opacity=0.6, aria=False).encode(
+            x="family_low:Q", x2="family_high:Q", y=y
+        ),
+        base.mark_rule(strokeWidth=4, color=INK, opacity=0.5, aria=False).encode(
             x="low:Q", x2="high:Q", y=y
         ),
         base.mark_point(filled=True, size=80, color=CATEGORIES[0], opacity=1).encode(
@@ -251,9 +255,12 @@ def _leaderboard_row(data: ReportData, entry: Entry) -> dict[str, Any]:
         "rho": entry.rho,
         "low": _or_none(interval.low),
         "high": _or_none(interval.high),
+        "family_low": _or_none(entry.family.low),
+        "family_high": _or_none(entry.family.high),
         "held_out": _or_none(held_out),
         "description": f"{entry.column.name}: {entry.rho:+.2f}, 95% CI {interval.low:+.2f} to "
-        f"{interval.high:+.2f}{said}",
+        f"{interval.high:+.2f}, with families {entry.family.low:+.2f} to "
+        f"{entry.family.high:+.2f}{said}",
     }
 
 

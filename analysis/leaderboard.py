@@ -11,18 +11,25 @@ from typing import Any
 import numpy as np
 
 from analysis.agreement import Agreement, agreement
+from analysis.bootstrap import Interval
 from analysis.correlations import spearman
+from analysis.family_interval import WithinFamilies, family_interval, within_families
 from analysis.permutation import MaxTest, max_test
 from analysis.tables import MetricColumn, MetricTable
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One variant: oriented Spearman over its models, and the details when asked for."""
+    """One variant: oriented Spearman over its models, and the details when asked for.
+
+    family: interval for rho that allows for families; within: rho inside families.
+    """
 
     column: MetricColumn
     n: int
     rho: float
+    family: Interval
+    within: WithinFamilies
     p_single: float
     p_adjusted: float
     details: Agreement | None
@@ -101,6 +108,8 @@ def leaderboard(
                 column=column,
                 n=int(present.sum()),
                 rho=rhos[index],
+                family=family_interval(column.oriented[present], table.target[present], families),
+                within=within_families(column.oriented[present], table.target[present], families),
                 p_single=float(test.p_single[index]),
                 p_adjusted=float(test.p_adjusted[index]),
                 details=details,
@@ -119,6 +128,9 @@ def entry_record(entry: Entry) -> dict[str, Any]:
         "admissible": entry.column.admissible,
         "n": entry.n,
         "spearman": number(entry.rho),
+        "spearman_ci95_family": interval_record(entry.family),
+        "spearman_within_families": number(entry.within.value),
+        "spearman_within_families_ci95": interval_record(entry.within.interval),
         "p_single": number(entry.p_single),
         "p_adjusted": number(entry.p_adjusted),
     }
@@ -140,7 +152,7 @@ def entry_record(entry: Entry) -> dict[str, Any]:
     return record
 
 
-def interval_record(interval: Any) -> dict[str, Any]:
+def interval_record(interval: Interval) -> dict[str, Any]:
     """An interval as JSON-ready values."""
     return {
         "low": number(interval.low),

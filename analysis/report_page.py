@@ -133,6 +133,8 @@ def _leaderboard(data: ReportData) -> str:
         cells = [
             _number(entry.rho),
             "–" if found is None else _span(found.spearman.percentile),
+            _span(entry.family),
+            _number(entry.within.value),
             _number(candidate.held_out if candidate else math.nan),
             "–" if found is None else _number(found.pearson),
             "–"
@@ -147,8 +149,8 @@ def _leaderboard(data: ReportData) -> str:
             f'<tr><th scope="row">{name}</th>{"".join(f"<td>{c}</td>" for c in cells)}</tr>'
         )
     heads = (
-        "variant", "Spearman", "95% CI", "held out", "Pearson", "skipped (kept)", "given size",
-        "p adj.", "n",
+        "variant", "Spearman", "95% CI", "with families", "within families", "held out",
+        "Pearson", "skipped (kept)", "given size", "p adj.", "n",
     )  # fmt: skip
     head = "".join(f'<th scope="col">{text}</th>' for text in heads)
     return (

@@ -60,31 +60,25 @@ class FlagStability:
 
 
 def mcd_skipped(x: Floats, y: Floats, seed: int) -> Skipped:
-    """Spearman after the MCD filter, by scikit-learn itself.
+    """Spearman after the MCD filter.
 
-    Columns are standardised first (median, MAD): the estimator is affine equivariant, so
-    nothing changes but its rounding, and a rescaled metric gets the same answer.
+    The flags are those of `MinCovDet(random_state=seed)` of scikit-learn 1.8 and later, computed
+    by `analysis.fast_mcd`: earlier releases scale distances differently and flag other points in
+    a quarter of data sets, and an official number must not depend on what is installed.
 
     Args:
         x: `[n]`.
         y: `[n]`.
-        seed: `random_state` of `MinCovDet`.
+        seed: of the filter's random halves.
     """
-    from sklearn.covariance import MinCovDet
-
-    if half_coincides(x[None, :], y[None, :])[0]:
+    flags = mcd_flags(x[None, :], y[None, :], seed, CUTOFF)
+    keep = flags.keep[0]
+    if flags.undefined[0]:
         return _undefined(x.size)
-    points = np.column_stack([robust_standardise(x), robust_standardise(y)])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        fitted = MinCovDet(random_state=seed).fit(points)
-    keep = np.asarray(fitted.mahalanobis(points) <= chi2_quantile(CUTOFF))
     value = float(spearman_rows(x[None, :], y[None, :], keep[None, :])[0])
     if math.isnan(value):
         return Skipped(value, keep, "undefined: the kept points are too few or constant")
-    support = points[fitted.raw_support_]
-    spread = np.linalg.svd(support - support.mean(axis=0), compute_uv=False)
-    note = "half of the points or more lie on one line" if spread[1] < 1e-6 * spread[0] else ""
+    note = "half of the points or more lie on one line" if flags.singular[0] else ""
     return Skipped(value, keep, note)
 
 
@@ -118,7 +112,7 @@ def projection_skipped(x: Floats, y: Floats, seed: int) -> Skipped:
     For each point i, all points are projected on the line through the MCD centre and i;
     on each line, a distance above median + sqrt(chi2(0.975, 2)) × (ideal fourths spread)
     marks an outlier. Projections depend on the units of the columns, so both are
-    standardised first.
+    standardised first. The centre is that of the installed scikit-learn.
 
     Args:
         x: `[n]`.

@@ -26,6 +26,8 @@ from warehouse.paths import Workspace
 from warehouse.targets import read_target
 
 SCHEMA = "tokenmart/verify_result/1"
+UNINFORMATIVE_WIDTH = 1.0
+"""An interval wider than half of what is possible can't tell a strong from no correlation."""
 
 
 def verify_locked(
@@ -127,6 +129,7 @@ def verdict(
                 model for model, keep in zip(models, found.skipped.keep, strict=True) if not keep
             ],
             "note": found.skipped.note,
+            "ci_note": _width_note(found.skipped_spearman.percentile, found.n),
             "stability": {
                 "random_states": stability.seeds,
                 "same_points_dropped": round(stability.agreement, 6),
@@ -200,8 +203,9 @@ def summary(result: dict[str, Any]) -> str:
         f"target             {result['target'].get('sha256') or 'measured by the project'}",
         f"code revision      {revision}{changes}",
     ]
-    if skipped["note"]:
-        lines.insert(6, f"  note             {skipped['note']}")
+    lines[6:6] = [
+        f"  note             {note}" for note in (skipped["note"], skipped["ci_note"]) if note
+    ]
     return "\n".join(lines)
 
 
@@ -211,6 +215,17 @@ def _estimate(estimate: Estimate) -> dict[str, Any]:
         "ci95": _interval(estimate.percentile),
         "ci95_bca": _interval(estimate.bca),
     }
+
+
+def _width_note(interval: Interval, models: int) -> str:
+    """The filter drops other points in each resample, and few models leave little to rank."""
+    width = interval.high - interval.low
+    if not width > UNINFORMATIVE_WIDTH:
+        return ""
+    return (
+        f"the interval is {width:.2f} wide, of 2.00 possible: resampling {models} models says next "
+        "to nothing about this coefficient"
+    )
 
 
 def _interval(interval: Interval) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.stats
+from oracle import needs_min_cov_det
 from sklearn.covariance import MinCovDet
 
 from analysis.bootstrap import (
@@ -68,6 +69,7 @@ def test_bca_agrees_with_scipy_on_the_same_replicates(data):
     assert ours.high == pytest.approx(expected.high, abs=1e-9)
 
 
+@needs_min_cov_det
 def test_replicates_equal_a_plain_loop_of_scikit_learn_fits(data):
     x, y = data
     draws = draw(17, 120, seed=5)

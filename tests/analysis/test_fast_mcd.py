@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.stats
+from oracle import needs_min_cov_det
 from sklearn.covariance import MinCovDet
 
 from analysis.fast_mcd import (
@@ -45,6 +46,7 @@ def some_data(index):
     return x, y
 
 
+@needs_min_cov_det
 def test_flags_are_identical_on_500_data_sets():
     different = []
     for index in range(500):
@@ -55,6 +57,7 @@ def test_flags_are_identical_on_500_data_sets():
     assert different == []
 
 
+@needs_min_cov_det
 def test_flags_are_identical_on_bootstrap_resamples():
     x, y = some_data(0)
     rows = np.random.default_rng(1).integers(0, x.size, size=(150, x.size))

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pingouin
 import pytest
+from oracle import needs_min_cov_det
 from sklearn.covariance import MinCovDet
 
 from analysis.fast_mcd import robust_standardise
@@ -40,6 +41,7 @@ def test_point_estimate_and_vectorised_form_are_the_same_statistic():
 
 
 @pytest.mark.filterwarnings("ignore:The skipped correlation")
+@needs_min_cov_det
 def test_projection_agrees_with_pingouin():
     for seed in range(40):
         x, y = contaminated(seed) if seed % 2 else np.random.default_rng(seed).normal(size=(2, 17))
@@ -74,6 +76,7 @@ def test_a_line_is_noted():
     assert "line" in found.note
 
 
+@needs_min_cov_det
 def test_stability_counts_what_each_seed_drops():
     x, y = np.random.default_rng(11).normal(size=(2, 17))
     stability = flag_stability(x, y, seed=0, seeds=25)

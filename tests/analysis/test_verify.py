@@ -17,6 +17,7 @@ import scipy.stats
 from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from oracle import needs_min_cov_det
 from sklearn.covariance import MinCovDet
 
 from analysis import locked
@@ -43,6 +44,7 @@ def run(main, target):
     return run
 
 
+@needs_min_cov_det
 def test_result_agrees_with_scipy_and_sklearn(
     run, write_json, made_up_scores, verify_schema, tmp_path
 ):
@@ -63,6 +65,19 @@ def test_result_agrees_with_scipy_and_sklearn(
     assert skipped["dropped"] == [m for m, k in zip(MODELS, keep, strict=True) if not k]
     assert document["n"] == 17 and document["resamples"] == 10_000 and document["seed"] == 0
     assert "Spearman" in result.stdout and "skipped Spearman" in result.stdout
+
+
+def test_a_wide_skipped_interval_is_called_uninformative(run, write_json, made_up_scores, tmp_path):
+    """Nearly nothing to see, nearly everything to see."""
+    generator = np.random.default_rng(1)
+    noise = {m: float(generator.normal()) for m in MODELS}
+    exact = {m: s**3 for m, s in made_up_scores.items()}
+    for submission, wide in ((noise, True), (exact, False)):
+        out = tmp_path / f"{wide}.json"
+        result = run("--submission", write_json(submission), "--out", out)
+        skipped = json.loads(out.read_text())["skipped_spearman"]
+        assert (skipped["ci95"]["high"] - skipped["ci95"]["low"] > 1) is wide
+        assert bool(skipped["ci_note"]) is wide is ("says next to nothing" in result.stdout)
 
 
 def test_both_formats_give_the_same_numbers(run, write_json, tmp_path):
