@@ -11,7 +11,14 @@ from typing import Any, TypeAlias
 
 import altair as alt
 
-from analysis.labels import FONT_SIZE, PLACES, offset, place_labels
+from analysis.labels import (
+    FONT_SIZE,
+    PLACES,
+    offset,
+    place_labels,
+    spread_labels,
+    text_width,
+)
 from analysis.leaderboard import Entry
 from analysis.palette import CATEGORIES, FAINT, INK, NEGATIVE, POSITIVE, SURFACE, family_colours
 from analysis.report_data import Agreement, ProfileBand, ReportData, point_labels, short_name
@@ -25,6 +32,9 @@ NARROW = 520
 
 MANY_METRICS = 10
 """Beyond, the leaderboard shows one variant of each metric."""
+
+LABEL_GAP = 7
+"""Pixels between the end of a line and its name."""
 
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 
@@ -40,7 +50,7 @@ def leaderboard_figure(data: ReportData, width: int) -> Chart:
         else alt.Axis(title=None, labelLimit=0, ticks=False, domain=False, labelPadding=8)
     )
     y = alt.Y("variant:N", sort=order, axis=axis_y)
-    luck = data.board.test.null_95
+    luck = data.luck.null_95
     ends = [row[end] for row in rows for end in ("low", "family_low") if row[end] is not None]
     lowest = min([-luck, *ends])
     x = alt.X(
@@ -147,17 +157,26 @@ def profile_figure(
 ) -> Chart:
     """NLL or gain along the document: a line per model, positions on a log scale."""
     families = family_colours(data.table.families)
+    labels = point_labels(list(dict.fromkeys(band.model for band in bands)))
     rows: list[dict[str, Any]] = [
         {
             "model": band.model,
             "family": band.family,
             "position": band.position,
-            "value": band.nll if what == "nll" else band.gain,
-            "description": f"{band.model}, around token {band.position:.0f}: "
-            f"{band.nll if what == 'nll' else band.gain or 0.0:.3f} nats",
+            "value": value,
+            "description": f"{band.model}, around token {band.position:.0f}: {value:.3f} nats",
         }
         for band in bands
+        if (value := band.nll if what == "nll" else band.gain) is not None
     ]
+    last = {row["model"]: row for row in sorted(rows, key=lambda row: row["position"])}
+    plot = round(width - max(text_width(labels[model]) for model in last) - LABEL_GAP)
+    height = round(width * 0.62)
+    values = [row["value"] for row in rows]
+    domain, _ = _domain([*values, 0.0] if what == "gain" else values, allow_log=False)
+    heights = [height * (1 - _along(row["value"], domain, False, False)) for row in last.values()]
+    for row, fits in zip(last.values(), spread_labels(heights), strict=True):
+        row["label"] = labels[row["model"]] if fits else ""
     titles = {"nll": "NLL, nats per token", "gain": "gain from long context, nats per token"}
     x = alt.X(
         "position:Q",
@@ -169,7 +188,11 @@ def profile_figure(
             labelOverlap="greedy",
         ),
     )
-    y = alt.Y("value:Q", scale=alt.Scale(zero=what == "gain"), axis=alt.Axis(title=titles[what]))
+    y = alt.Y(
+        "value:Q",
+        scale=alt.Scale(domain=domain, nice=False, zero=False),
+        axis=alt.Axis(title=titles[what], tickCount=6),
+    )
     colour = alt.Color(
         "family:N",
         scale=alt.Scale(domain=list(families), range=list(families.values())),
@@ -182,7 +205,14 @@ def profile_figure(
     points = base.mark_point(filled=True, size=28, opacity=1).encode(
         x=x, y=y, color=colour, description="description:N"
     )
-    return alt.layer(lines, points).properties(width=width, height=round(width * 0.62))
+    names = (
+        alt.Chart(alt.Data(values=list(last.values())))
+        .mark_text(
+            align="left", baseline="middle", dx=LABEL_GAP, fontSize=FONT_SIZE, color=INK, aria=False
+        )
+        .encode(x=x, y=y, text="label:N")
+    )
+    return alt.layer(lines, points, names).properties(width=plot, height=height)
 
 
 def agreement_figure(agreement: Agreement, width: int) -> Chart:

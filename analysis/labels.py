@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-Place = Literal["right", "left", "above", "below"]
-PLACES: tuple[Place, ...] = ("right", "left", "above", "below")
+Place = Literal[
+    "right", "left", "above", "below", "above right", "below right", "above left", "below left"
+]
+PLACES: tuple[Place, ...] = (
+    "right", "left", "above", "below", "above right", "below right", "above left", "below left",
+)  # fmt: skip
 FONT_SIZE = 11
 _CHARACTER = 0.56 * FONT_SIZE
 _GAP = 9.0
 _POINT = 6.0
+_DIAGONAL = 5.0
 
 
 @dataclass(frozen=True)
@@ -69,24 +75,57 @@ def place_labels(
     return chosen
 
 
+def spread_labels(ends: Sequence[float]) -> list[bool]:
+    """Which of the names written at the ends of lines can stand without touching.
+
+    The outermost come first, then the ones with the most room around them.
+
+    Args:
+        ends: heights of the line ends in pixels.
+    """
+    order = sorted(
+        range(len(ends)),
+        key=lambda i: (
+            ends[i] not in (min(ends), max(ends)),
+            -min((abs(ends[i] - y) for j, y in enumerate(ends) if j != i), default=math.inf),
+        ),
+    )
+    taken: list[int] = []
+    for index in order:
+        if all(abs(ends[index] - ends[other]) >= FONT_SIZE + 1 for other in taken):
+            taken.append(index)
+    return [index in taken for index in range(len(ends))]
+
+
+def text_width(text: str) -> float:
+    """About how many pixels a name takes."""
+    return _CHARACTER * len(text)
+
+
 def offset(place: Place) -> dict[str, float | str]:
     """The text mark's settings for a side."""
-    settings: dict[Place, dict[str, float | str]] = {
-        "right": {"align": "left", "dx": _GAP, "dy": 0},
-        "left": {"align": "right", "dx": -_GAP, "dy": 0},
-        "above": {"align": "center", "dx": 0, "dy": -_GAP - 4},
-        "below": {"align": "center", "dx": 0, "dy": _GAP + 4},
+    across, up = _direction(place)
+    near = _GAP if not up else _DIAGONAL
+    return {
+        "align": {1: "left", 0: "center", -1: "right"}[across],
+        "dx": across * near,
+        "dy": -up * (_GAP + 4) if not across else -up * _GAP,
     }
-    return settings[place]
+
+
+def _direction(place: Place) -> tuple[int, int]:
+    """To the right or left, up or down, as 1, 0 or -1."""
+    across = ("right" in place) - ("left" in place)
+    return across, ("above" in place) - ("below" in place)
 
 
 def _box(point: tuple[float, float], text: str, place: Place) -> Box:
     x, y = point
-    length = _CHARACTER * len(text)
-    half = FONT_SIZE / 2 + 1
-    if place == "right":
-        return Box(x + _GAP, y - half, x + _GAP + length, y + half)
-    if place == "left":
-        return Box(x - _GAP - length, y - half, x - _GAP, y + half)
-    middle = y + (_GAP + 4) * (-1 if place == "above" else 1)
-    return Box(x - length / 2, middle - half, x + length / 2, middle + half)
+    length, half = text_width(text), FONT_SIZE / 2 + 1
+    settings = offset(place)
+    start = x + float(settings["dx"])
+    left = {"left": start, "center": start - length / 2, "right": start - length}[
+        str(settings["align"])
+    ]
+    middle = y + float(settings["dy"])
+    return Box(left, middle - half, left + length, middle + half)

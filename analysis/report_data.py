@@ -10,6 +10,7 @@ import numpy as np
 
 from analysis.correlations import Floats, spearman_rows
 from analysis.leaderboard import Entry, Leaderboard, leaderboard
+from analysis.permutation import MaxTest
 from analysis.provenance import code_revision, versions
 from analysis.tables import MetricColumn, MetricTable, load_table
 from analysis.verdict import BASELINE_METRIC, MINIMUM_MODELS, Candidate, Verdict, judge
@@ -95,6 +96,16 @@ class ReportData:
             if entry.column is wanted or (wanted is None and entry.column.metric == BASELINE_METRIC)
         ]
         return matching[0] if matching else None
+
+    @property
+    def luck(self) -> MaxTest:
+        """The test against the best of many: of the verdict's variants, or of all."""
+        return self.verdict.ruling.overall if self.verdict else self.board.test
+
+    @property
+    def compared(self) -> int:
+        """How many variants that test compares."""
+        return self.luck.observed.size
 
     def candidate(self, column: MetricColumn) -> Candidate | None:
         """The verdict's line about a column."""

@@ -12,6 +12,7 @@ from analysis.palette import css, family_colours, variable_of
 from analysis.report_data import Cost, ReportData
 from analysis.report_text import (
     answer,
+    breakable,
     caption_leaderboard,
     key_numbers,
     methods,
@@ -141,10 +142,10 @@ def _leaderboard(data: ReportData) -> str:
             if found is None
             else f"{_number(found.skipped_spearman.value)} ({found.skipped.kept})",
             _number(candidate.partial if candidate else math.nan),
-            "–" if math.isnan(entry.p_adjusted) else f"{entry.p_adjusted:.3f}",
+            "–" if candidate is None else f"{candidate.p_adjusted:.3f}",
             str(entry.n),
         ]
-        name = escape(entry.column.name) + ("" if entry.column.admissible else " †")
+        name = breakable(entry.column.name) + ("" if entry.column.admissible else " †")
         rows.append(
             f'<tr><th scope="row">{name}</th>{"".join(f"<td>{c}</td>" for c in cells)}</tr>'
         )
@@ -178,14 +179,14 @@ def _scatter(data: ReportData) -> str:
             lambda width, entry=entry: figures.scatter_figure(data, entry, width),  # type: ignore[misc]
             wide=HALF,
         )
-        said = f"{escape(entry.column.name)}, rho {_number(entry.rho)}"
+        said = f"{breakable(entry.column.name)}, rho {_number(entry.rho)}"
         panels.append(f"<div><h3>{heading}</h3><p class=quiet>{said}</p>{figure}</div>")
     return (
         '<section aria-labelledby="perplexity"><h2 id="perplexity">What perplexity hides</h2>'
         f"{what_perplexity_hides(data)}{_family_keys(data)}"
         f'<div class="pair">{"".join(panels)}</div>'
-        "<p class=quiet>Hollow points are dropped by the MCD filter of the skipped "
-        "correlation.</p></section>"
+        "<p class=quiet>Hollow points are dropped by the MCD filter of the skipped correlation. "
+        "‘…’ stands for the name of the base model.</p></section>"
     )
 
 
@@ -222,7 +223,8 @@ def _agreement(data: ReportData) -> str:
         "agreement-title",
         "Spearman between metrics, each by its best variant, and with the target",
         "Each metric by its best variant; last row and column: the target. Metrics that agree "
-        "with each other say the same thing twice.",
+        "with each other say the same thing twice. Blue: agree; orange: opposed; the deeper, the "
+        "stronger.",
         lambda width: figures.agreement_figure(data.agreement, width),
         wide=560,
     )
@@ -254,7 +256,11 @@ def _costs(data: ReportData) -> str:
 
 def _cost_row(cost: Cost, most: float) -> str:
     per_row = cost.bytes_on_disk / cost.tokens_scored if cost.tokens_scored else math.nan
-    missing = f", {cost.documents_missing} missing" if cost.documents_missing else ""
+    missing = (
+        f"<small>{cost.documents_missing} documents missing</small>"
+        if cost.documents_missing
+        else ""
+    )
     share = f"{cost.seconds / most:.1%}"
     cells = [
         f"{cost.probes_complete} of {cost.probes}{missing}",

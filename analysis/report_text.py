@@ -20,7 +20,7 @@ def answer(data: ReportData) -> str:
             "have a target score.</p></div>"
         )
     if verdict.winner is not None:
-        name = escape(verdict.winner.column.name)
+        name = breakable(verdict.winner.column.name)
         tested = verdict.splits.tested
         return (
             f'<div class="answer"><p><strong>{name}</strong> tracks the target: rho '
@@ -30,7 +30,8 @@ def answer(data: ReportData) -> str:
             f"{_p(verdict.winner.p_adjusted)}; within model families, "
             f"{_p(verdict.ruling.p_within_families)}. Chosen anew on {verdict.models - tested} of "
             f"the models, the choice reaches {_signed(verdict.splits.held_out)} on the other "
-            f"{tested}.</p></div>"
+            f"{tested}. Leaving one model out, the choice ranks the models alike in "
+            f"{verdict.ruling.stability.same_ranking:.0%} of the cases.</p></div>"
         )
     reasons = "".join(f"<li>{escape(reason)}</li>" for reason in verdict.reasons)
     return (
@@ -54,7 +55,7 @@ def key_numbers(data: ReportData) -> str:
     """A handful of numbers to hold on to."""
     pairs = [
         ("models", str(len(data.table.models))),
-        ("variants", str(len(data.board.entries))),
+        ("variants compared", f"{data.compared} of {len(data.board.entries)}"),
         ("best rho, in sample", _signed(data.best.rho)),
     ]
     if data.verdict is not None:
@@ -62,7 +63,7 @@ def key_numbers(data: ReportData) -> str:
         pairs += [
             ("the choice, held out", _signed(splits.held_out)),
             ("optimism of choosing", _signed(splits.optimism)),
-            ("best |rho| by luck, 95%", f"{data.board.test.null_95:.2f}"),
+            ("best |rho| by luck, 95%", f"{data.luck.null_95:.2f}"),
         ]
     items = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in pairs)
     return f'<dl class="numbers">{items}</dl>'
@@ -81,8 +82,7 @@ def caption_leaderboard(data: ReportData) -> str:
             "were not used."
         )
     return text + (
-        f" Grey band: where the best of {len(data.board.entries)} variants lands by luck, 19 "
-        "times in 20."
+        f" Grey band: where the best of {data.compared} variants lands by luck, 19 times in 20."
     )
 
 
@@ -91,7 +91,7 @@ def what_perplexity_hides(data: ReportData) -> str:
     verdict, baseline, best = data.verdict, data.baseline, data.best
     if baseline is None:
         return "<p>Perplexity is not among the extracted metrics.</p>"
-    names = f"<strong>{escape(best.column.name)}</strong>"
+    names = f"<strong>{breakable(best.column.name)}</strong>"
     text = (
         f"Perplexity reaches rho {_signed(baseline.rho)}, the best metric {names} "
         f"{_signed(best.rho)}."
@@ -101,7 +101,7 @@ def what_perplexity_hides(data: ReportData) -> str:
     if verdict.best_minus_baseline is not None:
         interval = verdict.best_minus_baseline.percentile
         text += (
-            f" The difference from {escape(verdict.baseline.name if verdict.baseline else '')} is "
+            f" The difference from {breakable(baseline.column.name)} is "
             f"{_signed(verdict.best_minus_baseline.value)}, 95% CI {_signed(interval.low)} to "
             f"{_signed(interval.high)}, before paying for the choice."
         )
@@ -115,7 +115,7 @@ def _beaters(verdict: Verdict) -> str:
             "Beyond chance, no variant beats it: swapping each model's metric and perplexity at "
             f"random does as well as the best of {len(verdict.candidates)} variants too often."
         )
-    names = ", ".join(escape(c.column.name) for c in better[:5])
+    names = ", ".join(breakable(c.column.name) for c in better[:5])
     more = f" and {len(better) - 5} more" if len(better) > 5 else ""
     splits = verdict.splits
     text = f"Beyond chance, {len(better)} variants beat it (swap test, adjusted): {names}{more}."
@@ -193,6 +193,11 @@ def _held_out(verdict: Verdict | None) -> str:
         "is fixed (and, for the procedure, the variant chosen); the correlation is taken on the "
         f"other {tested}."
     )
+
+
+def breakable(name: str) -> str:
+    """A variant's name as HTML that a narrow column breaks at its joints."""
+    return escape(name).replace("/", "/<wbr>").replace("@", "<wbr>@")
 
 
 def _prose(description: str, formula: str) -> str:

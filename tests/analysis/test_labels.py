@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.labels import _POINT, Box, _box, place_labels
+from analysis.labels import _POINT, Box, _box, place_labels, spread_labels
 
 POINT = st.tuples(st.floats(0, 400), st.floats(0, 300))
 
@@ -44,3 +46,19 @@ def test_variants_of_a_model_drop_its_name():
         "a-7b-window-512-noise": "… noise",
         "b": "b",
     }
+
+
+@given(ends=st.lists(st.floats(0, 300), max_size=20))
+def test_names_at_line_ends_never_touch_and_the_outermost_are_there(ends):
+    there = spread_labels(ends)
+    shown = sorted(end for end, fits in zip(ends, there, strict=True) if fits)
+    assert all(b - a >= 12 for a, b in pairwise(shown))
+    if ends and max(ends) - min(ends) >= 12:
+        assert {min(ends), max(ends)} <= set(shown)
+
+
+def test_a_crowded_point_is_named_at_a_corner():
+    """Points on all four sides leave only the diagonals."""
+    around = [(100, 100), (118, 103), (82, 100), (96, 86), (100, 114)]
+    place = place_labels(around, ["a", "", "", "", ""], 200, 200)[0]
+    assert place == "above right"

@@ -198,7 +198,10 @@ def test_a_partial_extraction_is_said_at_the_top(minilong, tmp_path):
     assert "Partial extraction" not in report(minilong, tmp_path)
     minilong.coverage("minilong", "window_512", missing={"gemma3-270m": 3})
     text = report(minilong, tmp_path)
-    assert "documents are missing for 1 of 15 models" in text and "1 of 2, 3 missing" in text
+    assert (
+        "documents are missing for 1 of 15 models" in text
+        and "1 of 2<small>3 documents missing" in text
+    )
 
 
 def test_noise_gets_no_winner(marts, tmp_path):
