@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from extract.progress import no_progress, progress_bar
 from warehouse.errors import TokenmartError, UnitFailedError
 from warehouse.paths import Workspace, find_workspace
 from warehouse.problem import Problem, RecallTarget, load_problem
 
 if TYPE_CHECKING:
     from extract.plan import Document, ModelPlan, Selection
-    from extract.run import Progress
 
 # A plain `make extract` on a machine without a GPU must not start a job of weeks.
 LONGEST_CPU_HOURS = 12.0
@@ -48,6 +47,7 @@ def _selection_options(command: Any) -> Any:
 
 
 @click.command()
+@click.pass_context
 @_problem_option
 @_selection_options
 @click.option("--probe", "probes", multiple=True, help="Only this probe; repeatable.")
@@ -58,9 +58,17 @@ def _selection_options(command: Any) -> Any:
     type=click.Choice(["sdpa", "eager", "flash_attention_2"]),
     help="Attention implementation; transformers chooses when not given.",
 )
-@click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Processes.")
+@click.option(
+    "--workers",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Processes that share the work: one per GPU, or per part of the processor.",
+)
+@click.option("--as-worker", hidden=True, help="Of the run that started at this time.")
 @click.option("--dry-run", is_flag=True, help="Print what would be computed and its cost.")
 def extract(
+    context: click.Context,
     problem_name: str,
     demo: bool,
     models: tuple[str, ...],
@@ -71,6 +79,7 @@ def extract(
     max_tokens: int | None,
     attention: str | None,
     workers: int,
+    as_worker: str | None,
     dry_run: bool,
 ) -> None:
     """Write the log-prob, entropy and rank of every token to Parquet.
@@ -111,9 +120,12 @@ def extract(
         )
     ensure_tables(workspace)
     chosen = _documents(problem, selection, workspace)
+    since = as_worker
     if workers > 1:
-        _spawn(workers, selection)
-    _extract(problem, selection, chosen, workspace, attention)
+        since = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        _run_workers(context, since, problem, selection, chosen, workspace)
+    quiet = as_worker is not None
+    _extract(problem, selection, chosen, workspace, attention, since, quiet)
 
 
 def _likely_device() -> str:
@@ -148,60 +160,22 @@ def _print_plan(problem: Problem, selection: Selection, workspace: Workspace, qu
     return hours
 
 
-@contextmanager
-def _progress(total: int, noun: str) -> Iterator[Progress]:
-    """A progress bar with ETA on a terminal; a line now and then elsewhere."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        started = time.monotonic()
-        done, said = 0, ""
-
-        def say(what: str, units: int) -> None:
-            nonlocal done, said
-            done += units
-            label = what.split(":")[0]
-            if label != said:
-                said = label
-                elapsed = time.monotonic() - started
-                click.echo(f"[{elapsed:6.0f} s] {done}/{total} {noun}; now {label}", err=True)
-
-        yield say
-        return
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=console,
-    ) as bar:
-        handle = bar.add_task(noun, total=total)
-        yield lambda what, units: bar.update(handle, description=what, advance=units)
-
-
 def _extract(
     problem: Problem,
     selection: Selection,
     documents: list[Document],
     workspace: Workspace,
     attention: str | None,
+    since: str | None,
+    quiet: bool,
 ) -> None:
     from extract.run import Extraction
 
     total = len(selection.models) * len(documents) * len(selection.conditions)
     started = time.monotonic()
-    with _progress(total, "units") as progress:
-        outcome = Extraction(problem, selection, documents, workspace, progress, attention).run()
+    with nullcontext(no_progress) if quiet else progress_bar(total, "units") as progress:
+        run = Extraction(problem, selection, documents, workspace, progress, attention, since)
+        outcome = run.run()
     seconds = time.monotonic() - started
     before = total - outcome.units - outcome.elsewhere
     click.echo(
@@ -218,24 +192,31 @@ def _extract(
         )
 
 
-def _spawn(workers: int, selection: Selection) -> None:
-    """Run the same command in further processes, one per GPU or per share of the processor."""
-    import subprocess
-    import sys
+def _run_workers(
+    context: click.Context,
+    since: str,
+    problem: Problem,
+    selection: Selection,
+    documents: list[Document],
+    workspace: Workspace,
+) -> None:
+    """Let workers do the selection, under one progress bar; what they leave is done afterwards."""
+    from extract.estimate import count_finished, refuse_too_many
+    from extract.workers import run_workers, worker_arguments, worker_environments
 
-    from extract.workers import worker_commands
-
-    children = [
-        subprocess.Popen(command, env={**os.environ, **environment})
-        for command, environment in worker_commands(sys.argv, workers, selection.device)
-    ]
-    try:
-        for child in children:
-            child.wait()
-    except KeyboardInterrupt:
-        for child in children:
-            child.terminate()
-        raise
+    refuse_too_many(context.params["workers"], problem, selection, workspace)
+    arguments = [*worker_arguments(context.command, context.params), "--as-worker", since]
+    environments = worker_environments(context.params["workers"], selection.device)
+    total = len(selection.models) * len(documents) * len(selection.conditions)
+    with progress_bar(total, "units") as progress:
+        deaths = run_workers(
+            arguments,
+            environments,
+            lambda: count_finished(problem, selection, documents, workspace),
+            progress,
+        )
+    for death in deaths:
+        click.echo(f"warning: {death}", err=True)
 
 
 @click.command()
@@ -296,7 +277,7 @@ def _measure(
     made = make_contexts(target, ensure_filler(target, workspace))
     failures: list[str] = []
     measured = 0
-    with _progress(len(selection.models), "models") as progress:
+    with progress_bar(len(selection.models), "models") as progress:
         for spec in selection.models:
             try:
                 plan = plan_model(problem, selection, spec, [], workspace)

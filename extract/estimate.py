@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 from rich.table import Table
 
-from extract.memory import UNKNOWN_PARAMETERS, Footprint, footprint, shape_of
-from extract.plan import BRANCH_TOKENS, Cost, Selection, estimate, max_tokens_of
+from extract.memory import (
+    UNKNOWN_PARAMETERS,
+    Footprint,
+    available_memory,
+    footprint,
+    shape_of,
+)
+from extract.plan import BRANCH_TOKENS, Cost, Document, Selection, estimate, max_tokens_of
+from warehouse.errors import TokenmartError
 from warehouse.fetch import documents_path
 from warehouse.paths import Workspace
 from warehouse.problem import ModelSpec, Problem
@@ -152,6 +160,46 @@ def _add_row(table: Table, name: str, done: str, cost: Cost, peak: str) -> None:
         time, peak,
         f"{cost.disk_bytes / 1e6:,.0f} MB",
     )  # fmt: skip
+
+
+def refuse_too_many(
+    workers: int, problem: Problem, selection: Selection, workspace: Workspace
+) -> None:
+    """Stop before workers start that don't fit into the host's memory side by side.
+
+    Raises:
+        TokenmartError: several copies of the largest model are more than the host has.
+    """
+    if selection.device != "cpu":
+        return
+    longest = max(document_lengths(problem, selection, workspace)[0], default=0)
+    peaks = {
+        spec.full_id: planned_memory(spec, selection, longest, workspace)[0].total
+        for spec in selection.models
+    }
+    name = max(peaks, key=lambda each: peaks[each])
+    there = available_memory("cpu")
+    if workers * peaks[name] > there:
+        raise TokenmartError(
+            f"--workers {workers}: each needs up to {peaks[name] / 2**30:.1f} GiB ({name}), and "
+            f"this machine has {there / 2**30:.1f} GiB; use --workers "
+            f"{max(1, there // peaks[name])} or fewer --max-tokens"
+        )
+
+
+def count_finished(
+    problem: Problem,
+    selection: Selection,
+    documents: Sequence[Document],
+    workspace: Workspace,
+) -> int:
+    """Units of a selection that the ledger holds, finished or failed."""
+    wanted = {document.doc_id for document in documents}
+    return sum(
+        len(wanted & finished_units(workspace, problem.name, spec.model_id, condition.name).keys())
+        for spec in selection.models
+        for condition in selection.conditions
+    )
 
 
 def status_rows(

@@ -66,6 +66,8 @@ class Task:
 class ModelPlan:
     """One model, ready to load, and the tasks left for it.
 
+    `done` counts settled units, `failed` says which of them failed and why.
+
     Tokenizer and configuration are loaded when they are first needed: a plan with nothing to
     do costs a look at the ledger.
     """
@@ -76,6 +78,7 @@ class ModelPlan:
     dtype: str
     tasks: tuple[Task, ...]
     done: int
+    failed: tuple[str, ...]
 
     @cached_property
     def tokenizer(self) -> DocumentTokenizer:
@@ -86,11 +89,6 @@ class ModelPlan:
     def config(self) -> Any:
         """The model's configuration, interventions applied."""
         return load_config(self.checkpoint, self.spec)
-
-    @property
-    def units(self) -> int:
-        """Missing units of this model."""
-        return sum(len(task.missing) for task in self.tasks)
 
 
 def select(
@@ -226,8 +224,17 @@ def plan_model(
     spec: ModelSpec,
     documents: Sequence[Document],
     workspace: Workspace,
+    since: str | None = None,
 ) -> ModelPlan:
     """Find a model's files and what is left to compute for it. Nothing heavy is loaded.
+
+    Args:
+        problem: the problem.
+        selection: which part of it, and how.
+        spec: the model.
+        documents: the selected documents.
+        workspace: where its files and the ledger are.
+        since: units that failed since then are settled; without it failed units are tried again.
 
     Raises:
         TokenmartError: files are missing or can't be read.
@@ -248,7 +255,7 @@ def plan_model(
         condition.name: finished_units(workspace, problem.name, spec.model_id, condition.name)
         for condition in selection.conditions
     }
-    tasks, done = [], 0
+    tasks, failed, done = [], [], 0
     for document in documents:
         prints = {
             condition.name: unit_fingerprint(parts, document, condition)
@@ -257,17 +264,29 @@ def plan_model(
         missing = tuple(
             condition
             for condition in selection.conditions
-            if not is_done(finished[condition.name].get(document.doc_id), prints[condition.name])
+            if not is_settled(
+                finished[condition.name].get(document.doc_id), prints[condition.name], since
+            )
         )
+        failed += [
+            f"{spec.full_id}, document {document.doc_id}: {unit.reason}"
+            for condition in selection.conditions
+            if condition not in missing
+            and (unit := finished[condition.name][document.doc_id]).status == "failed"
+        ]
         done += len(selection.conditions) - len(missing)
         if missing:
             tasks.append(Task(document, prints, missing))
-    return ModelPlan(spec, checkpoint, tokenizer_sha256, dtype, tuple(tasks), done)
+    return ModelPlan(
+        spec, checkpoint, tokenizer_sha256, dtype, tuple(tasks), done, tuple(dict.fromkeys(failed))
+    )
 
 
-def is_done(unit: UnitRecord | None, wanted: str) -> bool:
-    """Whether the ledger holds this unit, computed, with this fingerprint."""
-    return unit is not None and unit.status == "done" and unit.fingerprint == wanted
+def is_settled(unit: UnitRecord | None, wanted: str, since: str | None) -> bool:
+    """Whether the ledger holds this unit with this fingerprint: done, or failed in this run."""
+    if unit is None or unit.fingerprint != wanted:
+        return False
+    return unit.status == "done" or (since is not None and unit.finished_at >= since)
 
 
 def encode(

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import gc
 import json
-import resource
-import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import cache
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
+from extract.background import Background
 from extract.claims import claim
 from extract.engine import Engine, NonFiniteLogits, Scored
 from extract.estimate import CHARACTERS_PER_TOKEN, planned_memory
 from extract.interventions import describe
 from extract.loading import Encoded, context_limit, load_model
 from extract.memory import Footprint, refuse_too_large
+from extract.observe import PeakMemory, code_revision
 from extract.plan import (
     BRANCH_TOKENS,
     Document,
@@ -32,11 +29,13 @@ from extract.plan import (
     Selection,
     Task,
     encode,
-    is_done,
+    is_settled,
     max_tokens_of,
     plan_model,
 )
 from extract.probes import Condition, Request
+from extract.progress import Progress
+from extract.rows import token_rows
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.ledger import UnitRecord, content_sha256
 from warehouse.paths import Workspace
@@ -57,84 +56,17 @@ class Outcome:
     elsewhere: int = 0
 
 
-Progress = Callable[[str, int], None]
-"""Called with what is being done and how many units were finished since the last call."""
+@dataclass(frozen=True)
+class _ScoredUnit:
+    """One condition of one document, scored or failed, not yet stored."""
 
-
-@cache
-def code_revision(root: Path) -> tuple[str, bool]:
-    """Commit of the checkout and whether it has uncommitted changes; ("unknown", False) if none."""
-    try:
-        commit, state = (
-            subprocess.run(
-                ["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True
-            ).stdout.strip()
-            for arguments in (
-                ("rev-parse", "HEAD"),
-                ("status", "--porcelain", "--untracked-files=no"),
-            )
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown", False
-    return commit, bool(state)
-
-
-def _has_gpu() -> bool:
-    import torch
-
-    return torch.cuda.is_available()
-
-
-class PeakMemory:
-    """Peak memory since `reset`: of the GPU's allocator, else of the process, in bytes."""
-
-    def __init__(self, device: str) -> None:
-        self.gpu = device.startswith("cuda") or (device == "auto-map" and _has_gpu())
-
-    def reset(self) -> None:
-        """Start anew; on Linux the kernel's high-water mark of this process is cleared."""
-        if self.gpu:
-            import torch
-
-            torch.cuda.reset_peak_memory_stats()
-            return
-        with contextlib.suppress(OSError):
-            Path("/proc/self/clear_refs").write_text("5")
-
-    def bytes(self) -> int:
-        """The peak."""
-        if self.gpu:
-            import torch
-
-            return int(torch.cuda.max_memory_allocated())
-        with contextlib.suppress(OSError, IndexError, ValueError):
-            status = Path("/proc/self/status").read_text()
-            return int(status.split("VmHWM:")[1].split()[0]) * 1024
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def token_rows(
-    doc_id: int, encoded: Encoded, requests: Sequence[Request], results: Sequence[Scored]
-) -> pa.Table:
-    """Rows of one unit in the token schema, sorted by (segment, position)."""
-    if not requests:
-        return TOKENS.empty_table()
-    join: Callable[[list[Any]], Any] = np.concatenate
-    positions = join([request.positions for request in requests])
-    columns = {
-        "doc_id": np.full(len(positions), doc_id, dtype=np.int32),
-        "segment": join([np.full(len(r.positions), r.segment, dtype=np.int32) for r in requests]),
-        "position": positions,
-        "context_tokens": join([request.context_tokens for request in requests]),
-        "token_id": join([request.targets for request in requests]),
-        "char_start": encoded.char_start[positions],
-        "char_end": encoded.char_end[positions],
-        **{
-            name: join([getattr(result.scores, name) for result in results])
-            for name in ("logprob", "entropy", "rank", "top_logprob")
-        },
-    }
-    return pa.table({f.name: pa.array(columns[f.name], f.type) for f in TOKENS}, schema=TOKENS)
+    condition: Condition
+    requests: Sequence[Request]
+    results: Sequence[Scored]
+    reason: str
+    tokens: int
+    seconds: float
+    peak_bytes: int
 
 
 def scoring_groups(todo: Sequence[Condition]) -> list[list[Condition]]:
@@ -148,7 +80,18 @@ def scoring_groups(todo: Sequence[Condition]) -> list[list[Condition]]:
 
 
 class Extraction:
-    """Runs a selection of a problem: the only place where units are computed and stored."""
+    """Runs a selection of a problem: the only place where units are computed and stored.
+
+    Args:
+        problem: the problem.
+        selection: which part of it, and how.
+        documents: the selected documents.
+        workspace: where rows go.
+        progress: called as units finish.
+        attention: attention implementation; None leaves the choice to transformers.
+        since: when a run of several workers started, in ISO format, UTC: units that failed
+            since then are not tried again by the next worker.
+    """
 
     def __init__(
         self,
@@ -158,6 +101,7 @@ class Extraction:
         workspace: Workspace,
         progress: Progress,
         attention: str | None = None,
+        since: str | None = None,
     ) -> None:
         self.problem = problem
         self.selection = selection
@@ -165,6 +109,7 @@ class Extraction:
         self.workspace = workspace
         self.progress = progress
         self.attention = attention
+        self.since = since
         self.outcome = Outcome()
         self.memory = PeakMemory(selection.device)
         longest = max((len(d.text) for d in documents), default=0) / CHARACTERS_PER_TOKEN
@@ -183,8 +128,10 @@ class Extraction:
                 if known:
                     refuse_too_large(spec, needed, self.selection.device, self.longest)
                 plan = plan_model(
-                    self.problem, self.selection, spec, self.documents, self.workspace
+                    self.problem, self.selection, spec, self.documents, self.workspace, self.since
                 )
+                self.progress(f"{spec.full_id}: planned", plan.done)
+                self.outcome.failures += plan.failed
                 try:
                     if plan.tasks:
                         self._run_model(plan, needed)
@@ -223,29 +170,46 @@ class Extraction:
             self._record_failure(plan, attention, encoded, str(error))
             return
         published = time.monotonic()
-        for task in plan.tasks:
-            self.progress(f"{plan.spec.full_id}: document {task.document.doc_id}", 0)
-            lock = (
-                self.workspace.data
-                / "claims"
-                / self.problem.name
-                / plan.spec.model_id
-                / f"doc-{task.document.doc_id:06d}.claim"
-            )
-            with claim(lock) as ours:
-                todo = self._still_missing(plan, task) if ours else ()
-                if not ours:
-                    self.outcome.elsewhere += len(task.missing)
-                elif todo:
-                    self._run_task(
-                        plan, task, todo, engine, attention, encoded[task.document.doc_id]
-                    )
-            self.progress(
-                f"{plan.spec.full_id}: document {task.document.doc_id}", len(task.missing)
-            )
-            if time.monotonic() - published > PUBLISH_SECONDS:
-                self._publish(plan)
-                published = time.monotonic()
+        with Background() as storing:
+            for task in plan.tasks:
+                storing.check()
+                self._claim_and_score(plan, task, engine, attention, encoded, storing)
+                if time.monotonic() - published > PUBLISH_SECONDS:
+                    self._publish(plan)
+                    published = time.monotonic()
+
+    def _claim_and_score(
+        self,
+        plan: ModelPlan,
+        task: Task,
+        engine: Engine,
+        attention: str,
+        encoded: Mapping[int, tuple[Encoded, int]],
+        storing: Background,
+    ) -> None:
+        """Score one document if no other process has it; its claim is held until it is stored."""
+        document = task.document.doc_id
+        label = f"{plan.spec.full_id}: document {document}"
+        folder = self.workspace.data / "claims" / self.problem.name / plan.spec.model_id
+        self.progress(label, 0)
+        with ExitStack() as held:
+            ours = held.enter_context(claim(folder / f"doc-{document:06d}.claim"))
+            todo = self._still_missing(plan, task) if ours else ()
+            if not todo:
+                self.outcome.elsewhere += 0 if ours else len(task.missing)
+                self.progress(label, len(task.missing))
+                return
+            scored = self._score_task(plan, task, todo, engine, encoded[document][0])
+            storing.finish()
+            release = held.pop_all()
+
+        def store() -> None:
+            with release:
+                for each in scored:
+                    self._store(plan, task, each, attention, encoded[document])
+            self.progress(label, len(task.missing))
+
+        storing.submit(store)
 
     def _still_missing(self, plan: ModelPlan, task: Task) -> tuple[Condition, ...]:
         """What another process has not finished since the plan was made."""
@@ -255,7 +219,7 @@ class Extraction:
                 self.workspace, self.problem.name, plan.spec.model_id, condition.name
             )
             unit = ledger.get(task.document.doc_id)
-            if not is_done(unit, task.fingerprints[condition.name]):
+            if not is_settled(unit, task.fingerprints[condition.name], self.since):
                 left.append(condition)
         return tuple(left)
 
@@ -268,21 +232,20 @@ class Extraction:
     ) -> None:
         """Every missing unit of a model that can't be scored at all, in the ledger."""
         for task in plan.tasks:
-            sizes = encoded[task.document.doc_id]
             for condition in task.missing:
-                self._store(plan, task, condition, attention, sizes, TOKENS.empty_table(), reason)
+                failed = _ScoredUnit(condition, (), (), reason, 0, 0.0, self.memory.bytes())
+                self._store(plan, task, failed, attention, encoded[task.document.doc_id])
         self.outcome.failures.append(f"{plan.spec.full_id}: {reason}")
 
-    def _run_task(
+    def _score_task(
         self,
         plan: ModelPlan,
         task: Task,
         todo: Sequence[Condition],
         engine: Engine,
-        attention: str,
-        sizes: tuple[Encoded, int],
-    ) -> None:
-        encoded = sizes[0]
+        encoded: Encoded,
+    ) -> list[_ScoredUnit]:
+        scored: list[_ScoredUnit] = []
         for together in scoring_groups(todo):
             built = [c.build(encoded.ids, plan.tokenizer.bos) for c in together]
             requests = [request for group in built for request in group]
@@ -298,57 +261,34 @@ class Extraction:
                 )
             seconds = time.perf_counter() - started
             processed = sum(result.tokens_processed for result in results)
+            peak = self.memory.bytes()
             at = 0
             for condition, group in zip(together, built, strict=True):
                 mine = results[at : at + len(group)]
                 at += len(group)
                 spent = sum(result.tokens_processed for result in mine)
                 share = spent / processed if processed else 1 / len(together)
-                rows = (
-                    TOKENS.empty_table()
-                    if reason
-                    else token_rows(task.document.doc_id, encoded, group, mine)
+                scored.append(
+                    _ScoredUnit(condition, group, mine, reason, spent, seconds * share, peak)
                 )
-                self._store(
-                    plan, task, condition, attention, sizes, rows, reason, spent, seconds * share
-                )
+        return scored
 
     def _store(
         self,
         plan: ModelPlan,
         task: Task,
-        condition: Condition,
+        scored: _ScoredUnit,
         attention: str,
         sizes: tuple[Encoded, int],
-        rows: pa.Table,
-        reason: str,
-        tokens: int = 0,
-        seconds: float = 0.0,
     ) -> None:
-        unit = self._record(
-            plan, task, condition, rows, attention, len(sizes[0].ids), sizes[1], reason,
-            tokens=tokens, seconds=seconds,
-        )  # fmt: skip
-        write_unit(self.workspace, unit, rows)
-        self.outcome.units += not reason
-        self.outcome.tokens += tokens
-
-    def _record(
-        self,
-        plan: ModelPlan,
-        task: Task,
-        condition: Condition,
-        table: pa.Table,
-        attention: str,
-        used: int,
-        total: int,
-        reason: str,
-        *,
-        tokens: int,
-        seconds: float,
-    ) -> UnitRecord:
+        rows = (
+            TOKENS.empty_table()
+            if scored.reason
+            else token_rows(task.document.doc_id, sizes[0], scored.requests, scored.results)
+        )
         commit, dirty = code_revision(self.workspace.root)
-        return UnitRecord(
+        condition = scored.condition
+        unit = UnitRecord(
             problem=self.problem.name,
             model_id=plan.spec.model_id,
             probe=condition.name,
@@ -356,19 +296,19 @@ class Extraction:
             probe_params=json.dumps(condition.params, sort_keys=True),
             doc_id=task.document.doc_id,
             fingerprint=task.fingerprints[condition.name],
-            status="failed" if reason else "done",
-            reason=reason,
-            rows=table.num_rows,
-            tokens_processed=tokens,
-            tokens_scored=table.num_rows,
-            seconds=round(seconds, 4),
-            peak_bytes=self.memory.bytes(),
+            status="failed" if scored.reason else "done",
+            reason=scored.reason,
+            rows=rows.num_rows,
+            tokens_processed=scored.tokens,
+            tokens_scored=rows.num_rows,
+            seconds=round(scored.seconds, 4),
+            peak_bytes=scored.peak_bytes,
             device=self.selection.device,
             dtype=plan.dtype,
             attention=attention,
             document_sha256=task.document.sha256,
-            document_tokens=used,
-            document_tokens_total=total,
+            document_tokens=len(sizes[0].ids),
+            document_tokens_total=sizes[1],
             torch_version=version("torch"),
             transformers_version=version("transformers"),
             tokenmart_version=version("tokenmart"),
@@ -376,8 +316,11 @@ class Extraction:
             code_dirty=dirty,
             seed=condition.seed,
             finished_at=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-            content_sha256=content_sha256(table),
+            content_sha256=content_sha256(rows),
         )
+        write_unit(self.workspace, unit, rows)
+        self.outcome.units += not scored.reason
+        self.outcome.tokens += scored.tokens
 
     def _write_model(self, plan: ModelPlan, model: Any) -> None:
         spec = plan.spec

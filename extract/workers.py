@@ -1,40 +1,125 @@
-"""Further processes of one extraction: which command, and which share of the machine."""
+"""Further processes of one extraction: their commands, their share of the machine, their end.
+
+Workers share nothing but the folder: each goes through all models and takes the documents that
+nobody has claimed. The parent shows what the ledger says, and afterwards does what a worker
+that died has left.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from extract.progress import Progress
+
+OWN_TO_PARENT = ("workers", "dry_run", "as_worker")
+POLL_SECONDS = 1.0
 
 
-def worker_commands(
-    arguments: Sequence[str], workers: int, device: str
-) -> list[tuple[list[str], dict[str, str]]]:
-    """Commands and environments of `workers` child processes.
-
-    On CUDA each worker sees one GPU, in turn; on a processor each takes its share of cores.
+def worker_arguments(command: click.Command, values: Mapping[str, Any]) -> list[str]:
+    """The command line of a worker: this command's options, those that only concern it left out.
 
     Args:
-        arguments: this process's `sys.argv`.
-        workers: how many processes.
-        device: the resolved device.
+        command: the command that is running.
+        values: its parameters by name, as click gives them.
     """
-    kept: list[str] = []
-    skip = False
-    for argument in arguments[1:]:
-        if skip or argument.startswith("--workers="):
-            skip = False
-        elif argument == "--workers":
-            skip = True
+    arguments = [command.name or ""]
+    for parameter in command.params:
+        value = values.get(parameter.name or "")
+        if parameter.name in OWN_TO_PARENT or value in (None, False, ()):
+            continue
+        option = parameter.opts[0]
+        if value is True:
+            arguments.append(option)
         else:
-            kept.append(argument)
-    command = [sys.executable, "-m", "tokenmart", *kept]
-    if device == "cpu":
+            for each in value if isinstance(value, tuple) else (value,):
+                arguments += [option, str(each)]
+    return arguments
+
+
+def worker_environments(workers: int, device: str) -> list[dict[str, str]]:
+    """Each worker's share: one GPU in turn (of those visible), or its part of the cores."""
+    if not device.startswith(("cuda", "auto-map")):
         import psutil
 
         cores = psutil.cpu_count(logical=False) or 1
-        share = str(max(1, cores // workers))
-        return [(command, {"OMP_NUM_THREADS": share}) for _ in range(workers)]
-    import torch
+        return [{"OMP_NUM_THREADS": str(max(1, cores // workers))} for _ in range(workers)]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    if visible:
+        gpus = visible.split(",")
+    else:
+        import torch
 
-    count = max(1, torch.cuda.device_count())
-    return [(command, {"CUDA_VISIBLE_DEVICES": str(n % count)}) for n in range(workers)]
+        gpus = [str(n) for n in range(max(1, torch.cuda.device_count()))]
+    return [{"CUDA_VISIBLE_DEVICES": gpus[n % len(gpus)]} for n in range(workers)]
+
+
+def run_workers(
+    arguments: Sequence[str],
+    environments: Sequence[Mapping[str, str]],
+    finished: Callable[[], int],
+    progress: Progress,
+) -> list[str]:
+    """Run workers to their end, showing what the ledger says meanwhile.
+
+    Args:
+        arguments: of each worker, from `worker_arguments`.
+        environments: one per worker, added to this process's own.
+        finished: counts the finished units.
+        progress: of the parent.
+
+    Returns:
+        One line for each worker that died.
+    """
+    command = [sys.executable, "-m", "tokenmart", *arguments]
+    children = [
+        subprocess.Popen(
+            command,
+            env={**os.environ, **environment},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for environment in environments
+    ]
+    label = f"{len(children)} workers"
+    before = finished()
+    progress(label, before)
+    with _stopped_with_us(children):
+        while any(child.poll() is None for child in children):
+            time.sleep(POLL_SECONDS)
+            now = finished()
+            progress(label, now - before)
+            before = now
+    return [
+        f"worker {number} was killed (signal {-child.returncode}); what it left is done now"
+        for number, child in enumerate(children, 1)
+        if child.returncode < 0
+    ]
+
+
+@contextmanager
+def _stopped_with_us(children: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
+    """Whatever ends this process ends the children; they finish storing what they computed."""
+
+    def stop(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    except BaseException:
+        for child in children:
+            child.send_signal(signal.SIGINT)
+        for child in children:
+            child.wait()
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, previous)

@@ -1,0 +1,172 @@
+"""`--workers N`: real processes that share one folder, and what happens when one dies."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import psutil
+import pytest
+import yaml
+from conftest import make_checkpoint
+from test_kill import assert_same, published
+
+from extract import workers
+from extract.background import Background
+from extract.cli import extract
+from warehouse.ledger import read_units
+from warehouse.paths import Workspace
+from warehouse.store import published_path
+
+CHECKOUT = Path(__file__).parents[2]
+
+
+def start(path: Path, count: int) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [
+            *(sys.executable, "-m", "tokenmart", "extract", "--problem", str(path)),
+            *("--device", "cpu", "--workers", str(count)),
+        ],
+        cwd=CHECKOUT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def children_of(process: subprocess.Popen[str], count: int) -> list[psutil.Process]:
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        found = psutil.Process(process.pid).children()
+        if len(found) == count:
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"no {count} children within a minute")
+
+
+def no_unit_twice(workspace: Workspace) -> int:
+    units = [u for f in workspace.tokens.glob("problem=tiny/**/*.parquet") for u in read_units(f)]
+    assert len(units) == len({(u.model_id, u.probe, u.doc_id) for u in units})
+    return len(units)
+
+
+def test_a_worker_gets_the_options_of_its_parent() -> None:
+    given = ["--problem", "a b.yml", "--model", "x", "--model", "y", "--workers", "3"]
+    given += ["--max-tokens", "99", "--demo"]
+    with extract.make_context("extract", given) as context:
+        arguments = workers.worker_arguments(context.command, context.params)
+    with extract.make_context("extract", arguments[1:]) as again:
+        assert again.params == {**context.params, "workers": 1}
+    assert arguments[0] == "extract" and isinstance(extract, click.Command)
+
+
+def test_each_worker_has_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psutil, "cpu_count", lambda logical: 8)
+    assert workers.worker_environments(3, "cpu") == [{"OMP_NUM_THREADS": "2"}] * 3
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
+    seen = [each["CUDA_VISIBLE_DEVICES"] for each in workers.worker_environments(3, "auto-map")]
+    assert seen == ["4", "7", "4"]
+
+
+def test_workers_leave_the_table_of_one_process(
+    workspace: Workspace, tiny_problem: Callable[..., Path]
+) -> None:
+    path = tiny_problem(texts=6)
+    alone = start(path, 1)
+    output, _ = alone.communicate(timeout=120)
+    assert alone.returncode == 0, output
+    expected = published(workspace)
+    shutil.rmtree(workspace.tokens)
+    together = start(path, 3)
+    output, _ = together.communicate(timeout=180)
+    assert together.returncode == 0, output
+    assert "3 workers" in output and "48 of 48 were there already" in output
+    assert no_unit_twice(workspace) == 48
+    for name, table in published(workspace).items():
+        assert_same(table, expected[name])
+
+
+def test_a_killed_worker_is_named_and_its_part_is_done(
+    workspace: Workspace, tiny_problem: Callable[..., Path]
+) -> None:
+    process = start(tiny_problem(texts=30), 2)
+    victim = children_of(process, 2)[0]
+    time.sleep(2.0)
+    victim.send_signal(signal.SIGKILL)
+    output, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, output
+    assert "was killed (signal 9)" in output
+    assert no_unit_twice(workspace) == 240
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_stopping_the_parent_stops_the_workers(
+    how: signal.Signals, workspace: Workspace, tiny_problem: Callable[..., Path]
+) -> None:
+    process = start(tiny_problem(texts=60), 2)
+    children = children_of(process, 2)
+    time.sleep(1.0)
+    process.send_signal(how)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode not in (0, None), output
+    assert "Traceback" not in output and "interrupted" in output
+    assert not any(child.is_running() for child in children)
+
+
+def test_a_failing_model_is_tried_once_and_said_once(
+    workspace: Workspace, tiny_problem: Callable[..., Path], tmp_path: Path
+) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    folder = make_checkpoint(tmp_path / "nan")
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    with torch.no_grad():
+        model.get_input_embeddings().weight.fill_(float("nan"))
+    model.save_pretrained(folder)
+    raw = yaml.safe_load(tiny_problem(texts=2).read_text())
+    raw["models"][0]["source"]["path"] = str(folder)
+    path = workspace.problems / "tiny.yml"
+    path.write_text(yaml.safe_dump(raw))
+    process = start(path, 2)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 5, output
+    assert output.count("NaN or infinite logits") == 2  # one line for each document
+    units = read_units(published_path(workspace, "tiny", "tiny--one", "full"))
+    assert [unit.status for unit in units] == ["failed", "failed"]
+
+
+def test_more_workers_than_fit_are_refused(
+    workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tiny_problem(texts=1)
+    process = start(path, 100_000)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 1 and "use --workers" in output, output
+
+
+def test_storing_raises_where_the_work_goes_on_and_keeps_order() -> None:
+    done: list[int] = []
+
+    def fail() -> None:
+        raise OSError("disk full")
+
+    with Background() as storing:
+        for number in range(5):
+            storing.submit(lambda number=number: done.append(number))
+    assert done == [0, 1, 2, 3, 4]
+    with pytest.raises(OSError, match="disk full"), Background() as storing:
+        storing.submit(fail)
+        storing.finish()
+    with pytest.raises(OSError, match="disk full"), Background() as storing:
+        storing.submit(fail)
+    with pytest.raises(KeyboardInterrupt), Background() as storing:
+        storing.submit(lambda: (time.sleep(0.2), done.append(9))[1])
+        raise KeyboardInterrupt
+    assert done[-1] == 9, "what was computed is stored before an interrupt gets through"
