@@ -157,9 +157,11 @@ def _leaderboard(data: ReportData) -> str:
     return (
         f'<section aria-labelledby="leaderboard"><h2 id="leaderboard">Leaderboard</h2>{figure}'
         f"<details><summary>All {len(rows)} variants as a table</summary>"
+        '<p class=quiet id="variants-note">Best first by absolute Spearman. Bootstrap intervals '
+        "are given for the best variants of each metric, p for those that are complete and "
+        "admissible. † needs a second model.</p>"
         '<div class="scroll" tabindex="0" role="region" aria-label="All variants">'
-        "<table><caption>Best first by absolute Spearman. Intervals are given for the best "
-        f"variants of each metric. † needs a second model.</caption><thead><tr>{head}</tr></thead>"
+        f'<table class="dense" aria-describedby="variants-note"><thead><tr>{head}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div></details></section>"
     )
 

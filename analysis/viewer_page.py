@@ -40,7 +40,8 @@ def viewer_page(view: View, measure: Measure) -> str:
         '<label>gain above <input type="number" id="alpha" step="0.5" '
         f'value="{KEY_GAIN:g}"></label>'
         '<label>log-prob above <input type="number" id="beta" step="0.5" '
-        f'value="{KEY_LOGPROB:g}"></label></fieldset></form>'
+        f'value="{KEY_LOGPROB:g}"></label>'
+        '<button type="button" id="next">next key token</button></fieldset></form>'
         '<p id="legend" class="quiet"></p></header>'
         f'<main style="--columns:{len(view.readings)}"><div class="heads">{heads}</div>'
         '<div id="text"><noscript>This page needs JavaScript to shade the text; it needs no '
@@ -69,7 +70,12 @@ def rows(text: str) -> list[tuple[int, int]]:
 def _head(reading: Reading) -> str:
     tokens = sum(segment.tokens for segment in reading.segments)
     mean = sum(-segment.logprob for segment in reading.segments) / max(tokens, 1)
-    gain = f", gain from {escape(reading.gain_probe)}" if reading.gain_probe else ", no gain"
+    known = sum(segment.tokens for segment in reading.segments if segment.gain is not None)
+    gain = (
+        f", gain from {escape(reading.gain_probe)} for {known:,} of them"
+        if reading.gain_probe
+        else ", no gain"
+    )
     return (
         f"<div><h2>{escape(reading.model)}</h2><p class=quiet>{tokens:,} tokens, mean NLL "
         f"{mean:.3f}{gain}</p></div>"

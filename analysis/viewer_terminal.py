@@ -67,5 +67,10 @@ def _headline(reading: Reading) -> str:
         sum(s.tokens for s in reading.segments), 1
     )
     keys = sum(s.is_key for s in reading.segments)
-    gain = f", gain from {reading.gain_probe}, {keys} key tokens" if reading.gain_probe else ""
+    known = sum(s.gain is not None for s in reading.segments)
+    gain = (
+        f", gain from {reading.gain_probe} for {known} of them, {keys} key tokens"
+        if reading.gain_probe
+        else ""
+    )
     return f"{reading.model}: {scored} segments, mean NLL {mean:.3f}{gain}"

@@ -4,7 +4,8 @@ const alpha = document.getElementById("alpha"), beta = document.getElementById("
 const keys = document.getElementById("keys");
 const legends = {
   logprob: "Stronger colour: more surprised, 0 to 8 nats.",
-  gain: "Blue: the far context helped; orange: it hurt; up to 3 nats.",
+  gain: "Blue: the far context helped; orange: it hurt; up to 3 nats. Grey text: no gain, for "
+    + "instance because the short window reaches the beginning.",
   rank: "Stronger colour: further from the first choice, rank 1 to 1000.",
 };
 // spans[model][segment] = the pieces of that segment (a line break may cut it in two)
@@ -74,6 +75,7 @@ function shade() {
       piece.style.setProperty("--shade", cool ? "var(--positive)" : "var(--negative)");
       piece.classList.toggle("key", key);
       piece.classList.toggle("off", keys.checked && !key);
+      piece.classList.toggle("none", measure === "gain" && model.gain[i] === null);
     }
   }));
   document.getElementById("legend").textContent =
@@ -136,10 +138,27 @@ function focusOn(m, i) {
   current.focus();
 }
 
+function nextKey() {
+  // Onwards in the same model, then through the next, round to where it began.
+  const at = current ? [+current.dataset.m, +current.dataset.i] : [0, -1];
+  const order = data.models.flatMap((model, m) => model.start.map((_, i) => [m, i]));
+  const here = order.findIndex(([m, i]) => m === at[0] && i === at[1]);
+  for (let step = 1; step <= order.length; step++) {
+    const [m, i] = order[(here + step) % order.length];
+    if (spans[m][i].length && isKey(data.models[m], i)) {
+      focusOn(m, i);
+      current.scrollIntoView({ block: "center" });
+      return;
+    }
+  }
+  panel.textContent = "No key token with these thresholds.";
+}
+
 build();
 shade();
 spans.forEach((list, m) => { if (list.length && m === 0) { current = list[0][0]; current.tabIndex = 0; } });
 document.querySelector("form").addEventListener("input", shade);
+document.getElementById("next").addEventListener("click", nextKey);
 document.querySelector("form").addEventListener("submit", event => event.preventDefault());
 for (const name of ["pointerover", "focusin"]) {
   host.addEventListener(name, event => {

@@ -118,16 +118,26 @@ def test_in_a_browser(view, tmp_path):
       const off = document.querySelectorAll('.t.off').length;
       pieces[0].focus();
       pieces[0].dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowRight', bubbles: true}));
-      return JSON.stringify([whole, key, same, panel, off, document.activeElement.dataset.i,
-                             document.querySelectorAll('[tabindex]').length]);
+      const focus = document.activeElement.dataset.i;
+      const stops = document.querySelectorAll('[tabindex]').length;
+      const visited = [1, 2, 3].map(() => {
+        document.getElementById('next').click();
+        const at = document.activeElement;
+        return at.classList.contains('key') ? at.dataset.m + at.dataset.i : 'no key token';
+      });
+      const pale = document.querySelectorAll('.t.none').length;
+      return JSON.stringify([whole, key, same, panel, off, focus, stops, visited, pale]);
     """
-    whole, key, same, panel, off, focus, stops = json.loads(probe(path, tmp_path, script))
+    found = json.loads(probe(path, tmp_path, script))
+    whole, key, same, panel, off, focus, stops, visited, pale = found
     assert whole == [True, True]
     assert key == 3  # two key tokens, one of them cut by the line break
     assert same == ["02", "11", "11"]
     assert panel is True
     assert off == 6
     assert focus == "1" and stops == 1
+    assert visited[0] == visited[2] != visited[1], "two key tokens, then the first again"
+    assert pale == sum(s.gain is None for r in view.readings for s in r.segments)
 
 
 @pytest.fixture
