@@ -14,7 +14,7 @@ LOG := $(VENV)/setup.log
 extract verify: PROBLEM ?= no4k
 correlate report: PROBLEM ?= minilong
 METRIC_KEY ?= score
-QUERY ?= select * from metric_values
+QUERY ?=
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,8 +51,8 @@ correlate: $(READY)  ## rank metrics by correlation with the target
 report: $(READY)  ## write the HTML report
 	$(TOKENMART) report --problem $(PROBLEM)
 
-sql: $(READY)  ## run QUERY='select …' on tokens and metrics, read-only
-	@$(TOKENMART) sql "$$QUERY"
+sql: $(READY)  ## SQL shell on tokens and metrics, read-only; or run QUERY='select …'
+	@$(TOKENMART) sql $${QUERY:+"$$QUERY"}
 sql: export QUERY := $(value QUERY)
 
 verify: $(READY)  ## score SUBMISSION=file.json against the locked target (OUT= saves the result)

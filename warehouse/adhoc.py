@@ -10,21 +10,37 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 import duckdb
 
+from warehouse.database import damaged_file
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.queries import Value
 
-Format = Literal["table", "csv", "json", "parquet"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Format = Literal["table", "csv", "json", "parquet", "arrow"]
+ENDINGS: dict[str, Format] = {
+    ".csv": "csv",
+    ".json": "json",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".txt": "table",
+}
 
 _READING = {"SELECT", "EXPLAIN", "PRAGMA", "SET", "CALL", "CREATE", "MULTI"}
+_EXPLAIN = re.compile(
+    r"(?:\s|--.*?\n|/\*.*?\*/)*explain\b(?:\s*\([^)]*\)|\s+analyze\b)?",
+    re.IGNORECASE | re.DOTALL,
+)
 _BATCH_ROWS = 10_000
-_WIDEST_CELL = 60
+_WIDEST_CELL = 80
 
 
 def execute(
@@ -44,17 +60,33 @@ def execute(
         wanted = {name for statement in statements for name in statement.named_parameters}
         _check_parameters(wanted, parameters)
         for statement in statements:
-            kind = statement.type.name
+            kind = _kind(connection, statement)
             if kind not in _READING:
                 raise TokenmartError(
                     f"sql: {kind} is not allowed, the warehouse is read-only here; "
-                    "use --out FILE to save the rows of a select"
+                    "save the rows of a select with --out FILE (in the shell: .save FILE)"
                 )
             own = {name: parameters[name] for name in statement.named_parameters}
-            connection.execute(statement, own or None)
+            _interruptible(connection, statement, own or None)
     except duckdb.Error as error:
         raise _explain(error, connection) from error
     return connection
+
+
+def format_of(out: Path | None) -> Format:
+    """The format a file's ending asks for; a table on standard output.
+
+    Raises:
+        TokenmartError: no such ending.
+    """
+    if out is None:
+        return "table"
+    if out.suffix not in ENDINGS:
+        known = ", ".join(ENDINGS)
+        raise TokenmartError(
+            f"--out {out}: unknown ending {out.suffix!r}; use one of {known}, or give --format"
+        )
+    return ENDINGS[out.suffix]
 
 
 def write_rows(
@@ -72,15 +104,17 @@ def write_rows(
         How many rows `table` left out, at least (1 stands for 'more').
 
     Raises:
-        TokenmartError: SQL failed while running, or Parquet was asked for without a file.
+        TokenmartError: SQL failed while running, or Parquet or Arrow was asked for without a
+            file.
+        StorageError: the file can't be written.
     """
     if result.description is None:
         return 0
     try:
-        if format_ == "parquet":
+        if format_ in ("parquet", "arrow"):
             if out is None:
-                raise TokenmartError("--format parquet: give the file with --out FILE")
-            _write_parquet(result, out)
+                raise TokenmartError(f"--format {format_}: give the file with --out FILE")
+            _write_batches(result, format_, out)
             return 0
         with _destination(out) as stream:
             if format_ == "csv":
@@ -96,6 +130,30 @@ def write_rows(
     return 0
 
 
+def _interruptible(
+    connection: duckdb.DuckDBPyConnection,
+    statement: duckdb.Statement,
+    parameters: dict[str, Value] | None,
+) -> None:
+    """Execute in a thread: DuckDB doesn't look at signals, Ctrl-C would wait for its end."""
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        running = pool.submit(connection.execute, statement, parameters)
+        try:
+            running.result()
+        except KeyboardInterrupt:
+            connection.interrupt()
+            raise
+
+
+def _kind(connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement) -> str:
+    """What a statement does; `explain analyze` does what it explains."""
+    kind = statement.type.name
+    if kind == "EXPLAIN" and (explained := _EXPLAIN.match(statement.query)):
+        inner = connection.extract_statements(statement.query[explained.end() :])
+        return _kind(connection, inner[0]) if inner else kind
+    return str(kind)
+
+
 def _check_parameters(wanted: set[str], given: Mapping[str, Value]) -> None:
     if missing := sorted(wanted - set(given)):
         raise TokenmartError(f"--param {missing[0]}=…: the query needs a value for ${missing[0]}")
@@ -108,12 +166,8 @@ def _explain(error: duckdb.Error, connection: duckdb.DuckDBPyConnection) -> Toke
     """DuckDB's message as one line with its candidates and the place."""
     message, _, place = str(error).partition("\n\nLINE ")
     text = " ".join(message.split())
-    damaged = re.search(r"['\"]([^'\"]+\.parquet)['\"]", text)
-    if damaged and "Catalog Error" not in text and "Binder Error" not in text:
-        return StorageError(
-            f"{damaged[1]}: damaged or unreadable ({text[:120]}); move it away and run "
-            "tokenmart extract again: only its units are recomputed"
-        )
+    if damaged := damaged_file(error):
+        return damaged
     if place:
         number, _, rest = place.partition(": ")
         source, _, caret = rest.partition("\n")
@@ -145,30 +199,45 @@ def _destination(out: Path | None) -> Iterator[IO[str]]:
     if out is None:
         yield sys.stdout
         return
+    with _appearing(out) as temporary, temporary.open("w", encoding="utf-8", newline="") as stream:
+        yield stream
+
+
+@contextmanager
+def _appearing(out: Path) -> Iterator[Path]:
+    """A file beside `out` that takes its place when the block has ended well."""
     temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
     try:
-        with temporary.open("w", encoding="utf-8", newline="") as stream:
-            yield stream
+        yield temporary
         temporary.replace(out)
+    except OSError as error:
+        raise StorageError(
+            f"--out {out}: can't be written ({error.strerror or error}); choose another place"
+        ) from error
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def _write_parquet(result: duckdb.DuckDBPyConnection, out: Path) -> None:
-    import pyarrow.parquet as pq
-
-    temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
+def arrow_batches(result: duckdb.DuckDBPyConnection) -> pa.RecordBatchReader:
+    """The rows as a stream of Arrow batches."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # that the rows are copied
-        reader = result.to_arrow_reader()
-    assert reader is not None
-    try:
-        with pq.ParquetWriter(temporary, reader.schema, compression="zstd") as writer:
+        return result.to_arrow_reader()
+
+
+def _write_batches(result: duckdb.DuckDBPyConnection, format_: Format, out: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    reader = arrow_batches(result)
+    with _appearing(out) as temporary:
+        if format_ == "parquet":
+            sink = pq.ParquetWriter(temporary, reader.schema, compression="zstd")
+        else:
+            sink = pa.ipc.new_file(temporary, reader.schema)
+        with sink as writer:
             for batch in reader:
                 writer.write_batch(batch)
-        temporary.replace(out)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _write_json(result: duckdb.DuckDBPyConnection, stream: IO[str]) -> None:

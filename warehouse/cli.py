@@ -151,7 +151,7 @@ def _fetch_models(
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(["table", "csv", "json", "parquet"]),
+    type=click.Choice(["table", "csv", "json", "parquet", "arrow"]),
     help="Output format; taken from --out's ending, else table.",
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Write the rows to this file.")
@@ -167,12 +167,14 @@ def sql(
     out: Path | None,
     limit: int,
 ) -> None:
-    """Query token statistics and metrics, read-only.
+    """Query token statistics and metrics, read-only. Without a query: an interactive shell.
 
     Views over the Parquet files: tokens, documents, models, units (the ledger), downstream.
     After `tokenmart dbt build`, its tables too: metric_values, metric_catalog, coverage, …
+    Statements may also come from standard input.
 
     \b
+    tokenmart sql
     tokenmart sql "select model_id, avg(logprob) from tokens where probe = 'full' group by all"
     tokenmart sql --list
     tokenmart sql --name perplexity --param problem=minilong
@@ -181,8 +183,16 @@ def sql(
     if list_:
         _list_queries()
         return
-    if sum(value is not None for value in (query, file, name)) != 1:
+    given = sum(value is not None for value in (query, file, name))
+    if given > 1:
         raise click.UsageError("give one of: a query, --file, --name, --list")
+    if given == 0:
+        if show or params or format_ or out:
+            raise click.UsageError("--show, --param, --format and --out go with a query")
+        from warehouse.shell import run_shell
+
+        run_shell(find_workspace(), limit)
+        return
     from warehouse.queries import find_query
 
     recipe = find_query(name) if name else None
@@ -191,13 +201,12 @@ def sql(
     if show:
         click.echo(text.rstrip())
         return
-    from warehouse.adhoc import execute, write_rows
-    from warehouse.database import connect_for_queries
+    from warehouse.adhoc import format_of, write_rows
+    from warehouse.session import Session
 
-    format_ = format_ or _format_of(out)
-    with connect_for_queries(find_workspace()) as connection:
-        execute(connection, text, values)
-        left_out = write_rows(connection, format_, out, limit)
+    format_ = format_ or format_of(out)
+    with Session(find_workspace()) as session, session.ask(text, values) as result:
+        left_out = write_rows(result, format_, out, limit)
     if left_out:
         click.echo(f"only {limit} rows shown; --limit 0 shows all, --out saves all", err=True)
 
@@ -230,11 +239,6 @@ def _parameters(params: tuple[str, ...], recipe: Query | None) -> dict[str, Valu
             raise click.UsageError(f"--param {param}: expected name=value")
         values[key] = parse_value(value)
     return values
-
-
-def _format_of(out: Path | None) -> Format:
-    endings: dict[str, Format] = {".csv": "csv", ".json": "json", ".parquet": "parquet"}
-    return endings.get(out.suffix, "table") if out else "table"
 
 
 @click.command()

@@ -1,5 +1,5 @@
 -- Where two models disagree most: tokens one finds likely and the other doesn't
--- Tokens are matched through their characters, so the tokenizers may differ.
+-- Tokens that both tokenizers cut alike; disagreement_passages compares any two models.
 -- param problem = minilong  -- which problem
 -- param model_a = smollm2-135m  -- model_id
 -- param model_b = gemma3-270m  -- model_id
@@ -35,13 +35,13 @@ strongest as (
 )
 
 select
-    strongest.logprob_a,
-    strongest.logprob_b,
-    substring(documents.text, strongest.char_start + 1, strongest.char_end - strongest.char_start)
-        as token,
-    substring(documents.text, greatest(strongest.char_start - 39, 1), least(strongest.char_start, 40))
-        as words_before,
-    documents.name as document
+    exp(strongest.logprob_a) as probability_a,
+    exp(strongest.logprob_b) as probability_b,
+    strongest.logprob_a - strongest.logprob_b as difference,
+    documents.name as document,
+    context_snippet(
+        strongest.doc_id, strongest.char_start, strongest.char_end, 28, $problem
+    ) as words
 from strongest
 inner join documents
     on strongest.doc_id = documents.doc_id and documents.problem = $problem

@@ -1,4 +1,4 @@
--- Which tokens surprise a model most, shown with the words before them
+-- Which tokens surprise a model most, with the words around them
 -- High entropy means it knew that it didn't know; low entropy means it was sure and wrong.
 -- param problem = minilong  -- which problem
 -- param model = smollm2-135m  -- model_id
@@ -16,12 +16,11 @@ select
     strongest.entropy,
     strongest.rank,
     exp(strongest.top_logprob) as first_choice_probability,
-    substring(documents.text, strongest.char_start + 1, strongest.char_end - strongest.char_start)
-        as token,
-    substring(documents.text, greatest(strongest.char_start - 39, 1), least(strongest.char_start, 40))
-        as words_before,
+    documents.name as document,
     strongest.position,
-    documents.name as document
+    context_snippet(
+        strongest.doc_id, strongest.char_start, strongest.char_end, 28, $problem
+    ) as words
 from strongest
 inner join documents
     on strongest.problem = documents.problem and strongest.doc_id = documents.doc_id

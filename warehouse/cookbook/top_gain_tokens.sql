@@ -1,8 +1,9 @@
--- Which tokens does long context help most, shown with the words before them
--- Names, numbers and terms first seen far above are typical.
+-- Which tokens gain most from long context, with the words around them
+-- Names, numbers and terms first seen far above are typical; the token stands in [brackets].
 -- param problem = minilong  -- which problem
 -- param model = smollm2-135m  -- model_id
 -- param short = window_512  -- the short-context probe
+-- param document = -1  -- doc_id; -1 for all
 -- param limit = 20  -- how many
 with pairs as (
     select
@@ -10,7 +11,9 @@ with pairs as (
         long.position,
         long.char_start,
         long.char_end,
-        long.logprob as logprob_full,
+        long.logprob,
+        long.rank,
+        short.rank as short_rank,
         long.logprob - short.logprob as gain
     from tokens as long
     inner join tokens as short
@@ -26,6 +29,7 @@ with pairs as (
         and short.model_id = $model
         and long.probe = 'full'
         and short.probe = $short
+        and ($document < 0 or long.doc_id = $document)
 ),
 
 strongest as (
@@ -36,13 +40,14 @@ strongest as (
 
 select
     strongest.gain,
-    strongest.logprob_full,
-    substring(documents.text, strongest.char_start + 1, strongest.char_end - strongest.char_start)
-        as token,
-    substring(documents.text, greatest(strongest.char_start - 39, 1), least(strongest.char_start, 40))
-        as words_before,
+    exp(strongest.logprob) as probability,
+    strongest.rank,
+    strongest.short_rank,
+    documents.name as document,
     strongest.position,
-    documents.name as document
+    context_snippet(
+        strongest.doc_id, strongest.char_start, strongest.char_end, 28, $problem
+    ) as words
 from strongest
 inner join documents
     on strongest.doc_id = documents.doc_id and documents.problem = $problem

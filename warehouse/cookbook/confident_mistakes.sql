@@ -1,0 +1,32 @@
+-- Where was a model sure and wrong, with the words around the token
+-- Its first choice had at least this probability, and the text goes on differently.
+-- param problem = minilong  -- which problem
+-- param model = smollm2-135m  -- model_id
+-- param probe = full  -- which context condition
+-- param sure = 0.9  -- least probability of the first choice
+-- param limit = 20  -- how many
+with strongest as (
+    select * from tokens
+    where
+        problem = $problem
+        and model_id = $model
+        and probe = $probe
+        and rank > 1
+        and exp(top_logprob) >= $sure
+    order by top_logprob - logprob desc, doc_id, position
+    limit $limit
+)
+
+select
+    exp(strongest.top_logprob) as first_choice_probability,
+    exp(strongest.logprob) as probability,
+    strongest.rank,
+    documents.name as document,
+    strongest.position,
+    context_snippet(
+        strongest.doc_id, strongest.char_start, strongest.char_end, 28, $problem
+    ) as words
+from strongest
+inner join documents
+    on strongest.doc_id = documents.doc_id and documents.problem = $problem
+order by strongest.top_logprob - strongest.logprob desc, strongest.doc_id, strongest.position

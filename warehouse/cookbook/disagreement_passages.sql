@@ -1,0 +1,56 @@
+-- Where two models disagree most, passage by passage
+-- Bits over the same characters, so the tokenizers may differ; a passage belongs to the token
+-- that starts in it. Above zero: the first model finds it harder.
+-- param problem = minilong  -- which problem
+-- param model_a = smollm2-135m  -- model_id
+-- param model_b = gemma3-270m  -- model_id
+-- param probe = full  -- a probe that scores every token
+-- param characters = 80  -- length of a passage
+-- param limit = 20  -- how many
+with scored as (
+    select doc_id, char_start, char_end, logprob, model_id
+    from tokens
+    where
+        problem = $problem
+        and probe = $probe
+        and model_id in ($model_a, $model_b)
+),
+
+-- A document may be cut at another character for each tokenizer: compare what both have scored.
+ends as (
+    select doc_id, min(past) as past
+    from (select doc_id, model_id, max(char_end) as past from scored group by doc_id, model_id)
+    group by doc_id
+    having count(*) = 2
+),
+
+passages as (
+    select
+        scored.doc_id,
+        scored.char_start // $characters as passage,
+        -sum(scored.logprob::double) filter (where scored.model_id = $model_a) / ln(2) as bits_a,
+        -sum(scored.logprob::double) filter (where scored.model_id = $model_b) / ln(2) as bits_b
+    from scored
+    inner join ends
+        on scored.doc_id = ends.doc_id
+    where (scored.char_start // $characters + 1) * $characters <= ends.past
+    group by scored.doc_id, passage
+),
+
+strongest as (
+    select * from passages
+    where bits_a is not null and bits_b is not null
+    order by abs(bits_a - bits_b) desc, doc_id, passage
+    limit $limit
+)
+
+select
+    strongest.bits_a - strongest.bits_b as more_bits_for_a,
+    strongest.bits_a,
+    strongest.bits_b,
+    documents.name as document,
+    substring(documents.text, strongest.passage * $characters + 1, $characters) as text
+from strongest
+inner join documents
+    on strongest.doc_id = documents.doc_id and documents.problem = $problem
+order by abs(strongest.bits_a - strongest.bits_b) desc, strongest.doc_id, strongest.passage

@@ -1,0 +1,54 @@
+-- Which tokens gain from long context again and again, over all their occurrences
+-- Single tokens can be luck; these are the ones the model looks up wherever they stand.
+-- param problem = minilong  -- which problem
+-- param model = smollm2-135m  -- model_id
+-- param short = window_512  -- the short-context probe
+-- param least = 5  -- fewest occurrences
+-- param limit = 20  -- how many
+with pairs as (
+    select
+        long.token_id,
+        long.doc_id,
+        long.char_start,
+        long.char_end,
+        long.logprob::double - short.logprob::double as gain
+    from tokens as long
+    inner join tokens as short
+        on
+            long.problem = short.problem
+            and long.model_id = short.model_id
+            and long.doc_id = short.doc_id
+            and long.position = short.position
+    where
+        long.problem = $problem
+        and short.problem = $problem
+        and long.model_id = $model
+        and short.model_id = $model
+        and long.probe = 'full'
+        and short.probe = $short
+),
+
+by_token as (
+    select
+        token_id,
+        count(*) as occurrences,
+        count(distinct doc_id) as documents,
+        avg(gain) as mean_gain,
+        sum(gain) as total_gain,
+        arg_max((doc_id, char_start, char_end), gain) as best
+    from pairs
+    group by token_id
+    having count(*) >= $least
+    order by mean_gain desc, token_id
+    limit $limit
+)
+
+select
+    token_text(best[1], best[2], best[3], $problem) as token,
+    occurrences,
+    documents,
+    mean_gain,
+    total_gain,
+    context_snippet(best[1], best[2], best[3], 28, $problem) as words_of_highest_gain
+from by_token
+order by mean_gain desc, token_id

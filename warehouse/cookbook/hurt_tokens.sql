@@ -1,0 +1,55 @@
+-- Which tokens does long context make less likely, with the words around them
+-- What was read far above misleads here: a repeated phrase that ends in another way, say.
+-- param problem = minilong  -- which problem
+-- param model = smollm2-135m  -- model_id
+-- param short = window_512  -- the short-context probe
+-- param document = -1  -- doc_id; -1 for all
+-- param limit = 20  -- how many
+with pairs as (
+    select
+        long.doc_id,
+        long.position,
+        long.char_start,
+        long.char_end,
+        long.logprob,
+        long.rank,
+        short.rank as short_rank,
+        long.logprob - short.logprob as gain
+    from tokens as long
+    inner join tokens as short
+        on
+            long.problem = short.problem
+            and long.model_id = short.model_id
+            and long.doc_id = short.doc_id
+            and long.position = short.position
+    where
+        long.problem = $problem
+        and short.problem = $problem
+        and long.model_id = $model
+        and short.model_id = $model
+        and long.probe = 'full'
+        and short.probe = $short
+        and ($document < 0 or long.doc_id = $document)
+        and long.logprob < short.logprob
+),
+
+strongest as (
+    select * from pairs
+    order by gain, doc_id, position
+    limit $limit
+)
+
+select
+    strongest.gain,
+    exp(strongest.logprob) as probability,
+    strongest.rank,
+    strongest.short_rank,
+    documents.name as document,
+    strongest.position,
+    context_snippet(
+        strongest.doc_id, strongest.char_start, strongest.char_end, 28, $problem
+    ) as words
+from strongest
+inner join documents
+    on strongest.doc_id = documents.doc_id and documents.problem = $problem
+order by strongest.gain, strongest.doc_id, strongest.position

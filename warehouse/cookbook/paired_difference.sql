@@ -1,0 +1,41 @@
+-- Is one model really better than another: bits per byte, document by document
+-- Documents are the unit: z beyond 2 or so is more than their noise. Needs two documents.
+-- param problem = minilong  -- which problem
+-- param probe = full  -- which context condition
+-- param model = smollm2-135m  -- the model the others are compared with
+with by_document as (
+    select
+        tokens.model_id,
+        tokens.doc_id,
+        -sum(tokens.logprob::double) / ln(2)
+        / (
+            (max(tokens.char_end) - min(tokens.char_start))
+            * any_value(documents.bytes / documents.characters)
+        ) as bits_per_byte
+    from tokens
+    inner join documents
+        on tokens.problem = documents.problem and tokens.doc_id = documents.doc_id
+    where tokens.problem = $problem and tokens.probe = $probe
+    group by tokens.model_id, tokens.doc_id
+),
+
+pairs as (
+    select
+        other.model_id,
+        other.bits_per_byte - base.bits_per_byte as difference
+    from by_document as base
+    inner join by_document as other
+        on base.doc_id = other.doc_id and base.model_id != other.model_id
+    where base.model_id = $model
+)
+
+select
+    model_id,
+    count(*) as documents,
+    avg(difference) as difference,
+    stddev_samp(difference) / sqrt(count(*)) as stderr,
+    avg(difference) / nullif(stddev_samp(difference) / sqrt(count(*)), 0) as z,
+    count(*) filter (where difference > 0) as documents_worse
+from pairs
+group by model_id
+order by difference
