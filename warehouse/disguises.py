@@ -1,0 +1,186 @@
+"""Which variants are the same thing in disguise: rank correlations over the models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import duckdb
+
+LEAST_MODELS = 3
+
+# Ranks are taken among the models both variants have a value for. Variants differ little in
+# that, so each is ranked once per set of models it is compared on, not once per pair.
+_PAIRS = f"""
+    with given as (
+        select problem, metric, variant, model_id, value
+        from metric_values
+        where value is not null and isfinite(value) and coalesce(problem = $problem, true)
+    ),
+
+    variants as (
+        select
+            problem,
+            metric,
+            variant,
+            metric = $metric and coalesce(variant = $variant, true) as is_asked,
+            list(model_id order by model_id) as models
+        from given
+        group by problem, metric, variant
+    ),
+
+    compared as (
+        select distinct
+            a.problem,
+            a.models as models_a,
+            b.models as models_b,
+            list_sort(list_intersect(a.models, b.models)) as common
+        from (select distinct problem, models from variants where is_asked) as a
+        inner join (select distinct problem, models from variants) as b
+            on a.problem = b.problem
+    ),
+
+    sets as (
+        select problem, models_a as models, common from compared
+        union
+        select problem, models_b as models, common from compared
+    ),
+
+    ranked as (
+        select
+            given.problem,
+            given.metric,
+            given.variant,
+            given.model_id,
+            sets.common,
+            rank() over (
+                partition by given.problem, given.metric, given.variant, sets.common
+                order by given.value
+            )
+            + (count(*) over (
+                partition by given.problem, given.metric, given.variant, sets.common, given.value
+            ) - 1) / 2 as place
+        from given
+        inner join variants
+            on given.problem = variants.problem
+            and given.metric = variants.metric
+            and given.variant = variants.variant
+        inner join sets
+            on variants.problem = sets.problem
+            and variants.models = sets.models
+            and list_contains(sets.common, given.model_id)
+        where len(sets.common) >= {LEAST_MODELS}
+    ),
+
+    asked as (
+        select ranked.*, variants.models
+        from ranked
+        inner join variants
+            on ranked.problem = variants.problem
+            and ranked.metric = variants.metric
+            and ranked.variant = variants.variant
+        where variants.is_asked
+    ),
+
+    other as (
+        select ranked.*, variants.models
+        from ranked
+        inner join variants
+            on ranked.problem = variants.problem
+            and ranked.metric = variants.metric
+            and ranked.variant = variants.variant
+    ),
+
+    correlated as (
+        select
+            asked.problem,
+            asked.variant,
+            other.metric as other_metric,
+            other.variant as other_variant,
+            count(*) as models,
+            corr(asked.place, other.place) as spearman
+        from asked
+        inner join compared
+            on asked.problem = compared.problem
+            and asked.models = compared.models_a
+            and asked.common = compared.common
+        inner join other
+            on asked.problem = other.problem
+            and compared.models_b = other.models
+            and compared.common = other.common
+            and asked.model_id = other.model_id
+        where other.metric != $metric or other.variant != asked.variant
+        group by all
+    )
+
+    select problem, variant, other_metric, other_variant, models, spearman
+    from correlated
+    where isfinite(spearman)
+    order by problem, variant, abs(spearman) desc, other_metric, other_variant
+"""
+
+
+@dataclass(frozen=True)
+class Alike:
+    """How alike two variants order the models both have; a minus sign means the other way round."""
+
+    problem: str
+    variant: str
+    other_metric: str
+    other_variant: str
+    models: int
+    spearman: float
+
+
+@dataclass(frozen=True)
+class Group:
+    """Variants that order the models as the first of them does, one way or the other."""
+
+    problem: str
+    leader: str
+    members: tuple[Alike, ...]
+
+
+def find_alike(
+    connection: duckdb.DuckDBPyConnection, metric: str, variant: str | None, problem: str | None
+) -> list[Alike]:
+    """Spearman of the metric's variants (or one) with every other variant, closest first.
+
+    Pairs with fewer than three models in common, or without any spread, have none.
+    """
+    rows = connection.execute(
+        _PAIRS, {"metric": metric, "variant": variant, "problem": problem}
+    ).fetchall()
+    return [Alike(*row) for row in rows]
+
+
+def group_alike(alike: Iterable[Alike], metric: str, threshold: float) -> list[Group]:
+    """Split a metric's variants into groups; every member is as close to the group's leader.
+
+    Leaders are taken greedily: the variant with most others within the threshold, ties by
+    name. Variants that are alone make no group.
+    """
+    close: dict[tuple[str, str], dict[str, Alike]] = {}
+    for pair in alike:
+        if pair.other_metric == metric and abs(pair.spearman) >= threshold - 1e-9:
+            close.setdefault((pair.problem, pair.variant), {})[pair.other_variant] = pair
+    groups = []
+    while close:
+        leader = min(close, key=lambda key: (-len(close[key]), key))
+        problem, name = leader
+        members = close[leader]
+        if not members:
+            break
+        groups.append(Group(problem, name, tuple(members[other] for other in sorted(members))))
+        gone = {name, *members}
+        close = {
+            key: {other: pair for other, pair in near.items() if other not in gone}
+            if key[0] == problem
+            else near
+            for key, near in close.items()
+            if key[0] != problem or key[1] not in gone
+        }
+    return sorted(groups, key=lambda group: (group.problem, group.leader))
