@@ -219,7 +219,7 @@ def _appearing(out: Path) -> Iterator[Path]:
 
 
 def arrow_batches(result: duckdb.DuckDBPyConnection) -> pa.RecordBatchReader:
-    """The rows as a stream of Arrow batches."""
+    """The rows as a stream of Arrow batches; until it is closed the connection is busy."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # that the rows are copied
         return result.to_arrow_reader()
@@ -229,8 +229,7 @@ def _write_batches(result: duckdb.DuckDBPyConnection, format_: Format, out: Path
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    reader = arrow_batches(result)
-    with _appearing(out) as temporary:
+    with arrow_batches(result) as reader, _appearing(out) as temporary:
         if format_ == "parquet":
             sink = pq.ParquetWriter(temporary, reader.schema, compression="zstd")
         else:

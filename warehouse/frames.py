@@ -56,7 +56,8 @@ def query(sql: str, into: Kind = "arrow", /, **parameters: Value) -> Any:
     with Session(find_workspace()) as session, session.ask(sql, parameters) as result:
         if result.description is None:
             raise TokenmartError("query: the last statement returns no rows; end with a select")
-        table = arrow_batches(result).read_all()
+        with arrow_batches(result) as reader:
+            table = reader.read_all()
     if into == "pandas":
         return table.to_pandas()
     if into == "polars":
