@@ -229,11 +229,15 @@ def _write_batches(result: duckdb.DuckDBPyConnection, format_: Format, out: Path
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with arrow_batches(result) as reader, _appearing(out) as temporary:
+    with (
+        arrow_batches(result) as reader,
+        _appearing(out) as temporary,
+        temporary.open("wb") as stream,
+    ):
         if format_ == "parquet":
-            sink = pq.ParquetWriter(temporary, reader.schema, compression="zstd")
+            sink = pq.ParquetWriter(stream, reader.schema, compression="zstd")
         else:
-            sink = pa.ipc.new_file(temporary, reader.schema)
+            sink = pa.ipc.new_file(stream, reader.schema)
         with sink as writer:
             for batch in reader:
                 writer.write_batch(batch)
