@@ -59,6 +59,12 @@ def _selection_options(command: Any) -> Any:
     help="Attention implementation; transformers chooses when not given.",
 )
 @click.option(
+    "--compile",
+    "compiled",
+    is_flag=True,
+    help="Fuse norms, feed-forward layers and the head's tiles (torch.compile).",
+)
+@click.option(
     "--workers",
     type=click.IntRange(1),
     default=1,
@@ -78,6 +84,7 @@ def extract(
     documents: int | None,
     max_tokens: int | None,
     attention: str | None,
+    compiled: bool,
     workers: int,
     as_worker: str | None,
     dry_run: bool,
@@ -92,13 +99,12 @@ def extract(
     tokenmart extract --problem no4k --dry-run
     tokenmart extract --problem no4k --model Qwen/Qwen2-7B-Instruct --device cuda:1
     """
-    from extract.plan import resolve_attention, resolve_device, select
+    from extract.plan import resolve_device, select
     from warehouse.store import ensure_tables
 
     workspace = find_workspace()
     problem = load_problem(problem_name, workspace)
     device = resolve_device(device) if not dry_run or device != "auto" else _likely_device()
-    attention = resolve_attention(attention, device)
     selection = select(
         problem,
         models=models,
@@ -108,6 +114,8 @@ def extract(
         demo=demo,
         device=device,
         dtype=dtype,
+        attention=attention,
+        compiled=compiled,
     )
     hours = _print_plan(problem, selection, workspace, quiet=not dry_run)
     if dry_run:
@@ -125,7 +133,7 @@ def extract(
         since = datetime.now(timezone.utc).isoformat(timespec="seconds")
         _run_workers(context, since, problem, selection, chosen, workspace)
     quiet = as_worker is not None
-    _extract(problem, selection, chosen, workspace, attention, since, quiet)
+    _extract(problem, selection, chosen, workspace, since, quiet)
 
 
 def _likely_device() -> str:
@@ -165,7 +173,6 @@ def _extract(
     selection: Selection,
     documents: list[Document],
     workspace: Workspace,
-    attention: str | None,
     since: str | None,
     quiet: bool,
 ) -> None:
@@ -174,7 +181,7 @@ def _extract(
     total = len(selection.models) * len(documents) * len(selection.conditions)
     started = time.monotonic()
     with nullcontext(no_progress) if quiet else progress_bar(total, "units") as progress:
-        run = Extraction(problem, selection, documents, workspace, progress, attention, since)
+        run = Extraction(problem, selection, documents, workspace, progress, since)
         outcome = run.run()
     seconds = time.monotonic() - started
     before = total - outcome.units - outcome.elsewhere

@@ -60,6 +60,8 @@ class Engine:
         model: a causal language model of transformers, in eval mode, on its device.
         batch_tokens: tokens per forward of batched requests (padding included).
         branch_tokens: tokens of branches packed into one forward behind a trunk.
+        compiled: fuse norms, feed-forward layers and the head's tiles with `torch.compile`; the
+            first document waits for the compiler.
         self_check: compare with the model's own logits first.
 
     Raises:
@@ -74,6 +76,7 @@ class Engine:
         *,
         batch_tokens: int | None = None,
         branch_tokens: int = 1024,
+        compiled: bool = False,
         self_check: bool = True,
     ) -> None:
         self.model: Any = model
@@ -86,9 +89,13 @@ class Engine:
         self.config: Any = self.model.config.get_text_config()
         reference = self._reference() if self_check else None
         self.head = VocabularyHead(
-            self.model.get_output_embeddings(), LogitTransform.of(self.config)
+            self.model.get_output_embeddings(),
+            LogitTransform.of(self.config),
+            compiled=compiled,
         )
-        if onednn_available(self.device, self.dtype):
+        if compiled:
+            self._compile_layers()
+        elif onednn_available(self.device, self.dtype):
             pack_linear_layers(self.backbone)
         rope = getattr(self.config, "rope_parameters", None) or {}
         # frequencies that follow the length differ between a trunk and its prefixes, and
@@ -97,6 +104,13 @@ class Engine:
         self.share_trunks = not self.length_dependent
         if reference is not None:
             self._check(*reference)
+
+    def _compile_layers(self) -> None:
+        """Compile what all layers share; attention has kernels of its own, and a cache inside."""
+        for layer in self.backbone.layers:
+            for child in layer.children():
+                if not hasattr(child, "layer_idx"):
+                    child.compile(dynamic=True)
 
     def score(self, requests: Sequence[Request]) -> list[Scored]:
         """Score requests; results come back in their order.
@@ -323,7 +337,14 @@ class Engine:
 
         if not np.isfinite(reference.logprob).all():
             raise NonFiniteLogits("the model produced NaN or infinite logits on a plain text")
-        plain = self.score([request(1, 0)])[0].scores
+        try:
+            plain = self.score([request(1, 0)])[0].scores
+        except torch._dynamo.exc.TorchDynamoException as error:
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:150]
+            raise TokenmartError(
+                f"--compile: the compiler failed ({reason}); leave --compile out, or install a "
+                "C++ compiler (processor) or triton (GPU)"
+            ) from error
         self._compare("plain", plain.logprob, reference.logprob, tolerance)
         if self.share_trunks:
             try:

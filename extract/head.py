@@ -11,7 +11,7 @@ so memory is rows × tile whatever the vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,9 +66,18 @@ class VocabularyHead:
         head: the model's output embedding, weight of shape (vocabulary, width).
         transform: what the model does to logits afterwards.
         rows: hidden states per block on a GPU; halved by the engine when memory runs out.
+        compiled: fuse the passes over a tile with `torch.compile`. Libraries' fused losses
+            (cut-cross-entropy, Liger) give the log-prob alone; entropy and rank need the tile
+            in any case, so the compiler fuses all four.
     """
 
-    def __init__(self, head: nn.Linear, transform: LogitTransform, rows: int = GPU_ROWS) -> None:
+    def __init__(
+        self,
+        head: nn.Linear,
+        transform: LogitTransform,
+        rows: int = GPU_ROWS,
+        compiled: bool = False,
+    ) -> None:
         weight, bias = resident_weight(head)
         self.device = execution_device(head)
         self.transform = transform
@@ -83,10 +92,13 @@ class VocabularyHead:
         self._packed: list[Tensor] | None = None
         if self.device.type == "cpu":
             tiles = [weight[at : at + self.tile].float() for at in self._starts()]
-            if onednn_available(self.device, torch.float32):
+            if onednn_available(self.device, torch.float32) and not compiled:
                 self._packed = [pack(tile) for tile in tiles]
             else:
                 self._weight = weight.float()
+        self._block: Callable[[Tensor, Tensor], Tensor] = (
+            torch.compile(self._score_block, dynamic=True) if compiled else self._score_block
+        )
 
     def _starts(self) -> range:
         return range(0, self.vocabulary, self.tile)
@@ -124,7 +136,7 @@ class VocabularyHead:
             of the first choice. `to_host` makes arrays of it.
         """
         blocks = [
-            self._score_block(
+            self._block(
                 hidden[at : at + self.rows].to(self.device).float(), targets[at : at + self.rows]
             )
             for at in range(0, len(targets), self.rows)

@@ -41,6 +41,8 @@ class Selection:
     max_tokens: int | None
     device: str
     dtype: str
+    attention: str | None = None
+    compiled: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,11 +103,14 @@ def select(
     demo: bool = False,
     device: str,
     dtype: str,
+    attention: str | None = None,
+    compiled: bool = False,
 ) -> Selection:
     """Resolve the command line's words against the problem.
 
     Raises:
         ProblemFileError: an unknown model or probe; the message lists the known ones.
+        TokenmartError: an attention that can't run here, or no demo.
     """
     if demo:
         if problem.demo is None:
@@ -124,6 +129,8 @@ def select(
         max_tokens=max_tokens,
         device=device,
         dtype=dtype,
+        attention=resolve_attention(attention, device),
+        compiled=compiled,
     )
 
 

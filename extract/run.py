@@ -88,7 +88,6 @@ class Extraction:
         documents: the selected documents.
         workspace: where rows go.
         progress: called as units finish.
-        attention: attention implementation; None leaves the choice to transformers.
         since: when a run of several workers started, in ISO format, UTC: units that failed
             since then are not tried again by the next worker.
     """
@@ -100,7 +99,6 @@ class Extraction:
         documents: Sequence[Document],
         workspace: Workspace,
         progress: Progress,
-        attention: str | None = None,
         since: str | None = None,
     ) -> None:
         self.problem = problem
@@ -108,7 +106,6 @@ class Extraction:
         self.documents = documents
         self.workspace = workspace
         self.progress = progress
-        self.attention = attention
         self.since = since
         self.outcome = Outcome()
         self.memory = PeakMemory(selection.device)
@@ -159,13 +156,15 @@ class Extraction:
             plan.spec,
             device=self.selection.device,
             dtype=plan.dtype,
-            attention=self.attention,
+            attention=self.selection.attention,
             room=needed.forward,
         )
         self._write_model(plan, model)
+        compiled = self.selection.compiled
         attention = str(getattr(model.config, "_attn_implementation", "unknown"))
+        attention += ", compiled" if compiled else ""
         try:
-            engine = Engine(model, branch_tokens=BRANCH_TOKENS)
+            engine = Engine(model, branch_tokens=BRANCH_TOKENS, compiled=compiled)
         except NonFiniteLogits as error:
             self._record_failure(plan, attention, encoded, str(error))
             return

@@ -51,13 +51,13 @@ def start(path: Path, workers: int) -> list[multiprocessing.process.BaseProcess]
     return list(processes)
 
 
-def assert_same(table: pa.Table, expected: pa.Table) -> None:
+def assert_same(table: pa.Table, expected: pa.Table, nats: float = 1e-5) -> None:
     """The same rows; floats may differ in the last bits (BLAS follows memory alignment)."""
     assert table.schema.equals(expected.schema) and table.num_rows == expected.num_rows
     for field in expected.schema:
         ours, wanted = table[field.name].to_numpy(), expected[field.name].to_numpy()
         if pa.types.is_floating(field.type):
-            np.testing.assert_allclose(ours, wanted, atol=1e-5, err_msg=field.name)
+            np.testing.assert_allclose(ours, wanted, atol=nats, err_msg=field.name)
         elif field.name == "rank":
             assert np.abs(ours - wanted).max() <= 1
         else:
