@@ -21,9 +21,13 @@ from transformers import DynamicCache
 
 from extract.head import LogitTransform, TokenScores, VocabularyHead, to_host
 from extract.linear import onednn_available, pack_linear_layers
+from extract.memory import gpu_budgets
 from extract.placement import exact_float32, execution_device
 from extract.probes import Ids, Request
 from warehouse.errors import TokenmartError
+from warehouse.shapes import ModelShape
+
+CPU_BATCH_TOKENS = 1024
 
 CHECK_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.35, torch.float16: 0.05}
 """Largest difference in log-prob (nats) to the model's own logits accepted at load; the
@@ -58,7 +62,8 @@ class Engine:
 
     Args:
         model: a causal language model of transformers, in eval mode, on its device.
-        batch_tokens: tokens per forward of batched requests (padding included).
+        batch_tokens: tokens per forward of batched requests (padding included); by default
+            what suits a processor's caches, or a GPU's free memory.
         branch_tokens: tokens of branches packed into one forward behind a trunk.
         compiled: fuse norms, feed-forward layers and the head's tiles with `torch.compile`; the
             first document waits for the compiler.
@@ -84,7 +89,7 @@ class Engine:
         exact_float32()
         self.device: torch.device = execution_device(self.model.get_input_embeddings())
         self.dtype: torch.dtype = self.model.dtype
-        self.batch_tokens = batch_tokens or (1024 if self.device.type == "cpu" else 65_536)
+        self.batch_tokens = batch_tokens or CPU_BATCH_TOKENS
         self.branch_tokens = branch_tokens
         self.config: Any = self.model.config.get_text_config()
         reference = self._reference() if self_check else None
@@ -93,6 +98,11 @@ class Engine:
             LogitTransform.of(self.config),
             compiled=compiled,
         )
+        if self.device.type == "cuda":
+            free, _ = torch.cuda.mem_get_info(self.device)
+            shape = ModelShape.of_config(self.config.to_dict())
+            fitting, self.head.rows = gpu_budgets(free, shape, self.dtype.itemsize)
+            self.batch_tokens = batch_tokens or fitting
         if compiled:
             self._compile_layers()
         elif onednn_available(self.device, self.dtype):

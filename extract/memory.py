@@ -13,6 +13,7 @@ from warehouse.shapes import ModelShape
 
 UNKNOWN_PARAMETERS = 7_000_000_000
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+GPU_BATCH_TOKENS = 65_536
 HOST_PROCESS = 450 * 2**20
 """Python, PyTorch and transformers themselves, resident on the host."""
 
@@ -107,6 +108,28 @@ def footprint(
     rows, tile = (CPU_ROWS, CPU_TILE) if on_cpu else (GPU_ROWS, GPU_TILE)
     logits = 3 * 4 * rows * min(tile, shape.vocabulary)
     return Footprint(weights, cache, activations, logits)
+
+
+def gpu_budgets(free: int, shape: ModelShape | None, size: int) -> tuple[int, int]:
+    """Tokens per forward of batched requests and rows per block of the head, for a GPU.
+
+    A batch may take a quarter of what is free beside the weights and a block of logits a tenth;
+    the rest is the KV cache's and the allocator's. Should it be too much, the engine halves.
+
+    Args:
+        free: bytes free on the device, the model loaded.
+        shape: the model's; None takes the largest budgets.
+        size: bytes of one number in the model's dtype.
+    """
+    if shape is None:
+        return GPU_BATCH_TOKENS, GPU_ROWS
+    batch = free // 4 // activation_bytes_per_token(shape, size)
+    rows = free // 10 // (3 * 4 * min(GPU_TILE, shape.vocabulary))
+    return _within(batch, 512, GPU_BATCH_TOKENS), _within(rows, 32, GPU_ROWS)
+
+
+def _within(value: int, least: int, most: int) -> int:
+    return max(least, min(most, value))
 
 
 def available_memory(device: str) -> int:

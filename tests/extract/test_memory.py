@@ -16,7 +16,13 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from extract.cli import extract, status
 from extract.engine import Engine
 from extract.estimate import planned_memory
-from extract.memory import count_parameters, footprint, refuse_too_large, shape_of
+from extract.memory import (
+    count_parameters,
+    footprint,
+    gpu_budgets,
+    refuse_too_large,
+    shape_of,
+)
 from extract.plan import select
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace, find_workspace
@@ -120,6 +126,16 @@ def test_the_plan_adds_up_by_hand() -> None:
     assert shared.cache == 2 * 32 * 4096 * 2 * (32_768 + 1024)
     assert alone.activations == 32_768 * 2 * (3 * 4096 + 3 * 11_008)
     assert shared.total == shared.weights + shared.cache + shared.activations + shared.logits
+
+
+def test_budgets_of_a_gpu_follow_its_free_memory() -> None:
+    shape = LOCKED.model("Qwen/Qwen2-7B-Instruct").shape
+    assert shape is not None
+    per_token = 2 * (3 * 3584 + 3 * 18_944)
+    tile = 3 * 4 * 65_536
+    assert gpu_budgets(64 * 2**30, shape, 2) == (65_536, 2048)
+    assert gpu_budgets(8 * 2**30, shape, 2) == (2 * 2**30 // per_token, 8 * 2**30 // 10 // tile)
+    assert gpu_budgets(2**20, shape, 2) == (512, 32)
 
 
 def test_a_model_that_can_not_fit_is_refused_with_the_numbers() -> None:
