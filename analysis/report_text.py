@@ -105,27 +105,31 @@ def what_perplexity_hides(data: ReportData) -> str:
             f"{_signed(verdict.best_minus_baseline.value)}, 95% CI {_signed(interval.low)} to "
             f"{_signed(interval.high)}, before paying for the choice."
         )
-    return f"<p>{text} {_beaters(verdict)}</p>"
+    splits = verdict.splits
+    if splits.baseline_test is not None:
+        text += (
+            f" On {splits.tested} models that weren't used for choosing, perplexity reaches "
+            f"{_signed(splits.baseline_held_out)} on average and the choice "
+            f"{_signed(splits.held_out)}; the choice does better in {splits.beats_baseline:.0%} of "
+            "the splits."
+        )
+    return f"<p>{text}</p><p>{_beaters(verdict)}</p>"
 
 
 def _beaters(verdict: Verdict) -> str:
     better = [c for c in verdict.candidates if c.p_beats_baseline < LEVEL]
     if not better:
         return (
-            "Beyond chance, no variant beats it: swapping each model's metric and perplexity at "
-            f"random does as well as the best of {len(verdict.candidates)} variants too often."
+            "<strong>Beyond chance, no variant beats perplexity</strong>: swapping each model's "
+            "metric and perplexity at random does as well as the best of "
+            f"{len(verdict.candidates)} variants too often."
         )
     names = ", ".join(breakable(c.column.name) for c in better[:5])
     more = f" and {len(better) - 5} more" if len(better) > 5 else ""
-    splits = verdict.splits
-    text = f"Beyond chance, {len(better)} variants beat it (swap test, adjusted): {names}{more}."
-    if splits.baseline_test is not None:
-        share = (splits.test > splits.baseline_test).mean()
-        text += (
-            f" On models that weren't used for choosing, the chosen variant did better than "
-            f"perplexity in {share:.0%} of the splits."
-        )
-    return text
+    return (
+        f"<strong>Beyond chance, {len(better)} variants beat perplexity</strong> (swap test, "
+        f"adjusted for all of them): {names}{more}."
+    )
 
 
 def methods(data: ReportData) -> str:

@@ -65,6 +65,8 @@ def verdict_record(verdict: Verdict) -> dict[str, Any]:
             "splits_mean": number(splits.held_out),
             "splits_in_sample_mean": number(splits.held_out + splits.optimism),
             "optimism": number(splits.optimism),
+            "baseline_splits_mean": number(splits.baseline_held_out),
+            "beats_baseline_share_of_splits": number(splits.beats_baseline),
         },
         "baseline": None if verdict.baseline is None else verdict.baseline.name,
         "best_minus_baseline": _difference(verdict),
@@ -176,6 +178,11 @@ def _lines(verdict: Verdict) -> list[str]:
         lines.append(
             f"− baseline: rho minus that of {verdict.baseline.name}; p: swap test against the "
             "best of all variants, one-sided"
+        )
+        lines.append(
+            f"on models that weren't used, {verdict.baseline.name} reaches "
+            f"{_signed(splits.baseline_held_out)}; the choice does better in "
+            f"{splits.beats_baseline:.0%} of the splits"
         )
     if verdict.best_minus_baseline is not None:
         found = verdict.best_minus_baseline

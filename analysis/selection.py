@@ -6,6 +6,7 @@ the sign it has there. What it is worth is measured on models the choice never s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -63,6 +64,19 @@ class Splits:
     def held_out(self) -> float:
         """Mean test correlation of the procedure."""
         return float(self.test.mean())
+
+    @property
+    def baseline_held_out(self) -> float:
+        """Mean test correlation of the baseline; NaN without one."""
+        return math.nan if self.baseline_test is None else float(self.baseline_test.mean())
+
+    @property
+    def beats_baseline(self) -> float:
+        """Share of the splits in which the choice does better than the baseline; ties half."""
+        if self.baseline_test is None:
+            return math.nan
+        ahead = self.test - self.baseline_test
+        return float((ahead > 1e-12).mean() + (np.abs(ahead) <= 1e-12).mean() / 2)
 
     @property
     def optimism(self) -> float:

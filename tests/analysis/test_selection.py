@@ -55,7 +55,15 @@ def test_signal_survives_and_optimism_is_small():
     assert (found.chosen == 7).all()
     assert found.held_out == pytest.approx(1.0)
     assert found.optimism == pytest.approx(0.0)
-    assert found.baseline_test is not None and np.nanmean(found.baseline_test) < 0.6
+    assert found.baseline_test is not None
+    assert found.baseline_held_out == pytest.approx(found.baseline_test.mean())
+    assert found.baseline_held_out < 0.6
+    assert found.beats_baseline == np.mean(found.baseline_test < 1 - 1e-9)
+
+
+def test_against_itself_the_choice_wins_half_of_the_splits():
+    metrics, target = noise(2, variants=1)
+    assert repeated_splits(metrics, target, 0, 50, baseline=0).beats_baseline == 0.5
 
 
 def test_a_negative_metric_keeps_its_training_sign():
