@@ -25,7 +25,7 @@ def with_duckdb(tokens: Path) -> Values:
         for a in ALPHAS
     )
     rows = duckdb.execute(f"""
-        with tokens as (
+        with tokens as not materialized (
             select * from read_parquet('{tokens}/problem=s*/**/*.parquet', hive_partitioning = true)
         ),
         long as (select * from tokens where probe = 'full'),

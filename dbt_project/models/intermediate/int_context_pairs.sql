@@ -17,7 +17,8 @@ numbered_units as (
     from units
 ),
 
-token_stats as (
+-- Read twice, each time with a filter of its own: one copy in memory would hold every token.
+token_stats as not materialized (
     select * from {{ ref('stg_token_stats') }}
 ),
 

@@ -1,9 +1,26 @@
-with documents as (
-    select * from {{ ref('stg_documents') }}
+{{ config(
+    materialized = 'incremental',
+    incremental_strategy = 'append',
+    on_schema_change = 'sync_all_columns',
+    pre_hook = "{{ drop_stale_builds(ref('int_corpora'), id = 'corpus_id') }}",
+) }}
+
+with units as (
+    {{ missing_builds(ref('int_corpora'), id = 'corpus_id') }}
+),
+
+documents as (
+    select
+        units.build_id,
+        documents.*
+    from {{ ref('stg_documents') }} as documents
+    inner join units
+        on documents.problem = units.problem
 ),
 
 cuts as (
     select
+        build_id,
         problem,
         doc_id,
         text,
@@ -13,6 +30,7 @@ cuts as (
 
 blocks as (
     select
+        build_id,
         problem,
         doc_id,
         first_character,
@@ -22,6 +40,7 @@ blocks as (
 
 text_blocks as (
     select
+        build_id,
         problem,
         doc_id,
         cast(first_character as integer) as first_character,

@@ -6,16 +6,8 @@ models as (
     select * from {{ ref('stg_models') }}
 ),
 
-documents as (
-    select * from {{ ref('stg_documents') }}
-),
-
 corpora as (
-    select
-        problem,
-        hash(string_agg(sha256, ' ' order by doc_id)) as corpus_id
-    from documents
-    group by problem
+    select * from {{ ref('int_corpora') }}
 ),
 
 units as (

@@ -1,9 +1,26 @@
-with documents as (
-    select * from {{ ref('stg_documents') }}
+{{ config(
+    materialized = 'incremental',
+    incremental_strategy = 'append',
+    on_schema_change = 'sync_all_columns',
+    pre_hook = "{{ drop_stale_builds(ref('int_corpora'), id = 'corpus_id') }}",
+) }}
+
+with units as (
+    {{ missing_builds(ref('int_corpora'), id = 'corpus_id') }}
+),
+
+documents as (
+    select
+        units.build_id,
+        documents.*
+    from {{ ref('stg_documents') }} as documents
+    inner join units
+        on documents.problem = units.problem
 ),
 
 cut as (
     select
+        build_id,
         problem,
         doc_id,
         regexp_extract_all(text, '[\p{L}\p{N}_]+|[^\p{L}\p{N}_]+') as pieces
@@ -12,6 +29,7 @@ cut as (
 
 pieces as (
     select
+        build_id,
         problem,
         doc_id,
         unnest(pieces) as piece,
@@ -21,6 +39,7 @@ pieces as (
 
 placed as (
     select
+        build_id,
         problem,
         doc_id,
         lower(piece) as word,
@@ -46,6 +65,7 @@ frequencies as (
 
 words as (
     select
+        placed.build_id,
         placed.problem,
         placed.doc_id,
         cast(placed.char_end - placed.characters as integer) as char_start,

@@ -1,0 +1,13 @@
+with documents as (
+    select * from {{ ref('stg_documents') }}
+),
+
+corpora as (
+    select
+        problem,
+        hash(string_agg(sha256, ' ' order by doc_id)) as corpus_id
+    from documents
+    group by problem
+)
+
+select * from corpora
