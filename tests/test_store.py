@@ -6,7 +6,7 @@ import errno
 import json
 import multiprocessing
 import os
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import duckdb
@@ -17,6 +17,7 @@ import pytest
 from warehouse_samples import KEYS, make_rows, make_unit
 
 from warehouse import store
+from warehouse.database import connect_to_parquet
 from warehouse.errors import StorageError
 from warehouse.ledger import UnitRecord, content_sha256, read_ledger, read_units
 from warehouse.paths import Workspace
@@ -28,6 +29,7 @@ from warehouse.store import (
     pending_folder,
     publish,
     published_path,
+    write_table,
     write_unit,
 )
 
@@ -68,7 +70,7 @@ def test_a_published_file_is_read_alike_by_arrow_and_duckdb(workspace: Workspace
         f"select decode(value) from parquet_kv_metadata('{path}') "
         f"where decode(key) = '{UNITS_KEY.decode()}'"
     ).fetchall()
-    assert [record["doc_id"] for record in json.loads(ledger)] == [0]
+    assert json.loads(ledger)["common"]["doc_id"] == 0
 
 
 def test_the_record_hashes_what_is_stored(workspace: Workspace) -> None:
@@ -232,14 +234,41 @@ def test_altered_records_are_told_apart(workspace: Workspace) -> None:
     units: list[UnitRecord] = []
     for doc_id in range(3):
         rows = make_rows(doc_id, 10)
-        write_unit(workspace, make_unit(doc_id, rows), rows)
+        unit = replace(make_unit(doc_id, rows), seconds=1.25 + doc_id)
+        write_unit(workspace, unit, rows)
     publish(workspace, *KEYS)
     path = published_path(workspace, *KEYS)
     content = path.read_bytes()
-    at = content.index(b'"seconds":1.25', content.index(b'"doc_id":1'))
+    at = content.index(b'"seconds":2.25')
     path.write_bytes(content[: at + 10] + b"9" + content[at + 11 :])
     units = list(read_ledger(path).altered)
     assert [unit.doc_id for unit in units] == [1]
+
+
+def test_what_units_have_in_common_is_written_once_and_reads_alike_everywhere(
+    workspace: Workspace,
+) -> None:
+    for doc_id in range(3):
+        rows = make_rows(doc_id, 10)
+        unit = replace(make_unit(doc_id, rows), seconds=1.25 + doc_id, reason=f"é '{doc_id}'")
+        write_unit(workspace, unit, rows)
+    publish(workspace, *KEYS)
+    path = published_path(workspace, *KEYS)
+    units = read_units(path)
+    assert path.read_bytes().count(b'"transformers_version"') == 1
+    with connect_to_parquet(workspace) as connection:
+        shown = connection.sql("from units order by doc_id").to_arrow_table().to_pylist()
+    for unit, row in zip(units, shown, strict=True):
+        assert {**asdict(unit), "finished_at": None} == {**row, "finished_at": None}
+
+    old = json.dumps([asdict(unit) for unit in units]).encode()
+    # the first version's ledger: whole records in a list
+    metadata = {**pq.ParquetFile(path).metadata.metadata, UNITS_KEY: old}
+    write_table(path, pq.read_table(path, partitioning=None).cast(TOKENS.with_metadata(metadata)))
+    assert read_units(path) == units and not read_ledger(path).altered
+    with connect_to_parquet(workspace) as connection:
+        again = connection.sql("from units order by doc_id").to_arrow_table().to_pylist()
+    assert again == shown
 
 
 def test_rows_without_units_are_an_empty_table() -> None:

@@ -189,8 +189,11 @@ def _create_views(connection: duckdb.DuckDBPyConnection, data: Path) -> None:
     if not _has_files(data / "tokens"):
         footers = "(select ''::blob as key, ''::blob as value)"
     connection.execute(
-        f"create view units as select unnest(from_json(decode(value), '[{{{record}}}]'), "
-        f"recursive := true) from {footers} where decode(key) = '{UNITS_KEY.decode()}'"
+        "create view units as with ledgers as (select decode(value)::json as ledger "
+        f"from {footers} where decode(key) = '{UNITS_KEY.decode()}'), records as ("
+        "select json_merge_patch(coalesce(ledger -> '$.common', '{}'::json), "
+        "unnest(coalesce(ledger -> '$.units', ledger)::json[])) as record from ledgers) "
+        f"select unnest(from_json(record, '{{{record}}}'), recursive := true) from records"
     )
 
 

@@ -96,11 +96,33 @@ def content_sha256(table: pa.Table) -> str:
 
 
 def with_units(schema: pa.Schema, units: list[UnitRecord]) -> pa.Schema:
-    """The schema with the unit records, and a hash of each, as footer metadata."""
+    """The schema with the unit records, and a hash of each, as footer metadata.
+
+    What all records of the file have in common is written once: of short documents the ledger
+    would otherwise take more than the probe's rows.
+    """
     records = [asdict(unit) for unit in units]
-    payload = json.dumps(records, ensure_ascii=False, separators=(",", ":"))
-    digests = json.dumps([_digest(unit) for unit in units], separators=(",", ":"))
+    common = {
+        name: value
+        for name, value in (records[0] if records else {}).items()
+        if all(record[name] == value for record in records)
+    }
+    own = [{n: value for n, value in record.items() if n not in common} for record in records]
+    payload = _compact({"common": common, "units": own})
+    digests = _compact([_digest(unit) for unit in units])
     return schema.with_metadata({UNITS_KEY: payload.encode(), DIGESTS_KEY: digests.encode()})
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _parse(payload: bytes) -> tuple[UnitRecord, ...]:
+    found = json.loads(payload)
+    if isinstance(found, list):
+        # the first version wrote whole records
+        found = {"common": {}, "units": found}
+    return tuple(UnitRecord(**{**found["common"], **own}) for own in found["units"])
 
 
 def _digest(unit: UnitRecord) -> str:
@@ -117,7 +139,7 @@ def read_ledger(path: Path) -> Ledger:
     """
     try:
         metadata = pq.read_schema(path).metadata or {}
-        units = tuple(UnitRecord(**record) for record in json.loads(metadata[UNITS_KEY]))
+        units = _parse(metadata[UNITS_KEY])
         digests = json.loads(metadata.get(DIGESTS_KEY, b"null"))
         if digests is None:
             return Ledger(units, ())

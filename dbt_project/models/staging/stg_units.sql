@@ -5,17 +5,27 @@ with footers as (
 ),
 
 ledgers as (
-    select decode(footers.value) as ledger
+    select decode(footers.value)::json as ledger
     from footers
     where decode(footers.key) = 'tokenmart.units'
+),
+
+-- what all units of a file have in common stands there once; older files repeat it in a list
+merged as (
+    select
+        json_merge_patch(
+            coalesce(ledgers.ledger -> '$.common', '{}'::json),
+            unnest(coalesce(ledgers.ledger -> '$.units', ledgers.ledger)::json[])
+        ) as record
+    from ledgers
 ),
 
 records as (
     select
         unnest(
             from_json(
-                ledgers.ledger,
-                '[{
+                merged.record,
+                '{
                     "problem": "varchar",
                     "model_id": "varchar",
                     "probe": "varchar",
@@ -44,11 +54,11 @@ records as (
                     "seed": "bigint",
                     "finished_at": "timestamptz",
                     "content_sha256": "varchar"
-                }]'
+                }'
             ),
             recursive := true
         )
-    from ledgers
+    from merged
 )
 
 select * from records
