@@ -68,7 +68,8 @@ def bundle_page(bundle: dict[str, Any], verification: dict[str, Any]) -> str:
         f"- proxy text `{files['proxy'].get('path') or files['proxy'].get('archive')}`, sha256 "
         f"`{files['proxy']['sha256']}`",
         f"- target `{files['target'].get('path', files['target']['kind'])}`, sha256 "
-        f"`{files['target'].get('sha256', 'measured by the project')}`",
+        f"`{files['target']['sha256']}`"
+        + ("" if "path" in files["target"] else " (of the measured scores)"),
         f"- seeds: verification {bundle['seeds']['verification']}, extraction "
         f"{', '.join(map(str, bundle['seeds']['extraction'])) or 'not recorded'}",
         "- " + ", ".join(f"{name} {version}" for name, version in bundle["versions"].items()),

@@ -113,7 +113,12 @@ def scatter_figure(data: ReportData, entry: Entry, width: int) -> Chart:
     x = alt.X(
         "metric:Q",
         scale=alt.Scale(domain=x_domain, type=scale_type, nice=False, zero=False, reverse=lower),
-        axis=alt.Axis(title=f"{title} (better →)", tickCount=4, labelOverlap="greedy"),
+        axis=alt.Axis(
+            title=f"{title} (better →)",
+            labelOverlap="greedy",
+            values=_log_ticks(x_domain) if log else alt.Undefined,
+            tickCount=4,
+        ),
     )
     y = alt.Y(
         "target:Q",
@@ -327,6 +332,13 @@ def _powers_of_two(values: list[float]) -> list[int]:
     low = math.floor(math.log2(min(values)))
     high = math.ceil(math.log2(max(values)))
     return [2**power for power in range(low, high + 1, 1 + (high - low) // 8)]
+
+
+def _log_ticks(domain: list[float]) -> list[float]:
+    """1, 2 and 5 times the powers of ten within an axis."""
+    powers = range(math.floor(math.log10(domain[0])), math.ceil(math.log10(domain[1])) + 1)
+    ticks = [float(f"{digit}e{power}") for power in powers for digit in (1, 2, 5)]
+    return [tick for tick in ticks if domain[0] <= tick <= domain[1]]
 
 
 def _domain(values: list[float], allow_log: bool = True) -> tuple[list[float], bool]:

@@ -225,8 +225,8 @@ def _agreement(data: ReportData) -> str:
         "agreement-title",
         "Spearman between metrics, each by its best variant, and with the target",
         "Each metric by its best variant; last row and column: the target. Metrics that agree "
-        "with each other say the same thing twice. Blue: agree; orange: opposed; the deeper, the "
-        "stronger.",
+        "with each other say the same thing twice. Blue: agree; orange: opposed; the stronger "
+        "the colour, the closer.",
         lambda width: figures.agreement_figure(data.agreement, width),
         wide=560,
     )
@@ -250,7 +250,8 @@ def _costs(data: ReportData) -> str:
     scored = sum(cost.tokens_scored for cost in data.costs)
     return (
         '<section aria-labelledby="cost"><h2 id="cost">Coverage and cost</h2>'
-        f"<p>{scored:,} scored tokens in {time} of computing, over all probes.</p>"
+        f"<p>{scored:,} scored tokens in {time} of computing, over all probes; a unit is one "
+        "document under one probe.</p>"
         '<div class="scroll" tabindex="0" role="region" aria-label="Cost of each model">'
         f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div></section>"
     )
@@ -259,9 +260,7 @@ def _costs(data: ReportData) -> str:
 def _cost_row(cost: Cost, most: float) -> str:
     per_row = cost.bytes_on_disk / cost.tokens_scored if cost.tokens_scored else math.nan
     missing = (
-        f"<small>{cost.documents_missing} documents missing</small>"
-        if cost.documents_missing
-        else ""
+        f"<small>{cost.documents_missing} units missing</small>" if cost.documents_missing else ""
     )
     share = f"{cost.seconds / most:.1%}"
     cells = [

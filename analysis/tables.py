@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Sequence
@@ -205,10 +206,17 @@ def load_target(problem: Problem, workspace: Workspace) -> tuple[dict[str, float
         ).fetchall()
     source = {
         "kind": problem.target.kind,
+        "sha256": _scores_sha256(rows),
         "items_per_model": {row[0]: row[3] for row in rows},
         "stderr": {row[0]: row[2] for row in rows},
     }
     return {row[0]: float(row[1]) for row in rows}, source
+
+
+def _scores_sha256(rows: Sequence[tuple[Any, ...]]) -> str:
+    """One hash over measured scores, so that a second measurement doesn't go unnoticed."""
+    lines = "".join(f"{row[0]} {float(row[1]):.12g}\n" for row in sorted(rows))
+    return hashlib.sha256(lines.encode()).hexdigest()
 
 
 def _column(row: Any, key: tuple[str, str], values: Floats) -> MetricColumn:

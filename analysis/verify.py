@@ -184,7 +184,7 @@ def present(
 
 def summary(result: dict[str, Any]) -> str:
     """The document in a few lines of plain text."""
-    skipped = result["skipped_spearman"]
+    skipped, target = result["skipped_spearman"], result["target"]
     stability = skipped["stability"]
     dropped = ", ".join(skipped["dropped"]) or "none"
     revision = result["code"]["revision"] or "unknown (not a git checkout)"
@@ -200,7 +200,7 @@ def summary(result: dict[str, Any]) -> str:
         f"{_shown(stability['high'])}",
         f"seed, resamples    {result['seed']}, {result['resamples']}",
         f"submission sha256  {result['submission']['sha256']}",
-        f"target             {result['target'].get('sha256') or 'measured by the project'}",
+        f"target sha256      {target['sha256']} ({target.get('path') or 'measured scores'})",
         f"code revision      {revision}{changes}",
     ]
     lines[6:6] = [

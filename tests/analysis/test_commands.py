@@ -80,7 +80,12 @@ def test_verify_for_a_measured_target(minilong, write_json):
     path = write_json({m.full_id: i for i, m in enumerate(models)})
     result = run(cli.verify, "--problem", "minilong", "--submission", path, "--json")
     assert result.exit_code == 0, result.stderr
-    assert json.loads(result.stdout)["target"]["kind"] == "recall"
+    target = json.loads(result.stdout)["target"]
+    assert target["kind"] == "recall"
+    with minilong.write() as connection:
+        connection.execute("update downstream_scores set score = score + 0.001")
+    again = run(cli.verify, "--problem", "minilong", "--submission", path, "--json")
+    assert json.loads(again.stdout)["target"]["sha256"] != target["sha256"]
 
 
 @pytest.mark.parametrize("command", ["correlate", "verify", "select"])

@@ -200,7 +200,7 @@ def test_a_partial_extraction_is_said_at_the_top(minilong, tmp_path):
     text = report(minilong, tmp_path)
     assert (
         "documents are missing for 1 of 15 models" in text
-        and "1 of 2<small>3 documents missing" in text
+        and "1 of 2<small>3 units missing" in text
     )
 
 
