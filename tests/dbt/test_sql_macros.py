@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 
 import pytest
-from dbt_harness import Warehouse
+from dbt_harness import PROJECT, Warehouse
+
+from warehouse.frames import query
 
 
 def test_ppl_is_the_perplexity_mart(built: Warehouse) -> None:
@@ -16,6 +18,24 @@ def test_ppl_is_the_perplexity_mart(built: Warehouse) -> None:
     assert found
     for model, value in found:
         assert value == pytest.approx(marts["micro", model], rel=1e-9)
+
+
+def test_macros_and_plain_names_work_in_ad_hoc_queries(
+    built: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`tokenmart sql` brings its own copies: they answer before dbt has run, and while it runs."""
+    monkeypatch.setenv("TOKENMART_HOME", str(PROJECT.parent))
+    monkeypatch.setenv("TOKENMART_DATA", str(built.data))
+    text = "select any_value(token_text(doc_id, char_start, char_end)), ppl(logprob) from tokens"
+    answers = []
+    for database in (built.database, built.database.with_name("not_built.duckdb")):
+        monkeypatch.setenv("TOKENMART_DATABASE", str(database))
+        table = query(f"{text} where probe = 'full' and position = 5 and doc_id = 0")
+        answers.append(table.to_pylist())
+    assert answers[0] == answers[1]
+    monkeypatch.setenv("TOKENMART_DATABASE", str(built.database))
+    for name in ("metric_values", "perplexity", "int_pair_units", "stg_units", "key_tokens"):
+        assert query(f"select count(*) > 0 as found from {name}").to_pylist() == [{"found": True}]
 
 
 def test_gain_and_bits_per_byte(built: Warehouse) -> None:

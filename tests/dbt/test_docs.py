@@ -1,0 +1,37 @@
+"""`make docs`: one HTML file that needs no network, with the lineage and every formula."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from dbt_harness import Warehouse
+
+
+@pytest.fixture(scope="module")
+def page(built: Warehouse) -> str:
+    done = built.dbt("docs", "generate", "--static", "--quiet")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return (built.database.parent / "target" / "static_index.html").read_text(encoding="utf-8")
+
+
+def test_every_formula_is_on_its_page(page: str, built: Warehouse) -> None:
+    formulas = dict(built.rows("select distinct metric, formula from metric_catalog"))
+    assert len(formulas) >= 20
+    for metric, formula in formulas.items():
+        assert json.dumps(f"Formula: `{formula}`")[1:-1] in page, metric
+
+
+def test_the_lineage_is_in_the_file(page: str) -> None:
+    assert '"parent_map"' in page
+    edge = r'"model\.tokenmart\.metric_values": \[[^\]]*"model\.tokenmart\.perplexity"'
+    assert re.search(edge, page)
+
+
+def test_nothing_is_loaded_from_elsewhere(page: str, built: Warehouse) -> None:
+    outside = r'<(?:script|link|img|iframe)[^>]*(?:src|href)\s*=\s*["\']?(?:https?:)?//'
+    assert re.findall(outside, page) == []
+    assert built.manifest["metadata"]["send_anonymous_usage_stats"] is False, (
+        "dbt's page loads its tracker when this is on"
+    )
