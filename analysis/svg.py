@@ -45,7 +45,7 @@ def page_svg(chart: Chart, name: str, title: str) -> str:
     # CSS owns the size; an id-free <title> keeps the accessible name inside the figure.
     svg = re.sub(r'(<svg\b[^>]*?) width="([\d.]+)" height="[\d.]+"', _free_size, svg, count=1)
     svg = re.sub(r'\sclass="marks"', ' class="figure"', svg, count=1)
-    svg = re.sub(r"(<svg\b[^>]*)>", rf'\1 role="img" aria-labelledby="{name}">', svg, count=1)
+    svg = re.sub(r"(<svg\b[^>]*)>", rf'\1 role="group" aria-labelledby="{name}">', svg, count=1)
     svg = re.sub(r"(<svg\b[^>]*>)", rf'\1<title id="{name}">{title}</title>', svg, count=1)
     return svg.replace('font-family="sans-serif"', "")
 

@@ -138,6 +138,12 @@ function focusOn(m, i) {
   current.focus();
 }
 
+function bringToMiddle() {
+  // Rows far from view have guessed heights until they are near it: scroll, then correct.
+  current.scrollIntoView({ block: "center" });
+  requestAnimationFrame(() => current.scrollIntoView({ block: "center" }));
+}
+
 function nextKey() {
   // Onwards in the same model, then through the next, round to where it began.
   const at = current ? [+current.dataset.m, +current.dataset.i] : [0, -1];
@@ -147,7 +153,7 @@ function nextKey() {
     const [m, i] = order[(here + step) % order.length];
     if (spans[m][i].length && isKey(data.models[m], i)) {
       focusOn(m, i);
-      current.scrollIntoView({ block: "center" });
+      bringToMiddle();
       return;
     }
   }
