@@ -10,8 +10,11 @@ the processor. Each measurement is a process of its own, so that memory peaks do
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -218,13 +221,30 @@ def part_g() -> None:
 
     from warehouse.paths import find_workspace
 
-    print("\n(g) bytes per row of published files (all columns, footer and ledger included)\n")
+    documents = 12
+    print(
+        f"\n(g) bytes per row of published files, all columns, footer and ledger included "
+        f"({documents} documents of 2,048 tokens, both models)\n"
+    )
     head("probe", "rows", "bytes per row (goal ≤ 10)")
+    workspace = find_workspace(Path(__file__))
     sizes: dict[str, list[int]] = {}
-    for path in find_workspace(Path(__file__)).tokens.glob("problem=minilong/*/*/tokens.parquet"):
-        probe = sizes.setdefault(path.parent.name.removeprefix("probe="), [0, 0])
-        probe[0] += pq.read_metadata(path).num_rows
-        probe[1] += path.stat().st_size
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder)
+        (data / "cache").symlink_to(workspace.cache)
+        shutil.copytree(workspace.data / "documents", data / "documents")
+        command = [sys.executable, "-m", "tokenmart", "extract", "--problem", "minilong"]
+        command += ["--documents", str(documents), "--max-tokens", "2048"]
+        for name in MODELS:
+            command += ["--model", name]
+        subprocess.run(
+            command, cwd=workspace.root, env={**os.environ, "TOKENMART_DATA": folder},
+            check=True, stdout=sys.stderr,
+        )  # fmt: skip
+        for path in (data / "tokens").glob("problem=minilong/*/*/tokens.parquet"):
+            probe = sizes.setdefault(path.parent.name.removeprefix("probe="), [0, 0])
+            probe[0] += pq.read_metadata(path).num_rows
+            probe[1] += path.stat().st_size
     sizes["all"] = [sum(column) for column in zip(*sizes.values(), strict=True)]
     for name, (rows, size) in sorted(sizes.items()):
         row(name, f"{rows:,}", f"**{size / rows:.2f}**")

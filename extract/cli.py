@@ -62,7 +62,7 @@ def _selection_options(command: Any) -> Any:
     "--compile",
     "compiled",
     is_flag=True,
-    help="Fuse norms, feed-forward layers and the head's tiles (torch.compile).",
+    help="Fuse norms, feed-forward layers and the head's tiles (torch.compile); for GPUs.",
 )
 @click.option(
     "--workers",
