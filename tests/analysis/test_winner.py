@@ -70,6 +70,18 @@ def test_one_metric_whose_variants_disagree_is_not_one_choice():
     assert (found.same_variant, found.same_metric, found.same_ranking) == (0.25, 1, 0.25)
 
 
+@pytest.mark.parametrize(("swapped", "same"), [((8, 12), True), ((8, 16), False)])
+def test_rankings_are_the_same_down_to_95(swapped, same):
+    """Two of 17 models change places: rho is 1 − 12 × distance² / 4896."""
+    best = np.arange(17.0)
+    other = best.copy()
+    other[list(swapped)] = other[list(swapped)[::-1]]
+    assert bool(scipy.stats.spearmanr(best, other)[0] >= 0.95) is same
+    folds = LeftOut(0.5, (Choice(1, 0.9),), 17)
+    found = stability_of(np.vstack([best, other]), ["a", "b"], 0, 0.9, folds)
+    assert found.same_ranking == same and found.same_metric == 0
+
+
 def test_a_choice_with_the_sign_turned_is_another_choice():
     metrics = np.arange(17.0)[None]
     folds = LeftOut(0.5, (Choice(0, 0.8), Choice(0, -0.8)), 17)
