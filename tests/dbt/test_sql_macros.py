@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 from dbt_harness import PROJECT, Warehouse
@@ -69,3 +70,7 @@ def test_key_tokens_are_those_of_longppl(built: Warehouse) -> None:
             "select avg(gain(logprob, short_logprob)) from context_pairs where probe = 'window_64'"
         )[0][0],
     )
+
+
+def test_a_first_run_of_a_part_needs_no_views(built: Warehouse, tmp_path: Path) -> None:
+    Warehouse(built.data, tmp_path / "new.duckdb", built.project).run("--select", "stg_units")
