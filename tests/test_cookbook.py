@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from made_up_warehouse import Shape, Window, write_warehouse
+from scipy.stats import ttest_rel
 from sql_samples import ask, build_mart, rounded
 
 from tokenmart import cli
+from warehouse.frames import cookbook, query
 from warehouse.paths import Workspace
 from warehouse.queries import list_queries
 from warehouse.store import ensure_tables
@@ -251,21 +253,96 @@ def test_tokens_are_shown_in_the_words_around_them(workspace: Workspace, name: s
         )
 
 
+@pytest.fixture
+def made_up(workspace: Workspace) -> Workspace:
+    """Four models, two tokenizers, three documents of 900 tokens."""
+    shape = Shape("minilong", models=4, documents=3, tokens=900, windows=(Window(512, 64),))
+    write_warehouse(workspace.data, shape)
+    return workspace
+
+
+def by_model(name: str, column: str, **parameters: Any) -> dict[str, float]:
+    rows = cookbook(name, **parameters).to_pylist()
+    return {row["model_id"]: row[column] for row in rows}
+
+
+def test_queries_agree_with_each_other(made_up: Workspace) -> None:
+    """Two ways to one number: parts add up to the whole."""
+    tokens = by_model("perplexity", "tokens")
+    nll = by_model("perplexity", "nll_per_token")
+    gain = by_model("context_gain", "mean_gain")
+    assert len(tokens) == 4
+    for model in tokens:
+        kinds = [row for row in cookbook("token_kinds").to_pylist() if row["model_id"] == model]
+        assert {"word", "number"} <= {row["kind"] for row in kinds}
+        assert sum(row["tokens"] for row in kinds) == tokens[model]
+        parts = sum(row["tokens"] * row["nll"] for row in kinds)
+        assert parts / tokens[model] == pytest.approx(nll[model])
+        reach = [row for row in cookbook("gain_by_reach").to_pylist() if row["model_id"] == model]
+        # The first block of a window sees as much as the full context does: no reach, no row.
+        (farther,) = query(
+            "select sum(l.logprob::double - s.logprob::double) as gain, count(*) as tokens"
+            " from tokens l join tokens s using (problem, model_id, doc_id, position)"
+            " where l.model_id = $model and l.probe = 'full' and s.probe = 'window_512'"
+            " and l.context_tokens > s.context_tokens",
+            model=model,
+        ).to_pylist()
+        assert sum(row["tokens"] for row in reach) == farther["tokens"] > 0
+        parts = sum(row["tokens"] * row["mean_gain"] for row in reach)
+        assert parts == pytest.approx(farther["gain"])
+        words = cookbook("gain_words", model=model, least=1, limit=10_000).to_pylist()
+        counted = sum(row["occurrences"] for row in words)
+        assert sum(row["total_gain"] for row in words) / counted == pytest.approx(gain[model])
+
+
+def test_paired_difference_is_a_paired_t(made_up: Workspace) -> None:
+    bits: dict[str, list[float]] = {}
+    for row in query(
+        "select model_id, -sum(logprob::double) / ln(2)"
+        " / ((max(char_end) - min(char_start)) * any_value(bytes / characters)) as bits"
+        " from tokens join documents using (problem, doc_id) where probe = 'full'"
+        " group by model_id, doc_id order by model_id, doc_id"
+    ).to_pylist():
+        bits.setdefault(row["model_id"], []).append(row["bits"])
+    found = cookbook("paired_difference", model="lab--model-0").to_pylist()
+    assert len(found) == 3
+    for row in found:
+        test = ttest_rel(bits[row["model_id"]], bits["lab--model-0"])
+        assert (row["documents"], row["z"]) == (3, pytest.approx(test.statistic))
+
+
+def test_disagreement_passages_sum_both_models_bits(made_up: Workspace) -> None:
+    """Two tokenizers: every token counts once, in the passage it starts in."""
+    models = {"model_a": "lab--model-0", "model_b": "lab--model-1"}
+    found = cookbook("disagreement_passages", **models, characters=50, limit=10_000).to_pylist()
+    assert len(found) > 50
+    assert all(len(row["text"]) == 50 for row in found)
+    differences = [abs(row["more_bits_for_a"]) for row in found]
+    assert differences == sorted(differences, reverse=True)
+    for side, model in (("bits_a", "lab--model-0"), ("bits_b", "lab--model-1")):
+        whole = query(
+            "select -sum(logprob::double) / ln(2) as bits from tokens"
+            " where model_id = $model and probe = 'full'",
+            model=model,
+        )["bits"][0].as_py()
+        assert 0.9 * whole < sum(row[side] for row in found) <= whole
+
+
 def test_every_cookbook_query_is_tested_and_described() -> None:
     queries = list_queries()
     assert len(queries) >= 25
-    assert {query.name for query in queries} == set(EXPECTED)
-    for query in queries:
-        assert query.title
-        for parameter in query.parameters:
-            assert parameter.meaning, f"{query.name}: say what {parameter.name} means"
-            assert f"${parameter.name}" in query.sql, f"{query.name}: unused {parameter.name}"
+    assert {recipe.name for recipe in queries} == set(EXPECTED)
+    for recipe in queries:
+        assert recipe.title
+        for parameter in recipe.parameters:
+            assert parameter.meaning, f"{recipe.name}: say what {parameter.name} means"
+            assert f"${parameter.name}" in recipe.sql, f"{recipe.name}: unused {parameter.name}"
 
 
 def test_cookbook_queries_run_before_anything_is_extracted(workspace: Workspace) -> None:
-    for query in list_queries():
-        if query.name != "metric_leaders":
-            assert ask("--name", query.name) == []
+    for recipe in list_queries():
+        if recipe.name != "metric_leaders":
+            assert ask("--name", recipe.name) == []
     ensure_tables(workspace)
     assert ask("--name", "coverage") == []
 

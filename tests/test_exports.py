@@ -113,6 +113,13 @@ def test_rows_in_python_agree_in_every_form(filled: Workspace) -> None:
     assert relation.filter("position = 7").project("model_id").fetchall() == [("bad",), ("good",)]
 
 
+def test_sums_of_integers_are_integers(filled: Workspace) -> None:
+    frame = query("select sum(position) as s from tokens", "pandas")
+    assert frame["s"].dtype == "int64"
+    frame = query("select (sum(position) + 9e18::hugeint * 9) as big from tokens", "pandas")
+    assert frame["big"].dtype == "object", "too large: exact decimals"
+
+
 def test_rows_as_polars(filled: Workspace) -> None:
     pytest.importorskip("polars")
     frame = query(QUERY, "polars", probe="full")

@@ -10,9 +10,11 @@ cookbook("top_gain_tokens", "pandas", model="gemma3-270m")
 from __future__ import annotations
 
 import importlib
+from contextlib import suppress
 from typing import Any, Literal
 
 import duckdb
+import pyarrow as pa
 
 from warehouse.adhoc import arrow_batches
 from warehouse.errors import TokenmartError
@@ -57,12 +59,21 @@ def query(sql: str, into: Kind = "arrow", /, **parameters: Value) -> Any:
         if result.description is None:
             raise TokenmartError("query: the last statement returns no rows; end with a select")
         with arrow_batches(result) as reader:
-            table = reader.read_all()
+            table = _plain_integers(reader.read_all())
     if into == "pandas":
         return table.to_pandas()
     if into == "polars":
         return importlib.import_module("polars").from_arrow(table)
     return table if into == "arrow" else duckdb.from_arrow(table)
+
+
+def _plain_integers(table: pa.Table) -> pa.Table:
+    """Sums of integers as int64 where they fit: DuckDB's 128 bits arrive as decimals."""
+    for place, field in enumerate(table.schema):
+        if field.type == pa.decimal128(38, 0):
+            with suppress(pa.ArrowInvalid):
+                table = table.set_column(place, field.name, table[place].cast(pa.int64()))
+    return table
 
 
 def cookbook(name: str, into: Kind = "arrow", /, **parameters: Value) -> Any:
