@@ -123,7 +123,7 @@ class Engine:
                     child.compile(dynamic=True)
 
     def score(self, requests: Sequence[Request]) -> list[Scored]:
-        """Score requests; results come back in their order.
+        """Score requests; results come back in their order. Equal requests are scored once.
 
         When memory runs out, the token budgets are halved and the work goes on.
 
@@ -131,10 +131,13 @@ class Engine:
             NonFiniteLogits: the model produced NaN or infinite logits.
             TokenmartError: out of memory at the smallest budget.
         """
+        distinct: dict[Any, Request] = {}
+        for request in requests:
+            distinct.setdefault(request.key, request)
         while True:
             try:
                 with torch.inference_mode():
-                    found = self._score(requests)
+                    found = self._score(list(distinct.values()))
                     scores = to_host([block for block, _ in found])
                 break
             except (RuntimeError, MemoryError) as error:
@@ -143,7 +146,10 @@ class Engine:
                 self._halve(error)
         if not all(np.isfinite(each.logprob).all() for each in scores):
             raise NonFiniteLogits("the model produced NaN or infinite logits")
-        return [Scored(each, spent) for each, (_, spent) in zip(scores, found, strict=True)]
+        tokens = {key: spent for key, (_, spent) in zip(distinct, found, strict=True)}
+        by_key = dict(zip(distinct, scores, strict=True))
+        # the first of equal requests is charged with the tokens
+        return [Scored(by_key[r.key], tokens.pop(r.key, 0)) for r in requests]
 
     def _halve(self, error: BaseException) -> None:
         if max(self.batch_tokens, self.branch_tokens, self.head.rows) <= 32:

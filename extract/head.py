@@ -186,6 +186,8 @@ def to_host(blocks: Sequence[Tensor]) -> list[TokenScores]:
     Args:
         blocks: from `VocabularyHead.score`, each of shape (4, n).
     """
+    if not blocks:
+        return []
     together = torch.cat(list(blocks), dim=1)
     if together.device.type == "cuda":
         pinned = torch.empty(together.shape, dtype=together.dtype, pin_memory=True)

@@ -51,6 +51,12 @@ class Request:
         return self.ids[self.first_target :]
 
     @property
+    def key(self) -> tuple[bytes, bytes, int]:
+        """What the scores depend on; requests with equal keys are the same work."""
+        prefix = self.trunk[: self.prefix_length]
+        return prefix.tobytes(), self.ids.tobytes(), self.first_target
+
+    @property
     def length(self) -> int:
         """Tokens the last scored one could see, itself included."""
         return self.prefix_length + len(self.ids)

@@ -63,6 +63,18 @@ def test_the_tree_runs_the_document_once(tiny_checkpoint: Callable[..., Path]) -
     assert spent == 91 + sum(len(request.ids) for request in with_document)
 
 
+def test_equal_requests_are_scored_once(tiny_checkpoint: Callable[..., Path]) -> None:
+    engine = Engine(load(tiny_checkpoint("llama")))
+    requests = requests_of(0)
+    once, twice = engine.score(requests), engine.score([*requests, *requests])
+    assert sum(r.tokens_processed for r in twice) == sum(r.tokens_processed for r in once)
+    for first, second, alone in zip(twice, twice[len(requests) :], once, strict=False):
+        assert second.tokens_processed == 0
+        np.testing.assert_array_equal(first.scores.logprob, second.scores.logprob)
+        np.testing.assert_allclose(first.scores.logprob, alone.scores.logprob, atol=1e-5)
+    assert engine.score([]) == []
+
+
 def test_unknown_transforms_after_the_backbone_are_refused(
     tiny_checkpoint: Callable[..., Path],
 ) -> None:
