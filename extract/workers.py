@@ -46,7 +46,12 @@ def worker_arguments(command: click.Command, values: Mapping[str, Any]) -> list[
 
 
 def worker_environments(workers: int, device: str) -> list[dict[str, str]]:
-    """Each worker's share: one GPU in turn (of those visible), or its part of the cores."""
+    """Each worker's share: one GPU in turn (of those visible), or its part of the cores.
+
+    Workers of one named GPU (`cuda:1`) share it.
+    """
+    if device.startswith("cuda:"):
+        return [{} for _ in range(workers)]
     if not device.startswith(("cuda", "auto-map")):
         import psutil
 

@@ -72,6 +72,7 @@ def test_each_worker_has_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
     seen = [each["CUDA_VISIBLE_DEVICES"] for each in workers.worker_environments(3, "auto-map")]
     assert seen == ["4", "7", "4"]
+    assert workers.worker_environments(2, "cuda:1") == [{}, {}]
 
 
 def test_workers_leave_the_table_of_one_process(
