@@ -84,6 +84,14 @@
     end
 {%- endmacro %}
 
+{% macro feature_bands(frequencies, distances) -%}
+    {#- A token's features, as far as variants tell them apart. -#}
+    token_features.is_number,
+        {{ frequency_band(frequencies) }} as frequency_ceiling,
+        {{ distance_band('bigram_distance', distances) }} as bigram_distance_floor,
+        {{ distance_band('fourgram_distance', distances) }} as fourgram_distance_floor
+{%- endmacro %}
+
 {% macro confidence_bins() -%}
     {#- The finest bins; coarser ones are sums of these. -#}
     {{- return(20) -}}

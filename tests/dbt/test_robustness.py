@@ -90,27 +90,6 @@ def test_thread_count_changes_nothing(new_warehouse: NewWarehouse, tmp_path: Pat
         assert_same_values(one, other)
 
 
-def test_an_added_model_computes_only_itself(new_warehouse: NewWarehouse) -> None:
-    warehouse = new_warehouse(SMALL)
-    later = {t: files(warehouse, t, "lab--model-2") for t in ("tokens", "models", "downstream")}
-    aside = warehouse.data.parent / "aside"
-    for table, folder in later.items():
-        shutil.move(folder, aside / table)
-    warehouse.run()
-    models = "select distinct model_id from metric_values order by 1"
-    assert warehouse.rows(models) == [("lab--model-0",), ("lab--model-1",)]
-    builds = "select distinct build_id from intermediate.int_context_pairs"
-    before = set(warehouse.rows(builds))
-
-    shutil.rmtree(aside)
-    write_warehouse(warehouse.data, SMALL, only_model=2)
-    warehouse.run()
-    assert before < set(warehouse.rows(builds))
-    fresh = new_warehouse(SMALL)
-    fresh.run()
-    assert_same_values(warehouse, fresh)
-
-
 def test_a_changed_unit_replaces_its_rows(new_warehouse: NewWarehouse) -> None:
     warehouse = new_warehouse(replace(SMALL, models=2))
     warehouse.run()

@@ -29,10 +29,7 @@ context_pairs as (
 tokens as (
     select
         units.build_id,
-        token_features.is_number,
-        {{ frequency_band(frequencies) }} as frequency_ceiling,
-        {{ distance_band('bigram_distance', distances) }} as bigram_distance_floor,
-        {{ distance_band('fourgram_distance', distances) }} as fourgram_distance_floor,
+        {{ feature_bands(frequencies, distances) }},
         -cast(context_pairs.logprob as double) as nll,
         -cast(context_pairs.short_logprob as double) as short_nll
     from context_pairs

@@ -55,7 +55,7 @@ terms as (
             when 'gain' then key_tokens
             else tokens
         end as denominator,
-        tokens
+        case when statistic = 'gain' then key_tokens else tokens end as tokens
     from key_sums
 ),
 

@@ -19,10 +19,7 @@ terms as (
         sum(pair_sums.tokens) as tokens
     from pair_sums
     inner join variants
-        on pair_sums.position_floor >= coalesce(variants.from_position, 0)
-        and pair_sums.position_floor < coalesce(variants.to_position, 2147483647)
-        and pair_sums.share_floor >= coalesce(variants.from_share, 0)
-        and pair_sums.share_floor < coalesce(variants.to_share, 1)
+        on {{ position_band('pair_sums') }}
     group by
         pair_sums.problem,
         pair_sums.model_id,

@@ -1,0 +1,101 @@
+"""What a change makes dbt compute again: rows that stay keep their row ids."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+
+import pytest
+from dbt_harness import PROJECT, NewWarehouse, Warehouse, assert_same_values
+from made_up_warehouse import Shape, Window, write_warehouse
+
+SHAPE = Shape(models=3, documents=2, tokens=700, windows=(Window(64, 32),), vocabulary=60)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Row ids of an incremental table, by build; a build written anew has other row ids."""
+
+    builds: dict[int, frozenset[int]]
+
+    def added_since(self, before: Rows) -> set[int]:
+        """Builds that are new, once all the others are known to be untouched."""
+        kept = self.builds.keys() & before.builds.keys()
+        assert all(self.builds[build] == before.builds[build] for build in kept)
+        return self.builds.keys() - before.builds.keys()
+
+
+def incremental_rows(warehouse: Warehouse) -> dict[str, Rows]:
+    """Every incremental table."""
+    tables = [
+        node["name"]
+        for node in warehouse.manifest["nodes"].values()
+        if node["resource_type"] == "model" and node["config"]["materialized"] == "incremental"
+    ]
+    return {
+        table: Rows(
+            {
+                build: frozenset(rows)
+                for build, rows in warehouse.rows(
+                    f"select build_id, list(rowid) from intermediate.{table} group by build_id"
+                )
+            }
+        )
+        for table in tables
+    }
+
+
+@pytest.fixture(scope="module")
+def fresh(new_warehouse: NewWarehouse) -> Warehouse:
+    """All of `SHAPE`, built at once."""
+    warehouse = new_warehouse(SHAPE)
+    warehouse.run()
+    return warehouse
+
+
+def test_nothing_to_do_writes_nothing(fresh: Warehouse) -> None:
+    before = incremental_rows(fresh)
+    assert len(before) >= 12
+    assert all(rows.builds for rows in before.values())
+    fresh.run()
+    assert incremental_rows(fresh) == before
+
+
+def test_an_added_model_computes_only_itself(new_warehouse: NewWarehouse, fresh: Warehouse) -> None:
+    """Model 1 comes last; it has a tokenizer of its own and is not the evaluator."""
+    warehouse = new_warehouse(SHAPE)
+    for table in ("tokens", "models", "downstream"):
+        shutil.rmtree(warehouse.data / table / "problem=synthetic" / "model_id=lab--model-1")
+    warehouse.run()
+    before = incremental_rows(warehouse)
+    write_warehouse(warehouse.data, SHAPE, only_model=1)
+    warehouse.run()
+    added = {
+        table: len(rows.added_since(before[table]))
+        for table, rows in incremental_rows(warehouse).items()
+    }
+    assert {table for table, builds in added.items() if builds == 0} == {
+        "int_words",
+        "int_text_blocks",
+        "int_key_characters",
+    }
+    assert {builds for builds in added.values() if builds} == {SHAPE.documents}
+    assert_same_values(warehouse, fresh)
+
+
+def test_an_added_threshold_computes_only_the_sums_it_cuts(fresh: Warehouse) -> None:
+    project = fresh.database.parent / "dbt_project"
+    shutil.copytree(PROJECT, project, ignore=shutil.ignore_patterns("target", "logs"))
+    changed = Warehouse(fresh.data, fresh.database, project)
+    before, values = incremental_rows(changed), changed.values("longppl")
+    with (project / "variants" / "longppl.csv").open("a", encoding="utf-8") as file:
+        header = next((PROJECT / "variants" / "longppl.csv").open(encoding="utf-8"))
+        setting = {"metric": "longppl", "variant": "added", "aggregation": "micro"}
+        setting |= {"alpha": "0.3", "beta": "-2", "min_tokens": "1"}
+        file.write(",".join(setting.get(name, "") for name in header.strip().split(",")) + "\n")
+    changed.run()
+    after = incremental_rows(changed)
+    assert {table for table in after if after[table] != before[table]} == {"int_gain_sums"}
+    found = changed.values("longppl")
+    assert found["added@window_64", "lab--model-0"] is not None
+    assert {key: value for key, value in found.items() if key in values} == pytest.approx(values)
