@@ -58,7 +58,7 @@ def _document(table: MetricTable, board: Leaderboard) -> dict[str, object]:
 
 
 def _print(table: MetricTable, board: Leaderboard, rows: int) -> None:
-    console = Console(width=None if sys.stdout.isatty() else 132)
+    console = Console(width=None if sys.stdout.isatty() else 150)
     view = Table(box=None, pad_edge=False, header_style="bold")
     view.add_column("metric", overflow="fold")
     view.add_column("variant", overflow="fold")
