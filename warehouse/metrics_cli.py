@@ -208,7 +208,9 @@ def _ranked(alike: list[Alike]) -> Iterator[tuple[int, Alike]]:
 
 
 def _like(pair: Alike, threshold: float) -> str:
-    same = "  (the same ranking)" if abs(pair.spearman) >= threshold - 1e-9 else ""
+    same = ""
+    if abs(pair.spearman) >= threshold - 1e-9:
+        same = "  (the same ranking)" if pair.spearman > 0 else "  (the ranking reversed)"
     return (
         f"{pair.other_metric} {pair.other_variant}: "
         f"{pair.spearman:+.3f} over {pair.models} models{same}"
