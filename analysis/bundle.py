@@ -10,8 +10,8 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 from analysis.lineage import Lineage
-from analysis.provenance import code_revision, versions
 from analysis.tables import MetricColumn
+from warehouse.provenance import code_revision, versions
 
 if TYPE_CHECKING:
     from pathlib import Path

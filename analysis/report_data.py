@@ -11,10 +11,10 @@ import numpy as np
 from analysis.correlations import Floats, spearman_rows
 from analysis.leaderboard import Entry, Leaderboard, leaderboard
 from analysis.permutation import MaxTest
-from analysis.provenance import code_revision, versions
 from analysis.tables import MetricColumn, MetricTable, load_table
 from analysis.verdict import BASELINE_METRIC, MINIMUM_MODELS, Candidate, Verdict, judge
 from warehouse.database import connect_read_only
+from warehouse.provenance import code_revision, versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -17,12 +17,12 @@ import numpy as np
 from analysis import locked
 from analysis.agreement import Estimate, agreement
 from analysis.bootstrap import DEFAULT_RESAMPLES, Interval
-from analysis.provenance import code_revision, versions
 from analysis.skipped import CUTOFF, flag_stability
 from analysis.submission import Submission, read_submission
 from warehouse.errors import LockedFileError, StorageError
 from warehouse.locks import check_sha256
 from warehouse.paths import Workspace
+from warehouse.provenance import code_revision, versions
 from warehouse.targets import read_target
 
 SCHEMA = "tokenmart/verify_result/1"

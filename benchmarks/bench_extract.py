@@ -221,10 +221,10 @@ def part_g() -> None:
 
     from warehouse.paths import find_workspace
 
-    documents = 12
+    documents = 8
     print(
         f"\n(g) bytes per row of published files, all columns, footer and ledger included "
-        f"({documents} documents of 2,048 tokens, both models)\n"
+        f"({documents} documents of 4,096 tokens, both models)\n"
     )
     head("probe", "rows", "bytes per row (goal ≤ 10)")
     workspace = find_workspace(Path(__file__))
@@ -234,7 +234,7 @@ def part_g() -> None:
         (data / "cache").symlink_to(workspace.cache)
         shutil.copytree(workspace.data / "documents", data / "documents")
         command = [sys.executable, "-m", "tokenmart", "extract", "--problem", "minilong"]
-        command += ["--documents", str(documents), "--max-tokens", "2048"]
+        command += ["--documents", str(documents)]
         for name in MODELS:
             command += ["--model", name]
         subprocess.run(

@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import resource
-import subprocess
 from functools import cache
 from pathlib import Path
 
+from warehouse.provenance import code_revision
+
 
 @cache
-def code_revision(root: Path) -> tuple[str, bool]:
-    """Commit of the checkout and whether it has uncommitted changes; ("unknown", False) if none."""
-    try:
-        commit, state = (
-            subprocess.run(
-                ["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True
-            ).stdout.strip()
-            for arguments in (
-                ("rev-parse", "HEAD"),
-                ("status", "--porcelain", "--untracked-files=no"),
-            )
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown", False
-    return commit, bool(state)
+def running_code() -> tuple[str, bool]:
+    """Commit of the running code and whether it was changed; ("unknown", False) outside git.
+
+    Asked once: what was loaded at the start is what runs.
+    """
+    found = code_revision()
+    return found["revision"] or "unknown", bool(found["dirty"])
 
 
 def _has_gpu() -> bool:
@@ -34,7 +27,7 @@ def _has_gpu() -> bool:
 
 
 class PeakMemory:
-    """Peak memory since `reset`: of the GPU's allocator, else of the process, in bytes."""
+    """Peak memory since `reset`: of the GPUs' allocators, else of the process, in bytes."""
 
     def __init__(self, device: str) -> None:
         self.gpu = device.startswith("cuda") or (device == "auto-map" and _has_gpu())
@@ -44,7 +37,8 @@ class PeakMemory:
         if self.gpu:
             import torch
 
-            torch.cuda.reset_peak_memory_stats()
+            for number in range(torch.cuda.device_count()):
+                torch.cuda.reset_peak_memory_stats(number)
             return
         with contextlib.suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5")
@@ -54,7 +48,8 @@ class PeakMemory:
         if self.gpu:
             import torch
 
-            return int(torch.cuda.max_memory_allocated())
+            devices = range(torch.cuda.device_count())
+            return sum(int(torch.cuda.max_memory_allocated(number)) for number in devices)
         with contextlib.suppress(OSError, IndexError, ValueError):
             status = Path("/proc/self/status").read_text()
             return int(status.split("VmHWM:")[1].split()[0]) * 1024

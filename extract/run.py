@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -21,7 +22,7 @@ from extract.estimate import CHARACTERS_PER_TOKEN, planned_memory
 from extract.interventions import describe
 from extract.loading import Encoded, context_limit, load_model
 from extract.memory import Footprint, refuse_too_large
-from extract.observe import PeakMemory, code_revision
+from extract.observe import PeakMemory, running_code
 from extract.plan import (
     BRANCH_TOKENS,
     Document,
@@ -107,6 +108,7 @@ class Extraction:
         self.workspace = workspace
         self.progress = progress
         self.since = since
+        self.publish_seconds = 0.0
         self.outcome = Outcome()
         self.memory = PeakMemory(selection.device)
         longest = max((len(d.text) for d in documents), default=0) / CHARACTERS_PER_TOKEN
@@ -142,8 +144,10 @@ class Extraction:
         return self.outcome
 
     def _publish(self, plan: ModelPlan) -> None:
+        started = time.monotonic()
         for condition in self.selection.conditions:
             publish(self.workspace, self.problem.name, plan.spec.model_id, condition.name)
+        self.publish_seconds = time.monotonic() - started
 
     def _run_model(self, plan: ModelPlan, needed: Footprint) -> None:
         encoded = {
@@ -173,8 +177,9 @@ class Extraction:
             for task in plan.tasks:
                 storing.check()
                 self._claim_and_score(plan, task, engine, attention, encoded, storing)
-                if time.monotonic() - published > PUBLISH_SECONDS:
-                    self._publish(plan)
+                # publishing rewrites whole files: at most a twentieth of the time goes there
+                if time.monotonic() - published > max(PUBLISH_SECONDS, 20 * self.publish_seconds):
+                    storing.submit(partial(self._publish, plan))
                     published = time.monotonic()
 
     def _claim_and_score(
@@ -285,7 +290,7 @@ class Extraction:
             if scored.reason
             else token_rows(task.document.doc_id, sizes[0], scored.requests, scored.results)
         )
-        commit, dirty = code_revision(self.workspace.root)
+        commit, dirty = running_code()
         condition = scored.condition
         unit = UnitRecord(
             problem=self.problem.name,

@@ -15,10 +15,13 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 from conftest import PROBES, make_checkpoint, make_text
+from test_kill import assert_same
 from transformers import AutoTokenizer
 
 from extract.cli import extract, status
 from extract.engine import Engine, NonFiniteLogits
+from extract.run import Extraction
+from warehouse import store
 from warehouse.ledger import content_sha256, read_units
 from warehouse.paths import Workspace
 from warehouse.schema import TOKENS
@@ -126,6 +129,26 @@ def test_only_what_changed_is_computed_again(
     for table in everything(workspace).values():
         keys = table.select(["doc_id", "segment", "position"]).to_pylist()
         assert len({tuple(key.values()) for key in keys}) == len(keys)
+
+
+def test_publishing_meanwhile_changes_nothing(
+    workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tiny_problem(texts=8)
+    ok(run(path))
+    before = everything(workspace)
+    shutil.rmtree(workspace.tokens)
+    published: list[int] = []
+    monkeypatch.setattr("extract.run.PUBLISH_SECONDS", -1.0)
+    monkeypatch.setattr(
+        "extract.run.publish", lambda *keys: published.append(store.publish(*keys)) or 0
+    )
+    always = property(lambda _: 0.0, lambda _, __: None)
+    monkeypatch.setattr(Extraction, "publish_seconds", always, raising=False)
+    ok(run(path))
+    assert sum(published) == 64 and sum(n > 0 for n in published) > 8, "several times per model"
+    for name, table in everything(workspace).items():
+        assert_same(table, before[name])
 
 
 def test_a_changed_document_replaces_its_rows_only(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
-from analysis.provenance import code_revision, versions
+from warehouse.provenance import code_revision, versions
 
 
 def git(root, *arguments):
@@ -14,7 +14,7 @@ def git(root, *arguments):
 
 def test_revision_and_changes(tmp_path):
     assert code_revision(tmp_path) == {"revision": None, "dirty": None}
-    code = tmp_path / "analysis" / "provenance.py"
+    code = tmp_path / "warehouse" / "provenance.py"
     code.parent.mkdir()
     code.write_text("one\n")
     git(tmp_path, "init")

@@ -21,7 +21,7 @@ def code_revision(root: Path = CODE_ROOT) -> dict[str, Any]:
     Returns:
         `revision` (None when git doesn't track this code) and `dirty`.
     """
-    tracked = _git(root, "ls-files", "--error-unmatch", "--", "analysis/provenance.py")
+    tracked = _git(root, "ls-files", "--error-unmatch", "--", "warehouse/provenance.py")
     revision = _git(root, "rev-parse", "HEAD")
     if tracked is None or revision is None:
         return {"revision": None, "dirty": None}
