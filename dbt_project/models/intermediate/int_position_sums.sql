@@ -64,11 +64,12 @@ sums as (
         count(*) filter (where rank <= 10) as top_10,
         sum(1 / rank) as reciprocal_rank_sum,
         sum(log_position) as x_sum,
-        sum(log_position ** 2) as xx_sum,
-        sum(log_position ** 3) as xxx_sum,
-        sum(log_position ** 4) as xxxx_sum,
+        -- products: a power takes ten times as long
+        sum(log_position * log_position) as xx_sum,
+        sum(log_position * log_position * log_position) as xxx_sum,
+        sum((log_position * log_position) * (log_position * log_position)) as xxxx_sum,
         sum(log_position * nll) as xy_sum,
-        sum(log_position ** 2 * nll) as xxy_sum,
+        sum(log_position * log_position * nll) as xxy_sum,
         min(position) as first_position,
         min(char_start) as first_character,
         max(char_end) as last_character
