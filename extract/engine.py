@@ -21,7 +21,7 @@ from transformers import DynamicCache
 
 from extract.head import LogitTransform, TokenScores, VocabularyHead, to_host
 from extract.linear import onednn_available, pack_linear_layers
-from extract.memory import gpu_budgets
+from extract.memory import BRANCH_TOKENS, gpu_budgets
 from extract.placement import exact_float32, execution_device
 from extract.probes import Ids, Request
 from warehouse.errors import TokenmartError
@@ -80,7 +80,7 @@ class Engine:
         model: Any,
         *,
         batch_tokens: int | None = None,
-        branch_tokens: int = 1024,
+        branch_tokens: int = BRANCH_TOKENS,
         compiled: bool = False,
         self_check: bool = True,
     ) -> None:

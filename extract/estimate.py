@@ -10,13 +10,14 @@ import pyarrow.parquet as pq
 from rich.table import Table
 
 from extract.memory import (
+    BRANCH_TOKENS,
     UNKNOWN_PARAMETERS,
     Footprint,
     available_memory,
     footprint,
     shape_of,
 )
-from extract.plan import BRANCH_TOKENS, Cost, Document, Selection, estimate, max_tokens_of
+from extract.plan import Cost, Document, Selection, estimate, max_tokens_of
 from warehouse.errors import TokenmartError
 from warehouse.fetch import documents_path
 from warehouse.paths import Workspace

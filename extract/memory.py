@@ -14,6 +14,8 @@ from warehouse.shapes import ModelShape
 UNKNOWN_PARAMETERS = 7_000_000_000
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 GPU_BATCH_TOKENS = 65_536
+BRANCH_TOKENS = 1024
+"""Tokens of branches (retrieval excerpts, recall questions) packed into one forward."""
 HOST_PROCESS = 450 * 2**20
 """Python, PyTorch and transformers themselves, resident on the host."""
 

@@ -27,9 +27,6 @@ from warehouse.paths import Workspace
 from warehouse.problem import ModelSpec, Problem
 from warehouse.store import finished_units
 
-BRANCH_TOKENS = 1024
-"""Tokens of retrieval excerpts packed into one forward behind a document."""
-
 
 @dataclass(frozen=True)
 class Selection:

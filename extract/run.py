@@ -24,7 +24,6 @@ from extract.loading import Encoded, context_limit, load_model
 from extract.memory import Footprint, refuse_too_large
 from extract.observe import PeakMemory, running_code
 from extract.plan import (
-    BRANCH_TOKENS,
     Document,
     ModelPlan,
     Selection,
@@ -168,7 +167,7 @@ class Extraction:
         attention = str(getattr(model.config, "_attn_implementation", "unknown"))
         attention += ", compiled" if compiled else ""
         try:
-            engine = Engine(model, branch_tokens=BRANCH_TOKENS, compiled=compiled)
+            engine = Engine(model, compiled=compiled)
         except NonFiniteLogits as error:
             self._record_failure(plan, attention, encoded, str(error))
             return
