@@ -6,9 +6,11 @@
 Writes made-up token statistics (`made_up_warehouse`) into a temporary folder, then measures,
 in one run on one machine: a scan and a join in plain DuckDB, the full `dbt run`, a run with
 nothing to do, one added variant, fifty added variants, one added model, a full run under a
-2 GiB limit, and twenty metrics in DuckDB, polars and pandas. The join is timed before and after
-the full build, and the faster one counts. Ends with the goals and whether they were met, which
-says something about the locked shape only, on a machine with nothing else to do.
+2 GiB limit, and twenty metrics in DuckDB, polars and pandas. dbt parses the project once,
+before. The full build is repeated, each time between two joins, since a machine's pace drifts
+by a fifth within minutes: medians over the rounds count, of the ratio in each round too. Ends
+with the goals and whether they were met, which says something about the locked shape only, on
+a machine with nothing else to do.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
+from typing import NamedTuple
 
 import click
 import duckdb
@@ -100,6 +104,26 @@ def peak_memory(pid: int) -> Iterator[list[int]]:
         thread.join()
 
 
+class Measured(NamedTuple):
+    """What a command took: seconds, CPU seconds of all cores and peak resident bytes."""
+
+    seconds: float
+    cpu: float
+    peak: int
+
+
+class Round(NamedTuple):
+    """A full build, and the joins before and after it."""
+
+    build: Measured
+    join: Measured
+
+    @property
+    def ratio(self) -> float:
+        """Builds per join, in seconds."""
+        return self.build.seconds / self.join.seconds
+
+
 @dataclass(frozen=True)
 class Bench:
     """A temporary copy of the dbt project on made-up data."""
@@ -116,13 +140,11 @@ class Bench:
         """The copy of the dbt project, whose variants may be edited."""
         return self.folder / "dbt_project"
 
-    def run(
-        self, database: str = "tokenmart.duckdb", memory: str = "5GiB"
-    ) -> tuple[float, float, int]:
-        """`dbt run`: seconds, CPU seconds and peak resident bytes."""
+    def dbt(self, *arguments: str, database: str, memory: str) -> Measured:
+        """One dbt command on the copy; raises ClickException when it fails."""
         start, before = time.perf_counter(), os.times()
         process = subprocess.Popen(
-            [str(Path(sys.executable).with_name("dbt")), "run", "--quiet"],
+            [str(Path(sys.executable).with_name("dbt")), *arguments, "--quiet"],
             cwd=self.project,
             env={
                 **os.environ,
@@ -134,11 +156,24 @@ class Bench:
         with peak_memory(process.pid) as peak:
             code = process.wait()
         if code:
-            raise click.ClickException(f"dbt run failed with exit code {code}")
+            raise click.ClickException(f"dbt {arguments[0]} failed with exit code {code}")
         after = os.times()
         cpu = after.children_user + after.children_system
         cpu -= before.children_user + before.children_system
-        return time.perf_counter() - start, cpu, peak[0]
+        return Measured(time.perf_counter() - start, cpu, peak[0])
+
+    def run(self, database: str = "tokenmart.duckdb", memory: str = "5GiB") -> Measured:
+        """`dbt run`."""
+        return self.dbt("run", database=database, memory=memory)
+
+    def parse(self) -> Measured:
+        """`dbt parse`: what the first dbt command in a project does once."""
+        return self.dbt("parse", database="tokenmart.duckdb", memory="5GiB")
+
+    def forget(self) -> None:
+        """Remove the database."""
+        for path in self.folder.glob("tokenmart.duckdb*"):
+            path.unlink()
 
     def slowest(self) -> list[tuple[str, float]]:
         """The ten models of the last run that took longest."""
@@ -164,33 +199,45 @@ def timed(action: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def plain_queries(bench: Bench) -> tuple[float, float, float, float]:
-    """Millions of token rows; seconds of a scan, seconds and CPU seconds of a join over them."""
+def plain_queries(bench: Bench) -> tuple[float, float, Measured]:
+    """Millions of token rows, seconds of a scan, and one join over them."""
     with duckdb.connect() as connection:
         files = f"{bench.data}/tokens/problem=s*/**/*.parquet"
         connection.execute(f"create view tokens as from read_parquet('{files}')")
         rows = connection.execute("select count(*) from tokens").fetchone()
         scan = timed(lambda: connection.execute("select sum(logprob) from tokens").fetchall())
         before = time.process_time()
-        join = min(timed(lambda: connection.execute(JOIN).fetchall()) for _ in range(2))
-        cpu = (time.process_time() - before) / 2
-    return (rows or (0,))[0] / 1e6, scan, join, cpu
+        join = timed(lambda: connection.execute(JOIN).fetchall())
+        cpu = time.process_time() - before
+    return (rows or (0,))[0] / 1e6, scan, Measured(join, cpu, 0)
 
 
-def measure_full_build(bench: Bench, report: Report) -> None:
-    """The whole library from nothing, between two measurements of the plain join."""
-    rows, scan, join_before, join_cpu = plain_queries(bench)
-    full, cpu, peak = bench.run()
-    slowest = bench.slowest()
-    join = min(join_before, plain_queries(bench)[2])
+def measure_full_build(bench: Bench, rounds: int, report: Report) -> None:
+    """The whole library from nothing, each time between two measurements of the plain join."""
+    rows, scan, before = plain_queries(bench)
     report.add("token rows", rows, "million")
     report.add("plain scan", scan, "s")
-    report.add("plain join and aggregate", join, "s")
+    report.add("parsing the project, once", bench.parse().seconds, "s")
+    measured = []
+    for _ in range(rounds):
+        bench.forget()
+        build = bench.run()
+        after = plain_queries(bench)[2]
+        join = Measured((before.seconds + after.seconds) / 2, (before.cpu + after.cpu) / 2, 0)
+        measured.append(Round(build, join))
+        before = after
+    ratios = [one.ratio for one in measured]
+    report.add("plain join and aggregate", median(one.join.seconds for one in measured), "s")
+    full = median(one.build.seconds for one in measured)
     report.add("full build (dbt run)", full, "s", limit=120)
-    report.add("full build / plain join", full / join, "x", limit=15)
-    report.add("full build / plain join, CPU time", cpu / join_cpu, "x")
+    report.add("full build / plain join", median(ratios), "x", limit=15)
+    report.add("full build / plain join, lowest round", min(ratios), "x")
+    report.add("full build / plain join, highest round", max(ratios), "x")
+    cpu = median(one.build.cpu / one.join.cpu for one in measured)
+    report.add("full build / plain join, CPU time", cpu, "x")
+    peak = max(one.build.peak for one in measured)
     report.add("full build, peak memory", peak / 2**30, "GiB", limit=6)
-    for name, seconds in slowest:
+    for name, seconds in bench.slowest():
         report.add(f"    {name}", seconds, "s")
 
 
@@ -203,16 +250,16 @@ def measure_changes(bench: Bench, shape: Shape, report: Report) -> None:
     report.add("admissible variants", (counted or (0,))[0], "variants")
     report.add("database file", (bench.folder / "tokenmart.duckdb").stat().st_size / 2**30, "GiB")
 
-    idle, cpu, _ = bench.run()
-    report.add("run with nothing to do", idle, "s")
-    report.add("run with nothing to do, CPU time", cpu, "s")
+    idle = bench.run()
+    report.add("run with nothing to do", idle.seconds, "s")
+    report.add("run with nothing to do, CPU time", idle.cpu, "s")
     bench.add_variants(
         "longppl",
         [{"variant": "added", "aggregation": "weighted", "alpha": "1.7", "beta": "-2"}],
     )
-    added, cpu, _ = bench.run()
-    report.add("one added variant, new threshold", added, "s", limit=15)
-    report.add("one added variant, CPU time", cpu, "s")
+    added = bench.run()
+    report.add("one added variant, new threshold", added.seconds, "s", limit=15)
+    report.add("one added variant, CPU time", added.cpu, "s")
     bench.add_variants(
         "longppl",
         [
@@ -225,17 +272,17 @@ def measure_changes(bench: Bench, shape: Shape, report: Report) -> None:
             for n in range(50)
         ],
     )
-    fifty, _, _ = bench.run()
-    report.add("fifty more variants", fifty, "s")
-    report.add("marginal cost of a variant", (fifty - idle) / 50, "s", limit=0.2)
+    fifty = bench.run()
+    report.add("fifty more variants", fifty.seconds, "s")
+    marginal = (fifty.seconds - idle.seconds) / 50
+    report.add("marginal cost of a variant", marginal, "s", limit=0.2)
 
     write_warehouse(bench.data, shape, only_model=shape.models)
-    model, _, _ = bench.run()
-    report.add("one added model", model, "s")
+    report.add("one added model", bench.run().seconds, "s")
 
-    small, _, peak = bench.run("small.duckdb", memory="2GiB")
-    report.add("full build at a 2 GiB limit", small, "s")
-    report.add("full build at a 2 GiB limit, peak memory", peak / 2**30, "GiB", limit=6)
+    small = bench.run("small.duckdb", memory="2GiB")
+    report.add("full build at a 2 GiB limit", small.seconds, "s")
+    report.add("full build at a 2 GiB limit, peak memory", small.peak / 2**30, "GiB", limit=6)
 
 
 def measure_engines(bench: Bench, report: Report) -> None:
@@ -259,8 +306,9 @@ def measure_engines(bench: Bench, report: Report) -> None:
 @click.option("--models", default=17, show_default=True)
 @click.option("--documents", default=50, show_default=True)
 @click.option("--tokens", default=32_768, show_default=True)
+@click.option("--rounds", default=3, show_default=True, help="Full builds to take medians of.")
 @click.option("--output", type=click.Path(path_type=Path), help="Write the figures as JSON.")
-def main(models: int, documents: int, tokens: int, output: Path | None) -> None:
+def main(models: int, documents: int, tokens: int, rounds: int, output: Path | None) -> None:
     """Run all parts in a temporary folder."""
     report = Report()
     shape = Shape(
@@ -280,7 +328,7 @@ def main(models: int, documents: int, tokens: int, output: Path | None) -> None:
             ignore=shutil.ignore_patterns("target", "logs"),
         )
         report.add("writing the data", timed(lambda: write_warehouse(bench.data, shape)), "s")
-        measure_full_build(bench, report)
+        measure_full_build(bench, rounds, report)
         measure_changes(bench, shape, report)
         measure_engines(bench, report)
     report.show_goals()

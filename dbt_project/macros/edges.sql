@@ -71,25 +71,28 @@
     ])) -}}
 {%- endmacro %}
 
-{% macro frequency_band(edges) -%}
-    {#- Tokens outside words have no frequency and fall above all edges. -#}
-    {{ ceiling_edge('token_features.word_frequency', edges, 9223372036854775807) }}
-{%- endmacro %}
-
-{% macro distance_band(distance, edges) -%}
-    {#- First occurrences have no distance: null. -#}
-    case
-        when token_features.{{ distance }} is not null then
-            {{ floor_edge('token_features.' ~ distance, edges, '>=', 0, 'bigint') }}
-    end
-{%- endmacro %}
-
 {% macro feature_bands(frequencies, distances) -%}
-    {#- A token's features, as far as variants tell them apart. -#}
-    token_features.is_number,
-        {{ frequency_band(frequencies) }} as frequency_ceiling,
-        {{ distance_band('bigram_distance', distances) }} as bigram_distance_floor,
-        {{ distance_band('fourgram_distance', distances) }} as fourgram_distance_floor
+    {#-
+      One row per token of the tokenisations in `numbered_units` (with tokenisation_id and its
+      first_key): its features, as far as variants tell them apart. Tokens outside words have
+      no frequency and fall above all edges; first occurrences have no distance.
+    -#}
+    select
+        tokenisations.first_key + token_features.position as token_key,
+        token_features.is_number,
+        {{ ceiling_edge('token_features.word_frequency', frequencies, 2147483647, 'integer') }}
+            as frequency_ceiling,
+        {%- for ngram in ('bigram', 'fourgram') %}
+        {%- set distance = 'token_features.' ~ ngram ~ '_distance' %}
+        case
+            when {{ distance }} is not null
+                then {{ floor_edge(distance, distances, '>=', 0, 'integer') }}
+        end as {{ ngram }}_distance_floor
+        {%- if not loop.last %},{% endif %}
+        {%- endfor %}
+    from {{ ref('int_token_features') }} as token_features
+    inner join (select distinct tokenisation_id, first_key from numbered_units) as tokenisations
+        on token_features.tokenisation_id = tokenisations.tokenisation_id
 {%- endmacro %}
 
 {% macro confidence_bins() -%}

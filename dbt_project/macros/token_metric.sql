@@ -35,7 +35,7 @@
             units.probe,
             units.doc_id,
             {%- if features %}
-            token_features.* exclude (build_id, tokenisation_id, position),
+            token_features.* exclude (tokenisation_id, position),
             {%- endif %}
             scored.* exclude (problem, model_id, probe, doc_id)
         from {{ rows }} as scored

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from metric_oracle import (
@@ -12,7 +12,7 @@ from metric_oracle import (
     Terms,
     Values,
     Variant,
-    combine,
+    family,
     in_rare_words,
     rank_scores,
     region,
@@ -20,26 +20,19 @@ from metric_oracle import (
 )
 from numpy.typing import NDArray
 
-DocumentTerms = Callable[[Oracle, Scored, Variant], Terms | None]
+
+def whole(oracle: Oracle, model: str) -> dict[str, Iterable[Scored]]:
+    """A model's documents, scored in one context: nothing to add to a variant's name."""
+    return {"": oracle.documents(model, "full").values()}
 
 
-def family(metric: str, terms: DocumentTerms) -> Callable[[Oracle], Values]:
-    """The metric's values, from its numerator and denominator per document."""
-
-    def expected(oracle: Oracle) -> Values:
-        values: Values = {}
-        for variant in oracle.variants(metric):
-            for model in oracle.models:
-                documents = oracle.documents(model, "full").values()
-                kept = [t for s in documents if (t := terms(oracle, s, variant)) is not None]
-                if kept:
-                    tops, bottoms = (list(column) for column in zip(*kept, strict=True))
-                    value = combine(variant["aggregation"], tops, bottoms)
-                    as_exp = metric == "perplexity" and variant["unit"] == "token"
-                    values[variant["variant"], model] = math.exp(value) if as_exp else value
-        return values
-
-    return expected
+def perplexity(oracle: Oracle) -> Values:
+    """NLL per token is exponentiated, bits per byte are not."""
+    per_token = {v["variant"] for v in oracle.variants("perplexity") if v["unit"] == "token"}
+    return {
+        (variant, model): math.exp(value) if variant in per_token and value is not None else value
+        for (variant, model), value in family("perplexity", whole, likelihood)(oracle).items()
+    }
 
 
 def mean(values: NDArray[np.float64], keep: NDArray[np.bool_]) -> Terms | None:
@@ -119,10 +112,9 @@ def confident_mistakes(oracle: Oracle, scored: Scored, variant: Variant) -> Term
     return mean((scored.rank > 1).astype(np.float64), sure)
 
 
-EXPECTED: dict[str, Callable[[Oracle], Values]] = {
-    metric: family(metric, terms)
+EXPECTED: dict[str, Callable[[Oracle], Values]] = {"perplexity": perplexity} | {
+    metric: family(metric, whole, terms)
     for metric, terms in {
-        "perplexity": likelihood,
         "tail_nll": likelihood,
         "position_nll": likelihood,
         "nll_slope": slope,

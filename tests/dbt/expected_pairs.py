@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import scipy.stats
@@ -12,7 +12,7 @@ from metric_oracle import (
     Terms,
     Values,
     Variant,
-    combine,
+    family,
     in_rare_words,
     rank_scores,
     region,
@@ -20,27 +20,10 @@ from metric_oracle import (
 )
 from numpy.typing import NDArray
 
-DocumentTerms = Callable[[Oracle, Pairs, Variant], Terms | None]
 
-
-def family(metric: str, terms: DocumentTerms) -> Callable[[Oracle], Values]:
-    """The metric's values for each window, from its numerator and denominator per document."""
-
-    def expected(oracle: Oracle) -> Values:
-        values: Values = {}
-        for variant in oracle.variants(metric):
-            for model in oracle.models:
-                for window in oracle.windows:
-                    documents = oracle.pairs(model, window).values()
-                    kept = [t for p in documents if (t := terms(oracle, p, variant)) is not None]
-                    if kept:
-                        tops, bottoms = (list(column) for column in zip(*kept, strict=True))
-                        values[f"{variant['variant']}@{window}", model] = (
-                            combine(variant["aggregation"], tops, bottoms) if any(bottoms) else None
-                        )
-        return values
-
-    return expected
+def by_window(oracle: Oracle, model: str) -> dict[str, Iterable[Pairs]]:
+    """A model's documents in each pair of contexts, named after the window."""
+    return {f"@{window}": oracle.pairs(model, window).values() for window in oracle.windows}
 
 
 def mean_gain(pairs: Pairs, keep: NDArray[np.bool_]) -> Terms | None:
@@ -110,7 +93,7 @@ def induction_gain(oracle: Oracle, pairs: Pairs, variant: Variant) -> Terms | No
 
 
 EXPECTED: dict[str, Callable[[Oracle], Values]] = {
-    metric: family(metric, terms)
+    metric: family(metric, by_window, terms)
     for metric, terms in {
         "context_gain": context_gain,
         "position_gain": position_gain,

@@ -7,11 +7,11 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -60,6 +60,9 @@ class Pairs:
     @cached_property
     def gain(self) -> NDArray[np.float64]:
         return np.asarray(self.short.nll - self.nll)
+
+
+Document = TypeVar("Document", Scored, Pairs)
 
 
 class Oracle:
@@ -232,6 +235,32 @@ def combine(
     if aggregation == "macro":
         return float(ratios.mean())
     return float(np.quantile(ratios, {"q10": 0.1, "median": 0.5, "q90": 0.9}[aggregation]))
+
+
+def family(
+    metric: str,
+    documents: Callable[[Oracle, str], dict[str, Iterable[Document]]],
+    terms: Callable[[Oracle, Document, Variant], Terms | None],
+) -> Callable[[Oracle], Values]:
+    """The metric's values from its numerator and denominator per document.
+
+    `documents` gives those of a model, by what follows the variant in its name.
+    """
+
+    def expected(oracle: Oracle) -> Values:
+        values: Values = {}
+        for variant in oracle.variants(metric):
+            for model in oracle.models:
+                for ending, group in documents(oracle, model).items():
+                    kept = [t for d in group if (t := terms(oracle, d, variant)) is not None]
+                    if kept:
+                        tops, bottoms = (list(column) for column in zip(*kept, strict=True))
+                        values[variant["variant"] + ending, model] = (
+                            combine(variant["aggregation"], tops, bottoms) if any(bottoms) else None
+                        )
+        return values
+
+    return expected
 
 
 def key_intervals(pairs: Pairs, alpha: float, beta: float) -> list[tuple[int, int]]:

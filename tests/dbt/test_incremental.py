@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from dbt_harness import PROJECT, NewWarehouse, Warehouse, assert_same_values
@@ -14,7 +15,7 @@ SHAPE = Shape(models=3, documents=2, tokens=700, windows=(Window(64, 32),), voca
 
 @dataclass(frozen=True)
 class Rows:
-    """Row ids of an incremental table, by build; a build written anew has other row ids."""
+    """Row ids of an incremental table, by its id; what is written anew has other row ids."""
 
     builds: dict[int, frozenset[int]]
 
@@ -23,6 +24,10 @@ class Rows:
         kept = self.builds.keys() & before.builds.keys()
         assert all(self.builds[build] == before.builds[build] for build in kept)
         return self.builds.keys() - before.builds.keys()
+
+
+IDS = {"int_context_pairs": "unit_id", "int_token_features": "tokenisation_id"}
+"""Tables with a row per token have no build_id."""
 
 
 def incremental_rows(warehouse: Warehouse) -> dict[str, Rows]:
@@ -37,7 +42,8 @@ def incremental_rows(warehouse: Warehouse) -> dict[str, Rows]:
             {
                 build: frozenset(rows)
                 for build, rows in warehouse.rows(
-                    f"select build_id, list(rowid) from intermediate.{table} group by build_id"
+                    f"select {IDS.get(table, 'build_id')}, list(rowid) "
+                    f"from intermediate.{table} group by 1"
                 )
             }
         )
@@ -99,3 +105,26 @@ def test_an_added_threshold_computes_only_the_sums_it_cuts(fresh: Warehouse) -> 
     found = changed.values("longppl")
     assert found["added@window_64", "lab--model-0"] is not None
     assert {key: value for key, value in found.items() if key in values} == pytest.approx(values)
+
+
+def test_an_edit_is_computed_anew_with_all_that_reads_it(fresh: Warehouse, tmp_path: Path) -> None:
+    project = tmp_path / "dbt_project"
+    shutil.copytree(PROJECT, project, ignore=shutil.ignore_patterns("target", "logs"))
+    edited = Warehouse(fresh.data, fresh.database, project)
+    edited.run()
+    values = edited.values("longppl")
+    unread = {"int_words", "int_text_blocks", "int_position_sums", "int_confidence_sums"}
+    for name, untouched in {
+        "int_context_pairs": unread | {"int_token_features", "int_feature_sums"},
+        "int_token_features": unread
+        | {"int_context_pairs", "int_pair_sums", "int_gain_order"}
+        | {"int_key_characters", "int_external_key_sums"},
+    }.items():
+        before = incremental_rows(edited)
+        with (project / "models" / "intermediate" / f"{name}.sql").open("a") as file:
+            file.write("-- an edit\n")
+        edited.run()
+        after = incremental_rows(edited)
+        assert {table for table in after if after[table] == before[table]} == untouched
+        assert not after[name].builds.keys() & before[name].builds.keys()
+        assert edited.values("longppl") == pytest.approx(values)

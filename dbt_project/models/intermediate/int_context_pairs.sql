@@ -2,18 +2,18 @@
     materialized = 'incremental',
     incremental_strategy = 'append',
     on_schema_change = 'sync_all_columns',
-    pre_hook = "{{ drop_stale_builds(ref('int_pair_units')) }}",
+    pre_hook = "{{ drop_stale_units(ref('int_pair_units')) }}",
 ) }}
 
 with units as (
-    {{ missing_builds(ref('int_pair_units')) }}
+    {{ missing_units(ref('int_pair_units')) }}
 ),
 
 -- One integer to join on is faster than an id and a position.
 numbered_units as (
     select
         *,
-        row_number() over (order by build_id) * 4294967296 as first_key
+        {{ first_key('unit_id') }} as first_key
     from units
 ),
 
@@ -24,7 +24,7 @@ token_stats as not materialized (
 
 short_context as (
     select
-        units.first_key + token_stats.position as row_key,
+        units.first_key + token_stats.position as token_key,
         token_stats.context_tokens,
         token_stats.logprob,
         token_stats.entropy,
@@ -39,11 +39,9 @@ short_context as (
 
 full_context as (
     select
-        units.build_id,
         units.unit_id,
-        units.first_key + token_stats.position as row_key,
+        units.first_key + token_stats.position as token_key,
         token_stats.position,
-        token_stats.context_tokens,
         token_stats.token_id,
         token_stats.char_start,
         token_stats.char_end,
@@ -60,10 +58,8 @@ full_context as (
 
 context_pairs as (
     select
-        full_context.build_id,
         full_context.unit_id,
         full_context.position,
-        full_context.context_tokens,
         short_context.context_tokens as short_context_tokens,
         full_context.token_id,
         full_context.char_start,
@@ -76,7 +72,7 @@ context_pairs as (
         short_context.rank as short_rank
     from full_context
     inner join short_context
-        on full_context.row_key = short_context.row_key
+        on full_context.token_key = short_context.token_key
 )
 
 select * from context_pairs

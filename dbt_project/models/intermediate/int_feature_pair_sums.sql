@@ -18,8 +18,15 @@ with units as (
     ) }}
 ),
 
+numbered_units as (
+    select
+        *,
+        {{ first_key('tokenisation_id') }} as first_key
+    from units
+),
+
 token_features as (
-    select * from {{ ref('int_token_features') }}
+    {{ feature_bands(frequencies, distances) }}
 ),
 
 context_pairs as (
@@ -29,15 +36,17 @@ context_pairs as (
 tokens as (
     select
         units.build_id,
-        {{ feature_bands(frequencies, distances) }},
+        token_features.is_number,
+        token_features.frequency_ceiling,
+        token_features.bigram_distance_floor,
+        token_features.fourgram_distance_floor,
         -cast(context_pairs.logprob as double) as nll,
         -cast(context_pairs.short_logprob as double) as short_nll
     from context_pairs
-    inner join units
+    inner join numbered_units as units
         on context_pairs.unit_id = units.unit_id
     inner join token_features
-        on units.tokenisation_id = token_features.tokenisation_id
-        and context_pairs.position = token_features.position
+        on units.first_key + context_pairs.position = token_features.token_key
 ),
 
 sums as (

@@ -18,8 +18,15 @@ with units as (
     ) }}
 ),
 
+numbered_units as (
+    select
+        *,
+        {{ first_key('tokenisation_id') }} as first_key
+    from units
+),
+
 token_features as (
-    select * from {{ ref('int_token_features') }}
+    {{ feature_bands(frequencies, distances) }}
 ),
 
 token_stats as (
@@ -29,17 +36,19 @@ token_stats as (
 tokens as (
     select
         units.build_id,
-        {{ feature_bands(frequencies, distances) }},
+        token_features.is_number,
+        token_features.frequency_ceiling,
+        token_features.bigram_distance_floor,
+        token_features.fourgram_distance_floor,
         -cast(token_stats.logprob as double) as nll
     from token_stats
-    inner join units
+    inner join numbered_units as units
         on token_stats.problem = units.problem
         and token_stats.model_id = units.model_id
         and token_stats.probe = units.probe
         and token_stats.doc_id = units.doc_id
     inner join token_features
-        on units.tokenisation_id = token_features.tokenisation_id
-        and token_stats.position = token_features.position
+        on units.first_key + token_stats.position = token_features.token_key
 ),
 
 sums as (

@@ -12,8 +12,14 @@ pair_units as (
         full_context.document_tokens,
         full_context.parameters,
         full_context.tokenisation_id,
-        hash(full_context.unit_id, short_context.unit_id) as unit_id,
-        hash(full_context.featured_unit_id, short_context.unit_id) as featured_unit_id
+        hash(
+            full_context.unit_id, short_context.unit_id, {{ code_of('int_context_pairs') }}
+        ) as unit_id,
+        hash(
+            full_context.featured_unit_id,
+            short_context.unit_id,
+            {{ code_of('int_context_pairs') }}
+        ) as featured_unit_id
     from units as full_context
     inner join units as short_context
         on full_context.problem = short_context.problem

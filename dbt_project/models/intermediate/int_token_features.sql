@@ -2,11 +2,19 @@
     materialized = 'incremental',
     incremental_strategy = 'append',
     on_schema_change = 'sync_all_columns',
-    pre_hook = "{{ drop_stale_builds(ref('int_tokenisations'), id = 'tokenisation_id') }}",
+    pre_hook = "{{ drop_stale_units(ref('int_tokenisations'), id = 'tokenisation_id') }}",
 ) }}
 
 with units as (
-    {{ missing_builds(ref('int_tokenisations'), id = 'tokenisation_id') }}
+    {{ missing_units(ref('int_tokenisations'), id = 'tokenisation_id') }}
+),
+
+numbered_units as (
+    select
+        *,
+        {{ first_key('tokenisation_id') }} as first_key,
+        {{ first_key('problem, doc_id') }} as first_character_key
+    from units
 ),
 
 token_stats as (
@@ -19,23 +27,32 @@ words as (
 
 word_characters as (
     select
-        problem,
-        doc_id,
-        frequency,
-        is_number,
-        cast(unnest(generate_series(char_start, char_end - 1)) as integer) as character
+        documents.first_character_key
+        + unnest(generate_series(words.char_start, words.char_end - 1)) as character_key,
+        words.frequency,
+        words.is_number
     from words
+    inner join (
+        select distinct
+            problem,
+            doc_id,
+            first_character_key
+        from numbered_units
+    ) as documents
+        on words.problem = documents.problem
+        and words.doc_id = documents.doc_id
 ),
 
 tokens as (
     select
-        units.build_id,
-        token_stats.position,
+        units.first_key,
+        units.first_key + token_stats.position as token_key,
+        units.first_character_key,
         token_stats.token_id,
         token_stats.char_start,
         token_stats.char_end
     from token_stats
-    inner join units
+    inner join numbered_units as units
         on token_stats.problem = units.problem
         and token_stats.model_id = units.model_id
         and token_stats.probe = units.probe
@@ -46,12 +63,11 @@ tokens as (
 -- touch.
 neighbours as (
     select
-        build_id,
-        position,
-        char_end - 1 as last_character,
-        hash(build_id, token_id, lag(token_id, 1) over document) as bigram,
+        token_key,
+        first_character_key + char_end - 1 as last_character_key,
+        hash(first_key, token_id, lag(token_id, 1) over document) as bigram,
         hash(
-            build_id,
+            first_key,
             token_id,
             lag(token_id, 1) over document,
             lag(token_id, 2) over document,
@@ -80,43 +96,69 @@ neighbours as (
             false
         ) as shares_with_next
     from tokens
-    window document as (partition by build_id order by position)
+    window document as (partition by first_key order by token_key)
 ),
 
-repeats as (
+bigrams as (
     select
-        build_id,
-        position,
-        last_character,
+        token_key,
+        last_character_key,
+        fourgram,
         not shares_with_previous as opens_cluster,
         shares_with_previous or shares_with_next as shares_span,
-        position - lag(position) over same_bigram as bigram_distance,
-        position - lag(position) over same_fourgram as fourgram_distance
+        cast(token_key - lag(token_key) over same_bigram as integer) as bigram_distance,
+        lead(token_key) over same_bigram is not null as occurs_again
     from neighbours
-    window
-        same_bigram as (partition by bigram order by position),
-        same_fourgram as (partition by fourgram order by position)
+    window same_bigram as (partition by bigram order by token_key)
+),
+
+-- Only tokens whose 2-gram repeats can have a 4-gram that does: half of a text, or less.
+fourgrams as (
+    select
+        token_key,
+        cast(token_key - lag(token_key) over same_fourgram as integer) as fourgram_distance
+    from bigrams
+    where occurs_again or bigram_distance is not null
+    window same_fourgram as (partition by fourgram order by token_key)
+),
+
+repeated_fourgrams as (
+    select * from fourgrams
+    where fourgram_distance is not null
 ),
 
 -- A token belongs to the word that holds its last character.
-token_features as (
+with_words as (
     select
-        repeats.build_id,
-        units.tokenisation_id,
-        repeats.position,
-        repeats.opens_cluster,
-        repeats.shares_span,
-        repeats.bigram_distance,
-        repeats.fourgram_distance,
+        bigrams.token_key,
+        bigrams.opens_cluster,
+        bigrams.shares_span,
+        bigrams.bigram_distance,
+        repeated_fourgrams.fourgram_distance,
         word_characters.frequency as word_frequency,
         coalesce(word_characters.is_number, false) as is_number
-    from repeats
-    inner join units
-        on repeats.build_id = units.build_id
+    from bigrams
+    left join repeated_fourgrams
+        on bigrams.token_key = repeated_fourgrams.token_key
     left join word_characters
-        on units.problem = word_characters.problem
-        and units.doc_id = word_characters.doc_id
-        and repeats.last_character = word_characters.character
+        on bigrams.last_character_key = word_characters.character_key
+),
+
+-- In the order of the text: readers who go through documents in order find neighbours together.
+token_features as (
+    select
+        units.tokenisation_id,
+        {{ key_position('with_words.token_key') }} as position,
+        with_words.opens_cluster,
+        with_words.shares_span,
+        with_words.bigram_distance,
+        with_words.fourgram_distance,
+        with_words.word_frequency,
+        with_words.is_number
+    from with_words
+    inner join numbered_units as units
+        on with_words.token_key - {{ key_position('with_words.token_key') }} = units.first_key
+    order by with_words.token_key
 )
 
 select * from token_features

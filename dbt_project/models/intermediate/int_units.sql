@@ -46,7 +46,7 @@ tokenisations as (
         tokenizer_sha256,
         doc_id,
         unit_id as tokenised_unit_id,
-        hash(unit_id, corpus_id) as tokenisation_id
+        hash(unit_id, corpus_id, {{ code_of('int_token_features') }}) as tokenisation_id
     from units
     where kind = 'full'
     qualify row_number() over (

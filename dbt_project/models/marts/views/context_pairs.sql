@@ -13,7 +13,8 @@ with_gain as (
         units.probe,
         units.doc_id,
         context_pairs.position,
-        context_pairs.context_tokens,
+        -- a token scored after the whole document sees all of it to its left
+        context_pairs.position as context_tokens,
         context_pairs.short_context_tokens,
         context_pairs.token_id,
         context_pairs.char_start,
