@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -73,6 +74,12 @@ class Warehouse:
         other = Warehouse(self.data, folder / "tokenmart.duckdb", self.project)
         other.run("--profiles-dir", str(folder))
         return other
+
+    def with_own_project(self, folder: Path) -> Warehouse:
+        """The same warehouse, built from a copy of the project that a test may edit."""
+        project = folder / "dbt_project"
+        shutil.copytree(self.project, project, ignore=shutil.ignore_patterns("target", "logs"))
+        return Warehouse(self.data, self.database, project)
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """Rows of a read-only query."""

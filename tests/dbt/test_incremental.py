@@ -89,12 +89,12 @@ def test_an_added_model_computes_only_itself(new_warehouse: NewWarehouse, fresh:
     assert_same_values(warehouse, fresh)
 
 
-def test_an_added_threshold_computes_only_the_sums_it_cuts(fresh: Warehouse) -> None:
-    project = fresh.database.parent / "dbt_project"
-    shutil.copytree(PROJECT, project, ignore=shutil.ignore_patterns("target", "logs"))
-    changed = Warehouse(fresh.data, fresh.database, project)
+def test_an_added_threshold_computes_only_the_sums_it_cuts(
+    fresh: Warehouse, tmp_path: Path
+) -> None:
+    changed = fresh.with_own_project(tmp_path)
     before, values = incremental_rows(changed), changed.values("longppl")
-    with (project / "variants" / "longppl.csv").open("a", encoding="utf-8") as file:
+    with (changed.project / "variants" / "longppl.csv").open("a", encoding="utf-8") as file:
         header = next((PROJECT / "variants" / "longppl.csv").open(encoding="utf-8"))
         setting = {"metric": "longppl", "variant": "added", "aggregation": "micro"}
         setting |= {"alpha": "0.3", "beta": "-2", "min_tokens": "1"}
@@ -108,9 +108,7 @@ def test_an_added_threshold_computes_only_the_sums_it_cuts(fresh: Warehouse) -> 
 
 
 def test_an_edit_is_computed_anew_with_all_that_reads_it(fresh: Warehouse, tmp_path: Path) -> None:
-    project = tmp_path / "dbt_project"
-    shutil.copytree(PROJECT, project, ignore=shutil.ignore_patterns("target", "logs"))
-    edited = Warehouse(fresh.data, fresh.database, project)
+    edited = fresh.with_own_project(tmp_path)
     edited.run()
     values = edited.values("longppl")
     unread = {"int_words", "int_text_blocks", "int_position_sums", "int_confidence_sums"}
@@ -121,7 +119,7 @@ def test_an_edit_is_computed_anew_with_all_that_reads_it(fresh: Warehouse, tmp_p
         | {"int_key_characters", "int_external_key_sums"},
     }.items():
         before = incremental_rows(edited)
-        with (project / "models" / "intermediate" / f"{name}.sql").open("a") as file:
+        with (edited.project / "models" / "intermediate" / f"{name}.sql").open("a") as file:
             file.write("-- an edit\n")
         edited.run()
         after = incremental_rows(edited)

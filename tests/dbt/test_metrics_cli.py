@@ -172,8 +172,7 @@ def test_new_refuses_bad_and_taken_names(cli: CliRunner, name: str) -> None:
 def test_new_metrics_build_and_pass_their_tests(
     built: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    project = tmp_path / "dbt_project"
-    shutil.copytree(PROJECT, project, ignore=shutil.ignore_patterns("target", "logs"))
+    project = built.with_own_project(tmp_path).project
     monkeypatch.setenv("TOKENMART_HOME", str(tmp_path))
     for arguments in (["late_surprise"], ["look_back", "--context", "window"]):
         done = CliRunner().invoke(metrics, ["new", *arguments])

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 import yaml
 from click.testing import CliRunner
-from dbt_harness import PROJECT, Warehouse, assert_same_values
+from dbt_harness import Warehouse, assert_same_values
 from expected import EXPECTED, assert_agrees
 from metric_oracle import Oracle
 
@@ -66,18 +65,18 @@ def extracted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def real(extracted: Path) -> Warehouse:
     """The extraction, built; in the variants each checkpoint evaluates the other one."""
-    project = extracted.parent / "dbt_project"
-    shutil.copytree(PROJECT, project, ignore=shutil.ignore_patterns("target", "logs"))
+    warehouse = Warehouse(extracted, extracted.parent / "tokenmart.duckdb")
+    warehouse = warehouse.with_own_project(extracted.parent)
     added = [
         {"variant": f"smollm2_alpha_{alpha}", "alpha": alpha, "aggregation": aggregation}
         for alpha, aggregation in (("0.1", "weighted"), ("0.5", "micro"), ("1", "macro"))
     ]
     same = {"metric": "longppl_external", "evaluator": MODELS[0], "beta": "-2", "min_tokens": "1"}
-    with (project / "variants" / "longppl_external.csv").open("a+", encoding="utf-8") as file:
+    variants = warehouse.project / "variants" / "longppl_external.csv"
+    with variants.open("a+", encoding="utf-8") as file:
         file.seek(0)
         names = csv.DictReader(file).fieldnames or []
         csv.DictWriter(file, names, lineterminator="\n").writerows({**same, **row} for row in added)
-    warehouse = Warehouse(extracted, extracted.parent / "tokenmart.duckdb", project)
     warehouse.run()
     return warehouse
 

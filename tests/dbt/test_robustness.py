@@ -119,6 +119,29 @@ def test_a_vanished_model_leaves_no_trace(new_warehouse: NewWarehouse) -> None:
     ]
 
 
+def test_variants_may_mix_line_endings_but_not_columns(tmp_path: Path) -> None:
+    write_empty_tables(tmp_path / "data")
+    warehouse = Warehouse(tmp_path / "data", tmp_path / "tokenmart.duckdb")
+    warehouse = warehouse.with_own_project(tmp_path)
+    variants = warehouse.project / "variants" / "key_share.csv"
+    columns, *_ = variants.read_text(encoding="utf-8").splitlines()
+    names = columns.split(",")
+    setting = {"metric": "key_share", "variant": "added", "aggregation": "micro"}
+    setting |= {"alpha": "0.3", "beta": "-2"}
+    row = ",".join(setting.get(name, "") for name in names)
+    query = "select alpha from staging.stg_metric_variants where variant = 'added'"
+    with variants.open("a", encoding="utf-8", newline="") as file:
+        file.write(row + "\r\n")
+    warehouse.run("--select", "stg_metric_variants")
+    assert warehouse.rows(query) == [(0.3,)]
+    with variants.open("a", encoding="utf-8", newline="") as file:
+        file.write(row.replace("added", "wider") + ",7\n")
+    refused = warehouse.dbt("run", "--select", "stg_metric_variants")
+    assert refused.returncode != 0
+    assert "key_share.csv" in refused.stdout
+    assert warehouse.rows(query) == [(0.3,)]
+
+
 def test_readers_work_from_any_folder(
     built: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

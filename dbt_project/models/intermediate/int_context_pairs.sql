@@ -1,7 +1,5 @@
 {{ config(
     materialized = 'incremental',
-    incremental_strategy = 'append',
-    on_schema_change = 'sync_all_columns',
     pre_hook = "{{ drop_stale_units(ref('int_pair_units')) }}",
 ) }}
 

@@ -1,21 +1,10 @@
 {{ config(
     materialized = 'incremental',
-    incremental_strategy = 'append',
-    on_schema_change = 'sync_all_columns',
     pre_hook = "{{ drop_stale_builds(ref('int_corpora'), id = 'corpus_id') }}",
 ) }}
 
-with units as (
-    {{ missing_builds(ref('int_corpora'), id = 'corpus_id') }}
-),
-
-documents as (
-    select
-        units.build_id,
-        documents.*
-    from {{ ref('stg_documents') }} as documents
-    inner join units
-        on documents.problem = units.problem
+with documents as (
+    {{ missing_documents() }}
 ),
 
 cuts as (

@@ -1,7 +1,5 @@
 {{ config(
     materialized = 'incremental',
-    incremental_strategy = 'append',
-    on_schema_change = 'sync_all_columns',
     pre_hook = "{{ drop_stale_units(ref('int_tokenisations'), id = 'tokenisation_id') }}",
 ) }}
 
@@ -15,6 +13,14 @@ numbered_units as (
         {{ first_key('tokenisation_id') }} as first_key,
         {{ first_key('problem, doc_id') }} as first_character_key
     from units
+),
+
+documents as (
+    select distinct
+        problem,
+        doc_id,
+        first_character_key
+    from numbered_units
 ),
 
 token_stats as (
@@ -32,13 +38,7 @@ word_characters as (
         words.frequency,
         words.is_number
     from words
-    inner join (
-        select distinct
-            problem,
-            doc_id,
-            first_character_key
-        from numbered_units
-    ) as documents
+    inner join documents
         on words.problem = documents.problem
         and words.doc_id = documents.doc_id
 ),
