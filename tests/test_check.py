@@ -95,6 +95,7 @@ def test_all_is_well(stored: Path) -> None:
         (with_value("entropy", float("inf")), "1 rows break entropy >= 0, finite"),
         (with_value("rank", 0), "1 rows break rank >= 1"),
         (with_value("context_tokens", -1), "1 rows break context_tokens >= 0"),
+        (with_value("context_tokens", 1), "rows break context_tokens = position after the whole"),
         (with_value("position", ROWS), "1 rows break 0 <= position < document_tokens"),
         (with_value("char_end", 10**6), "1 rows break 0 <= char_start <= char_end"),
         (with_value("char_start", -1), "1 rows break 0 <= char_start <= char_end"),

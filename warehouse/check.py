@@ -280,6 +280,9 @@ def _broken_rules(
         "rank >= 1": columns["rank"] < 1,
         "token_id >= 0": columns["token_id"] < 0,
         "context_tokens >= 0": columns["context_tokens"] < 0,
+        "context_tokens = position after the whole document": (
+            (columns["context_tokens"] != position) & (unit.probe_kind == "full")
+        ),
         "0 <= position < document_tokens": (position < 0) | (position >= unit.document_tokens),
         "0 <= char_start <= char_end <= characters of the document": (
             (start < 0) | (start > end) | (end > last)

@@ -71,30 +71,6 @@
     ])) -}}
 {%- endmacro %}
 
-{% macro feature_bands(frequencies, distances) -%}
-    {#-
-      One row per token of the tokenisations in `numbered_units` (with tokenisation_id and its
-      first_key): its features, as far as variants tell them apart. Tokens outside words have
-      no frequency and fall above all edges; first occurrences have no distance.
-    -#}
-    select
-        tokenisations.first_key + token_features.position as token_key,
-        token_features.is_number,
-        {{ ceiling_edge('token_features.word_frequency', frequencies, 2147483647, 'integer') }}
-            as frequency_ceiling,
-        {%- for ngram in ('bigram', 'fourgram') %}
-        {%- set distance = 'token_features.' ~ ngram ~ '_distance' %}
-        case
-            when {{ distance }} is not null
-                then {{ floor_edge(distance, distances, '>=', 0, 'integer') }}
-        end as {{ ngram }}_distance_floor
-        {%- if not loop.last %},{% endif %}
-        {%- endfor %}
-    from {{ ref('int_token_features') }} as token_features
-    inner join (select distinct tokenisation_id, first_key from numbered_units) as tokenisations
-        on token_features.tokenisation_id = tokenisations.tokenisation_id
-{%- endmacro %}
-
 {% macro confidence_bins() -%}
     {#- The finest bins; coarser ones are sums of these. -#}
     {{- return(20) -}}

@@ -2,21 +2,23 @@
   Incremental tables by unit. A unit is one document in one context condition (or in a pair
   of them); its unit_id hashes what it is and the content of its rows, so a changed unit is
   another unit. What a table computes from a unit carries a build_id: unit_id, the text of the
-  model's SQL and of the incremental tables it reads, and the thresholds in use.
+  model's SQL and of the incremental tables and views it reads, and the thresholds in use.
   `drop_stale_builds` (a pre-hook) forgets builds that nothing current asks for;
   `missing_builds` lists the units to compute.
 
-  Tables with a row per token carry one id only, their unit's: `code_of` puts the text of their
-  SQL into it where units are listed. They use `drop_stale_units` and `missing_units`.
+  The tables of all tokens, int_context_pairs and int_token_features, carry one id only, their
+  unit's: `code_of` puts the text of their SQL into it where units are listed. They use
+  `drop_stale_units` and `missing_units`.
 
-  So an edited model is computed anew, with all that reads it. Edits of macros are not seen:
-  they want `dbt run --full-refresh`.
+  So plain `dbt run` computes an edited model anew, with all that reads it. A selection of the
+  tables of all tokens without the units before them does not, and edits of macros are never
+  seen: they want `dbt run --full-refresh`.
 -#}
 
 {% macro code_with_sources(node) -%}
     {{ node.raw_code }}
     {%- for id in node.depends_on.nodes | sort if id in graph.nodes -%}
-        {%- if graph.nodes[id].config.materialized == 'incremental' -%}
+        {%- if graph.nodes[id].config.materialized in ('incremental', 'view') -%}
             {{ code_with_sources(graph.nodes[id]) }}
         {%- endif -%}
     {%- endfor -%}

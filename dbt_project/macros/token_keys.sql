@@ -10,3 +10,7 @@
 {% macro key_position(key) -%}
     cast({{ key }} % 4294967296 as integer)
 {%- endmacro %}
+
+{% macro key_start(key) -%}
+    {{ key }} - {{ key }} % 4294967296
+{%- endmacro %}

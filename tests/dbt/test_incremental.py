@@ -17,17 +17,17 @@ SHAPE = Shape(models=3, documents=2, tokens=700, windows=(Window(64, 32),), voca
 class Rows:
     """Row ids of an incremental table, by its id; what is written anew has other row ids."""
 
-    builds: dict[int, frozenset[int]]
+    by_id: dict[int, frozenset[int]]
 
     def added_since(self, before: Rows) -> set[int]:
         """Builds that are new, once all the others are known to be untouched."""
-        kept = self.builds.keys() & before.builds.keys()
-        assert all(self.builds[build] == before.builds[build] for build in kept)
-        return self.builds.keys() - before.builds.keys()
+        kept = self.by_id.keys() & before.by_id.keys()
+        assert all(self.by_id[build] == before.by_id[build] for build in kept)
+        return self.by_id.keys() - before.by_id.keys()
 
 
 IDS = {"int_context_pairs": "unit_id", "int_token_features": "tokenisation_id"}
-"""Tables with a row per token have no build_id."""
+"""The tables of all tokens have no build_id."""
 
 
 def incremental_rows(warehouse: Warehouse) -> dict[str, Rows]:
@@ -62,7 +62,7 @@ def fresh(new_warehouse: NewWarehouse) -> Warehouse:
 def test_nothing_to_do_writes_nothing(fresh: Warehouse) -> None:
     before = incremental_rows(fresh)
     assert len(before) >= 12
-    assert all(rows.builds for rows in before.values())
+    assert all(rows.by_id for rows in before.values())
     fresh.run()
     assert incremental_rows(fresh) == before
 
@@ -124,5 +124,19 @@ def test_an_edit_is_computed_anew_with_all_that_reads_it(fresh: Warehouse, tmp_p
         edited.run()
         after = incremental_rows(edited)
         assert {table for table in after if after[table] == before[table]} == untouched
-        assert not after[name].builds.keys() & before[name].builds.keys()
+        assert not after[name].by_id.keys() & before[name].by_id.keys()
         assert edited.values("longppl") == pytest.approx(values)
+
+
+def test_a_selection_after_an_edit_leaves_nothing_behind(fresh: Warehouse, tmp_path: Path) -> None:
+    """It makes the readers of the features compute from old ones, until all is run."""
+    edited = fresh.with_own_project(tmp_path)
+    with (edited.project / "models" / "intermediate" / "int_token_features.sql").open("a") as file:
+        file.write("-- another edit\n")
+    edited.run("--select", "int_token_features+")
+    before = incremental_rows(edited)
+    edited.run()
+    after = incremental_rows(edited)
+    readers = ("int_gain_sums", "int_shared_pairs", "int_feature_sums", "int_feature_pair_sums")
+    for table in ("int_token_features", *readers):
+        assert not after[table].by_id.keys() & before[table].by_id.keys(), table

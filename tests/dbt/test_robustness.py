@@ -104,6 +104,21 @@ def test_a_changed_unit_replaces_its_rows(new_warehouse: NewWarehouse) -> None:
     assert_same_values(warehouse, fresh)
 
 
+def test_a_second_problem_over_the_same_documents_gets_its_own_words(
+    new_warehouse: NewWarehouse,
+) -> None:
+    warehouse = new_warehouse(SMALL)
+    warehouse.run()
+    write_warehouse(warehouse.data, replace(SMALL, problem="again"))
+    warehouse.run()
+    found: dict[str, dict[tuple[str, ...], float]] = {}
+    for problem, *key, value in warehouse.rows(
+        "select problem, metric, variant, model_id, coalesce(value, 'nan') from metric_values"
+    ):
+        found.setdefault(problem, {})[tuple(key)] = value
+    assert found["again"] == pytest.approx(found["synthetic"], rel=1e-9, nan_ok=True)
+
+
 def test_a_vanished_model_leaves_no_trace(new_warehouse: NewWarehouse) -> None:
     warehouse = new_warehouse(SMALL)
     warehouse.run()

@@ -7,7 +7,6 @@ with units as (
     {{ missing_units(ref('int_pair_units')) }}
 ),
 
--- One integer to join on is faster than an id and a position.
 numbered_units as (
     select
         *,

@@ -5,7 +5,7 @@ with documents as (
 corpora as (
     select
         problem,
-        hash(string_agg(sha256, ' ' order by doc_id)) as corpus_id
+        hash(problem, string_agg(concat(doc_id, ':', sha256), ' ' order by doc_id)) as corpus_id
     from documents
     group by problem
 )

@@ -16,16 +16,7 @@ with units as (
     ) }}
 ),
 
-numbered_units as (
-    select
-        *,
-        {{ first_key('tokenisation_id') }} as first_key
-    from units
-),
-
-token_features as (
-    {{ feature_bands(frequencies, distances) }}
-),
+{{ banded_features(frequencies, distances) }},
 
 context_pairs as (
     select * from {{ ref('int_context_pairs') }}
@@ -34,17 +25,17 @@ context_pairs as (
 tokens as (
     select
         units.build_id,
-        token_features.is_number,
-        token_features.frequency_ceiling,
-        token_features.bigram_distance_floor,
-        token_features.fourgram_distance_floor,
+        banded_features.is_number,
+        banded_features.frequency_ceiling,
+        banded_features.bigram_distance_floor,
+        banded_features.fourgram_distance_floor,
         -cast(context_pairs.logprob as double) as nll,
         -cast(context_pairs.short_logprob as double) as short_nll
     from context_pairs
     inner join numbered_units as units
         on context_pairs.unit_id = units.unit_id
-    inner join token_features
-        on units.first_key + context_pairs.position = token_features.token_key
+    inner join banded_features
+        on units.first_key + context_pairs.position = banded_features.token_key
 ),
 
 sums as (

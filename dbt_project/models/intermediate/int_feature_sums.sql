@@ -16,16 +16,7 @@ with units as (
     ) }}
 ),
 
-numbered_units as (
-    select
-        *,
-        {{ first_key('tokenisation_id') }} as first_key
-    from units
-),
-
-token_features as (
-    {{ feature_bands(frequencies, distances) }}
-),
+{{ banded_features(frequencies, distances) }},
 
 token_stats as (
     select * from {{ ref('stg_token_stats') }}
@@ -34,10 +25,10 @@ token_stats as (
 tokens as (
     select
         units.build_id,
-        token_features.is_number,
-        token_features.frequency_ceiling,
-        token_features.bigram_distance_floor,
-        token_features.fourgram_distance_floor,
+        banded_features.is_number,
+        banded_features.frequency_ceiling,
+        banded_features.bigram_distance_floor,
+        banded_features.fourgram_distance_floor,
         -cast(token_stats.logprob as double) as nll
     from token_stats
     inner join numbered_units as units
@@ -45,8 +36,8 @@ tokens as (
         and token_stats.model_id = units.model_id
         and token_stats.probe = units.probe
         and token_stats.doc_id = units.doc_id
-    inner join token_features
-        on units.first_key + token_stats.position = token_features.token_key
+    inner join banded_features
+        on units.first_key + token_stats.position = banded_features.token_key
 ),
 
 sums as (

@@ -3,11 +3,15 @@
 
 {{ config(
     materialized = 'incremental',
-    pre_hook = "{{ drop_stale_builds(ref('int_pair_units'), [gain_edges(), logprob_edges()]) }}",
+    pre_hook = "{{ drop_stale_builds(
+        ref('int_pair_units'),
+        [gain_edges(), logprob_edges()],
+        id = 'spanned_unit_id'
+    ) }}",
 ) }}
 
 with units as (
-    {{ missing_builds(ref('int_pair_units'), [gains, logprobs]) }}
+    {{ missing_builds(ref('int_pair_units'), [gains, logprobs], id = 'spanned_unit_id') }}
 ),
 
 context_pairs as (

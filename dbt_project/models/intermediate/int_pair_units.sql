@@ -16,10 +16,11 @@ pair_units as (
             full_context.unit_id, short_context.unit_id, {{ code_of('int_context_pairs') }}
         ) as unit_id,
         hash(
-            full_context.featured_unit_id,
-            short_context.unit_id,
-            {{ code_of('int_context_pairs') }}
-        ) as featured_unit_id
+            full_context.featured_unit_id, short_context.unit_id, {{ code_of('int_context_pairs') }}
+        ) as featured_unit_id,
+        hash(
+            full_context.spanned_unit_id, short_context.unit_id, {{ code_of('int_context_pairs') }}
+        ) as spanned_unit_id
     from units as full_context
     inner join units as short_context
         on full_context.problem = short_context.problem

@@ -1,10 +1,10 @@
 {{ config(
     materialized = 'incremental',
-    pre_hook = "{{ drop_stale_builds(ref('int_pair_units')) }}",
+    pre_hook = "{{ drop_stale_builds(ref('int_pair_units'), id = 'spanned_unit_id') }}",
 ) }}
 
 with units as (
-    {{ missing_builds(ref('int_pair_units')) }}
+    {{ missing_builds(ref('int_pair_units'), id = 'spanned_unit_id') }}
 ),
 
 shared_spans as (

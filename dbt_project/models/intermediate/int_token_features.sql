@@ -99,6 +99,7 @@ neighbours as (
     window document as (partition by first_key order by token_key)
 ),
 
+-- Hashes of two documents may collide: their distance is no integer and becomes null.
 bigrams as (
     select
         token_key,
@@ -106,7 +107,7 @@ bigrams as (
         fourgram,
         not shares_with_previous as opens_cluster,
         shares_with_previous or shares_with_next as shares_span,
-        cast(token_key - lag(token_key) over same_bigram as integer) as bigram_distance,
+        try_cast(token_key - lag(token_key) over same_bigram as integer) as bigram_distance,
         lead(token_key) over same_bigram is not null as occurs_again
     from neighbours
     window same_bigram as (partition by bigram order by token_key)
@@ -116,7 +117,7 @@ bigrams as (
 fourgrams as (
     select
         token_key,
-        cast(token_key - lag(token_key) over same_fourgram as integer) as fourgram_distance
+        try_cast(token_key - lag(token_key) over same_fourgram as integer) as fourgram_distance
     from bigrams
     where occurs_again or bigram_distance is not null
     window same_fourgram as (partition by fourgram order by token_key)
@@ -157,7 +158,7 @@ token_features as (
         with_words.is_number
     from with_words
     inner join numbered_units as units
-        on with_words.token_key - {{ key_position('with_words.token_key') }} = units.first_key
+        on {{ key_start('with_words.token_key') }} = units.first_key
     order by with_words.token_key
 )
 

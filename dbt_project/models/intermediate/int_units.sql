@@ -46,6 +46,7 @@ tokenisations as (
         tokenizer_sha256,
         doc_id,
         unit_id as tokenised_unit_id,
+        hash(unit_id, {{ code_of('int_token_features') }}) as spans_id,
         hash(unit_id, corpus_id, {{ code_of('int_token_features') }}) as tokenisation_id
     from units
     where kind = 'full'
@@ -68,7 +69,8 @@ with_tokenisation as (
         units.unit_id,
         tokenisations.tokenised_unit_id,
         tokenisations.tokenisation_id,
-        hash(units.unit_id, tokenisations.tokenisation_id) as featured_unit_id
+        hash(units.unit_id, tokenisations.tokenisation_id) as featured_unit_id,
+        hash(units.unit_id, tokenisations.spans_id) as spanned_unit_id
     from units
     left join tokenisations
         on units.problem = tokenisations.problem

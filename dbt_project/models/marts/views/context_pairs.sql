@@ -13,7 +13,7 @@ with_gain as (
         units.probe,
         units.doc_id,
         context_pairs.position,
-        -- a token scored after the whole document sees all of it to its left
+        -- scored after the whole document, a token sees all of it to its left (tokenmart check)
         context_pairs.position as context_tokens,
         context_pairs.short_context_tokens,
         context_pairs.token_id,
