@@ -275,11 +275,13 @@ def dbt_command(arguments: tuple[str, ...]) -> None:
     """
     from warehouse.doctor import dbt_program
     from warehouse.store import ensure_tables
+    from warehouse.variant_files import refuse_uneven_rows
 
     workspace = find_workspace()
     program = dbt_program()
     if program is None:
         raise TokenmartError("dbt: not installed in this environment; run `make setup`")
+    refuse_uneven_rows(workspace)
     ensure_tables(workspace)
     workspace.database.parent.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
