@@ -21,7 +21,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -39,6 +38,7 @@ import psutil
 from made_up_warehouse import Retrieval, Shape, Window, write_warehouse
 from twenty_metrics import ENGINES, largest_difference
 
+from warehouse import dbt_process
 from warehouse.paths import find_workspace
 
 JOIN = """
@@ -140,10 +140,10 @@ class Bench:
     def dbt(
         self, command: str, database: str = "tokenmart.duckdb", memory: str = "5GiB"
     ) -> Measured:
-        """One dbt command on the copy; raises ClickException when it fails."""
+        """One dbt command on the copy, as `tokenmart dbt`; raises ClickException when it fails."""
         start, before = time.perf_counter(), os.times()
         process = subprocess.Popen(
-            [str(Path(sys.executable).with_name("dbt")), command, "--quiet"],
+            [*(dbt_process.command() or ()), command, "--quiet"],
             cwd=self.project,
             env={
                 **os.environ,

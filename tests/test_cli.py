@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 import tokenmart
 from tokenmart import COMMANDS, cli
+from warehouse import dbt_process
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 
@@ -147,13 +148,10 @@ def test_a_closed_pipe_is_quiet(workspace: Workspace) -> None:
     assert done.stderr == ""
 
 
-def test_dbt_runs_in_its_project_with_this_workspace(
-    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dbt_runs_in_its_project_with_this_workspace(workspace: Workspace, tmp_path: Path) -> None:
     fake = tmp_path / "dbt"
     fake.write_text('#!/bin/sh\necho "$PWD|$TOKENMART_DATABASE|$@"\nexit 3\n')
     fake.chmod(0o755)
-    monkeypatch.setattr("warehouse.doctor.dbt_program", lambda: str(fake))
     done = program_in(workspace, fake, "build", "--select", "perplexity", "--help")
     assert done.returncode == 3
     assert done.stdout == (
@@ -162,12 +160,33 @@ def test_dbt_runs_in_its_project_with_this_workspace(
     assert list(workspace.tokens.rglob("*.parquet")), "tables exist before dbt reads them"
 
 
+def test_dbt_is_this_environments(workspace: Workspace) -> None:
+    command = dbt_process.command()
+    assert command is not None
+    assert command[0] == sys.executable
+    done = subprocess.run([*command, "rum"], capture_output=True, text=True, cwd=workspace.root)
+    assert done.returncode == 2
+    assert done.stderr.startswith("Usage: dbt ")
+    assert "Did you mean 'run'?" in done.stderr
+
+
+def test_without_a_dbt_of_its_own_the_one_on_the_path_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("warehouse.dbt_process.find_spec", lambda name: None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert dbt_process.command() is None
+    other = tmp_path / "dbt"
+    other.touch(mode=0o755)
+    assert dbt_process.command() == [str(other)]
+
+
 def program_in(
     workspace: Workspace, dbt: Path, *arguments: str
 ) -> subprocess.CompletedProcess[str]:
     code = (
-        "import sys, warehouse.doctor as d, tokenmart\n"
-        f"d.dbt_program = lambda: {str(dbt)!r}\n"
+        "import sys, warehouse.dbt_process as d, tokenmart\n"
+        f"d.command = lambda: [{str(dbt)!r}]\n"
         "sys.argv = ['tokenmart', 'dbt', *sys.argv[1:]]\ntokenmart.main()"
     )
     return subprocess.run(

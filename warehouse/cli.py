@@ -273,19 +273,19 @@ def dbt_command(arguments: tuple[str, ...]) -> None:
     tokenmart dbt build
     tokenmart dbt run --select perplexity
     """
-    from warehouse.doctor import dbt_program
+    from warehouse import dbt_process
     from warehouse.store import ensure_tables
     from warehouse.variant_files import refuse_uneven_rows
 
     workspace = find_workspace()
-    program = dbt_program()
-    if program is None:
+    command = dbt_process.command()
+    if command is None:
         raise TokenmartError("dbt: not installed in this environment; run `make setup`")
     refuse_uneven_rows(workspace)
     ensure_tables(workspace)
     workspace.database.parent.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
-        [program, *arguments],
+        [*command, *arguments],
         cwd=workspace.dbt_project,
         env={**os.environ, **workspace.environment()},
         check=False,

@@ -10,11 +10,11 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from importlib import metadata
-from pathlib import Path
 from typing import Literal
 
 from packaging.requirements import Requirement
 
+from warehouse import dbt_process
 from warehouse.errors import TokenmartError
 from warehouse.inventory import measured_models, nearest_existing, problem_needs
 from warehouse.paths import Workspace
@@ -159,17 +159,11 @@ def _program(name: str, without: str) -> Check:
     return Check(name, "ok", done.stdout.strip().removeprefix(f"{name} version "))
 
 
-def dbt_program() -> str | None:
-    """The dbt of this environment, else the one on the path."""
-    beside = Path(sys.executable).parent / "dbt"
-    return str(beside) if beside.is_file() else shutil.which("dbt")
-
-
 def _dbt() -> Check:
-    found = dbt_program()
-    if found is None:
+    command = dbt_process.command()
+    if command is None:
         return Check("dbt", "missing", "the dbt program was not found", "make setup")
-    return Check("dbt", "ok", found)
+    return Check("dbt", "ok", "of this environment" if len(command) > 1 else command[0])
 
 
 def _database(workspace: Workspace) -> Check:

@@ -1,4 +1,4 @@
-"""A warehouse in a temporary folder, built by plain dbt."""
+"""A warehouse in a temporary folder, built by dbt as `tokenmart dbt` starts it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 import yaml
 from made_up_warehouse import Retrieval, Shape, Window
 
+from warehouse import dbt_process
 from warehouse.paths import find_workspace
 
 PROJECT = find_workspace(Path(__file__)).dbt_project
@@ -41,7 +41,7 @@ class Warehouse:
     def dbt(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run dbt on this warehouse, from the project folder, as a user would."""
         return subprocess.run(
-            [str(Path(sys.executable).with_name("dbt")), *arguments],
+            [*(dbt_process.command() or ()), *arguments],
             cwd=self.project,
             env={
                 **os.environ,
