@@ -33,7 +33,7 @@ sums as (
         ) as bin,
         count(*) as tokens,
         sum(confidence) as confidence_sum,
-        count(*) filter (where rank = 1) as top_1
+        cast(count_if(rank = 1) as bigint) as top_1
     from tokens
     group by build_id, bin
 ),

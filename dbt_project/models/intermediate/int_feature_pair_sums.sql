@@ -18,6 +18,15 @@ with units as (
 
 {{ banded_features(frequencies, distances) }},
 
+-- No variant asks for the gain of other tokens.
+featured_tokens as (
+    select * from banded_features
+    where is_number
+        or frequency_ceiling < 2147483647
+        or bigram_distance_floor is not null
+        or fourgram_distance_floor is not null
+),
+
 context_pairs as (
     select * from {{ ref('int_context_pairs') }}
 ),
@@ -25,17 +34,17 @@ context_pairs as (
 tokens as (
     select
         units.build_id,
-        banded_features.is_number,
-        banded_features.frequency_ceiling,
-        banded_features.bigram_distance_floor,
-        banded_features.fourgram_distance_floor,
+        featured_tokens.is_number,
+        featured_tokens.frequency_ceiling,
+        featured_tokens.bigram_distance_floor,
+        featured_tokens.fourgram_distance_floor,
         -cast(context_pairs.logprob as double) as nll,
         -cast(context_pairs.short_logprob as double) as short_nll
     from context_pairs
     inner join numbered_units as units
         on context_pairs.unit_id = units.unit_id
-    inner join banded_features
-        on units.first_key + context_pairs.position = banded_features.token_key
+    inner join featured_tokens
+        on units.first_key + context_pairs.position = featured_tokens.token_key
 ),
 
 sums as (

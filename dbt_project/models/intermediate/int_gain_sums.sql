@@ -58,7 +58,7 @@ sums as (
         logprob_floor,
         shares_span,
         count(*) as tokens,
-        count(*) filter (where gain > 0) as tokens_with_gain,
+        cast(count_if(gain > 0) as bigint) as tokens_with_gain,
         sum(nll) as nll_sum,
         sum(short_nll) as short_nll_sum,
         sum(gain) as gain_sum,

@@ -57,9 +57,9 @@ sums as (
         sum(nll) as nll_sum,
         sum(entropy) as entropy_sum,
         sum(top_logprob) as top_logprob_sum,
-        count(*) filter (where rank = 1) as top_1,
-        count(*) filter (where rank <= 5) as top_5,
-        count(*) filter (where rank <= 10) as top_10,
+        cast(count_if(rank = 1) as bigint) as top_1,
+        cast(count_if(rank <= 5) as bigint) as top_5,
+        cast(count_if(rank <= 10) as bigint) as top_10,
         sum(1 / rank) as reciprocal_rank_sum,
         sum(log_position) as x_sum,
         -- products: a power takes ten times as long
@@ -103,19 +103,17 @@ spans as (
 measured as (
     select
         spans.*,
-        end_block.bytes_before
-        + strlen(substring(end_block.text, 1, spans.span_end % 1024))
-        - start_block.bytes_before
-        - strlen(substring(start_block.text, 1, spans.span_start % 1024)) as bytes
+        {{ bytes_before('spans.span_end', 'end_block') }}
+        - ({{ bytes_before('spans.span_start', 'start_block') }}) as bytes
     from spans
     left join text_blocks as start_block
         on spans.problem = start_block.problem
         and spans.doc_id = start_block.doc_id
-        and spans.span_start - spans.span_start % 1024 = start_block.first_character
+        and {{ block_start('spans.span_start') }} = start_block.first_character
     left join text_blocks as end_block
         on spans.problem = end_block.problem
         and spans.doc_id = end_block.doc_id
-        and spans.span_end - spans.span_end % 1024 = end_block.first_character
+        and {{ block_start('spans.span_end') }} = end_block.first_character
 ),
 
 position_sums as (

@@ -7,13 +7,16 @@ with documents as (
     {{ missing_documents() }}
 ),
 
-cuts as (
+-- One pass over a text: cutting each block out by its offset walks there from the beginning.
+-- The empty block at the end is for spans that end where the last full one does.
+cut as (
     select
         build_id,
         problem,
         doc_id,
-        text,
-        unnest(range(0, characters + 1, 1024)) as first_character
+        list_append(
+            regexp_extract_all(text, '(?s).{1,{{ text_block_characters() }}}'), ''
+        ) as texts
     from documents
 ),
 
@@ -22,9 +25,9 @@ blocks as (
         build_id,
         problem,
         doc_id,
-        first_character,
-        substring(text, first_character + 1, 1024) as text
-    from cuts
+        unnest(texts) as text,
+        generate_subscripts(texts, 1) as number
+    from cut
 ),
 
 text_blocks as (
@@ -32,11 +35,11 @@ text_blocks as (
         build_id,
         problem,
         doc_id,
-        cast(first_character as integer) as first_character,
+        cast((number - 1) * {{ text_block_characters() }} as integer) as first_character,
         coalesce(
             sum(strlen(text)) over (
                 partition by problem, doc_id
-                order by first_character
+                order by number
                 rows between unbounded preceding and 1 preceding
             ),
             0

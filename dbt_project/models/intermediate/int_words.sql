@@ -7,12 +7,13 @@ with documents as (
     {{ missing_documents() }}
 ),
 
+-- A piece is a word and what stands before it.
 cut as (
     select
         build_id,
         problem,
         doc_id,
-        regexp_extract_all(text, '[\p{L}\p{N}_]+|[^\p{L}\p{N}_]+') as pieces
+        regexp_extract_all(text, '[^\p{L}\p{N}_]*[\p{L}\p{N}_]+') as pieces
     from documents
 ),
 
@@ -26,20 +27,31 @@ pieces as (
     from cut
 ),
 
+runs as (
+    select
+        build_id,
+        problem,
+        doc_id,
+        number,
+        length(piece) as piece_characters,
+        regexp_replace(piece, '^[^\p{L}\p{N}_]+', '') as run
+    from pieces
+),
+
 placed as (
     select
         build_id,
         problem,
         doc_id,
-        lower(piece) as word,
-        regexp_matches(piece, '\p{N}') as is_number,
-        regexp_matches(piece, '[\p{L}\p{N}]') as is_word,
-        sum(length(piece)) over (
+        lower(run) as word,
+        regexp_matches(run, '\p{N}') as is_number,
+        regexp_matches(run, '[\p{L}\p{N}]') as is_word,
+        sum(piece_characters) over (
             partition by problem, doc_id
             order by number
         ) as char_end,
-        length(piece) as characters
-    from pieces
+        length(run) as characters
+    from runs
 ),
 
 frequencies as (
