@@ -164,6 +164,7 @@ def test_dbt_is_this_environments(workspace: Workspace) -> None:
     command = dbt_process.command()
     assert command is not None
     assert command[0] == sys.executable
+    (workspace.root / "agate.py").write_text("raise ImportError('not the library')")
     done = subprocess.run([*command, "rum"], capture_output=True, text=True, cwd=workspace.root)
     assert done.returncode == 2
     assert done.stderr.startswith("Usage: dbt ")

@@ -7,7 +7,7 @@ with documents as (
     {{ missing_documents() }}
 ),
 
--- A piece is a word and what stands before it.
+-- A piece is a run of letters, digits and underscores, with what stands before it.
 cut as (
     select
         build_id,
