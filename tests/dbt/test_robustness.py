@@ -90,6 +90,16 @@ def test_thread_count_changes_nothing(new_warehouse: NewWarehouse, tmp_path: Pat
         assert_same_values(one, other)
 
 
+def test_values_keep_ten_digits_so_that_equal_models_tie(built: Warehouse) -> None:
+    values = built.rows(
+        "select kept.value, computed.value from metric_values as kept "
+        "inner join metrics.context_gain as computed using (problem, metric, variant, model_id) "
+        "where isfinite(computed.value)"
+    )
+    assert [kept for kept, _ in values] == [float(f"{computed:.9e}") for _, computed in values]
+    assert any(kept != computed for kept, computed in values)
+
+
 def test_a_changed_unit_replaces_its_rows(new_warehouse: NewWarehouse) -> None:
     warehouse = new_warehouse(replace(SMALL, models=2))
     warehouse.run()

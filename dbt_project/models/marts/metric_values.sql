@@ -48,12 +48,14 @@ with metric_values as (
     select * from {{ ref('confident_mistakes') }}
 )
 
+-- Sums of floats come out otherwise in their last bits each time. Ten significant digits keep
+-- models that are alike on a metric equal, so that ranks don't depend on the run.
 select
     problem,
     metric,
     variant,
     model_id,
-    value,
+    cast(format('{:.9e}', value) as double) as value,
     tokens,
     documents,
     reason
