@@ -13,31 +13,43 @@ import click
 from warehouse.errors import StorageError, TokenmartError
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "data": ("warehouse.cli:data", "Fetch and check documents, models and targets."),
+    "data": ("warehouse.problem.cli:data", "Fetch and check documents, models and targets."),
     "doctor": (
-        "warehouse.cli:doctor",
+        "warehouse.maintenance.cli:doctor",
         "Check the environment; say what is missing and the remedy.",
     ),
     "extract": ("extract.cli:extract", "Write per-token statistics of models to Parquet."),
     "recall": ("extract.cli:recall", "Measure the key-value recall target of a problem."),
     "status": ("extract.cli:status", "Show what has been extracted and what is missing."),
     "dbt": (
-        "warehouse.cli:dbt_command",
+        "warehouse.metrics.cli:dbt_command",
         "Run dbt on the metric models (build, run, test, docs …).",
     ),
-    "sql": ("warehouse.cli:sql", "Query token statistics and metrics, read-only."),
-    "warehouse": ("warehouse.cli:warehouse", "Look after the Parquet files of the warehouse."),
+    "sql": ("warehouse.sql.cli:sql", "Query token statistics and metrics, read-only."),
+    "warehouse": (
+        "warehouse.maintenance.cli:warehouse",
+        "Look after the Parquet files of the warehouse.",
+    ),
     "metrics": (
-        "warehouse.metrics_cli:metrics",
+        "warehouse.metrics.cli:metrics",
         "List metric families, variants and their formulas.",
     ),
-    "correlate": ("analysis.cli:correlate", "Rank metrics by correlation with the target."),
-    "select": ("analysis.cli:select", "Choose a metric by held-out correlation."),
-    "submit": ("analysis.cli:submit", "Write a submission and its reproducibility bundle."),
-    "verify": ("analysis.cli:verify", "Score a submission against the locked target."),
-    "reproduce": ("analysis.cli:reproduce", "Rebuild a submission's scores and compare them."),
-    "report": ("analysis.cli:report", "Write the HTML report of a problem."),
-    "show": ("analysis.cli:show", "Show a document with every token shaded, one model or two."),
+    "correlate": ("analysis.ranking.cli:correlate", "Rank metrics by correlation with the target."),
+    "select": ("analysis.ranking.cli:select", "Choose a metric by held-out correlation."),
+    "submit": (
+        "analysis.submission.cli:submit",
+        "Write a submission and its reproducibility bundle.",
+    ),
+    "verify": ("analysis.submission.cli:verify", "Score a submission against the locked target."),
+    "reproduce": (
+        "analysis.submission.cli:reproduce",
+        "Rebuild a submission's scores and compare them.",
+    ),
+    "report": ("analysis.report.cli:report", "Write the HTML report of a problem."),
+    "show": (
+        "analysis.report.cli:show",
+        "Show a document with every token shaded, one model or two.",
+    ),
 }
 """Command → (where its click command lives, short help shown without importing it)."""
 

@@ -37,9 +37,9 @@ def memory(field: str) -> int:
 def setup(name: str) -> tuple[Any, Any, Any]:
     """A real model in float32, its tokenizer and the tokens of a long real document."""
     from extract.loading import find_checkpoint, load_model, load_tokenizer
-    from warehouse.fetch import ensure_documents
     from warehouse.paths import find_workspace
-    from warehouse.problem import load_problem
+    from warehouse.problem.spec import load_problem
+    from warehouse.sources.fetch import ensure_documents
 
     workspace = find_workspace(Path(__file__))
     problem = load_problem("minilong", workspace)
@@ -113,7 +113,7 @@ def one(case: str, name: str, size: int, extra: int, repeats: int) -> dict[str, 
 
     from extract import probes
     from extract.engine import Engine
-    from warehouse.problem import RetrievalProbe
+    from warehouse.problem.spec import RetrievalProbe
 
     model, tokenizer, tokens = setup(name)
     bos = tokenizer.bos

@@ -15,13 +15,19 @@ from collections import Counter
 import click
 import numpy as np
 
-from analysis.bootstrap import bca_interval, draw, jackknife, percentile_interval, replicate
-from analysis.comparison import difference, swap_test
-from analysis.correlations import Floats, spearman_rows
-from analysis.family_interval import family_interval, within_families
-from analysis.permutation import max_test
-from analysis.skipped import mcd_skipped_rows
-from analysis.winner import STABLE_SHARE, rule
+from analysis.statistics.bootstrap import (
+    bca_interval,
+    draw,
+    jackknife,
+    percentile_interval,
+    replicate,
+)
+from analysis.statistics.comparison import difference, swap_test
+from analysis.statistics.correlations import Floats, spearman_rows
+from analysis.statistics.family_interval import family_interval, within_families
+from analysis.statistics.permutation import max_test
+from analysis.statistics.skipped import mcd_skipped_rows
+from analysis.statistics.winner import STABLE_SHARE, rule
 
 FAMILIES = ["qwen"] * 9 + ["llama"] * 5 + ["mistral"] * 2 + ["yi"]
 LABELS = np.unique(FAMILIES, return_inverse=True)[1]

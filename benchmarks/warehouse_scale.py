@@ -20,6 +20,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -34,10 +35,13 @@ from typing import NamedTuple
 import click
 import duckdb
 import psutil
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
+
 from made_up_warehouse import Retrieval, Shape, Window, write_warehouse
 from twenty_metrics import ENGINES, largest_difference
 
-from warehouse import dbt_process
+from warehouse.metrics import dbt_process
 from warehouse.paths import find_workspace
 
 JOIN = """

@@ -13,7 +13,7 @@ import click
 from extract.progress import no_progress, progress_bar
 from warehouse.errors import TokenmartError, UnitFailedError
 from warehouse.paths import Workspace, find_workspace
-from warehouse.problem import Problem, RecallTarget, load_problem
+from warehouse.problem.spec import Problem, RecallTarget, load_problem
 
 if TYPE_CHECKING:
     from extract.plan import Document, ModelPlan, Selection
@@ -100,7 +100,7 @@ def extract(
     tokenmart extract --problem no4k --model Qwen/Qwen2-7B-Instruct --device cuda:1
     """
     from extract.plan import resolve_device, select
-    from warehouse.store import ensure_tables
+    from warehouse.store.token_files import ensure_tables
 
     workspace = find_workspace()
     problem = load_problem(problem_name, workspace)
@@ -149,7 +149,7 @@ def _likely_device() -> str:
 
 def _documents(problem: Problem, selection: Selection, workspace: Workspace) -> list[Document]:
     from extract.plan import documents_of
-    from warehouse.fetch import ensure_documents
+    from warehouse.sources.fetch import ensure_documents
 
     return documents_of(ensure_documents(problem, workspace), selection.documents)
 
@@ -248,7 +248,7 @@ def recall(
     tokenmart recall --problem minilong --demo
     """
     from extract.plan import resolve_device, select
-    from warehouse.store import ensure_tables
+    from warehouse.store.token_files import ensure_tables
 
     workspace = find_workspace()
     problem = load_problem(problem_name, workspace)
@@ -279,7 +279,7 @@ def _measure(
         store_items,
         target_fingerprint,
     )
-    from warehouse.fetch import ensure_filler
+    from warehouse.sources.fetch import ensure_filler
 
     made = make_contexts(target, ensure_filler(target, workspace))
     failures: list[str] = []

@@ -25,7 +25,7 @@ from extract.memory import BRANCH_TOKENS, gpu_budgets
 from extract.placement import exact_float32, execution_device
 from extract.probes import Ids, Request
 from warehouse.errors import TokenmartError
-from warehouse.shapes import ModelShape
+from warehouse.problem.model_shape import ModelShape
 
 CPU_BATCH_TOKENS = 1024
 

@@ -19,10 +19,10 @@ from extract.memory import (
 )
 from extract.plan import Cost, Document, Selection, estimate, max_tokens_of
 from warehouse.errors import TokenmartError
-from warehouse.fetch import documents_path
 from warehouse.paths import Workspace
-from warehouse.problem import ModelSpec, Problem
-from warehouse.store import finished_units, published_path
+from warehouse.problem.spec import ModelSpec, Problem
+from warehouse.sources.fetch import documents_path
+from warehouse.store.token_files import finished_units, published_path
 
 CHARACTERS_PER_TOKEN = 4.0
 MEMORY = "peak memory, GiB"

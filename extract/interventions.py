@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from extract.placement import is_offloaded
 from warehouse.errors import TokenmartError
-from warehouse.problem import (
+from warehouse.problem.spec import (
     DropLayersIntervention,
     Intervention,
     ModelSpec,

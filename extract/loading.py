@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from extract.probes import Ids
 from warehouse.errors import TokenmartError
-from warehouse.fetch import ensure_weights
-from warehouse.hub import ensure_hub_model
 from warehouse.paths import Workspace
-from warehouse.problem import GgufSource, HubSource, LocalSource, ModelSpec, PackageSource
+from warehouse.problem.spec import GgufSource, HubSource, LocalSource, ModelSpec, PackageSource
+from warehouse.sources.fetch import ensure_weights
+from warehouse.sources.hub import ensure_hub_model
 
 WEIGHT_SUFFIXES = (".safetensors", ".json", ".model")
 

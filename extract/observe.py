@@ -7,7 +7,7 @@ import resource
 from functools import cache
 from pathlib import Path
 
-from warehouse.provenance import code_revision
+from warehouse.store.provenance import code_revision
 
 
 @cache

@@ -22,10 +22,10 @@ from extract.loading import (
 )
 from extract.probes import Condition, conditions
 from warehouse.errors import TokenmartError
-from warehouse.ledger import UnitRecord, fingerprint
 from warehouse.paths import Workspace
-from warehouse.problem import ModelSpec, Problem
-from warehouse.store import finished_units
+from warehouse.problem.spec import ModelSpec, Problem
+from warehouse.store.ledger import UnitRecord, fingerprint
+from warehouse.store.token_files import finished_units
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ def max_tokens_of(problem: Problem, selection: Selection) -> int | None:
 
 
 def unit_fingerprint(plan_parts: dict[str, Any], document: Document, condition: Condition) -> str:
-    """Fingerprint of one unit; see `warehouse.ledger.fingerprint`."""
+    """Fingerprint of one unit; see `warehouse.store.ledger.fingerprint`."""
     params = {key: value for key, value in condition.params.items() if key != "spec"}
     return fingerprint(
         {**plan_parts, "document": document.sha256, "kind": condition.kind, "params": params}

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warehouse.problem import FullProbe, Probe, RetrievalProbe, WindowProbe
+from warehouse.problem.spec import FullProbe, Probe, RetrievalProbe, WindowProbe
 
 Ids = NDArray[np.int32]
 NO_TOKENS: Ids = np.zeros(0, dtype=np.int32)

@@ -24,11 +24,11 @@ from extract.loading import DocumentTokenizer
 from extract.plan import ModelPlan
 from extract.probes import Ids, Request
 from warehouse.errors import TokenmartError
-from warehouse.ledger import fingerprint
 from warehouse.paths import Workspace
-from warehouse.problem import Problem, RecallTarget
-from warehouse.schema import DOWNSTREAM
-from warehouse.store import write_table
+from warehouse.problem.spec import Problem, RecallTarget
+from warehouse.store.ledger import fingerprint
+from warehouse.store.schema import DOWNSTREAM
+from warehouse.store.token_files import write_table
 
 FINGERPRINT_KEY = b"tokenmart.fingerprint"
 RECALL_VERSION = 1

@@ -11,7 +11,7 @@ import pyarrow as pa
 from extract.engine import Scored
 from extract.loading import Encoded
 from extract.probes import Request
-from warehouse.schema import TOKENS
+from warehouse.store.schema import TOKENS
 
 
 def token_rows(

@@ -37,11 +37,11 @@ from extract.probes import Condition, Request
 from extract.progress import Progress
 from extract.rows import token_rows
 from warehouse.errors import StorageError, TokenmartError
-from warehouse.ledger import UnitRecord, content_sha256
 from warehouse.paths import Workspace
-from warehouse.problem import Problem
-from warehouse.schema import MODELS, TOKENS
-from warehouse.store import finished_units, publish, write_table, write_unit
+from warehouse.problem.spec import Problem
+from warehouse.store.ledger import UnitRecord, content_sha256
+from warehouse.store.schema import MODELS, TOKENS
+from warehouse.store.token_files import finished_units, publish, write_table, write_unit
 
 PUBLISH_SECONDS = 120.0
 

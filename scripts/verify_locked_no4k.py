@@ -27,7 +27,7 @@ def main(submission: Path, metric_key: str, out: Path | None, seed: int, resampl
 
     Exit code 0: computed; 2: bad submission; 3: the locked target is missing or changed.
     """
-    from analysis.verify import present, verify_locked
+    from analysis.submission.verifier import present, verify_locked
     from warehouse.paths import find_workspace
 
     workspace = find_workspace(ROOT)

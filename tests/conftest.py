@@ -6,9 +6,14 @@ import shutil
 from pathlib import Path
 
 import pytest
+from dbt_harness import SHAPE, NewWarehouse, Warehouse
+from made_up_marts import Marts, fill_minilong
+from made_up_warehouse import Shape, write_warehouse
 from sql_samples import fill
 
 from warehouse.paths import Workspace, find_workspace
+
+CHECKOUT = Path(__file__).parents[1]
 
 
 @pytest.fixture
@@ -19,11 +24,11 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     (root / "dbt_project" / "dbt_project.yml").write_text("name: tokenmart\n")
     macros = Path("dbt_project", "macros", "create_sql_macros.sql")
     (root / macros.parent).mkdir()
-    shutil.copy(find_workspace(Path(__file__)).root / macros, root / macros)
+    shutil.copy(CHECKOUT / macros, root / macros)
     (root / "data" / "problems").mkdir(parents=True)
     monkeypatch.setenv("TOKENMART_HOME", str(root))
-    monkeypatch.delenv("TOKENMART_DATA", raising=False)
-    monkeypatch.delenv("TOKENMART_DATABASE", raising=False)
+    for name in ("TOKENMART_DATA", "TOKENMART_DATABASE", "DBT_TARGET_PATH"):
+        monkeypatch.delenv(name, raising=False)
     return find_workspace()
 
 
@@ -32,3 +37,35 @@ def filled(workspace: Workspace) -> Workspace:
     """Two models, one document, all probes; `bad` also has a failed unit."""
     fill(workspace)
     return workspace
+
+
+@pytest.fixture(scope="session")
+def new_warehouse(tmp_path_factory: pytest.TempPathFactory) -> NewWarehouse:
+    """Write a shape into a fresh folder; nothing is built yet."""
+
+    def write(shape: Shape) -> Warehouse:
+        folder = tmp_path_factory.mktemp("warehouse")
+        write_warehouse(folder / "data", shape)
+        return Warehouse(folder / "data", folder / "tokenmart.duckdb")
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def built(new_warehouse: NewWarehouse) -> Warehouse:
+    """`SHAPE`, built once."""
+    warehouse = new_warehouse(SHAPE)
+    warehouse.build()
+    return warehouse
+
+
+@pytest.fixture
+def marts(workspace: Workspace) -> Marts:
+    """An empty warehouse with the mart tables and the shipped problem files."""
+    return Marts(workspace)
+
+
+@pytest.fixture
+def minilong(marts: Marts) -> Marts:
+    """`minilong` with a made-up target, a good metric, a bad one, perplexity and noise."""
+    return fill_minilong(marts)

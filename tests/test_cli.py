@@ -15,8 +15,8 @@ from click.testing import CliRunner
 
 import tokenmart
 from tokenmart import COMMANDS, cli
-from warehouse import dbt_process
 from warehouse.errors import TokenmartError
+from warehouse.metrics import dbt_process
 from warehouse.paths import Workspace
 
 ROOT = Path(__file__).parents[1]
@@ -76,7 +76,7 @@ def test_an_unknown_command_names_the_closest() -> None:
     ("place", "message"),
     [
         ("warehouse.nothing:x", r"no module warehouse\.nothing"),
-        ("warehouse.cli:nothing", "has no attribute 'nothing'"),
+        ("warehouse.sql.cli:nothing", "has no attribute 'nothing'"),
         ("no_such_package:x", "package 'no_such_package' is not installed; run `make setup`"),
     ],
 )
@@ -174,7 +174,7 @@ def test_dbt_is_this_environments(workspace: Workspace) -> None:
 def test_without_a_dbt_of_its_own_the_one_on_the_path_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("warehouse.dbt_process.find_spec", lambda name: None)
+    monkeypatch.setattr("warehouse.metrics.dbt_process.find_spec", lambda name: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert dbt_process.command() is None
     other = tmp_path / "dbt"
@@ -186,7 +186,7 @@ def program_in(
     workspace: Workspace, dbt: Path, *arguments: str
 ) -> subprocess.CompletedProcess[str]:
     code = (
-        "import sys, warehouse.dbt_process as d, tokenmart\n"
+        "import sys, warehouse.metrics.dbt_process as d, tokenmart\n"
         f"d.command = lambda: [{str(dbt)!r}]\n"
         "sys.argv = ['tokenmart', 'dbt', *sys.argv[1:]]\ntokenmart.main()"
     )

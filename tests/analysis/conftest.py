@@ -9,23 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_up_marts import Marts, fill_minilong
 
-from analysis import locked
-from warehouse.paths import Workspace, find_workspace
-
-
-@pytest.fixture
-def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
-    """An empty checkout that $TOKENMART_HOME points at."""
-    root = tmp_path / "checkout"
-    (root / "dbt_project").mkdir(parents=True)
-    (root / "dbt_project" / "dbt_project.yml").touch()
-    monkeypatch.setenv("TOKENMART_HOME", str(root))
-    monkeypatch.delenv("DBT_TARGET_PATH", raising=False)
-    monkeypatch.delenv("TOKENMART_DATA", raising=False)
-    monkeypatch.delenv("TOKENMART_DATABASE", raising=False)
-    return find_workspace()
+from analysis.submission import locked_problem as locked
+from warehouse.paths import Workspace
 
 
 @pytest.fixture
@@ -57,23 +43,11 @@ def write_json(tmp_path: Path) -> Callable[[Any], Path]:
     return write
 
 
-TEMPLATES = Path(__file__).parents[2] / "analysis" / "templates"
+SCHEMA = Path(__file__).parents[2] / "analysis" / "submission" / "verify_result.schema.json"
 
 
 @pytest.fixture
 def verify_schema() -> dict[str, Any]:
     """The JSON schema of the verifier's document."""
-    schema: dict[str, Any] = json.loads((TEMPLATES / "verify_result.schema.json").read_text())
+    schema: dict[str, Any] = json.loads(SCHEMA.read_text())
     return schema
-
-
-@pytest.fixture
-def marts(workspace: Workspace) -> Marts:
-    """An empty warehouse with the mart tables and the shipped problem files."""
-    return Marts(workspace)
-
-
-@pytest.fixture
-def minilong(marts: Marts) -> Marts:
-    """`minilong` with a made-up target, a good metric, a bad one, perplexity and noise."""
-    return fill_minilong(marts)

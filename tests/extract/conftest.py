@@ -1,4 +1,4 @@
-"""Tiny random models of real architectures, and problems made of them."""
+"""Problems made of tiny random models, and the real checkpoints."""
 
 from __future__ import annotations
 
@@ -7,99 +7,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import yaml
+from tiny_models import PROBES, make_checkpoint, make_text
 
 from warehouse.paths import Workspace, find_workspace
-
-WORDS = """the warehouse reads every token in place and the metric is a query over tokens so a
-new idea costs seconds while extraction of log probabilities is paid for only once naïve
-café""".split()  # noqa: SIM905
-
-
-def make_text(seed: int, words: int = 120) -> str:
-    """A reproducible text with repeats, digits and non-ASCII letters."""
-    rng = np.random.default_rng(seed)
-    picked = [WORDS[i] for i in rng.integers(0, len(WORDS), words)]
-    return " ".join(picked) + f" {seed} end."
-
-
-def make_tokenizer(folder: Path, bos: bool) -> int:
-    """Train a small byte-level BPE tokenizer; returns the size of its vocabulary."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-    from transformers import PreTrainedTokenizerFast
-
-    core = Tokenizer(models.BPE())
-    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    core.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=320,
-        special_tokens=["<s>", "</s>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    core.train_from_iterator([make_text(seed) for seed in range(8)], trainer)
-    if bos:
-        core.post_processor = processors.TemplateProcessing(
-            single="<s> $A", special_tokens=[("<s>", 0)]
-        )
-    fast = PreTrainedTokenizerFast(tokenizer_object=core, bos_token="<s>", eos_token="</s>")
-    fast.save_pretrained(folder)
-    return len(fast)
-
-
-ARCHITECTURES: dict[str, dict[str, Any]] = {
-    "llama": {},
-    "llama_linear": {
-        "rope_parameters": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 8.0}
-    },
-    "llama_ntk": {
-        "rope_parameters": {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0},
-        "max_position_embeddings": 64,
-    },
-    "mistral": {"sliding_window": 16},
-    "qwen2": {"use_sliding_window": True, "sliding_window": 16, "max_window_layers": 1},
-    "gemma2": {"final_logit_softcapping": 5.0, "sliding_window": 16, "head_dim": 8},
-    "gemma3_text": {"sliding_window": 16, "head_dim": 8},
-    "cohere": {"logit_scale": 0.25},
-    "granite": {"logits_scaling": 4.0},
-}
-
-
-def make_checkpoint(
-    folder: Path, architecture: str = "llama", bos: bool = True, seed: int = 0
-) -> Path:
-    """A random two-layer model of this architecture, with a tokenizer, as safetensors."""
-    import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
-
-    vocabulary = make_tokenizer(folder, bos)
-    settings = {
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 3,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "vocab_size": vocabulary,
-        "max_position_embeddings": 512,
-        "bos_token_id": 0,
-        "eos_token_id": 1,
-        "pad_token_id": 1,
-        **ARCHITECTURES[architecture],
-    }
-    config = AutoConfig.for_model(
-        architecture.split("_")[0] if "gemma3" not in architecture else architecture, **settings
-    )
-    torch.manual_seed(seed)
-    model = AutoModelForCausalLM.from_config(config)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            # spread the logits, so that ranks and entropies differ between tokens
-            if parameter.dim() > 1:
-                parameter.mul_(8.0)
-    model.save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture(scope="session")
@@ -116,20 +28,6 @@ def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., P
         return made[key]
 
     return make
-
-
-PROBES = [
-    {"kind": "full"},
-    {"kind": "window", "name": "window_24", "context": 24, "stride": 16},
-    {
-        "kind": "retrieval",
-        "excerpts": 3,
-        "excerpt_tokens": 8,
-        "answer_tokens": 6,
-        "min_gap": 20,
-        "seed": 1,
-    },
-]
 
 
 @pytest.fixture

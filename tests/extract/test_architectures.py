@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM
 from extract import probes
 from extract.engine import Engine, NonFiniteLogits
 from warehouse.errors import TokenmartError
-from warehouse.problem import RetrievalProbe
+from warehouse.problem.spec import RetrievalProbe
 
 RETRIEVAL = RetrievalProbe(
     kind="retrieval", excerpts=3, excerpt_tokens=8, answer_tokens=6, min_gap=20, seed=1

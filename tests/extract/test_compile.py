@@ -16,9 +16,9 @@ from test_kill import assert_same, published
 from extract.cli import extract
 from extract.engine import Engine
 from warehouse.errors import TokenmartError
-from warehouse.ledger import read_units
 from warehouse.paths import Workspace
-from warehouse.store import published_path
+from warehouse.store.ledger import read_units
+from warehouse.store.token_files import published_path
 
 needs_compiler = pytest.mark.skipif(
     not any(shutil.which(name) for name in ("g++", "clang++", "c++")), reason="no C++ compiler"

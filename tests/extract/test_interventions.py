@@ -11,7 +11,7 @@ import torch
 
 from extract.loading import Checkpoint, load_model
 from warehouse.errors import TokenmartError
-from warehouse.problem import ModelSpec
+from warehouse.problem.spec import ModelSpec
 
 IDS = torch.arange(2, 42)[None]
 

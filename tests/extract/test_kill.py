@@ -18,12 +18,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from conftest import PROBES
+from tiny_models import PROBES
 
 from extract.cli import extract
-from warehouse.cli import warehouse
-from warehouse.ledger import read_units
+from warehouse.maintenance.cli import warehouse
 from warehouse.paths import Workspace
+from warehouse.store.ledger import read_units
 
 KILLS = int(os.environ.get("TOKENMART_KILLS", "20"))
 

@@ -26,8 +26,8 @@ from extract.memory import (
 from extract.plan import select
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace, find_workspace
-from warehouse.problem import ModelSpec, Problem, load_problem
-from warehouse.shapes import ModelShape
+from warehouse.problem.model_shape import ModelShape
+from warehouse.problem.spec import ModelSpec, Problem, load_problem
 
 CHECKOUT = find_workspace(Path(__file__))
 LOCKED: Problem = load_problem("no4k", CHECKOUT)

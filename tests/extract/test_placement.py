@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import ARCHITECTURES
 from reference import assert_agree, plain_scores
 from test_architectures import load, requests_of
+from tiny_models import ARCHITECTURES
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import flash_attention_mask
 
@@ -20,7 +20,7 @@ from extract.loading import Checkpoint, load_model
 from extract.placement import is_offloaded, with_room
 from extract.plan import resolve_attention, resolve_dtype
 from warehouse.errors import TokenmartError
-from warehouse.problem import LocalSource, ModelSpec
+from warehouse.problem.spec import LocalSource, ModelSpec
 
 
 def spec_of(folder: Path, **changes: Any) -> ModelSpec:

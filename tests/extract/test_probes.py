@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from extract import probes
-from warehouse.problem import FullProbe, RetrievalProbe, WindowProbe
+from warehouse.problem.spec import FullProbe, RetrievalProbe, WindowProbe
 
 TOKENS = np.arange(100, 200, dtype=np.int32)
 RETRIEVAL = RetrievalProbe(

@@ -12,9 +12,9 @@ from reference import assert_agree, plain_scores
 from extract import probes
 from extract.engine import Engine
 from extract.loading import find_checkpoint, load_model, load_tokenizer
-from warehouse.fetch import ensure_documents
 from warehouse.paths import Workspace
-from warehouse.problem import RetrievalProbe, load_problem
+from warehouse.problem.spec import RetrievalProbe, load_problem
+from warehouse.sources.fetch import ensure_documents
 
 # the first one may have to download and convert the checkpoints
 pytestmark = [pytest.mark.models, pytest.mark.slow, pytest.mark.timeout(900)]

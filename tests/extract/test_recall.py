@@ -12,8 +12,8 @@ from extract.engine import Engine
 from extract.loading import Checkpoint, load_model, load_tokenizer
 from extract.recall import Context, Item, build_items, make_contexts, score_items
 from warehouse.errors import TokenmartError
-from warehouse.problem import ModelSpec, RecallTarget
-from warehouse.schema import DOWNSTREAM
+from warehouse.problem.spec import ModelSpec, RecallTarget
+from warehouse.store.schema import DOWNSTREAM
 
 FILLER = [
     (f"play-{n}", f"Act {n}. A line of a play goes here, number {n}.\n" * 400) for n in (1, 2)

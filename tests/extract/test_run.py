@@ -14,18 +14,18 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from click.testing import CliRunner, Result
-from conftest import PROBES, make_checkpoint, make_text
 from test_kill import assert_same
+from tiny_models import PROBES, make_checkpoint, make_text
 from transformers import AutoTokenizer
 
 from extract.cli import extract, status
 from extract.engine import Engine, NonFiniteLogits
 from extract.run import Extraction
-from warehouse import store
-from warehouse.ledger import content_sha256, read_units
 from warehouse.paths import Workspace
-from warehouse.schema import TOKENS
-from warehouse.store import pending_folder, published_path
+from warehouse.store import token_files as store
+from warehouse.store.ledger import content_sha256, read_units
+from warehouse.store.schema import TOKENS
+from warehouse.store.token_files import pending_folder, published_path
 
 CONDITIONS = ("full", "window_24", "retrieval_with", "retrieval_without")
 

@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from extract.cli import extract
-from warehouse.cli import warehouse as commands
+from warehouse.maintenance.cli import warehouse as commands
 from warehouse.paths import Workspace, find_workspace
-from warehouse.store import published_path
+from warehouse.store.token_files import published_path
 
 
 def _mount(folder: Path, *options: str) -> bool:

@@ -20,9 +20,9 @@ from test_kill import assert_same, published
 from extract import workers
 from extract.background import Background
 from extract.cli import extract
-from warehouse.ledger import read_units
 from warehouse.paths import Workspace
-from warehouse.store import published_path
+from warehouse.store.ledger import read_units
+from warehouse.store.token_files import published_path
 
 CHECKOUT = Path(__file__).parents[2]
 

@@ -1,0 +1,1 @@
+"""Metric tables against the target: correlations, the leaderboard, the selected metric."""

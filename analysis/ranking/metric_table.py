@@ -1,0 +1,239 @@
+"""The metric tables of one problem, pulled from the marts into typed columns."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from analysis.statistics.correlations import Flags, Floats
+from warehouse.errors import TokenmartError
+
+if TYPE_CHECKING:
+    from warehouse.paths import Workspace
+    from warehouse.problem.spec import Problem
+
+Direction = Literal["higher", "lower"]
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model of the problem. `parameters` is None where nobody stated it."""
+
+    model_id: str
+    full_id: str
+    family: str
+    parameters: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class MetricColumn:
+    """One variant of one metric over the models of a problem.
+
+    values: `[models]` as computed, NaN where missing.
+    direction: which way is better, according to the catalogue.
+    """
+
+    metric: str
+    variant: str
+    family: str
+    parameters: dict[str, Any]
+    direction: Direction
+    admissible: bool
+    formula: str
+    description: str
+    values: Floats = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """`metric/variant`."""
+        return f"{self.metric}/{self.variant}"
+
+    @property
+    def oriented(self) -> Floats:
+        """The values with the sign that makes higher better."""
+        return -self.values if self.direction == "lower" else self.values
+
+    @property
+    def present(self) -> Flags:
+        """`[models]`, where a finite value exists."""
+        return np.isfinite(self.values)
+
+
+@dataclass(frozen=True)
+class MetricTable:
+    """All metric columns of a problem beside its target.
+
+    models: those with a target score, in the problem's order.
+    target: `[models]`.
+    without_target: ids of the problem's models that have none (yet).
+    target_source: where the target came from, for the record.
+    """
+
+    problem: str
+    models: tuple[Model, ...]
+    target: Floats
+    columns: tuple[MetricColumn, ...]
+    without_target: tuple[str, ...]
+    target_source: dict[str, Any]
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """The family of each model."""
+        return tuple(model.family for model in self.models)
+
+    @property
+    def log_parameters(self) -> Floats:
+        """`[models]` natural log of the parameter count, NaN where unknown."""
+        return np.array(
+            [math.log(model.parameters) if model.parameters else math.nan for model in self.models]
+        )
+
+    def column(self, metric: str, variant: str | None) -> MetricColumn:
+        """Find one column.
+
+        Raises:
+            TokenmartError: no such metric or variant, or several variants and none named.
+        """
+        found = [column for column in self.columns if column.metric == metric]
+        if not found:
+            raise TokenmartError(
+                f"--metric {metric}: no such metric for {self.problem}; "
+                f"there are {', '.join(sorted({c.metric for c in self.columns}))}"
+            )
+        named = [column for column in found if variant in (None, column.variant)]
+        if len(named) != 1:
+            what = f"--variant {variant}: no such variant" if variant else "several variants"
+            raise TokenmartError(
+                f"{what} of {metric}; choose --variant from {', '.join(c.variant for c in found)}"
+            )
+        return named[0]
+
+
+def load_table(problem: Problem, workspace: Workspace, metrics: Sequence[str] = ()) -> MetricTable:
+    """Read the marts and the target of a problem.
+
+    Args:
+        problem: whose models and target count.
+        workspace: where the DuckDB file and the locked files are.
+        metrics: only these metrics; all when empty.
+
+    Raises:
+        TokenmartError: no mart, no value, or no target.
+        LockedFileError: the target file is missing or changed.
+    """
+    from warehouse.sql.connection import connect_read_only
+
+    with connect_read_only(workspace) as connection:
+        values = connection.execute(
+            "select metric, variant, model_id, value from metric_values where problem = ?",
+            [problem.name],
+        ).fetchall()
+        catalogue = connection.execute(
+            "select metric, variant, family, parameters, direction, admissible, formula,"
+            " description from metric_catalog"
+        ).fetchall()
+    scores, source = load_target(problem, workspace)
+    models = tuple(
+        Model(spec.model_id, spec.full_id, spec.family, spec.parameters)
+        for spec in problem.models
+        if spec.model_id in scores
+    )
+    if len(models) < 3:
+        raise TokenmartError(
+            f"{problem.name}: {len(models)} models have a target score, 3 are needed; "
+            f"run `tokenmart recall --problem {problem.name}` or place the target file"
+        )
+    place = {model.model_id: index for index, model in enumerate(models)}
+    grouped: dict[tuple[str, str], Floats] = {}
+    for metric, variant, model_id, value in values:
+        column = grouped.setdefault((metric, variant), np.full(len(models), np.nan))
+        if model_id in place and value is not None:
+            column[place[model_id]] = value
+    described = {(row[0], row[1]): row for row in catalogue}
+    columns = tuple(
+        _column(described.get(key), key, grouped[key])
+        for key in sorted(grouped)
+        if not metrics or key[0] in metrics
+    )
+    if not columns:
+        wanted = f" for {', '.join(metrics)}" if metrics else ""
+        raise TokenmartError(
+            f"{problem.name}: the mart metric_values holds nothing{wanted}; run "
+            f"`tokenmart extract --problem {problem.name}` and `tokenmart dbt build`"
+        )
+    return MetricTable(
+        problem=problem.name,
+        models=models,
+        target=np.array([scores[model.model_id] for model in models]),
+        columns=columns,
+        without_target=tuple(m.full_id for m in problem.models if m.model_id not in scores),
+        target_source=source,
+    )
+
+
+def load_target(problem: Problem, workspace: Workspace) -> tuple[dict[str, float], dict[str, Any]]:
+    """Target scores by model_id, and where they came from.
+
+    Raises:
+        LockedFileError: the target file is missing, malformed or changed.
+    """
+    if problem.target.kind == "file":
+        from warehouse.problem.target_file import read_target
+        from warehouse.sources.lock_file import check_sha256
+
+        target = read_target(workspace.root / problem.target.path)
+        check_sha256(workspace, problem.name, problem.target.path, target.sha256)
+        scores = {
+            spec.model_id: target.scores[spec.full_id]
+            for spec in problem.models
+            if spec.full_id in target.scores
+        }
+        path = problem.target.path.as_posix()
+        return scores, {"kind": "file", "path": path, "sha256": target.sha256}
+    from warehouse.sql.connection import connect_read_only
+
+    with connect_read_only(workspace) as connection:
+        rows = connection.execute(
+            "select model_id, score, stderr, items from downstream_scores"
+            " where problem = ? and task = 'overall' and score is not null",
+            [problem.name],
+        ).fetchall()
+    source = {
+        "kind": problem.target.kind,
+        "sha256": _scores_sha256(rows),
+        "items_per_model": {row[0]: row[3] for row in rows},
+        "stderr": {row[0]: row[2] for row in rows},
+    }
+    return {row[0]: float(row[1]) for row in rows}, source
+
+
+def _scores_sha256(rows: Sequence[tuple[Any, ...]]) -> str:
+    """One hash over measured scores, so that a second measurement doesn't go unnoticed."""
+    lines = "".join(f"{row[0]} {float(row[1]):.12g}\n" for row in sorted(rows))
+    return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def _column(row: Any, key: tuple[str, str], values: Floats) -> MetricColumn:
+    if row is None:
+        raise TokenmartError(
+            f"metric {key[0]}/{key[1]} has values but no line in metric_catalog; "
+            "describe it in its metric file and run `tokenmart dbt build`"
+        )
+    parameters = json.loads(row[3]) if isinstance(row[3], str) and row[3] else row[3] or {}
+    return MetricColumn(
+        metric=row[0],
+        variant=row[1],
+        family=row[2],
+        parameters=dict(parameters),
+        direction="lower" if row[4] == "lower" else "higher",
+        admissible=bool(row[5]),
+        formula=row[6] or "",
+        description=row[7] or "",
+        values=values,
+    )

@@ -1,0 +1,1 @@
+"""What a person looks at: the report, its figures, the token viewer."""

@@ -1,0 +1,372 @@
+"""The report's figures as Altair charts, each for a given width.
+
+Colours are placeholders that `analysis.report.svg` turns into CSS variables (for the page, where
+they follow the reader's theme) or into fixed colours (for PNG and SVG files).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, TypeAlias
+
+import altair as alt
+
+from analysis.ranking.leaderboard import Entry
+from analysis.report.data import Agreement, ProfileBand, ReportData, point_labels, short_name
+from analysis.report.labels import (
+    FONT_SIZE,
+    PLACES,
+    offset,
+    place_labels,
+    spread_labels,
+    text_width,
+)
+from analysis.report.palette import (
+    CATEGORIES,
+    FAINT,
+    INK,
+    NEGATIVE,
+    POSITIVE,
+    SURFACE,
+    family_colours,
+)
+from analysis.statistics.skipped import mcd_skipped
+
+Chart: TypeAlias = Any
+"""An Altair chart; the package ships no types that hold for layered charts."""
+
+NARROW = 520
+"""Below this width a figure is drawn for a phone."""
+
+MANY_METRICS = 10
+"""Beyond, the leaderboard shows one variant of each metric."""
+
+LABEL_GAP = 7
+"""Pixels between the end of a line and its name."""
+
+SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
+
+
+def leaderboard_figure(data: ReportData, width: int) -> Chart:
+    """Spearman of each variant with its 95% intervals, and its held-out value."""
+    narrow = width < NARROW
+    rows = [_leaderboard_row(data, entry) for entry in _shown(data)]
+    order = [row["variant"] for row in rows]
+    axis_y = (
+        alt.Axis(title=None, labels=False, ticks=False, domain=False)
+        if narrow
+        else alt.Axis(title=None, labelLimit=0, ticks=False, domain=False, labelPadding=8)
+    )
+    y = alt.Y("variant:N", sort=order, axis=axis_y)
+    luck = data.luck.null_95
+    ends = [row[end] for row in rows for end in ("low", "family_low") if row[end] is not None]
+    lowest = min([-luck, *ends])
+    x = alt.X(
+        "rho:Q",
+        scale=alt.Scale(domain=[max(-1.0, math.floor(lowest * 4) / 4), 1], nice=False),
+        axis=alt.Axis(title="Spearman with the target", tickCount=5, format="+"),
+    )
+    band = (
+        alt.Chart(alt.Data(values=[{"low": -luck, "high": luck}]))
+        .mark_rect(color=FAINT, opacity=0.16, aria=False)
+        .encode(x="low:Q", x2="high:Q")
+    )
+    base = alt.Chart(alt.Data(values=rows))
+    layers = [
+        band,
+        base.mark_rule(strokeWidth=1, color=INK, opacity=0.6, aria=False).encode(
+            x="family_low:Q", x2="family_high:Q", y=y
+        ),
+        base.mark_rule(strokeWidth=4, color=INK, opacity=0.5, aria=False).encode(
+            x="low:Q", x2="high:Q", y=y
+        ),
+        base.mark_point(filled=True, size=80, color=CATEGORIES[0], opacity=1).encode(
+            x=x, y=y, description="description:N"
+        ),
+        base.mark_point(
+            size=65, shape="diamond", color=CATEGORIES[1], strokeWidth=2, fill=SURFACE, opacity=1,
+            aria=False,
+        ).encode(x="held_out:Q", y=y),
+    ]  # fmt: skip
+    if narrow:
+        names = base.mark_text(align="left", dx=2, dy=-14, color=INK, fontSize=12, aria=False)
+        layers.append(names.encode(x=alt.value(0), y=y, text="variant:N"))
+    step = 40 if narrow else 25
+    return alt.layer(*layers).properties(width=width, height=step * max(len(rows), 1))
+
+
+def scatter_figure(data: ReportData, entry: Entry, width: int) -> Chart:
+    """One metric against the target: a named point per model, dropped points hollow."""
+    families = family_colours(data.table.families)
+    rows = _scatter_rows(data, entry)
+    height = round(width * 0.8)
+    x_domain, log = _domain([row["metric"] for row in rows])
+    y_domain, _ = _domain([row["target"] for row in rows], allow_log=False)
+    lower = entry.column.direction == "lower"
+    pixels = [
+        (
+            width * _along(row["metric"], x_domain, log, lower),
+            height * (1 - _along(row["target"], y_domain, False, False)),
+        )
+        for row in rows
+    ]
+    labels = point_labels([row["model"] for row in rows])
+    for row in rows:
+        row["label"] = labels[row["model"]]
+    places = place_labels(pixels, [row["label"] for row in rows], width, height)
+    for row, place in zip(rows, places, strict=True):
+        row["place"] = place
+    title = entry.column.name + (", log scale" if log else "")
+    scale_type = "log" if log else "linear"
+    x = alt.X(
+        "metric:Q",
+        scale=alt.Scale(domain=x_domain, type=scale_type, nice=False, zero=False, reverse=lower),
+        axis=alt.Axis(
+            title=f"{title} (better →)",
+            labelOverlap="greedy",
+            values=_log_ticks(x_domain) if log else alt.Undefined,
+            tickCount=4,
+        ),
+    )
+    y = alt.Y(
+        "target:Q",
+        scale=alt.Scale(domain=y_domain, nice=False, zero=False),
+        axis=alt.Axis(title="downstream target", tickCount=5),
+    )
+    names = list(families)
+    marks = {
+        "color": alt.Color(
+            "family:N", scale=alt.Scale(domain=names, range=list(families.values())), legend=None
+        ),
+        "shape": alt.Shape(
+            "family:N",
+            scale=alt.Scale(
+                domain=names, range=[SHAPES[i % len(SHAPES)] for i in range(len(names))]
+            ),
+            legend=None,
+        ),
+        "description": "description:N",
+    }
+    base = alt.Chart(alt.Data(values=rows))
+    layers = [
+        base.transform_filter("datum.kept")
+        .mark_point(filled=True, size=85, opacity=1)
+        .encode(x=x, y=y, **marks),
+        base.transform_filter("!datum.kept")
+        .mark_point(filled=False, size=85, strokeWidth=2, opacity=1)
+        .encode(x=x, y=y, **marks),
+    ]
+    for place in PLACES:
+        if any(row["place"] == place for row in rows):
+            text = base.transform_filter(f"datum.place == '{place}'").mark_text(
+                baseline="middle", fontSize=FONT_SIZE, color=INK, aria=False, **offset(place)
+            )
+            layers.append(text.encode(x=x, y=y, text="label:N"))
+    return alt.layer(*layers).properties(width=width, height=height)
+
+
+def profile_figure(
+    data: ReportData, bands: tuple[ProfileBand, ...], what: str, width: int
+) -> Chart:
+    """NLL or gain along the document: a line per model, positions on a log scale."""
+    families = family_colours(data.table.families)
+    labels = point_labels(list(dict.fromkeys(band.model for band in bands)))
+    rows: list[dict[str, Any]] = [
+        {
+            "model": band.model,
+            "family": band.family,
+            "position": band.position,
+            "value": value,
+            "description": f"{band.model}, around token {band.position:.0f}: {value:.3f} nats",
+        }
+        for band in bands
+        if (value := band.nll if what == "nll" else band.gain) is not None
+    ]
+    last = {row["model"]: row for row in sorted(rows, key=lambda row: row["position"])}
+    plot = round(width - max(text_width(labels[model]) for model in last) - LABEL_GAP)
+    height = round(width * 0.62)
+    values = [row["value"] for row in rows]
+    domain, _ = _domain([*values, 0.0] if what == "gain" else values, allow_log=False)
+    heights = [height * (1 - _along(row["value"], domain, False, False)) for row in last.values()]
+    for row, fits in zip(last.values(), spread_labels(heights), strict=True):
+        row["label"] = labels[row["model"]] if fits else ""
+    titles = {"nll": "NLL, nats per token", "gain": "gain from long context, nats per token"}
+    x = alt.X(
+        "position:Q",
+        scale=alt.Scale(type="log", base=2, nice=False, padding=8),
+        axis=alt.Axis(
+            title="position in the document, tokens",
+            values=_powers_of_two([row["position"] for row in rows]),
+            labelExpr="datum.value >= 1024 ? datum.value / 1024 + 'k' : datum.value",
+            labelOverlap="greedy",
+        ),
+    )
+    y = alt.Y(
+        "value:Q",
+        scale=alt.Scale(domain=domain, nice=False, zero=False),
+        axis=alt.Axis(title=titles[what], tickCount=6),
+    )
+    colour = alt.Color(
+        "family:N",
+        scale=alt.Scale(domain=list(families), range=list(families.values())),
+        legend=None,
+    )
+    base = alt.Chart(alt.Data(values=rows))
+    lines = base.mark_line(strokeWidth=2, opacity=0.75, aria=False).encode(
+        x=x, y=y, color=colour, detail="model:N"
+    )
+    points = base.mark_point(filled=True, size=28, opacity=1).encode(
+        x=x, y=y, color=colour, description="description:N"
+    )
+    names = (
+        alt.Chart(alt.Data(values=list(last.values())))
+        .mark_text(
+            align="left", baseline="middle", dx=LABEL_GAP, fontSize=FONT_SIZE, color=INK, aria=False
+        )
+        .encode(x=x, y=y, text="label:N")
+    )
+    return alt.layer(lines, points, names).properties(width=plot, height=height)
+
+
+def agreement_figure(agreement: Agreement, width: int) -> Chart:
+    """Heat map: sign by colour, size of the correlation by depth and in writing."""
+    names = list(agreement.names)
+    rows = [
+        {
+            "row": row,
+            "column": column,
+            "size": abs(float(value)),
+            "sign": "+" if value >= 0 else "-",
+            "text": f"{value:+.2f}".replace("+0.", "+.").replace("-0.", "−."),
+            "description": f"{row} and {column}: {value:+.2f}",
+        }
+        for i, row in enumerate(names)
+        for j, column in enumerate(names)
+        if not math.isnan(value := agreement.matrix[i, j])
+    ]
+    x = alt.X(
+        "column:N",
+        sort=names,
+        axis=alt.Axis(title=None, labelAngle=-45, labelLimit=0, ticks=False, domain=False),
+    )
+    y = alt.Y(
+        "row:N",
+        sort=names,
+        axis=alt.Axis(title=None, labelLimit=0, ticks=False, domain=False),
+    )
+    cell = width / len(names)
+    base = alt.Chart(alt.Data(values=rows))
+    tiles = base.mark_rect(stroke=SURFACE, strokeWidth=1).encode(
+        x=x,
+        y=y,
+        color=alt.Color(
+            "sign:N", scale=alt.Scale(domain=["+", "-"], range=[POSITIVE, NEGATIVE]), legend=None
+        ),
+        opacity=alt.Opacity(
+            "size:Q", scale=alt.Scale(domain=[0, 1], range=[0.04, 0.62]), legend=None
+        ),
+        description="description:N",
+    )
+    layers: list[Any] = [tiles]
+    if cell >= 26:
+        text = base.mark_text(color=INK, fontSize=10 if cell < 34 else 11, aria=False)
+        layers.append(text.encode(x=x, y=y, text="text:N"))
+    return alt.layer(*layers).properties(width=width, height=round(min(cell, 40) * len(names)))
+
+
+def _shown(data: ReportData) -> list[Entry]:
+    """Detailed entries; with many metrics only the best variant of each, and the baseline."""
+    detailed = [entry for entry in data.board.entries if entry.details]
+    first: dict[str, Entry] = {}
+    for entry in detailed:
+        first.setdefault(entry.column.metric, entry)
+    if len(first) <= MANY_METRICS:
+        return detailed
+    return [e for e in detailed if e is first[e.column.metric] or e is data.baseline]
+
+
+def _leaderboard_row(data: ReportData, entry: Entry) -> dict[str, Any]:
+    assert entry.details is not None
+    candidate = data.candidate(entry.column)
+    interval = entry.details.spearman.percentile
+    held_out = math.nan if candidate is None else candidate.held_out
+    if entry.rho < 0:
+        held_out = -held_out
+    said = "" if math.isnan(held_out) else f", held out {held_out:+.2f}"
+    return {
+        "variant": entry.column.name + ("" if entry.column.admissible else " †"),
+        "rho": entry.rho,
+        "low": _or_none(interval.low),
+        "high": _or_none(interval.high),
+        "family_low": _or_none(entry.family.low),
+        "family_high": _or_none(entry.family.high),
+        "held_out": _or_none(held_out),
+        "description": f"{entry.column.name}: {entry.rho:+.2f}, 95% CI {interval.low:+.2f} to "
+        f"{interval.high:+.2f}, with families {entry.family.low:+.2f} to "
+        f"{entry.family.high:+.2f}{said}",
+    }
+
+
+def _scatter_rows(data: ReportData, entry: Entry) -> list[dict[str, Any]]:
+    present = entry.column.present
+    filtered = mcd_skipped(
+        entry.column.values[present], data.table.target[present], data.board.seed
+    )
+    kept = iter(filtered.keep.tolist())
+    rows = []
+    for model, value, target, there in zip(
+        data.table.models, entry.column.values, data.table.target, present, strict=True
+    ):
+        if not there:
+            continue
+        keep = bool(next(kept))
+        name = short_name(model.full_id)
+        rows.append(
+            {
+                "model": name,
+                "family": model.family,
+                "metric": float(value),
+                "target": float(target),
+                "kept": keep,
+                "description": f"{name} ({model.family}): metric {value:.4g}, target {target:.4g}"
+                + ("" if keep else ", dropped by the MCD filter"),
+            }
+        )
+    return rows
+
+
+def _powers_of_two(values: list[float]) -> list[int]:
+    """Ticks for an axis of positions, at most about eight."""
+    low = math.floor(math.log2(min(values)))
+    high = math.ceil(math.log2(max(values)))
+    return [2**power for power in range(low, high + 1, 1 + (high - low) // 8)]
+
+
+def _log_ticks(domain: list[float]) -> list[float]:
+    """1, 2 and 5 times the powers of ten within an axis."""
+    powers = range(math.floor(math.log10(domain[0])), math.ceil(math.log10(domain[1])) + 1)
+    ticks = [float(f"{digit}e{power}") for power in powers for digit in (1, 2, 5)]
+    return [tick for tick in ticks if domain[0] <= tick <= domain[1]]
+
+
+def _domain(values: list[float], allow_log: bool = True) -> tuple[list[float], bool]:
+    """Axis limits with a margin, and whether the values are skewed enough for a log axis."""
+    low, high = min(values), max(values)
+    if allow_log and low > 0 and high / low > 20:
+        margin = (high / low) ** 0.06
+        return [low / margin, high * margin], True
+    margin = 0.06 * (high - low) or 1.0
+    return [low - margin, high + margin], False
+
+
+def _along(value: float, domain: list[float], log: bool, reverse: bool) -> float:
+    """Where a value lies on its axis, 0 to 1 from the left or bottom."""
+    low, high = domain
+    if log:
+        value, low, high = math.log(value), math.log(low), math.log(high)
+    share = (value - low) / (high - low)
+    return 1 - share if reverse else share
+
+
+def _or_none(value: float) -> float | None:
+    return None if math.isnan(value) else value

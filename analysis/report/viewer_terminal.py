@@ -1,0 +1,76 @@
+"""The token viewer in a terminal: shaded text, one model after the other."""
+
+from __future__ import annotations
+
+import math
+
+from rich.console import Console
+from rich.text import Text
+
+from analysis.report.viewer import Measure, Reading, Segment, View
+
+_WARM, _COOL = (214, 82, 20), (11, 98, 168)
+_STEPS = 8
+
+LEGENDS: dict[Measure, str] = {
+    "logprob": "stronger colour: more surprised (0 to 8 nats)",
+    "gain": "blue: the far context helped, orange: it hurt (up to 3 nats)",
+    "rank": "stronger colour: further from the first choice (1 to 1000)",
+}
+
+
+def intensity(segment: Segment, measure: Measure) -> float | None:
+    """−1 to 1: how strongly a segment is shaded; negative is cool, None is unshaded."""
+    if measure == "logprob":
+        return min(-segment.logprob / 8.0, 1.0)
+    if measure == "rank":
+        return min(math.log10(segment.rank) / 3.0, 1.0)
+    return None if segment.gain is None else -max(-1.0, min(segment.gain / 3.0, 1.0))
+
+
+def print_view(console: Console, view: View, measure: Measure, keys_only: bool) -> None:
+    """Print each model's reading under its name."""
+    title = f"{view.name} (document {view.doc_id} of {view.problem})"
+    console.print(title, style="bold", highlight=False)
+    console.print(LEGENDS[measure], style="dim", highlight=False)
+    for reading in view.readings:
+        console.print()
+        console.print(_headline(reading), style="bold", highlight=False)
+        console.print(shaded(view, reading, measure, keys_only))
+
+
+def shaded(view: View, reading: Reading, measure: Measure, keys_only: bool) -> Text:
+    """The text with a background per segment; key tokens are underlined."""
+    text = Text(view.text)
+    for segment in reading.segments:
+        first, last = segment.start - view.start, segment.end - view.start
+        strength = intensity(segment, measure)
+        if segment.is_key:
+            text.stylize("underline bold", max(first, 0), last)
+        if strength is None or (keys_only and not segment.is_key):
+            continue
+        level = round(abs(strength) * _STEPS) / _STEPS
+        if level > 0:
+            text.stylize(_style(level, strength < 0), max(first, 0), last)
+    return text
+
+
+def _style(level: float, cool: bool) -> str:
+    red, green, blue = (round(255 - level * (255 - c)) for c in (_COOL if cool else _WARM))
+    ink = "white" if level > 0.55 else "black"
+    return f"{ink} on rgb({red},{green},{blue})"
+
+
+def _headline(reading: Reading) -> str:
+    scored = len(reading.segments)
+    mean = sum(-s.logprob for s in reading.segments) / max(
+        sum(s.tokens for s in reading.segments), 1
+    )
+    keys = sum(s.is_key for s in reading.segments)
+    known = sum(s.gain is not None for s in reading.segments)
+    gain = (
+        f", gain from {reading.gain_probe} for {known} of them, {keys} key tokens"
+        if reading.gain_probe
+        else ""
+    )
+    return f"{reading.model}: {scored} segments, mean NLL {mean:.3f}{gain}"

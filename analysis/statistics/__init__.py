@@ -1,0 +1,1 @@
+"""Pure statistics over numpy arrays; imports nothing else of the project."""

@@ -1,0 +1,117 @@
+"""A metric against a baseline on the same models: is its correlation really higher?
+
+Both correlations share the target and the models, so they are dependent. The interval of the
+difference is a paired bootstrap; the test swaps metric and baseline model by model, which is
+exact when the two are exchangeable given the target, and takes the maximum over all variants
+to pay for looking at many.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.statistics.bootstrap import (
+    Draws,
+    Interval,
+    bca_interval,
+    percentile_interval,
+    replicate,
+)
+from analysis.statistics.correlations import Floats, masked_ranks, spearman_rows
+
+DEFAULT_SWAPS = 10_000
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Spearman of a metric minus Spearman of the baseline, with intervals."""
+
+    value: float
+    percentile: Interval
+    bca: Interval
+
+
+@dataclass(frozen=True)
+class SwapTest:
+    """One-sided p-values that K variants beat the baseline.
+
+    difference: `[K]` Spearman of the variant minus that of the baseline.
+    p_single: `[K]` on its own; p_adjusted: `[K]` against the best of all K.
+    """
+
+    difference: Floats
+    p_single: Floats
+    p_adjusted: Floats
+
+
+def difference(metric: Floats, baseline: Floats, target: Floats, draws: Draws) -> Difference:
+    """The difference of two dependent correlations of `[n]` oriented columns."""
+    value = _difference_rows(metric[None], baseline[None], target[None])[0]
+    index = np.arange(target.size, dtype=np.float64)
+
+    def statistic(rows: Floats, targets: Floats) -> Floats:
+        points = rows.astype(np.intp)
+        return _difference_rows(metric[points], baseline[points], targets)
+
+    replicates = replicate(statistic, index, target, draws)
+    left_out = np.array(
+        [
+            _difference_rows(
+                np.delete(metric, i)[None], np.delete(baseline, i)[None], np.delete(target, i)[None]
+            )[0]
+            for i in range(target.size)
+        ]
+    )
+    return Difference(
+        value=float(value),
+        percentile=percentile_interval(replicates),
+        bca=bca_interval(float(value), replicates, left_out),
+    )
+
+
+def swap_test(
+    metrics: Floats, baseline: Floats, target: Floats, seed: int, swaps: int = DEFAULT_SWAPS
+) -> SwapTest:
+    """Do the variants beat the baseline beyond chance?
+
+    Swapping a model's metric rank with its baseline rank flips the sign of its share of the
+    difference; the sum with random signs is the null distribution. It is left in units of rho,
+    so that a variant that hardly differs from the baseline doesn't set the yardstick.
+
+    Args:
+        metrics: `[K, n]`, oriented, complete.
+        baseline: `[n]`, oriented, complete.
+        target: `[n]`.
+        seed: of the swaps.
+        swaps: how many random sign patterns.
+    """
+    ranks = _ranks(np.vstack([baseline[None], metrics, target[None]]))
+    shares = (ranks[1:-1] - ranks[0]) * (ranks[-1] - ranks[-1].mean())
+    differs = (shares != 0).any(axis=1)
+    observed = shares.sum(axis=1)
+    generator = np.random.default_rng(seed)
+    signs = generator.choice(np.array([-1.0, 1.0]), size=(swaps, target.size))
+    null = shares @ signs.T
+    largest = null.max(axis=0)
+    reached = observed[:, None] - 1e-9
+    return SwapTest(
+        difference=_difference_rows(
+            metrics,
+            np.broadcast_to(baseline, metrics.shape),
+            np.broadcast_to(target, metrics.shape),
+        ),
+        p_single=np.where(differs, (1 + (null >= reached).sum(axis=1)) / (swaps + 1), 1.0),
+        p_adjusted=np.where(
+            differs, (1 + (largest[None, :] >= reached).sum(axis=1)) / (swaps + 1), 1.0
+        ),
+    )
+
+
+def _difference_rows(metric: Floats, baseline: Floats, target: Floats) -> Floats:
+    return np.asarray(spearman_rows(metric, target) - spearman_rows(baseline, target))
+
+
+def _ranks(values: Floats) -> Floats:
+    return masked_ranks(values, np.ones(values.shape, dtype=np.bool_))

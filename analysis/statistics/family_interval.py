@@ -1,0 +1,142 @@
+"""Intervals for Spearman's rho when models come in families.
+
+Models of one family resemble each other, so n models tell less than n independent ones. The
+bootstrap over models doesn't know that and its interval is too short; the bootstrap over
+families needs more than a handful of them (both: see benchmarks/statistics_coverage.py).
+
+`family_interval` is for the correlation over all models. It widens the usual interval (Fisher's
+z with the standard error of Bonett & Wright 2000) by the square root of a design effect
+(Moulton 1986; Dutilleul 1993 for correlations): 1 + (sum of squared family sizes / n − 1) ×
+product of two intraclass correlations. The product is the largest of metric × target,
+metric × what it leaves unexplained of the target, and target × what it leaves of the metric: a
+single estimate from few families is often too small. It holds its level when metrics and
+target are related alike within and between families. Where these two relations differ, rho
+itself depends on which families were drawn, and four families can't say how much.
+
+`within_families` is for another number, the correlation of differences inside families, and
+holds its level whatever happens between them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from analysis.statistics.bootstrap import Interval
+from analysis.statistics.correlations import Floats, Indices, masked_ranks
+
+MINIMUM_MODELS = 5
+
+
+@dataclass(frozen=True)
+class WithinFamilies:
+    """Correlation of the ranks inside families, pooled; NaN where undefined."""
+
+    value: float
+    interval: Interval
+
+
+def family_interval(x: Floats, y: Floats, families: Sequence[str], level: float = 0.95) -> Interval:
+    """Interval for Spearman's rho of `[n]` columns over all models.
+
+    Args:
+        x: the metric.
+        y: the target.
+        families: the family of each model.
+        level: nominal coverage.
+
+    Returns:
+        The interval; NaN bounds with a constant column, fewer than `MINIMUM_MODELS` models or a
+        single family, which says nothing about another.
+    """
+    labels = np.unique(np.array(families), return_inverse=True)[1]
+    rank_x, rank_y = _centred_ranks(x), _centred_ranks(y)
+    rho = _cosine(rank_x, rank_y)
+    if x.size < MINIMUM_MODELS or labels.max() == 0 or math.isnan(rho):
+        return _interval(math.nan, math.nan, level)
+    error = math.sqrt(design_effect(rank_x, rank_y, labels) * _fisher_variance(rho, x.size))
+    return _interval(_bounded(rho, x.size), error, level)
+
+
+def within_families(
+    x: Floats, y: Floats, families: Sequence[str], level: float = 0.95
+) -> WithinFamilies:
+    """Partial correlation of the ranks of `[n]` columns given the family, with its interval."""
+    labels = np.unique(np.array(families), return_inverse=True)[1]
+    rank_x, rank_y = _centred_ranks(x), _centred_ranks(y)
+    rho = _cosine(rank_x - _family_means(rank_x, labels), rank_y - _family_means(rank_y, labels))
+    # Each family takes one mean away, as the grand mean does in the plain correlation.
+    count = x.size - int(labels.max())
+    if count < MINIMUM_MODELS or math.isnan(rho):
+        return WithinFamilies(rho, _interval(math.nan, math.nan, level))
+    error = math.sqrt(_fisher_variance(rho, count))
+    return WithinFamilies(rho, _interval(_bounded(rho, count), error, level))
+
+
+def design_effect(x: Floats, y: Floats, groups: Indices) -> float:
+    """How many times larger the variance of the correlation is than with independent models."""
+    sizes = np.bincount(groups)
+    excess = float((sizes**2).sum()) / x.size - 1.0
+    in_x, in_y = intraclass(x, groups), intraclass(y, groups)
+    rest_x, rest_y = (intraclass(_residual(a, b), groups) for a, b in ((x, y), (y, x)))
+    return 1.0 + excess * max(in_x * in_y, in_x * rest_y, in_y * rest_x)
+
+
+def intraclass(values: Floats, groups: Indices) -> float:
+    """Share of the variance that lies between families: the ANOVA estimate, 0 to 1.
+
+    0 where every model is a family of its own: there is nothing to share.
+    """
+    sizes = np.bincount(groups)
+    count, families = values.size, sizes.size
+    if families < 2 or count == families:
+        return 0.0
+    means = _family_means(values, groups)
+    inside = float(((values - means) ** 2).sum()) / (count - families)
+    between = float(((means - values.mean()) ** 2).sum()) / (families - 1)
+    typical = (count - float((sizes**2).sum()) / count) / (families - 1)
+    total = between + (typical - 1.0) * inside
+    return min(max((between - inside) / total, 0.0), 1.0) if total > 0 else 0.0
+
+
+def _centred_ranks(values: Floats) -> Floats:
+    ranks = masked_ranks(values[None], np.ones((1, values.size), dtype=np.bool_))[0]
+    return np.asarray(ranks - ranks.mean())
+
+
+def _family_means(values: Floats, labels: Indices) -> Floats:
+    return np.asarray((np.bincount(labels, values) / np.bincount(labels))[labels])
+
+
+def _residual(values: Floats, given: Floats) -> Floats:
+    """What a straight line in `given` leaves of `values`; both centred."""
+    return np.asarray(values - (values @ given) / (given @ given) * given)
+
+
+def _cosine(x: Floats, y: Floats) -> float:
+    length = math.sqrt(float(x @ x) * float(y @ y))
+    return min(max(float(x @ y) / length, -1.0), 1.0) if length > 1e-9 else math.nan
+
+
+def _fisher_variance(rho: float, count: int) -> float:
+    return (1.0 + rho**2 / 2.0) / (count - 3)
+
+
+def _bounded(rho: float, count: int) -> float:
+    """A perfect rho counts as half a swap of neighbours less, or its interval were a point."""
+    most = 1.0 - 6.0 / (count**3 - count)
+    return min(max(rho, -most), most)
+
+
+def _interval(rho: float, error: float, level: float) -> Interval:
+    reach = NormalDist().inv_cdf((1.0 + level) / 2.0) * error
+    low, high = (
+        (math.nan, math.nan)
+        if math.isnan(rho)
+        else (math.tanh(math.atanh(rho) - reach), math.tanh(math.atanh(rho) + reach))
+    )
+    return Interval(low, high, level, method="family", resamples=0, degenerate=0)

@@ -1,0 +1,156 @@
+"""Skipped Spearman: Spearman on the points that an outlier filter keeps.
+
+Two different statistics share the word. The locked problem asks for the first:
+
+* `mcd_skipped`: drop points whose squared robust Mahalanobis distance (`MinCovDet`) lies
+  above the 0.975 quantile of chi-squared with 2 degrees of freedom.
+* `projection_skipped` (Wilcox; Pernet, Wilcox & Rousselet 2013): drop points that are far
+  out on any of the lines through the robust centre and a point.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.statistics.correlations import Flags, Floats, spearman_rows
+from analysis.statistics.fast_mcd import (
+    chi2_quantile,
+    half_coincides,
+    mcd_flags,
+    mcd_flags_by_seed,
+    robust_standardise,
+)
+
+CUTOFF = 0.975
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A skipped correlation. `keep` is `[n]`; `value` is NaN where undefined."""
+
+    value: float
+    keep: Flags
+    note: str
+
+    @property
+    def kept(self) -> int:
+        """Number of points that the filter kept."""
+        return int(self.keep.sum())
+
+
+@dataclass(frozen=True)
+class FlagStability:
+    """How the MCD flags move with the random state.
+
+    seeds: how many were tried.
+    drop_share: `[n]`, share of the seeds under which each point is dropped.
+    agreement: share of the seeds that drop exactly the same points as the chosen seed.
+    value_low, value_high: range of the skipped Spearman over the seeds.
+    """
+
+    seeds: int
+    drop_share: Floats
+    agreement: float
+    value_low: float
+    value_high: float
+
+
+def mcd_skipped(x: Floats, y: Floats, seed: int) -> Skipped:
+    """Spearman after the MCD filter.
+
+    The flags are those of `MinCovDet(random_state=seed)` of scikit-learn 1.8 and later, computed
+    by `fast_mcd`: earlier releases scale distances differently and flag other points in
+    a quarter of data sets, and an official number must not depend on what is installed.
+
+    Args:
+        x: `[n]`.
+        y: `[n]`.
+        seed: of the filter's random halves.
+    """
+    flags = mcd_flags(x[None, :], y[None, :], seed, CUTOFF)
+    keep = flags.keep[0]
+    if flags.undefined[0]:
+        return _undefined(x.size)
+    value = float(spearman_rows(x[None, :], y[None, :], keep[None, :])[0])
+    if math.isnan(value):
+        return Skipped(value, keep, "undefined: the kept points are too few or constant")
+    note = "half of the points or more lie on one line" if flags.singular[0] else ""
+    return Skipped(value, keep, note)
+
+
+def mcd_skipped_rows(x: Floats, y: Floats, seed: int) -> Floats:
+    """`mcd_skipped` for each row of `[rows, points]` arrays, vectorised; NaN where undefined."""
+    flags = mcd_flags(x, y, seed, CUTOFF)
+    values = spearman_rows(x, y, flags.keep)
+    values[flags.undefined] = np.nan
+    return values
+
+
+def flag_stability(x: Floats, y: Floats, seed: int, seeds: int = 200) -> FlagStability:
+    """Repeat the MCD filter over random states 0 … seeds − 1 and compare with `seed`'s flags."""
+    chosen = mcd_flags(x[None, :], y[None, :], seed, CUTOFF).keep[0]
+    flags = mcd_flags_by_seed(x, y, range(seeds), CUTOFF)
+    shape = (seeds, x.size)
+    values = spearman_rows(np.broadcast_to(x, shape), np.broadcast_to(y, shape), flags.keep)
+    defined = values[~np.isnan(values)]
+    return FlagStability(
+        seeds=seeds,
+        drop_share=1.0 - flags.keep.mean(axis=0),
+        agreement=float((flags.keep == chosen).all(axis=1).mean()),
+        value_low=float(defined.min()) if defined.size else math.nan,
+        value_high=float(defined.max()) if defined.size else math.nan,
+    )
+
+
+def projection_skipped(x: Floats, y: Floats, seed: int) -> Skipped:
+    """Spearman after the projection filter (Wilcox's skipped correlation).
+
+    For each point i, all points are projected on the line through the MCD centre and i;
+    on each line, a distance above median + sqrt(chi2(0.975, 2)) × (ideal fourths spread)
+    marks an outlier. Projections depend on the units of the columns, so both are
+    standardised first. The centre is that of the installed scikit-learn.
+
+    Args:
+        x: `[n]`.
+        y: `[n]`.
+        seed: `random_state` of the MCD centre.
+    """
+    from sklearn.covariance import MinCovDet
+
+    if half_coincides(x[None, :], y[None, :])[0]:
+        return _undefined(x.size)
+    points = np.column_stack([robust_standardise(x), robust_standardise(y)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        centre = MinCovDet(random_state=seed).fit(points).location_
+    away = points - centre
+    lengths = np.linalg.norm(away, axis=1)
+    lines = away[lengths > 0] / lengths[lengths > 0, None]
+    distances = np.abs(lines @ away.T)
+    fence = math.sqrt(chi2_quantile(CUTOFF)) * _ideal_fourths_spread(distances)
+    threshold = np.median(distances, axis=1) + fence
+    keep = ~(distances > threshold[:, None]).any(axis=0)
+    value = float(spearman_rows(x[None, :], y[None, :], keep[None, :])[0])
+    note = "undefined: the kept points are too few or constant" if math.isnan(value) else ""
+    return Skipped(value, keep, note)
+
+
+def _undefined(points: int) -> Skipped:
+    everything = np.ones(points, dtype=np.bool_)
+    return Skipped(math.nan, everything, "undefined: half of the points or more coincide")
+
+
+def _ideal_fourths_spread(values: Floats) -> Floats:
+    """Upper minus lower ideal fourth of each row (Frigge, Hoaglin & Iglewicz 1989)."""
+    count = values.shape[1]
+    position = count / 4 + 5 / 12
+    whole = int(position)
+    part = position - whole
+    ordered = np.sort(values, axis=1)
+    low = (1 - part) * ordered[:, whole - 1] + part * ordered[:, whole]
+    high = (1 - part) * ordered[:, count - whole] + part * ordered[:, count - whole - 1]
+    return np.asarray(high - low)

@@ -1,0 +1,1 @@
+"""Submissions: format, official verifier, reproducibility bundle."""

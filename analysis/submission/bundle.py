@@ -1,0 +1,195 @@
+"""The reproducibility bundle: everything a reader needs to redo a submission, as data.
+
+Filled from the ledger (`units`), the model and document tables, the lock records and dbt's
+lineage graph; `analysis.submission.bundle_page` turns it into one page of Markdown.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from analysis.ranking.metric_table import MetricColumn
+from warehouse.metrics.lineage import Lineage
+from warehouse.store.provenance import code_revision, versions
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import duckdb
+
+    from warehouse.paths import Workspace
+    from warehouse.problem.spec import Problem
+
+SCHEMA = "tokenmart/bundle/1"
+SUBMISSION_FILE = "submission.json"
+VERIFY_FILE = "verify.json"
+BUNDLE_FILE = "bundle.json"
+PAGE_FILE = "README.md"
+PACKAGES = (
+    "tokenmart", "numpy", "scipy", "scikit-learn", "duckdb", "dbt-core", "dbt-duckdb",
+    "pyarrow", "torch", "transformers", "accelerate",
+)  # fmt: skip
+_COST = ("tokens_processed", "tokens_scored", "seconds", "peak_bytes")
+
+
+def build_bundle(
+    problem: Problem,
+    workspace: Workspace,
+    connection: duckdb.DuckDBPyConnection,
+    column: MetricColumn,
+    lineage: Lineage,
+    verification: dict[str, Any],
+    negated: bool,
+    official: bool,
+) -> dict[str, Any]:
+    """Collect the bundle.
+
+    Args:
+        problem: its files and models.
+        workspace: the checkout.
+        connection: read-only, to the marts.
+        column: the metric submitted.
+        lineage: of that metric.
+        verification: the verifier's document.
+        negated: whether the scores are the metric's values with the sign changed.
+        official: whether every rule of an official submission holds.
+    """
+    units = _units(connection, problem.name)
+    return {
+        "schema": SCHEMA,
+        "problem": problem.name,
+        "official": official,
+        "metric": {
+            "metric": column.metric,
+            "variant": column.variant,
+            "family": column.family,
+            "parameters": column.parameters,
+            "direction": column.direction,
+            "formula": column.formula,
+            "admissible": column.admissible,
+            "negated": negated,
+        },
+        "code": code_revision(),
+        "extraction_code": sorted(
+            {f"{unit['code_revision']}{'+' if unit['code_dirty'] else ''}" for unit in units}
+        ),
+        "submission": {"file": SUBMISSION_FILE, "sha256": verification["submission"]["sha256"]},
+        "verification": {
+            "file": VERIFY_FILE,
+            "seed": verification["seed"],
+            "resamples": verification["resamples"],
+        },
+        "seeds": {
+            "verification": verification["seed"],
+            "extraction": sorted({unit["seed"] for unit in units}),
+            "probes": sorted({f"{unit['probe']}: {unit['probe_params']}" for unit in units}),
+        },
+        "compute": compute_budget(units),
+        "models": _models(connection, problem, units),
+        "files": {
+            "proxy": _proxy(problem, workspace, connection),
+            "target": verification["target"],
+        },
+        "versions": versions(PACKAGES)
+        | {
+            f"{package} (extraction)": ", ".join(sorted({unit[field] for unit in units}))
+            for package, field in (
+                ("torch", "torch_version"),
+                ("transformers", "transformers_version"),
+                ("tokenmart", "tokenmart_version"),
+            )
+        },
+        "lineage": {
+            "node": lineage.node,
+            "ancestors": list(lineage.ancestors),
+            "labels": list(lineage.labels),
+        },
+    }
+
+
+def compute_budget(units: list[dict[str, Any]]) -> dict[str, Any]:
+    """Tokens, wall-clock and peak memory: in all, per model and per probe.
+
+    Args:
+        units: ledger rows; failed ones cost too.
+    """
+
+    def total(rows: list[dict[str, Any]]) -> dict[str, Any]:
+        return {
+            "units": len(rows),
+            "failed_units": sum(row["status"] != "done" for row in rows),
+            "tokens_processed": sum(row["tokens_processed"] for row in rows),
+            "tokens_scored": sum(row["tokens_scored"] for row in rows),
+            "seconds": round(sum(row["seconds"] for row in rows), 3),
+            "peak_bytes": max((row["peak_bytes"] for row in rows), default=0),
+            "devices": sorted({row["device"] for row in rows}),
+            "dtypes": sorted({row["dtype"] for row in rows}),
+        }
+
+    def grouped(field: str) -> dict[str, Any]:
+        names = sorted({row[field] for row in units})
+        return {name: total([row for row in units if row[field] == name]) for name in names}
+
+    return {"total": total(units), "models": grouped("model_id"), "probes": grouped("probe")}
+
+
+def documents_sha256(connection: duckdb.DuckDBPyConnection, problem: str) -> str:
+    """One hash over the texts of a problem: of the documents' own hashes, in order."""
+    rows = connection.execute(
+        "select doc_id, sha256 from documents where problem = ? order by doc_id", [problem]
+    ).fetchall()
+    lines = "".join(f"{doc_id} {sha256}\n" for doc_id, sha256 in rows)
+    return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def _units(connection: duckdb.DuckDBPyConnection, problem: str) -> list[dict[str, Any]]:
+    fields = (
+        "model_id", "probe", "probe_params", "doc_id", "status", "device", "dtype",
+        "torch_version", "transformers_version", "tokenmart_version", "code_revision",
+        "code_dirty", "seed", *_COST,
+    )  # fmt: skip
+    rows = connection.execute(
+        f"select {', '.join(fields)} from units where problem = ? order by all", [problem]
+    ).fetchall()
+    return [dict(zip(fields, row, strict=True)) for row in rows]
+
+
+def _models(
+    connection: duckdb.DuckDBPyConnection, problem: Problem, units: list[dict[str, Any]]
+) -> dict[str, Any]:
+    rows = connection.execute(
+        "select model_id, revision, tokenizer_sha256, interventions from models where problem = ?",
+        [problem.name],
+    ).fetchall()
+    known = {row[0]: row for row in rows}
+    return {
+        model.full_id: {
+            "revision": known[model.model_id][1],
+            "tokenizer_sha256": known[model.model_id][2],
+            "interventions": known[model.model_id][3],
+            "dtypes": sorted({u["dtype"] for u in units if u["model_id"] == model.model_id}),
+        }
+        for model in problem.models
+        if model.model_id in known
+    }
+
+
+def _proxy(
+    problem: Problem, workspace: Workspace, connection: duckdb.DuckDBPyConnection
+) -> dict[str, Any]:
+    """What the text was: the file's hash, and one over the documents that were used."""
+    from warehouse.sources.lock_file import check_file
+
+    documents = problem.documents
+    found: dict[str, Any] = {"documents_sha256": documents_sha256(connection, problem.name)}
+    if documents.kind == "sdist":
+        return {"archive": documents.archive, "sha256": documents.sha256} | found
+    path: Path = documents.path
+    if documents.locked:
+        sha256 = check_file(workspace, problem.name, path).value
+    else:
+        from warehouse.sources.lock_file import file_sha256
+
+        sha256 = file_sha256(workspace.root / path)
+    return {"path": path.as_posix(), "sha256": sha256} | found

@@ -1,0 +1,257 @@
+"""The official scorer: a checked submission against a locked target, as one JSON document.
+
+Deterministic: the same files, seed and code give the same document. Its fields are
+documented by `analysis/submission/verify_result.schema.json`. Imports neither torch nor dbt.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from analysis.statistics.bootstrap import DEFAULT_RESAMPLES, Interval
+from analysis.statistics.coefficients import Estimate, agreement
+from analysis.statistics.skipped import CUTOFF, flag_stability
+from analysis.submission import locked_problem as locked
+from analysis.submission.format import Submission, read_submission
+from warehouse.errors import LockedFileError, StorageError
+from warehouse.paths import Workspace
+from warehouse.problem.target_file import read_target
+from warehouse.sources.lock_file import check_sha256
+from warehouse.store.provenance import code_revision, versions
+
+SCHEMA = "tokenmart/verify_result/1"
+UNINFORMATIVE_WIDTH = 1.0
+"""An interval wider than half of what is possible can't tell a strong from no correlation."""
+
+
+def verify_locked(
+    workspace: Workspace,
+    submission: Path,
+    metric_key: str = "score",
+    seed: int = 0,
+    resamples: int = DEFAULT_RESAMPLES,
+) -> dict[str, Any]:
+    """Verify a submission to the locked problem.
+
+    Returns:
+        The document.
+
+    Raises:
+        LockedFileError: the target file is missing, malformed or changed (exit code 3).
+        BadSubmissionError: the submission breaks the contract (exit code 2).
+    """
+    target = read_target(workspace.root / locked.TARGET_PATH)
+    scores = target.only(locked.MODELS)
+    lock = check_sha256(workspace, locked.PROBLEM, locked.TARGET_PATH, target.sha256)
+    checked = read_submission(submission, locked.MODELS, metric_key)
+    source = {
+        "kind": "file",
+        "path": locked.TARGET_PATH.as_posix(),
+        "sha256": target.sha256,
+    }
+    if lock.first_use:
+        click.echo(f"note: recorded sha256 of {locked.TARGET_PATH} on first use", err=True)
+    return verdict(locked.PROBLEM, checked, metric_key, scores, source, seed, resamples)
+
+
+def verify_problem(
+    workspace: Workspace,
+    name: str,
+    submission: Path,
+    metric_key: str = "score",
+    seed: int = 0,
+    resamples: int = DEFAULT_RESAMPLES,
+) -> dict[str, Any]:
+    """`verify_locked` for the locked problem; else the same against a problem's own target.
+
+    Raises:
+        TokenmartError: the problem has no target scores (yet).
+        BadSubmissionError: the submission breaks the contract (exit code 2).
+    """
+    if name == locked.PROBLEM:
+        return verify_locked(workspace, submission, metric_key, seed, resamples)
+    from analysis.ranking.metric_table import load_target
+    from warehouse.problem.spec import load_problem
+
+    problem = load_problem(name, workspace)
+    by_id, source = load_target(problem, workspace)
+    scores = {
+        model.full_id: by_id[model.model_id] for model in problem.models if model.model_id in by_id
+    }
+    checked = read_submission(submission, tuple(scores), metric_key)
+    return verdict(problem.name, checked, metric_key, scores, source, seed, resamples)
+
+
+def verdict(
+    problem: str,
+    submission: Submission,
+    metric_key: str,
+    target: dict[str, float],
+    target_source: dict[str, Any],
+    seed: int,
+    resamples: int,
+) -> dict[str, Any]:
+    """The verifier's document for a checked submission and target scores.
+
+    Args:
+        problem: its name.
+        submission: already checked against the keys of `target`.
+        metric_key: as given on the command line.
+        target: model → score, in the submission's order.
+        target_source: what to say about where the target came from.
+        seed: of bootstrap and MCD filter.
+        resamples: of each interval.
+    """
+    models = list(target)
+    x = np.array([submission.scores[model] for model in models])
+    y = np.array([target[model] for model in models])
+    if np.ptp(y) == 0:
+        raise LockedFileError("every model has the same target score: no correlation is defined")
+    found = agreement(x, y, seed, resamples)
+    stability = flag_stability(x, y, seed)
+    return {
+        "schema": SCHEMA,
+        "problem": problem,
+        "n": found.n,
+        "spearman": _estimate(found.spearman),
+        "pearson": {"value": _number(found.pearson)},
+        "skipped_spearman": _estimate(found.skipped_spearman)
+        | {
+            "filter": f"MinCovDet, chi2({CUTOFF}, 2)",
+            "kept": found.skipped.kept,
+            "dropped": [
+                model for model, keep in zip(models, found.skipped.keep, strict=True) if not keep
+            ],
+            "note": found.skipped.note,
+            "ci_note": _width_note(found.skipped_spearman.percentile, found.n),
+            "stability": {
+                "random_states": stability.seeds,
+                "same_points_dropped": round(stability.agreement, 6),
+                "drop_share": {
+                    model: round(float(share), 6)
+                    for model, share in zip(models, stability.drop_share, strict=True)
+                    if share > 0
+                },
+                "low": _number(stability.value_low),
+                "high": _number(stability.value_high),
+            },
+        },
+        "seed": seed,
+        "resamples": resamples,
+        "submission": {
+            "path": str(submission.path),
+            "sha256": submission.sha256,
+            "format": submission.form,
+            "metric_key": metric_key if submission.form == "rows" else None,
+        },
+        "target": target_source,
+        "code": code_revision(),
+        "versions": versions(("tokenmart", "numpy", "scipy", "scikit-learn")),
+    }
+
+
+def write_result(result: dict[str, Any], out: Path, inputs: tuple[Path, ...]) -> None:
+    """Save the document, never over one of the files it was computed from.
+
+    Raises:
+        StorageError: `out` is one of the inputs or can't be written.
+    """
+    if any(out.exists() and path.exists() and out.samefile(path) for path in inputs):
+        raise StorageError(f"{out}: --out names an input file; choose another path")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps(result, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise StorageError(
+            f"{out}: can't write the result ({error.strerror}); choose another --out"
+        ) from error
+
+
+def present(
+    result: dict[str, Any], workspace: Workspace, submission: Path, out: Path | None, as_json: bool
+) -> None:
+    """Print the document, and save it where asked."""
+    click.echo(json.dumps(result, indent=2, allow_nan=False) if as_json else summary(result))
+    if out is not None:
+        write_result(result, out, (submission, workspace.root / locked.TARGET_PATH))
+
+
+def summary(result: dict[str, Any]) -> str:
+    """The document in a few lines of plain text."""
+    skipped, target = result["skipped_spearman"], result["target"]
+    stability = skipped["stability"]
+    dropped = ", ".join(skipped["dropped"]) or "none"
+    revision = result["code"]["revision"] or "unknown (not a git checkout)"
+    changes = " (with local changes)" if result["code"]["dirty"] else ""
+    lines = [
+        f"problem            {result['problem']}, n = {result['n']} models",
+        f"Spearman           {_line(result['spearman'])}",
+        f"Pearson            {_shown(result['pearson']['value'])}",
+        f"skipped Spearman   {_line(skipped)}",
+        f"  kept             {skipped['kept']} of {result['n']}; dropped: {dropped}",
+        f"  stability        same points dropped under {stability['same_points_dropped']:.0%} of "
+        f"{stability['random_states']} random states; value {_shown(stability['low'])} to "
+        f"{_shown(stability['high'])}",
+        f"seed, resamples    {result['seed']}, {result['resamples']}",
+        f"submission sha256  {result['submission']['sha256']}",
+        f"target sha256      {target['sha256']} ({target.get('path') or 'measured scores'})",
+        f"code revision      {revision}{changes}",
+    ]
+    lines[6:6] = [
+        f"  note             {note}" for note in (skipped["note"], skipped["ci_note"]) if note
+    ]
+    return "\n".join(lines)
+
+
+def _estimate(estimate: Estimate) -> dict[str, Any]:
+    return {
+        "value": _number(estimate.value),
+        "ci95": _interval(estimate.percentile),
+        "ci95_bca": _interval(estimate.bca),
+    }
+
+
+def _width_note(interval: Interval, models: int) -> str:
+    """The filter drops other points in each resample, and few models leave little to rank."""
+    width = interval.high - interval.low
+    if not width > UNINFORMATIVE_WIDTH:
+        return ""
+    return (
+        f"the interval is {width:.2f} wide, of 2.00 possible: resampling {models} models says next "
+        "to nothing about this coefficient"
+    )
+
+
+def _interval(interval: Interval) -> dict[str, Any]:
+    return {
+        "low": _number(interval.low),
+        "high": _number(interval.high),
+        "method": interval.method,
+        "degenerate_resamples": interval.degenerate,
+    }
+
+
+def _number(value: float) -> float | None:
+    """Twelve digits: what is left beyond is the rounding of the machine."""
+    return None if math.isnan(value) else round(value, 12)
+
+
+def _shown(value: float | None) -> str:
+    return "undefined" if value is None else f"{value:+.4f}"
+
+
+def _line(estimate: dict[str, Any]) -> str:
+    interval = estimate["ci95"]
+    text = (
+        f"{_shown(estimate['value'])}   95% CI {_shown(interval['low'])} to "
+        f"{_shown(interval['high'])} ({interval['method']} bootstrap"
+    )
+    if interval["degenerate_resamples"]:
+        text += f", {interval['degenerate_resamples']} degenerate resamples left out"
+    return text + ")"

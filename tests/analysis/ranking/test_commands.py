@@ -1,0 +1,123 @@
+"""`correlate`, `select` and `verify` by their command lines."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import scipy.stats
+from click.testing import CliRunner
+
+from analysis.ranking import cli
+from analysis.submission import cli as submission_cli
+
+
+def run(command, *arguments):
+    return CliRunner().invoke(command, [str(a) for a in arguments])
+
+
+def test_correlate_ranks_by_absolute_rho_and_orients(minilong):
+    result = run(cli.correlate, "--problem", "minilong", "--json", "--resamples", 100)
+    assert result.exit_code == 0, result.stderr
+    document = json.loads(result.stdout)
+    rows = document["rows"]
+    sizes = [abs(row["spearman"]) for row in rows]
+    assert sizes == sorted(sizes, reverse=True)
+    by_name = {row["metric"]: row for row in rows}
+    assert by_name["longppl"]["spearman"] == 1.0 and not by_name["longppl"]["admissible"]
+    assert by_name["partly"]["n"] == 14
+    with minilong.write() as connection:
+        pairs = connection.execute(
+            "select -value, score from metric_values join downstream_scores using (model_id)"
+            " where metric = 'perplexity'"
+        ).fetchall()
+    expected = scipy.stats.spearmanr([p[0] for p in pairs], [p[1] for p in pairs])[0]
+    assert by_name["perplexity"]["spearman"] == pytest.approx(expected)
+    assert by_name["good"]["spearman_ci95"]["low"] < by_name["good"]["spearman"]
+
+
+def test_correlate_prints_a_table_that_says_how_to_read_it(minilong):
+    result = run(cli.correlate, "--problem", "minilong", "--resamples", 100, "--top", 3)
+    assert result.exit_code == 0, result.stderr
+    for words in ("3 shown", "negated first", "percentile bootstrap", "longppl †", "p adj."):
+        assert words in result.stdout
+
+
+@pytest.mark.parametrize("clustered", [(), ("--clustered",)])
+def test_same_seed_same_numbers(minilong, clustered):
+    arguments = ("--problem", "minilong", "--json", "--resamples", 100, "--metric", "good")
+    first, again = (run(cli.correlate, *arguments, *clustered).stdout for _ in range(2))
+    assert first == again and json.loads(first)["clustered"] is bool(clustered)
+
+
+def test_select_names_the_good_metric(minilong):
+    result = run(cli.select, "--problem", "minilong", "--json", "--splits", 100)
+    assert result.exit_code == 0, result.stderr
+    document = json.loads(result.stdout)
+    assert document["winner"] == "good/a"
+    assert document["inadmissible"] == ["longppl/evaluator"]
+    assert document["incomplete"] == ["partly/a"]
+    assert document["baseline"] == "perplexity/per_token"
+    good = document["candidates"][0]
+    assert good["metric"] == "good" and good["p_beats_baseline"] < 0.05
+    assert good["held_out"] > 0.8 and good["p_adjusted"] < 0.01
+
+
+def test_select_refuses_a_winner_among_noise(minilong):
+    arguments = ("--problem", "minilong", "--metric", "noise", "--splits", 100)
+    document = json.loads(run(cli.select, *arguments, "--json").stdout)
+    assert document["winner"] is None and document["reasons"]
+    assert document["held_out"]["optimism"] > 0.2
+    text = run(cli.select, *arguments).stdout
+    assert "no winner:" in text and "may be luck" in text
+
+
+def test_verify_for_a_measured_target(minilong, write_json):
+    from warehouse.problem.spec import load_problem
+
+    models = load_problem("minilong", minilong.workspace).models
+    path = write_json({m.full_id: i for i, m in enumerate(models)})
+    result = run(submission_cli.verify, "--problem", "minilong", "--submission", path, "--json")
+    assert result.exit_code == 0, result.stderr
+    target = json.loads(result.stdout)["target"]
+    assert target["kind"] == "recall"
+    with minilong.write() as connection:
+        connection.execute("update downstream_scores set score = score + 0.001")
+    again = run(submission_cli.verify, "--problem", "minilong", "--submission", path, "--json")
+    assert json.loads(again.stdout)["target"]["sha256"] != target["sha256"]
+
+
+@pytest.mark.parametrize(
+    "command", ["ranking.cli:correlate", "submission.cli:verify", "ranking.cli:select"]
+)
+def test_help_imports_nothing_heavy(command):
+    module, name = command.split(":")
+    code = (
+        f"import sys; from analysis.{module} import {name}; {name}.main(['--help'], 'x', "
+        "standalone_mode=False); "
+        "sys.exit(bool({'numpy', 'scipy', 'sklearn', 'duckdb', 'torch'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "Usage" in done.stdout
+
+
+def test_a_metric_that_only_tells_families_apart_is_no_winner(minilong):
+    from warehouse.problem.spec import load_problem
+
+    models = load_problem("minilong", minilong.workspace).models
+    level = {m.model_id: 5.0 if m.family == "gemma3" else 0.0 for m in models}
+    order = [1, 12, 7, 10, 14, 4, 5, 8, 0, 9, 2, 13, 11, 6, 3]
+    shuffled = {m.model_id: float(i) for m, i in zip(models, order, strict=True)}
+    with minilong.write() as connection:
+        connection.execute("delete from downstream_scores")
+    minilong.target("minilong", {m: 20 * level[m] + 0.01 * i for i, m in enumerate(level)})
+    values = {m: 20 * level[m] + shuffled[m] for m in level}
+    minilong.metric("minilong", "brand", "a", values)
+    arguments = ("--problem", "minilong", "--metric", "brand", "--splits", 50, "--json")
+    document = json.loads(run(cli.select, *arguments).stdout)
+    assert document["p_adjusted"] < 0.05 and document["winner"] is None
+    assert document["p_adjusted_within_model_families"] > 0.05
+    assert any("tell model families apart" in reason for reason in document["reasons"])

@@ -1,0 +1,62 @@
+"""Reading the marts and the target."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from analysis.ranking.metric_table import load_table, load_target
+from warehouse.errors import LockedFileError, TokenmartError
+from warehouse.problem.spec import load_problem
+
+
+def table(marts, problem="minilong", metrics=()):
+    return load_table(load_problem(problem, marts.workspace), marts.workspace, metrics)
+
+
+def test_columns_are_oriented_and_missing_values_are_nan(minilong):
+    found = table(minilong)
+    assert len(found.models) == 15
+    perplexity = found.column("perplexity", None)
+    np.testing.assert_array_equal(perplexity.oriented, -perplexity.values)
+    partly = found.column("partly", "a")
+    assert math.isnan(partly.values[0]) and partly.present.sum() == 14
+    assert partly.parameters == {"k": 1}
+    assert found.families.count("smollm2") == 12
+    assert found.log_parameters[0] == pytest.approx(math.log(134515008))
+
+
+def test_asking_for_what_is_not_there_names_what_is(minilong):
+    found = table(minilong)
+    with pytest.raises(TokenmartError, match=r"no such metric.*perplexity"):
+        found.column("ppl", None)
+    with pytest.raises(TokenmartError, match=r"several variants of noise.*v0, v1"):
+        found.column("noise", None)
+    with pytest.raises(TokenmartError, match="no such variant of noise"):
+        found.column("noise", "v9")
+    with pytest.raises(TokenmartError, match="holds nothing for ppl"):
+        table(minilong, metrics=("ppl",))
+
+
+def test_an_empty_warehouse_says_what_to_run(marts):
+    with pytest.raises(TokenmartError, match="tokenmart recall --problem minilong"):
+        table(marts)
+
+
+def test_a_file_target_is_read_by_full_id_and_locked(marts, target, made_up_scores):
+    problem = load_problem("no4k", marts.workspace)
+    scores, source = load_target(problem, marts.workspace)
+    assert scores["01-ai--Yi-6B-200K"] == made_up_scores["01-ai/Yi-6B-200K"]
+    assert source["kind"] == "file" and len(source["sha256"]) == 64
+    target.write_text(target.read_text() + "\n")
+    with pytest.raises(LockedFileError, match="changed since it was locked"):
+        load_target(problem, marts.workspace)
+
+
+def test_a_value_without_a_catalogue_line_is_an_error(minilong):
+    with minilong.write() as connection:
+        connection.execute("delete from metric_catalog where metric = 'good'")
+    with pytest.raises(TokenmartError, match="good/a has values but no line in metric_catalog"):
+        table(minilong)

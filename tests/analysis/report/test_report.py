@@ -1,0 +1,215 @@
+"""The report: complete, self-contained, accessible; loaded by a real browser where there is one."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ElementTree
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from browser import probe, run
+from click.testing import CliRunner
+from made_up_marts import Marts, fill_minilong
+
+from analysis.report import cli
+
+VOID = {"meta", "br", "link", "img", "input", "hr", "wbr"}
+
+
+class Outline(HTMLParser):
+    """Checks that tags close in order; collects ids, links and addresses."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.ids, self.links, self.addresses = [], [], [], []
+
+    def handle_starttag(self, tag, attributes):
+        found = dict(attributes)
+        if tag not in VOID:
+            self.open.append(tag)
+        self.ids += [found["id"]] if "id" in found else []
+        self.links += [found["href"]] if "href" in found else []
+        self.addresses += [found[k] for k in ("src", "xlink:href") if k in found]
+
+    def handle_startendtag(self, tag, attributes):
+        pass
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """A report on made-up numbers of 15 models, written once for the module."""
+    with pytest.MonkeyPatch.context() as patch:
+        from warehouse.paths import find_workspace
+
+        root = tmp_path_factory.mktemp("report")
+        (root / "dbt_project").mkdir()
+        (root / "dbt_project" / "dbt_project.yml").touch()
+        patch.setenv("TOKENMART_HOME", str(root))
+        patch.delenv("TOKENMART_DATA", raising=False)
+        patch.delenv("TOKENMART_DATABASE", raising=False)
+        marts = fill_minilong(Marts(find_workspace()))
+        marts.profile("minilong")
+        out = root / "out" / "report.html"
+        arguments = ["--problem", "minilong", "--out", str(out), "--resamples", "200"]
+        result = CliRunner().invoke(cli.report, [*arguments, "--figures", str(root / "figures")])
+        assert result.exit_code == 0, result.output
+        yield out
+
+
+def test_it_says_what_was_found(page):
+    text = page.read_text().replace("<wbr>", "")
+    for words in (
+        "<strong>good/a</strong> tracks the target", "What perplexity hides", "Methods",
+        "gemma3-270m-noise-0.1", "longppl/evaluator †", "mean(nll)", "Beyond chance", "held out",
+    ):  # fmt: skip
+        assert words in text, words
+
+
+def test_it_needs_no_network_and_its_markup_is_sound(page):
+    text = page.read_text()
+    outline = Outline()
+    outline.feed(text)
+    assert outline.open == []
+    assert outline.addresses == []
+    assert all(link.startswith("#") and link[1:] in outline.ids for link in outline.links)
+    assert len(set(outline.ids)) == len(outline.ids)
+    assert not re.findall(r"@import|url\(", text)
+    assert set(re.findall(r"https?://[^\"' ]+", text)) <= {
+        "http://www.w3.org/2000/svg",
+        "http://www.w3.org/1999/xlink",
+    }
+    assert "default-src 'none'" in text
+
+
+def test_figures_have_names_and_follow_the_theme(page):
+    text = page.read_text()
+    figures = re.findall(r"<svg[^>]*class=\"figure\"[^>]*><title id=\"([^\"]+)\">([^<]+)", text)
+    assert len(figures) == 12
+    assert all(name and title for name, title in figures)
+    assert not re.findall(r"#0[12]0[12]0\d", text)
+    assert "var(--c0)" in text and "prefers-color-scheme:dark" in text
+
+
+def test_figure_files_stand_alone(page):
+    folder = page.parents[1] / "figures"
+    names = {"leaderboard", "best_metric", "baseline", "agreement", "nll_profile", "gain_profile"}
+    assert {path.stem for path in folder.iterdir()} == names
+    for name in names:
+        assert ElementTree.parse(folder / f"{name}.svg").getroot().tag.endswith("svg")
+        assert "var(--" not in (folder / f"{name}.svg").read_text()
+        assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [360, 768, 1280])
+def test_nothing_sticks_out_sideways(page, tmp_path, width):
+    frame = tmp_path / "frame.html"
+    inner = page.read_text().replace("&", "&amp;").replace('"', "&quot;")
+    frame.write_text(
+        f'<!doctype html><html><head><title></title></head><body style="margin:0"><iframe id="f" '
+        f'style="width:{width}px;height:900px;border:0" srcdoc="{inner}"></iframe></body></html>'
+    )
+    script = (
+        "const d = document.getElementById('f').contentDocument.documentElement;"
+        "return d.scrollWidth + ' ' + d.clientWidth;"
+    )
+    scroll, client = map(int, probe(frame, tmp_path, script).split())
+    assert client == width
+    assert scroll <= client
+
+
+@pytest.mark.slow
+def test_keyboard_and_tooltip(page, tmp_path):
+    script = """
+      const figure = [...document.querySelectorAll('svg.figure')].find(f => f.clientWidth);
+      const stops = figure.querySelectorAll('[tabindex="0"]');
+      const first = stops[0];
+      first.focus();
+      const before = document.getElementById('tip').textContent;
+      first.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowRight', bubbles: true}));
+      const after = document.getElementById('tip').textContent;
+      return [stops.length, before === first.getAttribute('aria-label'), before !== after,
+              getComputedStyle(document.getElementById('tip')).visibility].join(' ');
+    """
+    assert probe(page, tmp_path, script) == "1 true true visible"
+
+
+def test_both_themes_have_readable_contrast():
+    """WCAG AA: text 4.5 to 1, marks 3 to 1 against the surface, in light and dark."""
+    from analysis.report import palette
+
+    def luminance(colour):
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        return float(np.dot([0.2126, 0.7152, 0.0722], linear))
+
+    roles = {role.variable: role for role in palette._ROLES}
+    for theme in ("light", "dark"):
+        ground = luminance(getattr(roles["--surface"], theme))
+        for variable, role in roles.items():
+            if variable in ("--surface", "--grid"):
+                continue
+            pair = sorted((ground, luminance(getattr(role, theme))))
+            ratio = (pair[1] + 0.05) / (pair[0] + 0.05)
+            assert ratio >= 4.5, (theme, variable, ratio)
+
+
+@pytest.mark.slow
+def test_the_dark_theme_and_paper_are_used(page, tmp_path):
+    script = "return getComputedStyle(document.body).backgroundColor"
+    copy = tmp_path / "dark.html"
+    copy.write_text(page.read_text())
+    assert probe(copy, tmp_path, script) == "rgb(255, 255, 255)"
+    dark = probe(copy, tmp_path, script, "--blink-settings=preferredColorScheme=0")
+    assert dark == "rgb(18, 23, 31)"
+    run(page, tmp_path / "pdf", f"--print-to-pdf={tmp_path / 'report.pdf'}")
+    assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")
+
+
+def report(marts, tmp_path, *arguments):
+    out = tmp_path / "report.html"
+    base = ("--problem", "minilong", "--out", out, "--resamples", "100")
+    result = CliRunner().invoke(cli.report, [str(a) for a in (*base, *arguments)])
+    assert result.exit_code == 0, result.output
+    outline = Outline()
+    outline.feed(out.read_text())
+    assert outline.open == []
+    assert all(link[1:] in outline.ids for link in outline.links)
+    return out.read_text().replace("<wbr>", "")
+
+
+def test_a_bare_warehouse_still_gives_a_sound_page(marts, tmp_path):
+    """No perplexity, no profile, no coverage, six models: less to say, nothing broken."""
+    models = marts.models("minilong")[:6]
+    marts.target("minilong", {m: float(i) for i, m in enumerate(models)})
+    marts.metric("minilong", "x<script>", "a&b", {m: float(i % 4) for i, m in enumerate(models)})
+    text = report(marts, tmp_path)
+    assert "Too few models for a verdict" in text
+    assert "Perplexity is not among the extracted metrics" in text
+    assert "x&lt;script&gt;/a&amp;b" in text and "<script>/a" not in text
+    assert 'href="#profiles"' not in text
+
+
+def test_a_partial_extraction_is_said_at_the_top(minilong, tmp_path):
+    assert "Partial extraction" not in report(minilong, tmp_path)
+    minilong.coverage("minilong", "window_512", missing={"gemma3-270m": 3})
+    text = report(minilong, tmp_path)
+    assert (
+        "documents are missing for 1 of 15 models" in text
+        and "1 of 2<small>3 units missing" in text
+    )
+
+
+def test_noise_gets_no_winner(marts, tmp_path):
+    generator = np.random.default_rng(1)
+    models = marts.models("minilong")
+    marts.target("minilong", {m: float(generator.normal()) for m in models})
+    for variant in range(6):
+        values = {m: float(generator.normal()) for m in models}
+        marts.metric("minilong", "perplexity", f"v{variant}", values, "lower")
+    text = report(marts, tmp_path)
+    assert "<strong>No winner.</strong>" in text and "may be luck" in text

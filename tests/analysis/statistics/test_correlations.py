@@ -1,0 +1,97 @@
+"""Coefficients against scipy and pingouin."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pingouin
+import pytest
+import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from analysis.statistics.correlations import (
+    kendall,
+    masked_ranks,
+    partial_spearman,
+    pearson,
+    pearson_rows,
+    spearman,
+    spearman_rows,
+)
+
+COLUMN = arrays(np.float64, 9, elements=st.integers(-6, 6).map(float))
+
+
+@given(x=COLUMN, y=COLUMN)
+def test_coefficients_agree_with_scipy_on_data_with_ties(x, y):
+    if np.ptp(x) == 0 or np.ptp(y) == 0:
+        assert math.isnan(spearman(x, y))
+        assert math.isnan(pearson(x, y))
+        assert math.isnan(kendall(x, y))
+        return
+    assert spearman(x, y) == pytest.approx(scipy.stats.spearmanr(x, y)[0], abs=1e-12)
+    assert pearson(x, y) == pytest.approx(scipy.stats.pearsonr(x, y)[0], abs=1e-12)
+    assert kendall(x, y) == pytest.approx(scipy.stats.kendalltau(x, y)[0], abs=1e-12)
+
+
+@given(values=arrays(np.float64, (4, 7), elements=st.integers(0, 4).map(float)), data=st.data())
+def test_masked_ranks_are_ranks_among_the_kept(values, data):
+    keep = data.draw(arrays(np.bool_, (4, 7)))
+    ranks = masked_ranks(values, keep)
+    for row in range(4):
+        expected = np.zeros(7)
+        expected[keep[row]] = scipy.stats.rankdata(values[row, keep[row]])
+        np.testing.assert_array_equal(ranks[row], expected)
+
+
+def test_rows_are_independent_and_masks_apply():
+    generator = np.random.default_rng(0)
+    x, y = generator.normal(size=(2, 50, 11))
+    keep = generator.random((50, 11)) < 0.7
+    together = spearman_rows(x, y, keep)
+    for row in range(50):
+        alone = scipy.stats.spearmanr(x[row, keep[row]], y[row, keep[row]])[0]
+        assert together[row] == pytest.approx(alone, abs=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-9, 1.0, 1e9, 1e300])
+def test_scale_does_not_matter(scale):
+    x = np.array([1.0, 3.0, 2.0, 5.0, 4.5])
+    y = np.array([1.0, 2.0, 3.0, 4.0, 6.0])
+    assert pearson(x * scale, y) == pytest.approx(pearson(x, y), abs=1e-12)
+    assert spearman(x * scale, y) == spearman(x, y)
+
+
+@pytest.mark.parametrize("points", [0, 1, 2])
+def test_below_three_points_nothing_is_said(points):
+    x = np.arange(points, dtype=np.float64)
+    assert math.isnan(spearman(x, x))
+    assert math.isnan(pearson(x, x))
+    assert math.isnan(kendall(x, x))
+
+
+def test_a_constant_column_far_from_zero_is_undefined_not_noise():
+    x = np.full((1, 6), 0.1 + 0.2)
+    y = np.arange(6.0)[None, :]
+    assert np.isnan(pearson_rows(x, y)).all()
+
+
+def test_partial_spearman_agrees_with_pingouin():
+    generator = np.random.default_rng(4)
+    size = generator.normal(size=17)
+    x = size + generator.normal(size=17)
+    y = size + 0.5 * x + generator.normal(size=17)
+    import pandas
+
+    frame = pandas.DataFrame({"x": x, "y": y, "size": size})
+    oracle = pingouin.partial_corr(frame, x="x", y="y", covar="size", method="spearman")
+    assert partial_spearman(x, y, size) == pytest.approx(float(oracle["r"].iloc[0]), abs=1e-9)
+
+
+def test_partial_of_a_copy_of_the_control_is_undefined():
+    x = np.arange(6.0)
+    y = np.array([2.0, 1.0, 4.0, 3.0, 6.0, 5.0])
+    assert math.isnan(partial_spearman(x, y, x * 2))

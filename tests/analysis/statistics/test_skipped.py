@@ -1,0 +1,96 @@
+"""Both skipped correlations, and how stable the flags are."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pingouin
+import pytest
+from oracle import needs_min_cov_det
+from sklearn.covariance import MinCovDet
+
+from analysis.statistics.fast_mcd import robust_standardise
+from analysis.statistics.skipped import (
+    flag_stability,
+    mcd_skipped,
+    mcd_skipped_rows,
+    projection_skipped,
+)
+
+
+def contaminated(seed, n=17):
+    generator = np.random.default_rng(seed)
+    x = generator.normal(size=n)
+    y = 0.7 * x + 0.7 * generator.normal(size=n)
+    x[:2] += 7
+    y[:2] -= 7
+    return x, y
+
+
+def test_outliers_are_dropped_and_the_rest_is_ranked():
+    x, y = contaminated(0)
+    found = mcd_skipped(x, y, seed=0)
+    assert not found.keep[:2].any()
+    assert found.kept == found.keep.sum()
+    rest = mcd_skipped_rows(x[None], y[None], seed=0)[0]
+    assert found.value == pytest.approx(rest, abs=1e-12)
+    assert found.note == ""
+
+
+def test_point_estimate_and_vectorised_form_are_the_same_statistic():
+    for seed in range(60):
+        x, y = contaminated(seed) if seed % 2 else np.random.default_rng(seed).normal(size=(2, 17))
+        one = mcd_skipped(x, y, seed)
+        assert mcd_skipped_rows(x[None], y[None], seed)[0] == pytest.approx(one.value, abs=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:The skipped correlation")
+@needs_min_cov_det
+def test_projection_agrees_with_pingouin():
+    for seed in range(40):
+        x, y = contaminated(seed) if seed % 2 else np.random.default_rng(seed).normal(size=(2, 17))
+        x, y = robust_standardise(x), robust_standardise(y)
+        value, _, outliers = pingouin.correlation.skipped(x, y, corr_type="spearman")
+        ours = projection_skipped(x, y, seed=42)
+        np.testing.assert_array_equal(~ours.keep, np.asarray(outliers, dtype=bool))
+        assert ours.value == pytest.approx(value, abs=1e-12)
+
+
+def test_the_two_skipped_statistics_are_different():
+    values = [
+        (mcd_skipped(x, y, 0).kept, projection_skipped(x, y, 0).kept)
+        for x, y in (np.random.default_rng(seed).normal(size=(2, 17)) for seed in range(30))
+    ]
+    assert np.mean([mcd for mcd, _ in values]) < np.mean([other for _, other in values]) - 1
+
+
+def test_coinciding_points_leave_it_undefined_with_a_reason():
+    x, y = np.ones((2, 17))
+    x[12:], y[12:] = np.random.default_rng(0).normal(size=(2, 5))
+    for statistic in (mcd_skipped, projection_skipped):
+        found = statistic(x, y, 0)
+        assert math.isnan(found.value)
+        assert found.note.startswith("undefined")
+
+
+def test_a_line_is_noted():
+    x = np.arange(17.0)
+    found = mcd_skipped(x, 3 * x - 1, 0)
+    assert found.value == pytest.approx(1.0)
+    assert "line" in found.note
+
+
+@needs_min_cov_det
+def test_stability_counts_what_each_seed_drops():
+    x, y = np.random.default_rng(11).normal(size=(2, 17))
+    stability = flag_stability(x, y, seed=0, seeds=25)
+    flags = []
+    for seed in range(25):
+        points = np.column_stack([robust_standardise(x), robust_standardise(y)])
+        fitted = MinCovDet(random_state=seed).fit(points)
+        flags.append(fitted.dist_ <= -2 * math.log(0.025))
+    np.testing.assert_allclose(stability.drop_share, 1 - np.mean(flags, axis=0))
+    same = np.mean([(flag == flags[0]).all() for flag in flags])
+    assert stability.agreement == pytest.approx(same)
+    assert stability.value_low <= mcd_skipped(x, y, 0).value <= stability.value_high

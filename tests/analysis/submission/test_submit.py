@@ -1,0 +1,161 @@
+"""Submissions: what is refused, what a bundle holds, and that it can be redone."""
+
+from __future__ import annotations
+
+import json
+
+import jsonschema
+import pytest
+from click.testing import CliRunner
+
+from analysis.submission import cli
+from analysis.submission.bundle import compute_budget
+from warehouse.sources.lock_file import file_sha256
+
+
+@pytest.fixture
+def submit(minilong, tmp_path):
+    def submit(*arguments, out=tmp_path / "out", metric="good"):
+        base = ("--problem", "minilong", "--metric", metric, "--out", out, "--resamples", 200)
+        return CliRunner().invoke(cli.submit, [str(a) for a in (*base, *arguments)])
+
+    return submit
+
+
+@pytest.fixture
+def written(submit, tmp_path):
+    result = submit()
+    assert result.exit_code == 0, result.stderr
+    return tmp_path / "out"
+
+
+def reproduce(folder):
+    return CliRunner().invoke(cli.reproduce, [str(folder)])
+
+
+def test_a_bundle_holds_what_the_contract_lists(written, verify_schema):
+    names = {"submission.json", "verify.json", "bundle.json", "README.md"}
+    assert {path.name for path in written.iterdir()} == names
+    bundle = json.loads((written / "bundle.json").read_text())
+    verification = json.loads((written / "verify.json").read_text())
+    jsonschema.validate(verification, verify_schema)
+    assert bundle["official"] is True
+    assert bundle["submission"]["sha256"] == file_sha256(written / "submission.json")
+    assert set(bundle["code"]) == {"revision", "dirty"}
+    total = bundle["compute"]["total"]
+    assert total["tokens_processed"] == 15 * 2 * 1200 and total["tokens_scored"] == 15 * 2 * 1000
+    assert total["seconds"] == 75.0 and total["devices"] == ["cuda"]
+    assert bundle["models"]["smollm2-135m"]["revision"] == "abc123"
+    assert bundle["seeds"] == {"verification": 0, "extraction": [0], "probes": ["full: {}"]}
+    assert len(bundle["files"]["proxy"]["sha256"]) == 64
+    assert bundle["versions"]["torch (extraction)"] == "2.7"
+    assert bundle["lineage"]["labels"] == []
+    page = (written / "README.md").read_text()
+    for words in ("Spearman", "36,000 tokens processed", "abc123", "tokenmart reproduce ."):
+        assert words in page
+
+
+def test_negate_changes_every_sign(submit, written, tmp_path):
+    assert submit("--negate", out=tmp_path / "negated").exit_code == 0
+    plain = json.loads((written / "submission.json").read_text())
+    negated = json.loads((tmp_path / "negated" / "submission.json").read_text())
+    assert negated == {model: -score for model, score in plain.items()}
+    assert reproduce(tmp_path / "negated").exit_code == 0
+
+
+def test_refused_without_leaving_anything(submit, minilong, tmp_path):
+    def refused(result, *words):
+        assert result.exit_code == 1
+        assert result.stderr.count("\n") == 1
+        for word in words:
+            assert word in result.stderr
+        assert {path.name for path in tmp_path.iterdir()} == {"checkout"}
+
+    refused(submit(metric="longppl"), "not admissible", "--unofficial")
+    refused(submit(metric="partly"), "no value for smollm2-135m", "tokenmart extract")
+    refused(submit(metric="ppl"), "no such metric")
+    minilong.manifest({"good": ["stg_downstream"]})
+    refused(submit(), "downstream scores are among its ancestors")
+    refused(submit("--unofficial"), "downstream scores are among its ancestors")
+    minilong.manifest({"good": ["stg_token_stats"]})
+    with minilong.write() as connection:
+        connection.execute(
+            "update coverage set documents_done = 48, failure = 'out of memory'"
+            " where model_id = 'gemma3-270m'"
+        )
+    refused(submit(), "gemma3-270m under full (48 of 50 documents; out of memory)")
+    with minilong.write() as connection:
+        connection.execute("delete from coverage where model_id = 'gemma3-270m'")
+    refused(submit(), "gemma3-270m (nothing)")
+    with minilong.write() as connection:
+        connection.execute("delete from downstream_scores where model_id = 'gemma3-270m'")
+    refused(submit(), "no target score for gemma3-270m")
+
+
+@pytest.mark.parametrize(
+    ("probe", "counts"),
+    [("window_512", True), ("window_5120", False), ("retrieval_with_document", False)],
+)
+def test_only_the_probes_a_metric_rests_on_must_be_complete(submit, minilong, probe, counts):
+    models = minilong.models("minilong")
+    minilong.metric("minilong", "gain", "mean@window_512", {m: i for i, m in enumerate(models)})
+    minilong.manifest({"gain": ["stg_token_stats"]}, needs="window")
+    minilong.coverage("minilong", probe, missing={models[3]: 7})
+    result = submit(metric="gain")
+    assert (result.exit_code == 1) is counts
+    assert ("43 of 50" in result.stderr) is counts
+
+
+def test_unofficial_is_said_in_the_bundle(submit, tmp_path):
+    assert submit("--unofficial", metric="longppl").exit_code == 0
+    assert json.loads((tmp_path / "out" / "bundle.json").read_text())["official"] is False
+    assert "**unofficial**" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_an_existing_folder_is_left_alone(submit, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.txt").write_text("mine")
+    result = submit()
+    assert result.exit_code == 4 and "choose a new folder" in result.stderr
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine.txt"]
+
+
+def test_reproduce_agrees_and_tolerates_the_last_bits(written, minilong):
+    with minilong.write() as connection:
+        connection.execute("update metric_values set value = value * (1 + 1e-12)")
+    result = reproduce(written)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.count("same ") == 6
+
+
+def test_reproduce_names_what_differs(written, minilong):
+    with minilong.write() as connection:
+        connection.execute(
+            "update metric_values set value = value + 1 where model_id = 'gemma3-270m'"
+        )
+    result = reproduce(written)
+    assert result.exit_code == 1
+    assert "DIFFERS  scores from the warehouse: gemma3-270m" in result.stdout
+    assert "not reproduced: scores from the warehouse" in result.stderr
+    (written / "submission.json").write_text((written / "submission.json").read_text() + " ")
+    assert "DIFFERS  submission file" in reproduce(written).stdout
+
+
+@pytest.mark.parametrize("text", [None, "{", "{}", '{"schema": "other"}', "[]"])
+def test_reproduce_refuses_what_is_no_bundle(minilong, tmp_path, text):
+    if text is not None:
+        (tmp_path / "bundle.json").write_text(text)
+    result = reproduce(tmp_path)
+    assert result.exit_code == 1 and result.stderr.count("\n") == 1
+    assert "bundle.json" in result.stderr
+
+
+def test_failed_units_cost_too():
+    unit = {
+        "model_id": "m", "probe": "full", "status": "done", "device": "cpu", "dtype": "float32",
+        "tokens_processed": 10, "tokens_scored": 9, "seconds": 1.0, "peak_bytes": 5,
+    }  # fmt: skip
+    budget = compute_budget([unit, unit | {"status": "failed", "tokens_scored": 0}])
+    assert budget["total"]["failed_units"] == 1
+    assert budget["total"]["tokens_processed"] == 20
+    assert budget["models"]["m"] == budget["probes"]["full"] == budget["total"]

@@ -1,0 +1,354 @@
+"""The official scorer, by its command line."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+import scipy.stats
+from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from oracle import needs_min_cov_det
+from sklearn.covariance import MinCovDet
+
+from analysis.submission import locked_problem as locked
+from warehouse.sources.lock_file import file_sha256, lock_path
+
+SCRIPT = Path(__file__).parents[3] / "scripts" / "verify_locked_no4k.py"
+MODELS = list(locked.MODELS)
+GOOD = {model: float(index) for index, model in enumerate(MODELS)}
+
+
+@pytest.fixture(scope="module")
+def main():
+    spec = importlib.util.spec_from_file_location("verify_locked_no4k", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.main
+
+
+@pytest.fixture
+def run(main, target):
+    def run(*arguments):
+        return CliRunner().invoke(main, [str(a) for a in arguments])
+
+    return run
+
+
+@needs_min_cov_det
+def test_result_agrees_with_scipy_and_sklearn(
+    run, write_json, made_up_scores, verify_schema, tmp_path
+):
+    generator = np.random.default_rng(3)
+    submission = {m: s + float(generator.normal(0, 8)) for m, s in made_up_scores.items()}
+    out = tmp_path / "deep" / "result.json"
+    result = run("--submission", write_json(submission), "--metric-key", "score", "--out", out)
+    assert result.exit_code == 0, result.output
+    document = json.loads(out.read_text())
+    jsonschema.validate(document, verify_schema)
+    x, y = np.array([(submission[m], made_up_scores[m]) for m in MODELS]).T
+    assert document["spearman"]["value"] == pytest.approx(scipy.stats.spearmanr(x, y)[0])
+    assert document["pearson"]["value"] == pytest.approx(scipy.stats.pearsonr(x, y)[0])
+    fitted = MinCovDet(random_state=0).fit(np.column_stack([x, y]))
+    keep = fitted.mahalanobis(np.column_stack([x, y])) <= scipy.stats.chi2.ppf(0.975, 2)
+    skipped = document["skipped_spearman"]
+    assert skipped["value"] == pytest.approx(scipy.stats.spearmanr(x[keep], y[keep])[0])
+    assert skipped["dropped"] == [m for m, k in zip(MODELS, keep, strict=True) if not k]
+    assert document["n"] == 17 and document["resamples"] == 10_000 and document["seed"] == 0
+    assert "Spearman" in result.stdout and "skipped Spearman" in result.stdout
+
+
+def test_a_wide_skipped_interval_is_called_uninformative(run, write_json, made_up_scores, tmp_path):
+    """Nearly nothing to see, nearly everything to see."""
+    generator = np.random.default_rng(1)
+    noise = {m: float(generator.normal()) for m in MODELS}
+    exact = {m: s**3 for m, s in made_up_scores.items()}
+    for submission, wide in ((noise, True), (exact, False)):
+        out = tmp_path / f"{wide}.json"
+        result = run("--submission", write_json(submission), "--out", out)
+        skipped = json.loads(out.read_text())["skipped_spearman"]
+        assert (skipped["ci95"]["high"] - skipped["ci95"]["low"] > 1) is wide
+        assert bool(skipped["ci_note"]) is wide is ("says next to nothing" in result.stdout)
+
+
+def test_both_formats_give_the_same_numbers(run, write_json, tmp_path):
+    rows = [{"model": m, "score": 1, "mine": s, "note": "x"} for m, s in GOOD.items()][::-1]
+    documents = []
+    for content, key in ((GOOD, "score"), (rows, "mine")):
+        out = tmp_path / f"{key}.json"
+        arguments = ("--submission", write_json(content), "--metric-key", key, "--out", out)
+        assert run(*arguments, "--resamples", 200).exit_code == 0
+        documents.append(json.loads(out.read_text()))
+    for field in ("spearman", "pearson", "skipped_spearman"):
+        assert documents[0][field] == documents[1][field]
+
+
+def test_same_seed_same_document_and_rescaling_changes_nothing(run, write_json, tmp_path):
+    path = write_json(GOOD)
+    texts = []
+    for name in ("one", "two"):
+        out = tmp_path / name
+        assert run("--submission", path, "--out", out, "--resamples", 300).exit_code == 0
+        texts.append(out.read_text())
+    assert texts[0] == texts[1]
+    rescaled = write_json({model: 1e-9 * s - 1e-12 for model, s in GOOD.items()})
+    assert run("--submission", rescaled, "--out", tmp_path / "s", "--resamples", 300).exit_code == 0
+    first, other = json.loads(texts[0]), json.loads((tmp_path / "s").read_text())
+    assert first["skipped_spearman"] == other["skipped_spearman"]
+    assert first["spearman"] == other["spearman"]
+
+
+def refused(result, code=2):
+    """Exit code, no traceback, one line on stderr, nothing printed as a result."""
+    assert result.exit_code == code, (result.exit_code, result.output, result.exception)
+    assert isinstance(result.exception, SystemExit)
+    assert result.stdout == ""
+    line = result.stderr
+    assert line.startswith("error: ") and line.endswith("\n") and line.count("\n") == 1
+    assert len(line) < 4000
+    return line
+
+
+def changed(**changes):
+    return {**GOOD, **changes}
+
+
+def text_of(value):
+    return json.dumps(value)
+
+
+A = MODELS[0]
+WITHOUT_A = {m: s for m, s in GOOD.items() if m != A}
+ROWS = [{"model": m, "score": s} for m, s in GOOD.items()]
+
+TABLE: list[tuple[str | bytes, str]] = [
+    ("", "is empty"),
+    ("nonsense", "not JSON"),
+    ("17", "found a number"),
+    ("null", "found null"),
+    ("true", "found a boolean"),
+    ('"x"', "found a string"),
+    ("{}", "missing 17 of 17"),
+    ("[]", "missing 17 of 17"),
+    (text_of(WITHOUT_A), f"missing 1 of 17 models: {A}"),
+    (text_of(changed(extra=1)), 'not in the model set: "extra"'),
+    (text_of({**WITHOUT_A, A.lower(): 1}), f"did you mean {A}?"),
+    (text_of({**WITHOUT_A, A + " ": 1}), f"did you mean {A}?"),
+    (text_of({"scores": GOOD}), 'not in the model set: "scores"'),
+    (text_of({A + "\n\ud800": 1}), "\\n\\ud800"),
+    (text_of(GOOD)[:-1] + f', "{A}": 1}}', "twice"),
+    (text_of(GOOD)[:-1] + ', "01-ai\\/Yi-6B-200K": 1}', "twice"),
+    (text_of(ROWS + ROWS[:1]), "row 17 repeats"),
+    (text_of([*ROWS, 3]), "row 17 must be an object"),
+    (text_of([*ROWS, None]), "row 17 must be an object, found null"),
+    (text_of([*ROWS[1:], {"score": 1}]), 'row 16 has no "model" field'),
+    (text_of([*ROWS[1:], {"model": A}]), 'no "score" field'),
+    (text_of([*ROWS[1:], {"model": A, "Score": 1}]), 'it has "model", "Score"'),
+    (text_of([*ROWS[1:], {"model": 3, "score": 1}]), "must be a string"),
+    (text_of([*ROWS[1:], {}]), "no fields"),
+    (text_of(ROWS[1:]), f"missing 1 of 17 models: {A}"),
+    (text_of(dict.fromkeys(MODELS, 2.5)), "every model has the score 2.5"),
+    (text_of(dict.fromkeys(MODELS, 0) | {A: -0.0}), "every model has the score"),
+    (b"\xef\xbb\xbf" + text_of(GOOD).encode(), "byte-order mark"),
+    (text_of(GOOD).encode("utf-16"), "byte-order mark"),
+    (text_of(GOOD).encode("utf-16-le"), ""),
+    (text_of(GOOD).encode("utf-32-be"), ""),
+    (b'{"\xe9": 1}', "not UTF-8"),
+    (b"\x80\x04\x95", "not UTF-8"),
+    (b"PK\x03\x04", "not JSON"),
+    (b"\x00" * 100, "not JSON"),
+    ("[" * 100_000, "nested deeper"),
+    ('{"a":' * 50_000 + "1" + "}" * 50_000, "nested deeper"),
+    (b" " * (4 << 20) + b"1", "larger than"),
+    (text_of(GOOD).replace(": 0.0", ": .5"), "not JSON"),
+    (text_of(GOOD).replace(": 0.0", ": 01"), "not JSON"),
+    (text_of(GOOD).replace(": 0.0", ": 0x1"), "not JSON"),
+    (text_of(GOOD).replace(": 0.0", ": 1_000"), "not JSON"),
+    (text_of(GOOD).replace(": 0.0", ": +1"), "not JSON"),
+    (text_of(GOOD).replace(": 0.0", ": nan"), "not JSON"),
+    (text_of(GOOD).replace(": 0.0", ": 1e400"), "1e400"),
+    (text_of(GOOD).replace(": 0.0", ": " + "9" * 309), "finite"),
+    (text_of(GOOD).replace(": 0.0", ": " + "9" * 4500), "digits"),
+    (text_of(GOOD) + text_of(GOOD), "Extra data"),
+    ("\n".join(map(text_of, ROWS)), "Extra data"),
+    (text_of(GOOD) + " // done", "Extra data"),
+    ("model,score\n" + "\n".join(f"{m},{s}" for m, s in GOOD.items()), "not JSON"),
+]
+WRONG_VALUES = [
+    (math.nan, "NaN"),
+    (math.inf, "Infinity"),
+    (-math.inf, "-Infinity"),
+    (True, "a boolean"),
+    (False, "a boolean"),
+    ("0.5", "a string"),
+    ("", "a string"),
+    (None, "null"),
+    ([], "a list"),
+    ([0.5], "a list"),
+    ({}, "an object"),
+    ({"score": 0.5}, "an object"),
+]
+for model in (MODELS[0], MODELS[8], MODELS[16]):
+    for value, words in WRONG_VALUES:
+        TABLE.append((text_of({**GOOD, model: value}), words))
+        rows = [{"model": m, "score": value if m == model else s} for m, s in GOOD.items()]
+        TABLE.append((text_of(rows), words))
+for model in MODELS:
+    TABLE.append((text_of({m: s for m, s in GOOD.items() if m != model}), model))
+    renamed = {m.upper() if m == model else m: s for m, s in GOOD.items()}
+    TABLE.append((text_of(renamed), model))
+
+
+@pytest.mark.parametrize(("content", "words"), TABLE, ids=range(len(TABLE)))
+def test_malformed_submissions_are_refused(run, tmp_path, content, words):
+    path = tmp_path / "submission.json"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    out = tmp_path / "out.json"
+    line = refused(run("--submission", path, "--out", out))
+    assert words in line
+    assert not out.exists()
+
+
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=12,
+)
+
+
+def is_number(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(float(value))
+    except OverflowError:
+        return False
+
+
+@st.composite
+def malformed(draw):
+    """A submission with one or more defects: junk, cut short, a bad value, a bad model set."""
+    shape = draw(st.sampled_from(["junk", "cut", "value", "models", "rows", "bytes"]))
+    if shape == "junk":
+        return text_of(draw(JUNK)).encode()
+    if shape == "bytes":
+        return draw(st.binary(max_size=200))
+    good = text_of(GOOD).encode()
+    if shape == "cut":
+        return good[: draw(st.integers(0, len(good) - 1))]
+    if shape == "value":
+        bad = draw(JUNK.filter(lambda value: not is_number(value)))
+        return text_of({**GOOD, draw(st.sampled_from(MODELS)): bad}).encode()
+    if shape == "models":
+        kept = draw(st.lists(st.sampled_from(MODELS), unique=True, max_size=16))
+        more = draw(st.dictionaries(st.text(max_size=30), st.floats(-5, 5), max_size=3))
+        return text_of({m: GOOD[m] for m in kept} | more).encode()
+    row = draw(JUNK.filter(lambda value: not (isinstance(value, dict) and "model" in value)))
+    place = draw(st.integers(0, 17))
+    return text_of([*ROWS[:place], row, *ROWS[place:]]).encode()
+
+
+@settings(
+    max_examples=300,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(content=malformed())
+def test_generated_malformed_submissions_are_refused(run, tmp_path, content):
+    path = tmp_path / "generated.json"
+    path.write_bytes(content)
+    refused(run("--submission", path))
+
+
+def test_odd_paths_are_refused(run, tmp_path):
+    refused(run("--submission", tmp_path))
+    refused(run("--submission", tmp_path / "missing.json"))
+    refused(run("--submission", tmp_path / "two\nlines.json"))
+    refused(run("--submission", "/dev/zero"))
+    os.mkfifo(tmp_path / "pipe")
+    refused(run("--submission", tmp_path / "pipe"))
+
+
+def test_a_missing_target_is_exit_3(run, target, write_json):
+    target.unlink()
+    assert "data fetch" in refused(run("--submission", write_json(GOOD)), code=3)
+
+
+def test_a_changed_target_is_exit_3_and_names_both_hashes(run, target, write_json, workspace):
+    path = write_json(GOOD)
+    first = run("--submission", path, "--resamples", 100)
+    assert first.exit_code == 0 and "on first use" in first.stderr
+    assert "on first use" not in run("--submission", path, "--resamples", 100).stderr
+    before = file_sha256(target)
+    target.write_text(target.read_text() + " ")
+    line = refused(run("--submission", path), code=3)
+    assert before in line and file_sha256(target) in line and str(locked.TARGET_PATH) in line
+    assert lock_path(workspace, "no4k").exists()
+
+
+@pytest.mark.parametrize("text", ["{}", "[", '{"01-ai/Yi-6B-200K": 1}', '{"a": NaN}'])
+def test_a_malformed_target_is_exit_3(run, target, write_json, text):
+    target.write_text(text)
+    refused(run("--submission", write_json(GOOD)), code=3)
+
+
+def test_out_never_overwrites_an_input(run, target, write_json):
+    path = write_json(GOOD)
+    for out in (path, target):
+        before = out.read_bytes()
+        result = run("--submission", path, "--out", out, "--resamples", 100)
+        assert result.exit_code == 4 and "names an input file" in result.stderr
+        assert out.read_bytes() == before
+
+
+def test_partly_constant_scores_still_get_a_spearman(run, write_json, verify_schema, tmp_path):
+    submission = {m: 1.0 if i < 14 else float(i) for i, m in enumerate(MODELS)}
+    out = tmp_path / "result.json"
+    assert run("--submission", write_json(submission), "--out", out).exit_code == 0
+    document = json.loads(out.read_text())
+    jsonschema.validate(document, verify_schema)
+    assert document["spearman"]["value"] is not None
+    assert document["spearman"]["ci95"]["degenerate_resamples"] > 0
+    assert document["skipped_spearman"]["note"]
+
+
+def test_by_path_from_elsewhere_without_torch_or_dbt(write_json, tmp_path, workspace, target):
+    code = (
+        "import sys, runpy; sys.argv = sys.argv[1:]\n"
+        "try:\n    runpy.run_path(sys.argv[0], run_name='__main__')\n"
+        "except SystemExit as done:\n"
+        "    heavy = {'torch', 'dbt', 'duckdb', 'transformers', 'altair'}\n"
+        "    print(sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
+        "    sys.exit(done.code)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(SCRIPT), "--submission", str(write_json(GOOD)),
+         "--resamples", "100"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=120,
+        env=os.environ | {"LC_ALL": "C", "PYTHONIOENCODING": "ascii"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines()[-1] == "[]"
+    assert "Spearman" in done.stdout
+
+
+@pytest.mark.parametrize("scale", [5e-324, 1e-300, 1e300, 1e307])
+def test_any_finite_magnitude_is_scored(run, write_json, tmp_path, scale):
+    out = tmp_path / "result.json"
+    submission = {m: scale * (i - 8) for i, m in enumerate(MODELS)}
+    assert run("--submission", write_json(submission), "--out", out).exit_code == 0
+    same = {m: float(i) for i, m in enumerate(MODELS)}
+    plain = tmp_path / "plain.json"
+    assert run("--submission", write_json(same), "--out", plain).exit_code == 0
+    found, expected = json.loads(out.read_text()), json.loads(plain.read_text())
+    for name in ("spearman", "skipped_spearman", "pearson"):
+        assert found[name]["value"] == pytest.approx(expected[name]["value"], abs=1e-9)

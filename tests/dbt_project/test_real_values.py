@@ -1,0 +1,113 @@
+"""Every family on a real extraction: two checkpoints, two tokenizers and an intervention."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from dbt_harness import Warehouse, assert_same_values
+from expected import EXPECTED, assert_agrees
+from metric_oracle import Oracle
+
+from extract.cli import extract
+from warehouse.paths import find_workspace
+from warehouse.problem.spec import load_problem
+from warehouse.sources.fetch import ensure_documents
+
+# the first one may have to download and convert the checkpoints
+pytestmark = [pytest.mark.models, pytest.mark.slow, pytest.mark.timeout(900)]
+
+MODELS = ("smollm2-135m", "gemma3-270m", "smollm2-135m-window-512")
+DOCUMENTS = (11, 16)  # a character in several pieces, long dashes and curly quotes
+TOKENS = 1_200
+PROBES = [
+    {"kind": "full"},
+    {"kind": "window", "name": "window_256", "context": 256, "stride": 256},
+    {
+        "kind": "retrieval",
+        "excerpts": 4,
+        "excerpt_tokens": 24,
+        "answer_tokens": 16,
+        "min_gap": 128,
+        "seed": 0,
+    },
+]
+
+
+@pytest.fixture(scope="module")
+def extracted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder filled by `tokenmart extract`, from minilong's models and documents."""
+    checkout = find_workspace(Path(__file__))
+    folder = tmp_path_factory.mktemp("real")
+    (folder / "data").mkdir()
+    checkout.cache.mkdir(parents=True, exist_ok=True)
+    (folder / "data" / "cache").symlink_to(checkout.cache)
+    texts = ensure_documents(load_problem("minilong", checkout), checkout)["text"].to_pylist()
+    (folder / "texts.json").write_text(json.dumps([texts[number] for number in DOCUMENTS]))
+    problem = yaml.safe_load((checkout.problems / "minilong.yml").read_text(encoding="utf-8"))
+    problem["documents"] = {"kind": "json", "path": str(folder / "texts.json")}
+    problem["probes"] = PROBES
+    (folder / "minilong.yml").write_text(yaml.safe_dump(problem), encoding="utf-8")
+    options = ["--device", "cpu", "--dtype", "float32", "--max-tokens", str(TOKENS)]
+    for model in MODELS:
+        options += ["--model", model]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TOKENMART_DATA", str(folder / "data"))
+        done = CliRunner().invoke(extract, ["--problem", str(folder / "minilong.yml"), *options])
+    assert done.exit_code == 0, done.output
+    return folder / "data"
+
+
+@pytest.fixture(scope="module")
+def real(extracted: Path) -> Warehouse:
+    """The extraction, built; in the variants each checkpoint evaluates the other one."""
+    warehouse = Warehouse(extracted, extracted.parent / "tokenmart.duckdb")
+    warehouse = warehouse.with_own_project(extracted.parent)
+    added = [
+        {"variant": f"smollm2_alpha_{alpha}", "alpha": alpha, "aggregation": aggregation}
+        for alpha, aggregation in (("0.1", "weighted"), ("0.5", "micro"), ("1", "macro"))
+    ]
+    same = {"metric": "longppl_external", "evaluator": MODELS[0], "beta": "-2", "min_tokens": "1"}
+    variants = warehouse.project / "variants" / "longppl_external.csv"
+    with variants.open("a+", encoding="utf-8") as file:
+        file.seek(0)
+        names = csv.DictReader(file).fieldnames or []
+        csv.DictWriter(file, names, lineterminator="\n").writerows({**same, **row} for row in added)
+    warehouse.run()
+    return warehouse
+
+
+@pytest.fixture(scope="module")
+def oracle(real: Warehouse) -> Oracle:
+    return Oracle(real.data, real.project / "variants", "minilong")
+
+
+@pytest.mark.parametrize("metric", sorted(EXPECTED))
+def test_values_agree(real: Warehouse, oracle: Oracle, metric: str) -> None:
+    assert_agrees(real.values(metric), EXPECTED[metric](oracle))
+
+
+def test_each_tokenizer_evaluates_the_other(real: Warehouse, oracle: Oracle) -> None:
+    smollm2, gemma3 = (
+        set(real.rows(f"select distinct token_id from tokens where model_id = '{model}'"))
+        for model in MODELS[:2]
+    )
+    assert smollm2 != gemma3
+    assert oracle.largest == "gemma3-270m"
+    values = real.values("longppl_external")
+    for variant in ("smollm2_alpha_0.5", "largest_alpha_0.5_beta_-2"):
+        assert all(values[f"{variant}@window_256", model] is not None for model in MODELS), variant
+
+
+def test_pieces_of_one_character_occur(real: Warehouse) -> None:
+    """What LongPPL treats apart is there: the comparison covers it."""
+    assert real.rows("select count(*) > 0 from intermediate.int_shared_pairs") == [(True,)]
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_thread_count_changes_nothing(real: Warehouse, tmp_path: Path, threads: int) -> None:
+    assert_same_values(real, real.with_threads(threads, tmp_path / "other"))

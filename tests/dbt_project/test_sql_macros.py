@@ -1,0 +1,76 @@
+"""The DuckDB macros for the field's terms, on the built warehouse."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from dbt_harness import PROJECT, Warehouse
+
+from warehouse.sql.dataframes import query
+
+
+def test_ppl_is_the_perplexity_mart(built: Warehouse) -> None:
+    found = built.rows(
+        "select model_id, ppl(logprob) from tokens where probe = 'full' group by all"
+    )
+    marts = built.values("perplexity")
+    assert found
+    for model, value in found:
+        assert value == pytest.approx(marts["micro", model], rel=1e-9)
+
+
+def test_macros_and_plain_names_work_in_ad_hoc_queries(
+    built: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`tokenmart sql` brings its own copies: they answer before dbt has run, and while it runs."""
+    monkeypatch.setenv("TOKENMART_HOME", str(PROJECT.parent))
+    monkeypatch.setenv("TOKENMART_DATA", str(built.data))
+    text = "select any_value(token_text(doc_id, char_start, char_end)), ppl(logprob) from tokens"
+    answers = []
+    for database in (built.database, built.database.with_name("not_built.duckdb")):
+        monkeypatch.setenv("TOKENMART_DATABASE", str(database))
+        table = query(f"{text} where probe = 'full' and position = 5 and doc_id = 0")
+        answers.append(table.to_pylist())
+    assert answers[0] == answers[1]
+    monkeypatch.setenv("TOKENMART_DATABASE", str(built.database))
+    for name in ("metric_values", "perplexity", "int_pair_units", "stg_units", "key_tokens"):
+        assert query(f"select count(*) > 0 as found from {name}").to_pylist() == [{"found": True}]
+
+
+def test_gain_and_bits_per_byte(built: Warehouse) -> None:
+    assert built.rows("select gain(-1.0, -3.0)") == [(2.0,)]
+    assert built.rows("select bits_per_byte(l, b) from (values (ln(0.5), 2), (0, 2)) v(l, b)") == [
+        (pytest.approx(0.25),)
+    ]
+
+
+def test_token_text_and_snippet(built: Warehouse) -> None:
+    ((text,),) = built.rows("select text from documents where doc_id = 1")
+    rows = built.rows(
+        "select token_text(doc_id, char_start, char_end), "
+        "context_snippet(doc_id, char_start, char_end, width := 10), char_start, char_end "
+        "from tokens where doc_id = 1 and probe = 'full' and model_id = 'lab--model-0'"
+    )
+    assert len(rows) > 100
+    for token, snippet, start, end in rows:
+        assert token == text[start:end]
+        before = text[max(start - 10, 0) : start]
+        assert snippet == f"{before}[{token}]{text[end : end + 10]}"
+
+
+def test_key_tokens_are_those_of_longppl(built: Warehouse) -> None:
+    assert built.rows("select count(*) > 0, min(gain) > 2, min(logprob) > -2 from key_tokens") == [
+        (True, True, True)
+    ]
+    assert math.isclose(
+        built.rows("select avg(gain) from context_pairs where probe = 'window_64'")[0][0],
+        built.rows(
+            "select avg(gain(logprob, short_logprob)) from context_pairs where probe = 'window_64'"
+        )[0][0],
+    )
+
+
+def test_a_first_run_of_a_part_needs_no_views(built: Warehouse, tmp_path: Path) -> None:
+    Warehouse(built.data, tmp_path / "new.duckdb", built.project).run("--select", "stg_units")

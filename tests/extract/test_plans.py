@@ -1,0 +1,107 @@
+"""How DuckDB reads the Parquet files behind the views: few files, good estimates, any columns."""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from made_up_warehouse import Shape, write_warehouse
+from sql_samples import ask, failure
+
+from warehouse.paths import Workspace
+from warehouse.sql.session import Session
+from warehouse.store.schema import TOKENS
+from warehouse.store.token_files import published_path
+
+FILES = 1 + 4 * 4
+"""The one without rows; four models × full, window, retrieval with and without."""
+
+
+@pytest.fixture
+def made_up(workspace: Workspace) -> Workspace:
+    """Four models, three documents, made up."""
+    write_warehouse(workspace.data, Shape("minilong", models=4, documents=3, tokens=600))
+    return workspace
+
+
+def explain(workspace: Workspace, sql: str, analyze: bool = True, **parameters: str) -> str:
+    question = f"explain {'analyze ' if analyze else ''}{sql}"
+    with Session(workspace) as session, session.ask(question, parameters) as result:
+        return "\n".join(row[1] for row in result.fetchall())
+
+
+def files_read(plan: str) -> int:
+    return sum(map(int, re.findall(r"Total Files Read: (\d+)", plan)))
+
+
+@pytest.mark.parametrize(
+    ("condition", "files"),
+    [
+        ("model_id = $model and probe = 'full'", 1),
+        ("problem = 'minilong' and model_id = $model", 4),
+        ("probe in ('full', 'window_64')", 8),
+        ("problem = 'elsewhere'", 0),
+    ],
+)
+def test_only_the_files_of_the_partition_are_read(
+    made_up: Workspace, condition: str, files: int
+) -> None:
+    parameters = {"model": "lab--model-1"} if "$model" in condition else {}
+    plan = explain(made_up, f"select avg(nll) from tokens where {condition}", **parameters)
+    assert files_read(plan) == files
+    if files:
+        assert f"Scanning Files: {files}/{FILES}" in plan
+
+
+def test_a_join_reads_only_its_two_probes(made_up: Workspace) -> None:
+    plan = explain(
+        made_up,
+        "select avg(l.logprob - s.logprob) from tokens l inner join tokens s"
+        " using (problem, model_id, doc_id, position)"
+        " where l.model_id = 'lab--model-2' and l.probe = 'full' and s.probe = 'window_64'",
+    )
+    assert files_read(plan) == 2, "the model's condition reaches the other side of the join"
+
+
+def test_the_planner_knows_how_many_tokens_there_are(made_up: Workspace) -> None:
+    """The file without rows sorts first: planned by it alone, every table looks empty."""
+    assert sorted(path.name for path in made_up.tokens.iterdir())[0] == "problem=_"
+    rows = ask("select count(*) as n from tokens")[0]["n"]
+    plan = explain(made_up, "select logprob from tokens", analyze=False)
+    estimate = int(re.findall(r"~([\d,]+) rows?", plan)[-1].replace(",", ""))
+    assert 0.8 * rows < estimate < 1.25 * rows
+
+
+def test_columns_are_matched_by_name(made_up: Workspace) -> None:
+    path = published_path(made_up, "minilong", "lab--model-1", "full")
+    totals = "select sum(logprob::decimal(18, 6)) as s, max(rank) as r from tokens"
+    before = ask(totals)
+    table = pq.read_table(path, partitioning=None)
+    pq.write_table(table.select(table.column_names[::-1]), path)
+    assert ask(totals) == before
+    # A column an older version didn't write is null, not an error and not its neighbour.
+    pq.write_table(table.drop_columns(["entropy"]), path)
+    query = "select count(*) as n, count(entropy) as e from tokens where probe = 'full'"
+    (row,) = ask(f"{query} and model_id = 'lab--model-1'")
+    assert (row["n"], row["e"]) == (table.num_rows, 0)
+
+
+def test_types_are_the_schemas_whichever_file_comes_first(made_up: Workspace) -> None:
+    odd = made_up.tokens / "problem=00" / "model_id=1" / "probe=2" / "tokens.parquet"
+    odd.parent.mkdir(parents=True)
+    pq.write_table(pa.table({f.name: pa.array([], f.type) for f in TOKENS}), odd)
+    types = {row["column_name"]: row["column_type"] for row in ask("describe tokens")}
+    assert (types["problem"], types["model_id"], types["probe"]) == ("VARCHAR",) * 3
+    assert (types["logprob"], types["position"]) == ("FLOAT", "INTEGER")
+
+
+def test_one_damaged_file_leaves_the_others_usable(made_up: Workspace) -> None:
+    path = published_path(made_up, "minilong", "lab--model-1", "full")
+    path.write_bytes(path.read_bytes()[:-20])
+    query = "select count(*) > 0 as found from tokens where probe = 'full' and model_id = "
+    assert ask(f"{query} 'lab--model-2'") == [{"found": True}]
+    code, output = failure(f"{query} 'lab--model-1'")
+    assert code == 4
+    assert output.startswith(f"error: {path}: damaged")

@@ -1,0 +1,118 @@
+"""A warehouse in a temporary folder, built by dbt as `tokenmart dbt` starts it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+import yaml
+from made_up_warehouse import Retrieval, Shape, Window
+
+from warehouse.metrics import dbt_process
+from warehouse.paths import find_workspace
+
+PROJECT = find_workspace(Path(__file__)).dbt_project
+
+SHAPE = Shape(
+    models=4,
+    documents=4,
+    tokens=700,
+    windows=(Window(64, 32), Window(256, 64)),
+    retrieval=Retrieval(excerpts=6, excerpt_tokens=16, answer_tokens=8, min_gap=32),
+)
+
+
+@dataclass(frozen=True)
+class Warehouse:
+    """A data folder and the DuckDB file dbt builds from it."""
+
+    data: Path
+    database: Path
+    project: Path = PROJECT
+
+    def dbt(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run dbt on this warehouse, from the project folder, as a user would."""
+        return subprocess.run(
+            [*(dbt_process.command() or ()), *arguments],
+            cwd=self.project,
+            env={
+                **os.environ,
+                "TOKENMART_DATA": str(self.data),
+                "TOKENMART_DATABASE": str(self.database),
+                "DBT_TARGET_PATH": str(self.database.parent / "target"),
+                "DBT_LOG_PATH": str(self.database.parent / "logs"),
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def build(self) -> None:
+        """`dbt build`, with all data and unit tests; fails the test with dbt's own output."""
+        done = self.dbt("build", "--quiet")
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def run(self, *arguments: str) -> None:
+        """`dbt run`, the models only."""
+        done = self.dbt("run", "--quiet", *arguments)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def with_threads(self, threads: int, folder: Path) -> Warehouse:
+        """The same data in a new database of `folder`, built by so many DuckDB threads."""
+        profile = yaml.safe_load((self.project / "profiles.yml").read_text(encoding="utf-8"))
+        profile["tokenmart"]["outputs"]["local"]["settings"]["threads"] = threads
+        folder.mkdir(parents=True)
+        (folder / "profiles.yml").write_text(yaml.safe_dump(profile), encoding="utf-8")
+        other = Warehouse(self.data, folder / "tokenmart.duckdb", self.project)
+        other.run("--profiles-dir", str(folder))
+        return other
+
+    def with_own_project(self, folder: Path) -> Warehouse:
+        """The same warehouse, built from a copy of the project that a test may edit."""
+        project = folder / "dbt_project"
+        shutil.copytree(self.project, project, ignore=shutil.ignore_patterns("target", "logs"))
+        return Warehouse(self.data, self.database, project)
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """Rows of a read-only query."""
+        with duckdb.connect(str(self.database), read_only=True) as connection:
+            return connection.execute(query).fetchall()
+
+    def values(self, metric: str) -> dict[tuple[str, str], float | None]:
+        """(variant, model) → value."""
+        found = self.rows(
+            f"select variant, model_id, value from metric_values where metric = '{metric}'"
+        )
+        return {(variant, model): value for variant, model, value in found}
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """dbt's manifest of the last run."""
+        path = self.database.parent / "target" / "manifest.json"
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+
+
+NewWarehouse = Callable[[Shape], Warehouse]
+
+
+def assert_same_values(one: Warehouse, other: Warehouse) -> None:
+    """Same metrics, variants, models and counts; same values to 1e-9 relative."""
+    query = "select metric, variant, model_id, value, tokens, documents from metric_values"
+    mine, theirs = (
+        {row[:3]: row[3:] for row in warehouse.rows(query)} for warehouse in (one, other)
+    )
+    assert set(mine) == set(theirs)
+    for key, (value, *counts) in mine.items():
+        assert list(theirs[key][1:]) == counts, key
+        if value is None:
+            assert theirs[key][0] is None, key
+        else:
+            assert theirs[key][0] == pytest.approx(value, rel=1e-9, abs=1e-12), key

@@ -1,0 +1,178 @@
+"""A DuckDB file with the tables dbt would have built, holding made-up numbers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+
+from warehouse.paths import Workspace
+
+PROBLEMS = Path(__file__).parents[2] / "data" / "problems"
+
+
+class Marts:
+    """Builds a DuckDB file with the tables that dbt would have built, holding made-up numbers."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        workspace.database.parent.mkdir(parents=True, exist_ok=True)
+        workspace.problems.mkdir(parents=True, exist_ok=True)
+        for path in PROBLEMS.glob("*.yml"):
+            shutil.copy(path, workspace.problems)
+        with self.write() as connection:
+            connection.execute(
+                """
+                create table metric_values(problem varchar, metric varchar, variant varchar,
+                    model_id varchar, value double, tokens bigint, documents bigint,
+                    reason varchar);
+                create table metric_catalog(metric varchar, variant varchar, family varchar,
+                    parameters json, direction varchar, admissible boolean, formula varchar,
+                    description varchar);
+                create table downstream_scores(problem varchar, model_id varchar, task varchar,
+                    score double, stderr double, items bigint);
+                create table coverage(problem varchar, model_id varchar, probe varchar,
+                    probe_kind varchar, documents bigint, documents_done bigint,
+                    documents_failed bigint, documents_missing bigint, complete boolean,
+                    tokens bigint, tokens_processed bigint, tokens_scored bigint, seconds double,
+                    peak_bytes bigint, failure varchar);
+                create table position_profile(problem varchar, model_id varchar, probe varchar,
+                    position_from bigint, position_to bigint, tokens bigint, documents bigint,
+                    nll double, short_nll double, gain double, entropy double, accuracy double);
+                create table documents(problem varchar, doc_id int, name varchar, sha256 varchar,
+                    characters bigint, bytes bigint, text varchar);
+                create table models(problem varchar, model_id varchar, full_id varchar,
+                    revision varchar, tokenizer_sha256 varchar, interventions varchar);
+                create table units(problem varchar, model_id varchar, probe varchar,
+                    probe_params varchar, doc_id int, status varchar, device varchar,
+                    dtype varchar, torch_version varchar, transformers_version varchar,
+                    tokenmart_version varchar, code_revision varchar, code_dirty boolean,
+                    seed bigint, tokens_processed bigint, tokens_scored bigint, seconds double,
+                    peak_bytes bigint);
+                """
+            )
+
+    def write(self) -> duckdb.DuckDBPyConnection:
+        """A connection that may write."""
+        return duckdb.connect(str(self.workspace.database))
+
+    def models(self, problem: str) -> list[str]:
+        """The model ids of a shipped problem."""
+        from warehouse.problem.spec import load_problem
+
+        return [model.model_id for model in load_problem(problem, self.workspace).models]
+
+    def target(self, problem: str, scores: dict[str, float]) -> None:
+        """Overall scores of a measured target."""
+        rows = [(problem, model, "overall", score, 0.01, 240) for model, score in scores.items()]
+        with self.write() as connection:
+            connection.executemany("insert into downstream_scores values (?,?,?,?,?,?)", rows)
+
+    def metric(
+        self,
+        problem: str,
+        metric: str,
+        variant: str,
+        values: dict[str, float | None],
+        direction: str = "higher",
+        admissible: bool = True,
+        family: str = "likelihood",
+    ) -> None:
+        """One variant: its catalogue line (once) and its values."""
+        line = (metric, variant, family, '{"k": 1}', direction, admissible, "mean(nll)", "Text.")
+        rows = [(problem, metric, variant, m, v, 1000, 50, None) for m, v in values.items()]
+        with self.write() as connection:
+            known = connection.execute(
+                "select count(*) from metric_catalog where metric = ? and variant = ?",
+                [metric, variant],
+            ).fetchone()
+            if known == (0,):
+                connection.execute("insert into metric_catalog values (?,?,?,?,?,?,?,?)", line)
+            connection.executemany("insert into metric_values values (?,?,?,?,?,?,?,?)", rows)
+
+    def coverage(self, problem: str, probe: str, missing: dict[str, int] | None = None) -> None:
+        """50 documents of every model, less those said to be missing."""
+        rows = []
+        for model in self.models(problem):
+            lost = (missing or {}).get(model, 0)
+            rows.append(
+                (problem, model, probe, probe, 50, 50 - lost, 0, lost, lost == 0,
+                 50_000, 60_000, 50_000, 120.0, 2_000_000_000, None)
+            )  # fmt: skip
+        units = [
+            (problem, model, probe, "{}", doc_id, "done", "cuda", "bfloat16", "2.7", "5.0", "0.1",
+             "c0ffee", False, 0, 1200, 1000, 2.5, 2_000_000_000)
+            for model in self.models(problem)
+            for doc_id in range(2)
+        ]  # fmt: skip
+        with self.write() as connection:
+            connection.executemany(f"insert into coverage values ({_marks(15)})", rows)
+            connection.executemany(f"insert into units values ({_marks(18)})", units)
+
+    def profile(self, problem: str) -> None:
+        """NLL and gain over six bands of positions, for every model."""
+        rows = [
+            (problem, model, probe, 2**band, 2 ** (band + 1), 100, 50, 3.0 - 0.1 * band, None,
+             0.1 * band if probe == "window_512" else None, 2.0, 0.5)
+            for model in self.models(problem)
+            for probe in ("full", "window_512")
+            for band in range(6, 12)
+        ]  # fmt: skip
+        with self.write() as connection:
+            connection.executemany(f"insert into position_profile values ({_marks(12)})", rows)
+
+    def registry(self, problem: str) -> None:
+        """The model and document tables."""
+        models = [
+            (problem, m, m.replace("--", "/"), "abc123", "tok", "[]") for m in self.models(problem)
+        ]
+        documents = [(problem, i, f"doc {i}", f"{i}" * 64, 9, 9, "some text") for i in range(2)]
+        with self.write() as connection:
+            connection.executemany(f"insert into models values ({_marks(6)})", models)
+            connection.executemany(f"insert into documents values ({_marks(7)})", documents)
+
+    def manifest(self, metrics: dict[str, list[str]], needs: str = "full") -> None:
+        """dbt's lineage graph: metric → names of its direct parents."""
+        nodes: dict[str, Any] = {}
+        parents: dict[str, list[str]] = {
+            "model.tokenmart.stg_token_stats": ["source.tokenmart.extract.tokens"],
+            "model.tokenmart.stg_downstream": ["source.tokenmart.extract.downstream"],
+        }
+        for metric, above in metrics.items():
+            name = f"model.tokenmart.{metric}"
+            meta = {"metric": metric, "needs": needs}
+            nodes[name] = {"resource_type": "model", "config": {"meta": meta}}
+            parents[name] = [f"model.tokenmart.{parent}" for parent in above]
+        path = self.workspace.dbt_project / "target" / "manifest.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps({"nodes": nodes, "parent_map": parents}))
+
+
+def _marks(count: int) -> str:
+    return ",".join("?" * count)
+
+
+def fill_minilong(marts: Marts) -> Marts:
+    """Fill an empty warehouse as the fixture `minilong` says."""
+    generator = np.random.default_rng(5)
+    models = marts.models("minilong")
+    truth = dict(zip(models, generator.permutation(len(models)) / len(models), strict=True))
+    marts.target("minilong", truth)
+    noise = {m: float(generator.normal()) for m in models}
+    marts.metric("minilong", "good", "a", {m: 2 * truth[m] + 0.05 * noise[m] for m in models})
+    marts.metric("minilong", "perplexity", "per_token", {m: 9 - noise[m] for m in models}, "lower")
+    marts.metric("minilong", "longppl", "evaluator", truth, admissible=False, family="longppl")
+    marts.metric(
+        "minilong", "partly", "a", {m: truth[m] if i else None for i, m in enumerate(models)}
+    )
+    for variant in range(4):
+        values = {m: float(generator.normal()) for m in models}
+        marts.metric("minilong", "noise", f"v{variant}", values, family="noise")
+    marts.coverage("minilong", "full")
+    marts.registry("minilong")
+    marts.manifest({m: ["stg_token_stats"] for m in ("good", "longppl", "perplexity", "partly")})
+    return marts

@@ -1,0 +1,332 @@
+"""Writes a made-up warehouse: schema-true Parquet files, ledger included."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from made_up_warehouse.shape import Retrieval, Shape
+from made_up_warehouse.text import Floats, Ints, Pieces, Tokenisation, Vocabulary, draw_words
+from warehouse.store.schema import TABLES, UNITS_KEY
+
+_GROUP_ROWS = 120_000
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _scores(nll: Floats, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
+    """Columns that belong to a log-probability: entropy, rank and the first choice's log-prob."""
+    logprob = (-nll).astype(np.float32)
+    first = rng.random(len(nll)) < np.exp(-nll * 0.6)
+    rank = np.where(first, 1, 2 + np.floor(np.expm1(np.minimum(nll, 9)) * rng.random(len(nll))))
+    top = np.where(first, logprob, np.maximum(logprob, -nll * rng.random(len(nll))))
+    return {
+        "logprob": logprob,
+        "entropy": (nll * 0.8 + rng.exponential(0.3, len(nll))).astype(np.float32),
+        "rank": rank.astype(np.int32),
+        "top_logprob": top.astype(np.float32),
+    }
+
+
+def _write(
+    root: Path, table: str, keys: dict[str, str], columns: dict[str, Any], ledger: Any = None
+) -> None:
+    schema, _ = TABLES[table]
+    if ledger is not None:
+        schema = schema.with_metadata({UNITS_KEY: json.dumps(ledger).encode()})
+    folder = root / table
+    for key, value in keys.items():
+        folder /= f"{key}={value}"
+    folder.mkdir(parents=True, exist_ok=True)
+    names = {"models": "model", "downstream": "items"}
+    arrays = [
+        pa.array(np.asarray(columns[f.name]).astype(f.type.to_pandas_dtype()), f.type)
+        if pa.types.is_primitive(f.type) and table == "tokens"
+        else pa.array(columns[f.name], f.type)
+        for f in schema
+    ]
+    pq.write_table(
+        pa.Table.from_arrays(arrays, schema=schema),
+        folder / f"{names.get(table, table)}.parquet",
+        compression="zstd",
+        row_group_size=_GROUP_ROWS,
+        use_dictionary=["rank", "token_id"],
+        use_byte_stream_split=[f.name for f in schema if f.type == pa.float32()],
+    )
+
+
+def write_empty_tables(root: Path) -> None:
+    """One file of zero rows per table, so that globs never come up empty."""
+    for table, (schema, keys) in TABLES.items():
+        empty = {f.name: pa.array([], f.type) for f in schema}
+        _write(root, table, dict.fromkeys(keys, "_"), empty)
+
+
+class _Writer:
+    """Writes one problem; the state is what all its tables share."""
+
+    def __init__(self, root: Path, shape: Shape) -> None:
+        self.root = root
+        self.shape = shape
+        rng = np.random.default_rng(shape.seed)
+        vocabulary = Vocabulary.make(shape.vocabulary, rng)
+        pieces = [Pieces.of(vocabulary.words, kind) for kind in range(shape.tokenizers)]
+        lengths = np.array([len(word) for word in vocabulary.words], dtype=np.int64)
+        per_word = float((pieces[0].count * vocabulary.weights).sum())
+        self.texts: list[str] = []
+        self.documents: list[list[Tokenisation]] = []
+        for _ in range(shape.documents):
+            words = draw_words(max(8, round(shape.tokens / per_word)), vocabulary, rng)
+            sizes = lengths[words] + 1
+            offsets = np.cumsum(sizes) - sizes - 1
+            self.texts.append(" ".join(vocabulary.words[w] for w in words))
+            self.documents.append([p.tokenise(words, offsets) for p in pieces])
+
+    def write(self) -> None:
+        """Write every table of the problem."""
+        shape = self.shape
+        _write(
+            self.root,
+            "documents",
+            {"problem": shape.problem},
+            {
+                "doc_id": np.arange(shape.documents, dtype=np.int32),
+                "name": [f"document {i}" for i in range(shape.documents)],
+                "sha256": [_sha256(text) for text in self.texts],
+                "characters": [len(text) for text in self.texts],
+                "bytes": [len(text.encode()) for text in self.texts],
+                "text": self.texts,
+            },
+        )
+        for number in range(shape.models):
+            self.add_model(number)
+
+    def add_model(self, number: int) -> None:
+        """Write model `number`: its row, its tokens, its downstream items."""
+        shape = self.shape
+        rng = np.random.default_rng([shape.seed, number])
+        model_id = f"lab--model-{number}"
+        kind = number % shape.tokenizers
+        bos = number % 3 != 1
+        skill = 0.5 + number / max(1, shape.models - 1)
+        keys = {"problem": shape.problem, "model_id": model_id}
+        _write(
+            self.root,
+            "models",
+            keys,
+            {
+                "full_id": [model_id.replace("--", "/")],
+                "family": [f"family-{kind}"],
+                "base_id": [None],
+                "revision": [_sha256(model_id)[:40]],
+                "parameters": [10**9 * (1 + number)],
+                "trained_context": [4096 * 2 ** (number % 4)],
+                "licence": ["mit"],
+                "tokenizer_sha256": [_sha256(f"tokenizer {kind}")],
+                "prepends_bos": [bos],
+                "interventions": ["[]"],
+            },
+        )
+        self._write_tokens(keys, kind, bos, skill, rng)
+        if shape.downstream_items:
+            items = np.arange(shape.downstream_items)
+            score = rng.random(2 * len(items)) < skill / 2
+            _write(
+                self.root,
+                "downstream",
+                keys,
+                {
+                    "task": ["recall_1024"] * len(items) + ["recall_2048"] * len(items),
+                    "item": np.tile(items, 2).astype(np.int32),
+                    "cluster": np.tile(items // 3, 2).astype(np.int32),
+                    "context_tokens": np.repeat([1024, 2048], len(items)).astype(np.int32),
+                    "score": score.astype(np.float64),
+                    "exact_match": score.astype(np.float64),
+                    "token_accuracy": score.astype(np.float64),
+                    "answer_nll": rng.exponential(1, 2 * len(items)),
+                },
+            )
+
+    def _write_tokens(
+        self, keys: dict[str, str], kind: int, bos: bool, skill: float, rng: np.random.Generator
+    ) -> None:
+        parts: dict[str, list[dict[str, NDArray[Any]]]] = {}
+        details: dict[str, tuple[str, dict[str, Any]]] = {}
+        rows: dict[str, list[tuple[int, int]]] = {}
+
+        def add(
+            probe: str, kind_: str, parameters: dict[str, Any], doc: int, **columns: Any
+        ) -> None:
+            if {(keys["model_id"], probe, doc), (keys["model_id"], probe, None)} & self.shape.skip:
+                return
+            details[probe] = (kind_, parameters)
+            size = len(columns["position"])
+            parts.setdefault(probe, []).append({**columns, "doc_id": np.full(size, doc)})
+            rows.setdefault(probe, []).append((doc, size))
+
+        for doc_id, tokenisations in enumerate(self.documents):
+            text = tokenisations[kind]
+            length = len(text.token_id)
+            first = 0 if bos else 1
+            nll = rng.exponential(text.difficulty * (1.6 - 0.3 * skill)) + 1e-4
+            position = np.arange(length)
+            nll *= 1 + 1.5 / np.log2(position + 4)
+
+            def at(where: Ints, text: Tokenisation = text) -> dict[str, NDArray[Any]]:
+                return {
+                    "position": where,
+                    "token_id": text.token_id[where],
+                    "char_start": text.char_start[where],
+                    "char_end": text.char_end[where],
+                }
+
+            add(
+                "full",
+                "full",
+                {"spec": "full"},
+                doc_id,
+                segment=np.zeros(length - first),
+                context_tokens=position[first:],
+                **at(position[first:]),
+                **_scores(nll[first:], rng),
+            )
+            for window in self.shape.windows:
+                where = position[window.context :]
+                block = (where - window.context) // window.stride
+                looks_back = rng.random(len(where)) < 0.15
+                gain = np.where(
+                    looks_back,
+                    rng.exponential(1.2 * skill, len(where)) - 0.15,
+                    rng.normal(0, 0.05, len(where)),
+                )
+                add(
+                    window.name,
+                    "window",
+                    {"context": window.context, "stride": window.stride, "spec": window.name},
+                    doc_id,
+                    segment=block,
+                    context_tokens=where - block * window.stride,
+                    **at(where),
+                    **_scores(np.maximum(nll[where] + gain, 1e-5), rng),
+                )
+            retrieval = self.shape.retrieval
+            if retrieval is not None:
+                self._add_retrieval(add, retrieval, doc_id, nll, at, skill, rng)
+        for probe, columns in parts.items():
+            table = {
+                name: np.concatenate([c[name] for c in columns])
+                for name in TABLES["tokens"][0].names
+            }
+            units = [
+                self._unit({**keys, "probe": probe}, *details[probe], doc, size, kind)
+                for doc, size in rows[probe]
+            ]
+            _write(self.root, "tokens", {**keys, "probe": probe}, table, units)
+
+    def _add_retrieval(
+        self,
+        add: Any,
+        retrieval: Retrieval,
+        doc_id: int,
+        nll: Floats,
+        at: Any,
+        skill: float,
+        rng: np.random.Generator,
+    ) -> None:
+        span = retrieval.excerpt_tokens + retrieval.answer_tokens
+        room = len(nll) - span - retrieval.min_gap
+        if room < retrieval.excerpts:
+            return
+        starts = np.sort(rng.choice(room, size=retrieval.excerpts, replace=False))
+        answer = np.arange(retrieval.answer_tokens)
+        where = (starts[:, None] + retrieval.excerpt_tokens + answer).ravel()
+        segment = np.repeat(np.arange(retrieval.excerpts), retrieval.answer_tokens)
+        visible = np.tile(retrieval.excerpt_tokens + answer, retrieval.excerpts)
+        parameters = {
+            "excerpts": retrieval.excerpts,
+            "excerpt_tokens": retrieval.excerpt_tokens,
+            "answer_tokens": retrieval.answer_tokens,
+            "min_gap": retrieval.min_gap,
+            "seed": 0,
+            "spec": "retrieval",
+        }
+        alone = nll[where] + rng.normal(0.1, 0.3, len(where)) ** 2
+        after_all = alone * rng.uniform(0.9 - 0.4 * skill, 1.1, len(where))
+        for side, values, seen in (
+            ("with", after_all, len(nll) + visible),
+            ("without", alone, visible),
+        ):
+            add(
+                f"retrieval_{side}",
+                f"retrieval_{side}_document",
+                parameters,
+                doc_id,
+                segment=segment,
+                context_tokens=seen,
+                **at(where),
+                **_scores(values, rng),
+            )
+
+    def _unit(
+        self,
+        keys: dict[str, str],
+        probe_kind: str,
+        parameters: dict[str, Any],
+        doc_id: int,
+        rows: int,
+        tokenizer: int,
+    ) -> dict[str, Any]:
+        tokens = len(self.documents[doc_id][tokenizer].token_id)
+        content = _sha256(f"{self.shape.seed} {keys} {doc_id} {rows}")
+        return {
+            **keys,
+            "probe_kind": probe_kind,
+            "probe_params": json.dumps(parameters),
+            "doc_id": doc_id,
+            "fingerprint": content[:32],
+            "status": "done",
+            "reason": None,
+            "rows": rows,
+            "tokens_processed": tokens,
+            "tokens_scored": rows,
+            "seconds": 1.0,
+            "peak_bytes": 10**9,
+            "device": "cpu",
+            "dtype": "float32",
+            "attention": "sdpa",
+            "document_sha256": _sha256(self.texts[doc_id]),
+            "document_tokens": tokens,
+            "document_tokens_total": tokens,
+            "torch_version": "0",
+            "transformers_version": "0",
+            "tokenmart_version": "0",
+            "code_revision": "0" * 40,
+            "code_dirty": False,
+            "seed": 0,
+            "finished_at": "2026-01-01T00:00:00Z",
+            "content_sha256": content,
+        }
+
+
+def write_warehouse(root: Path, shape: Shape, *, only_model: int | None = None) -> None:
+    """Write `shape` under `root` (a data folder).
+
+    Args:
+        root: The data folder; it gets `tokens/`, `documents/`, `models/` and `downstream/`.
+        shape: What to write; the same shape always writes the same numbers.
+        only_model: Write only this model of the shape (an addition to an existing folder).
+    """
+    if only_model is None:
+        write_empty_tables(root)
+        _Writer(root, shape).write()
+    else:
+        _Writer(root, shape).add_model(only_model)

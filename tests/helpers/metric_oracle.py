@@ -1,0 +1,295 @@
+"""Every formula once more, in numpy over the raw Parquet: slow, plain, independent of the SQL."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from warehouse.store.schema import TOKENS
+
+Columns = dict[str, NDArray[Any]]
+Variant = dict[str, str]
+Terms = tuple[float, float]
+Values = dict[tuple[str, str], float | None]
+"""(variant, model) → value."""
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One document scored in one context, in float64."""
+
+    columns: Columns
+    length: int
+
+    def __getattr__(self, name: str) -> NDArray[Any]:
+        return self.columns[name]
+
+    @cached_property
+    def nll(self) -> NDArray[np.float64]:
+        return -self.columns["logprob"].astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """One document's tokens scored in both contexts, in order of position."""
+
+    full: Scored
+    short: Scored
+
+    @cached_property
+    def at(self) -> NDArray[np.int64]:
+        """Rows of `full` that `short` also has."""
+        return np.searchsorted(self.full.position, self.short.position)
+
+    @cached_property
+    def nll(self) -> NDArray[np.float64]:
+        return np.asarray(self.full.nll[self.at])
+
+    @cached_property
+    def gain(self) -> NDArray[np.float64]:
+        return np.asarray(self.short.nll - self.nll)
+
+
+Document = TypeVar("Document", Scored, Pairs)
+
+
+class Oracle:
+    """The numbers of one problem, read straight from its files."""
+
+    def __init__(self, data: Path, variants: Path, problem: str = "synthetic") -> None:
+        self.folder = data / "tokens" / f"problem={problem}"
+        self.settings = variants
+        self.models = sorted(p.name.removeprefix("model_id=") for p in self.folder.iterdir())
+        self.windows = sorted(
+            {p.name.removeprefix("probe=") for p in self.folder.glob("*/probe=window_*")}
+        )
+        (documents,) = (data / "documents" / f"problem={problem}").glob("*.parquet")
+        self.texts: list[str] = pq.read_table(documents)["text"].to_pylist()
+        sizes = [
+            (pq.ParquetFile(file).read(["parameters"])["parameters"][0].as_py(), model)
+            for model in self.models
+            for file in (data / "models" / self.folder.name / f"model_id={model}").glob("*.parquet")
+        ]
+        self.largest = max(sizes)[1]
+        self._cache: dict[tuple[str, str], dict[int, Scored]] = {}
+
+    def variants(self, metric: str) -> Iterator[Variant]:
+        """The metric's rows in variants/*.csv."""
+        with (self.settings / f"{metric}.csv").open(encoding="utf-8") as file:
+            yield from csv.DictReader(file)
+
+    def documents(self, model: str, probe: str) -> dict[int, Scored]:
+        """Document → its rows, sorted by segment and position."""
+        if (model, probe) not in self._cache:
+            self._cache[model, probe] = self._read(model, probe)
+        return self._cache[model, probe]
+
+    def _read(self, model: str, probe: str) -> dict[int, Scored]:
+        path = self.folder / f"model_id={model}" / f"probe={probe}" / "tokens.parquet"
+        if not path.is_file():
+            return {}
+        table = pq.ParquetFile(path).read()
+        columns = {name: table[name].to_numpy() for name in TOKENS.names}
+        full = (
+            columns
+            if probe == "full"
+            else {
+                name: pq.ParquetFile(path.parent.parent / "probe=full" / path.name)
+                .read()[name]
+                .to_numpy()
+                for name in ("doc_id", "position")
+            }
+        )
+        return {
+            int(doc): Scored(
+                {name: values[columns["doc_id"] == doc] for name, values in columns.items()},
+                int(full["position"][full["doc_id"] == doc].max()) + 1,
+            )
+            for doc in np.unique(columns["doc_id"])
+        }
+
+    def pairs(self, model: str, window: str) -> dict[int, Pairs]:
+        full = self.documents(model, "full")
+        short = self.documents(model, window)
+        return {doc: Pairs(full[doc], short[doc]) for doc in short if doc in full}
+
+    @cached_property
+    def words(self) -> tuple[list[NDArray[np.int64]], list[NDArray[np.bool_]]]:
+        """Per document and character: how often its word occurs in all documents (0 outside
+        words), and whether that word holds a digit."""
+        matches = [list(re.finditer(r"\w+", text)) for text in self.texts]
+        counts = Counter(match.group().lower() for found in matches for match in found)
+        frequency, is_number = [], []
+        for text, found in zip(self.texts, matches, strict=True):
+            times = np.zeros(len(text), dtype=np.int64)
+            digits = np.zeros(len(text), dtype=bool)
+            for match in found:
+                times[match.start() : match.end()] = counts[match.group().lower()]
+                digits[match.start() : match.end()] = any(
+                    unicodedata.category(c)[0] == "N" for c in match.group()
+                )
+            frequency.append(times)
+            is_number.append(digits)
+        return frequency, is_number
+
+    def distances(self, scored: Scored, ngram: int) -> NDArray[np.float64]:
+        """Tokens since the n-gram that ends at each row last ended; inf at its first occurrence.
+
+        Counted in the tokenizer's whole tokenisation, of which a model without BOS lacks the
+        first token: the longest row of tokens that agrees with `scored`.
+        """
+        doc = int(scored.doc_id[0])
+        longest = max(
+            (
+                other
+                for model in self.models
+                if (other := self.documents(model, "full").get(doc)) is not None
+                and other.length == scored.length
+                and (other.token_id[-100:] == scored.token_id[-100:]).all()
+            ),
+            key=lambda other: len(other.position),
+        )
+        distance = distance_since(longest.token_id, ngram)
+        return distance[np.searchsorted(longest.position, scored.position)]
+
+    def bytes_of(self, doc: int, scored: Scored, keep: NDArray[np.bool_]) -> int:
+        """UTF-8 bytes from the end of the token before the first kept one to the last's end."""
+        rows = np.flatnonzero(keep)
+        start = (
+            int(scored.char_start[rows[0]])
+            if rows[0] == 0
+            else int(scored.char_end[: rows[0]].max())
+        )
+        return len(self.texts[doc][start : int(scored.char_end[rows[-1]])].encode())
+
+
+def number(text: str | None, otherwise: float) -> float:
+    """A setting of a variant, where it has one."""
+    return float(text) if text else otherwise
+
+
+def region(position: NDArray[np.int64], length: int, variant: Variant) -> NDArray[np.bool_]:
+    """Tokens in the variant's band of positions."""
+    return np.asarray(
+        (position >= number(variant.get("from_position"), 0))
+        & (position < number(variant.get("to_position"), math.inf))
+        & (length - position <= number(variant.get("tail_tokens"), math.inf))
+        & (position >= number(variant.get("from_share"), 0) * length)
+        & (position < number(variant.get("to_share"), 1) * length)
+    )
+
+
+def rank_scores(rank: NDArray[np.int32], statistic: str) -> NDArray[np.float64]:
+    """1 or 0 per token for top-k, 1 / rank for the reciprocal rank."""
+    if statistic == "reciprocal_rank":
+        return np.asarray(1 / rank)
+    return (rank <= int(statistic.removeprefix("top_"))).astype(np.float64)
+
+
+def in_rare_words(oracle: Oracle, scored: Scored, variant: Variant) -> NDArray[np.bool_]:
+    """Tokens whose last character lies in a rare word, or in a number."""
+    doc, last = int(scored.doc_id[0]), scored.char_end - 1
+    frequency, is_number = oracle.words
+    if variant["word_kind"] == "number":
+        return is_number[doc][last]
+    times = frequency[doc][last]
+    return np.asarray(
+        ~is_number[doc][last] & (times > 0) & (times <= int(variant["max_frequency"]))
+    )
+
+
+def repeats(oracle: Oracle, scored: Scored, variant: Variant) -> NDArray[np.bool_]:
+    """Tokens whose n-gram was last seen at a distance in the variant's band."""
+    distance = oracle.distances(scored, int(variant["ngram"]))
+    low, high = number(variant["from_distance"], 0), number(variant["to_distance"], math.inf)
+    return np.asarray((distance >= low) & (distance < high))
+
+
+def combine(
+    aggregation: str,
+    numerators: list[float],
+    denominators: list[float],
+    weights: list[float] | None = None,
+) -> float:
+    """Documents' terms to one value."""
+    top, bottom = np.array(numerators, dtype=float), np.array(denominators, dtype=float)
+    keep = bottom != 0
+    top, bottom = top[keep], bottom[keep]
+    if aggregation == "micro":
+        return float(math.fsum(top) / math.fsum(bottom))
+    ratios = top / bottom
+    if aggregation == "weighted":
+        return float(np.average(ratios, weights=np.array(weights)[keep]))
+    if aggregation == "macro":
+        return float(ratios.mean())
+    return float(np.quantile(ratios, {"q10": 0.1, "median": 0.5, "q90": 0.9}[aggregation]))
+
+
+def family(
+    metric: str,
+    documents: Callable[[Oracle, str], dict[str, Iterable[Document]]],
+    terms: Callable[[Oracle, Document, Variant], Terms | None],
+) -> Callable[[Oracle], Values]:
+    """The metric's values from its numerator and denominator per document.
+
+    `documents` gives those of a model, by what follows the variant in its name.
+    """
+
+    def expected(oracle: Oracle) -> Values:
+        values: Values = {}
+        for variant in oracle.variants(metric):
+            for model in oracle.models:
+                for ending, group in documents(oracle, model).items():
+                    kept = [t for d in group if (t := terms(oracle, d, variant)) is not None]
+                    if kept:
+                        tops, bottoms = (list(column) for column in zip(*kept, strict=True))
+                        values[variant["variant"] + ending, model] = (
+                            combine(variant["aggregation"], tops, bottoms) if any(bottoms) else None
+                        )
+        return values
+
+    return expected
+
+
+def key_intervals(pairs: Pairs, alpha: float, beta: float) -> list[tuple[int, int]]:
+    """Character intervals of an evaluator's key tokens, touching neighbours merged."""
+    intervals: list[tuple[int, int]] = []
+    for row in np.flatnonzero((pairs.gain > alpha) & (pairs.nll < -beta)):
+        start, end = int(pairs.short.char_start[row]), int(pairs.short.char_end[row])
+        if intervals and intervals[-1][1] == start:
+            intervals[-1] = (intervals[-1][0], end)
+        else:
+            intervals.append((start, end))
+    return intervals
+
+
+def inside_terms(scored: Scored, intervals: list[tuple[int, int]]) -> tuple[float, int]:
+    """Sum of NLL over the tokens that lie wholly inside an interval, and their number."""
+    inside = np.zeros(len(scored.position), dtype=bool)
+    for start, end in intervals:
+        inside |= (scored.char_start >= start) & (scored.char_end <= end)
+    return float(scored.nll[inside].sum()), int(inside.sum())
+
+
+def distance_since(tokens: NDArray[np.int32], ngram: int) -> NDArray[np.float64]:
+    """Tokens since the n-gram that ends here last ended; inf at its first occurrence."""
+    seen: dict[tuple[int, ...], int] = {}
+    distance = np.full(len(tokens), np.inf)
+    for end in range(ngram, len(tokens) + 1):
+        gram = tuple(int(token) for token in tokens[end - ngram : end])
+        if gram in seen:
+            distance[end - 1] = end - seen[gram]
+        seen[gram] = end
+    return distance

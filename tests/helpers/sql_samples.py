@@ -1,0 +1,148 @@
+"""A warehouse small enough to work every answer by hand, and ways to ask it."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+from click.testing import CliRunner
+
+from tokenmart import cli
+from warehouse.paths import Workspace
+from warehouse.sources.documents import Document, documents_table
+from warehouse.store.ledger import UnitRecord, with_units
+from warehouse.store.schema import DOWNSTREAM, MODELS, TOKENS
+from warehouse.store.token_files import ensure_tables, published_path, write_table
+
+TEXT = "abcdefgh"
+"""The one document: eight characters, one token each, token ids 0 1 2 3 0 1 2 3."""
+
+FULL = {
+    "good": [-1.0, -1.0, -1.0, -1.0, -0.1, -0.1, -0.1, -0.1],
+    "bad": [-2.0] * 8,
+}
+SHORT_POSITIONS = range(4, 8)
+SHORT = {"good": [-3.1, -0.1, -0.3, -0.1], "bad": [-2.0, -2.0, -1.0, -2.0]}
+WITH = {"good": [-0.5, -0.5], "bad": [-2.0, -2.0]}
+WITHOUT = {"good": [-1.5, -2.5], "bad": [-1.0, -2.0]}
+
+
+def unit(model: str, probe: str, rows: int, **changes: Any) -> UnitRecord:
+    values: dict[str, Any] = {
+        **dict.fromkeys(UnitRecord.__dataclass_fields__, ""),
+        "problem": "minilong",
+        "model_id": model,
+        "probe": probe,
+        "doc_id": 0,
+        "status": "done",
+        "rows": rows,
+        "tokens_processed": 8,
+        "tokens_scored": rows,
+        "seconds": 2.0,
+        "peak_bytes": 3_000_000_000,
+        "document_tokens": 8,
+        "document_tokens_total": 8,
+        "code_dirty": False,
+        "seed": 0,
+        "finished_at": "2026-01-02T03:04:05+00:00",
+    }
+    return UnitRecord(**{**values, **changes})
+
+
+def tokens(logprobs: list[float], positions: list[int], context: list[int]) -> pa.Table:
+    count = len(logprobs)
+    columns = {
+        "doc_id": [0] * count,
+        "segment": [0] * count,
+        "position": positions,
+        "context_tokens": context,
+        "token_id": [position % 4 for position in positions],
+        "char_start": positions,
+        "char_end": [position + 1 for position in positions],
+        "logprob": logprobs,
+        "entropy": [1.0] * count,
+        "rank": [1 if value > -1.5 else 20 for value in logprobs],
+        "top_logprob": [max(value, math.log(0.25)) for value in logprobs],
+    }
+    return pa.table(columns, schema=TOKENS)
+
+
+def fill(workspace: Workspace) -> None:
+    """Two models, one document, all probes; `bad` also has a failed unit."""
+    ensure_tables(workspace)
+    document = workspace.documents / "problem=minilong" / "documents.parquet"
+    write_table(document, documents_table([Document("a.txt", TEXT)]))
+    for model in ("good", "bad"):
+        keys = f"problem=minilong/model_id={model}"
+        row = {
+            **dict.fromkeys(MODELS.names, ""),
+            "base_id": None if model == "good" else "good",
+            "tokenizer_sha256": "0123456789",
+            "parameters": 10,
+            "trained_context": 8,
+            "prepends_bos": True,
+        }
+        write_table(
+            workspace.models / keys / "model.parquet", pa.Table.from_pylist([row], schema=MODELS)
+        )
+        scores = [1.0, 0.0, 1.0, 1.0] if model == "good" else [0.0, 0.0, 0.0, 1.0]
+        items = [
+            {"task": "recall_8", "item": item, "cluster": item // 2, "score": score}
+            for item, score in enumerate(scores)
+        ]
+        write_table(
+            workspace.downstream / keys / "items.parquet",
+            pa.Table.from_pylist(items, schema=DOWNSTREAM),
+        )
+        late = list(SHORT_POSITIONS)
+        for probe, table in {
+            "full": tokens(FULL[model], list(range(8)), list(range(8))),
+            "window_512": tokens(SHORT[model], late, [2, 3, 2, 3]),
+            "retrieval_with": tokens(WITH[model], [2, 3], [10, 11]),
+            "retrieval_without": tokens(WITHOUT[model], [2, 3], [2, 3]),
+        }.items():
+            units = [unit(model, probe, table.num_rows)]
+            if (model, probe) == ("bad", "full"):
+                lost = {"doc_id": 1, "status": "failed", "reason": "out of memory", "seconds": 0.0}
+                units.append(unit(model, probe, 0, **lost))
+            path = published_path(workspace, "minilong", model, probe)
+            write_table(path, table.cast(with_units(TOKENS, units)))
+
+
+def build_mart(workspace: Workspace) -> None:
+    """Stand in for `dbt build`: a mart whose view reads from its own catalog."""
+    workspace.database.parent.mkdir(parents=True, exist_ok=True)
+    with duckdb.connect(str(workspace.database)) as connection:
+        connection.execute(
+            "create table metric_values as select * from (values"
+            " ('minilong', 'perplexity', 'per_token', 'good', 1.5, 8, 1),"
+            " ('minilong', 'perplexity', 'per_token', 'bad', 7.5, 8, 1))"
+            " t(problem, metric, variant, model_id, value, tokens, documents)"
+        )
+        connection.execute("create schema staging")
+        name = f'"{workspace.database.stem}"."main"."metric_values"'
+        connection.execute(f"create view staging.stg_values as select * from {name}")
+
+
+def ask(*arguments: str) -> list[dict[str, Any]]:
+    """Run `tokenmart sql … --format json` and return its rows."""
+    result = CliRunner().invoke(cli, ["sql", *arguments, "--format", "json"])
+    assert result.exit_code == 0, result.output
+    rows: list[dict[str, Any]] = json.loads(result.stdout)
+    return rows
+
+
+def failure(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(cli, ["sql", *arguments])
+    assert result.exit_code != 0
+    return result.exit_code, result.output
+
+
+def rounded(rows: list[dict[str, Any]], *names: str) -> list[tuple[Any, ...]]:
+    return [
+        tuple(round(row[n], 4) if isinstance(row[n], float) else row[n] for n in names)
+        for row in rows
+    ]

@@ -1,0 +1,231 @@
+"""`warehouse check`, `--repair` and `gc` on files with real damage."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+from warehouse_samples import KEYS, make_rows, make_text, make_unit
+
+from warehouse.maintenance.check import check_documents, check_file
+from warehouse.maintenance.cli import warehouse as commands
+from warehouse.paths import Workspace
+from warehouse.sources.documents import Document, documents_table
+from warehouse.store import token_files as store
+from warehouse.store.ledger import content_sha256, read_units
+from warehouse.store.token_files import publish, published_path, set_aside, write_table, write_unit
+
+ROWS = 400
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(commands, list(arguments))
+
+
+@pytest.fixture
+def stored(workspace: Workspace) -> Path:
+    """A published file of four units, its documents and its problem file."""
+    for doc_id in range(4):
+        rows = make_rows(doc_id, ROWS)
+        write_unit(workspace, make_unit(doc_id, rows), rows)
+    publish(workspace, *KEYS)
+    texts = [Document(f"{doc_id}", make_text(doc_id)) for doc_id in range(4)]
+    write_table(
+        workspace.documents / f"problem={KEYS[0]}" / "documents.parquet", documents_table(texts)
+    )
+    raw = {
+        "name": KEYS[0],
+        "title": "Sample",
+        "documents": {"kind": "json", "path": "data/corpus.json"},
+        "models": [
+            {"full_id": "some/model", "family": "some", "source": {"kind": "local", "path": "x"}}
+        ],
+        "probes": [{"kind": "full"}],
+        "target": {"kind": "file", "path": "results/target.json"},
+    }
+    (workspace.problems / f"{KEYS[0]}.yml").write_text(yaml.safe_dump(raw))
+    return published_path(workspace, *KEYS)
+
+
+def rewrite(path: Path, change: Callable[[pa.Table], pa.Table], doc_id: int = 2) -> None:
+    """Change one unit's rows with a hash to match, as a bug would."""
+    rows = store.read_rows(path)
+    units = read_units(path)
+    mine = change(rows.filter(pa.compute.equal(rows["doc_id"], doc_id)).combine_chunks())
+    units[doc_id] = replace(units[doc_id], rows=mine.num_rows, content_sha256=content_sha256(mine))
+    rest = rows.filter(pa.compute.not_equal(rows["doc_id"], doc_id))
+    store.write_units(path, units, [rest, mine])
+
+
+def with_value(name: str, value: float) -> Callable[[pa.Table], pa.Table]:
+    def change(rows: pa.Table) -> pa.Table:
+        values = rows[name].to_numpy().copy()
+        values[7] = value
+        index = rows.schema.get_field_index(name)
+        field = rows.schema.field(name)
+        return rows.set_column(index, field, pa.array(values, field.type))
+
+    return change
+
+
+def test_all_is_well(stored: Path) -> None:
+    result = run("check")
+    assert result.exit_code == 0, result.output
+    assert "1 files, 4 units, 1,600 rows" in result.output and "all is well" in result.output
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (with_value("logprob", 0.5), "1 rows break logprob <= 0, finite"),
+        (with_value("logprob", float("nan")), "1 rows break logprob <= 0, finite"),
+        (with_value("top_logprob", -99.0), "1 rows break logprob <= top_logprob <= 0"),
+        (with_value("entropy", -1.0), "1 rows break entropy >= 0, finite"),
+        (with_value("entropy", float("inf")), "1 rows break entropy >= 0, finite"),
+        (with_value("rank", 0), "1 rows break rank >= 1"),
+        (with_value("context_tokens", -1), "1 rows break context_tokens >= 0"),
+        (with_value("context_tokens", 1), "rows break context_tokens = position after the whole"),
+        (with_value("position", ROWS), "1 rows break 0 <= position < document_tokens"),
+        (with_value("char_end", 10**6), "1 rows break 0 <= char_start <= char_end"),
+        (with_value("char_start", -1), "1 rows break 0 <= char_start <= char_end"),
+        (with_value("position", 6), "repeat the key"),
+        (lambda rows: rows.slice(0, ROWS - 3), f"positions end at {ROWS - 4}, not {ROWS - 1}"),
+        (lambda rows: rows.slice(2), "positions do not begin at 0 or 1"),
+        (
+            lambda rows: pa.concat_tables([rows.slice(0, 9), rows.slice(11)]).combine_chunks(),
+            "positions have 1 gaps",
+        ),
+    ],
+)
+def test_each_rule_names_the_unit_and_is_mended(
+    change: Callable[[pa.Table], pa.Table], words: str, stored: Path
+) -> None:
+    rewrite(stored, change)
+    result = run("check")
+    assert result.exit_code == 4
+    assert words in result.output and str(stored) in result.output
+    assert "tokenmart extract --problem sample --model some--model --probe full" in result.output
+    mended = run("check", "--repair")
+    assert mended.exit_code == 0, mended.output
+    assert [unit.doc_id for unit in read_units(stored)] == [0, 1, 3]
+    assert run("check").exit_code == 0
+
+
+def test_a_truncated_file_is_moved_away_whole(stored: Path) -> None:
+    content = stored.read_bytes()
+    stored.write_bytes(content[: len(content) // 2])
+    assert run("check").exit_code == 4
+    mended = run("check", "--repair")
+    assert mended.exit_code == 0 and "next: tokenmart extract" in mended.output
+    assert not stored.exists() and stored.with_suffix(".damaged").is_file()
+    assert run("check").exit_code == 0
+
+
+def test_findings_as_json(stored: Path) -> None:
+    rewrite(stored, with_value("rank", 0))
+    found = json.loads(run("check", "--json").stdout)
+    (defect,) = found["defects"]
+    assert (defect["file"], defect["doc_id"], defect["mended"]) == (str(stored), 2, None)
+    assert found["checked"]["units"] == 4
+
+
+def test_another_document_is_superseded_not_damaged(workspace: Workspace, stored: Path) -> None:
+    texts = [Document("0", make_text(0)), Document("1", "another text")]
+    write_table(
+        workspace.documents / "problem=sample" / "documents.parquet", documents_table(texts)
+    )
+    result = run("check", "--repair")
+    assert result.exit_code == 4
+    assert "its document has changed since" in result.output
+    assert len(read_units(stored)) == 4
+    removed = run("gc", "--yes")
+    assert removed.exit_code == 0, removed.output
+    assert [unit.doc_id for unit in read_units(stored)] == [0]
+
+
+def test_flipped_bits_are_found_or_harmless(workspace: Workspace, stored: Path) -> None:
+    """Harmless means: rows, ledger and a filtered query are what they were, in both readers."""
+    documents, _ = check_documents(workspace, KEYS[0])
+    content = stored.read_bytes()
+    query = f"select count(*), sum(logprob) from read_parquet('{stored}') where doc_id = 2"
+    rows, units = store.read_rows(stored), read_units(stored)
+    answer = duckdb.sql(query).fetchall()
+    rng = np.random.default_rng(0)
+    harmless = 0
+    offsets = rng.integers(0, len(content), 150)
+    for offset in offsets.tolist():
+        flipped = bytearray(content)
+        flipped[offset] ^= 1 << int(rng.integers(8))
+        stored.write_bytes(flipped)
+        if not check_file(stored, documents).defects:
+            harmless += 1
+            assert store.read_rows(stored).equals(rows), offset
+            assert read_units(stored) == units, offset
+            assert duckdb.sql(query).fetchall() == answer, offset
+    assert harmless < len(offsets) / 4
+
+
+def test_flipped_bits_cost_only_the_units_they_hit(stored: Path) -> None:
+    at = pq.read_metadata(stored).row_group(0).column(7).data_page_offset + 900
+    content = bytearray(stored.read_bytes())
+    content[at] ^= 16
+    stored.write_bytes(content)
+    assert run("check", "--repair").exit_code == 0
+    assert run("check").exit_code == 0
+
+
+def test_gc_removes_what_is_stray_and_nothing_else(workspace: Workspace, stored: Path) -> None:
+    folder = stored.parent
+    old = folder / ".tokens.parquet.0123.tmp"
+    new = folder / ".tokens.parquet.4567.tmp"
+    for path in (old, new, folder / "doc.damaged", folder / "notes.txt"):
+        path.write_text("x")
+    os.utime(old, (time.time() - 7200, time.time() - 7200))
+    claims = workspace.data / "claims" / KEYS[0] / "some--model"
+    claims.mkdir(parents=True)
+    (claims / "doc-000000.claim").write_text("elsewhere 1 1.0")
+    (claims / "doc-000001.claim").write_text("elsewhere 1 1.0")
+    os.utime(claims / "doc-000000.claim", (1, 1))
+    rows = make_rows(9, 5)
+    write_unit(workspace, replace(make_unit(9, rows)), rows)
+    shown = run("gc")
+    assert shown.exit_code == 0 and "--yes removes them" in shown.output and old.exists()
+    for words in ("a write that was killed", "its owner is gone", "no longer in the corpus"):
+        assert words in shown.output
+    before = stored.read_bytes()
+    assert run("gc", "--yes").exit_code == 0
+    assert not old.exists() and not (folder / "doc.damaged").exists()
+    assert new.exists() and (folder / "notes.txt").exists()
+    assert [path.name for path in claims.iterdir()] == ["doc-000001.claim"]
+    assert stored.read_bytes() == before
+    assert "nothing to remove" in run("gc", "--yes").output
+
+
+def test_gc_removes_units_of_models_and_probes_that_left(
+    workspace: Workspace, stored: Path
+) -> None:
+    path = workspace.problems / "sample.yml"
+    raw = yaml.safe_load(path.read_text())
+    raw["models"][0]["full_id"] = "other/model"
+    path.write_text(yaml.safe_dump(raw))
+    assert "the model is no longer in the problem file" in run("gc", "--problem", "sample").output
+    assert run("gc", "--yes").exit_code == 0
+    assert not stored.exists()
+
+
+def test_setting_aside_never_overwrites(tmp_path: Path) -> None:
+    for text in ("one", "two"):
+        (tmp_path / "tokens.parquet").write_text(text)
+        set_aside(tmp_path / "tokens.parquet")
+    assert sorted(path.read_text() for path in tmp_path.iterdir()) == ["one", "two"]

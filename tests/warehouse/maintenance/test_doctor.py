@@ -1,0 +1,124 @@
+"""Doctor: says what is missing with the exact remedy, and fails then."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections import namedtuple
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from tokenmart import cli
+from warehouse.maintenance import doctor
+from warehouse.maintenance.doctor import Check, examine
+from warehouse.paths import Workspace
+
+REAL_DEVICES = doctor._devices
+
+PROBLEM = """\
+name: tiny
+title: t
+models:
+  - {full_id: local, family: f, source: {kind: local, path: here}}
+  - {full_id: org/hub, family: f, source: {kind: hub}}
+probes: [{kind: full}]
+documents: {kind: json, path: data/proxy/docs.json, locked: true}
+target: {kind: file, path: results/target.json}
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starting torch takes seconds; one test does it for real."""
+    monkeypatch.setattr(doctor, "_devices", lambda: Check("device", "ok", "stub"))
+
+
+def by_name(checks: list[Check]) -> dict[str, Check]:
+    return {check.name: check for check in checks}
+
+
+def test_this_environment_is_healthy(workspace: Workspace) -> None:
+    checks = by_name(examine(workspace, None))
+    assert [name for name, check in checks.items() if check.level == "missing"] == []
+    assert checks["torch"].finding.startswith("2.")
+    assert checks["warehouse"].remedy.startswith("tokenmart dbt build")
+
+
+def test_a_problem_that_lacks_everything(workspace: Workspace) -> None:
+    (workspace.problems / "tiny.yml").write_text(PROBLEM)
+    checks = by_name(examine(workspace, "tiny"))
+    fetch = "tokenmart data fetch --problem tiny"
+    assert checks["documents: data/proxy/docs.json"].remedy.startswith(f"{fetch} --only documents")
+    assert checks["target: target.json"].remedy.startswith(f"{fetch} --only target")
+    assert checks["models"].finding == "2 not here: local, org/hub"
+    assert checks["models"].remedy == f"{fetch} --only models"
+    assert {checks[n].level for n in ("models", "target: target.json")} == {"missing"}
+
+
+def test_what_is_there_is_not_missing(workspace: Workspace) -> None:
+    (workspace.problems / "tiny.yml").write_text(
+        PROBLEM.replace("{kind: hub}", "{kind: local, path: here}")
+    )
+    for path in ("here/config.json", "data/proxy/docs.json", "results/target.json"):
+        (workspace.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (workspace.root / path).touch()
+    assert {check.level for check in examine(workspace, "tiny")[-3:]} == {"ok"}
+
+
+def test_versions_are_compared_with_the_lock(workspace: Workspace) -> None:
+    lock = workspace.root / "requirements.lock"
+    lock.write_text(
+        "# comment\ntorch==0.1\nduckdb==0.2 ; python_version < '3'\nnot-installed==1.0\n"
+    )
+    versions = by_name(examine(workspace, None))["versions"]
+    assert versions.level == "note"
+    assert "torch 2." in versions.finding
+    assert "(lock: 0.1)" in versions.finding
+    assert "duckdb" not in versions.finding
+    assert versions.remedy == "make setup"
+
+
+def test_a_full_disk_is_missing_space(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**12, 10**12, 10**9))
+    disk = by_name(examine(workspace, None))["disk"]
+    assert (disk.level, "set TOKENMART_DATA" in disk.remedy) == ("missing", True)
+
+
+def test_the_command_fails_when_something_is_missing(workspace: Workspace) -> None:
+    (workspace.problems / "tiny.yml").write_text(PROBLEM)
+    healthy = CliRunner().invoke(cli, ["doctor"])
+    assert healthy.exit_code == 0
+    result = CliRunner().invoke(cli, ["doctor", "--problem", "tiny"])
+    assert result.exit_code == 1
+    assert "→ tokenmart data fetch --problem tiny --only models" in result.stdout
+    assert result.stderr.startswith("error: missing: documents: data/proxy/docs.json, ")
+    assert CliRunner().invoke(cli, ["doctor", "--problem", "none"]).exit_code == 1
+
+
+def test_findings_as_json(workspace: Workspace) -> None:
+    result = CliRunner().invoke(cli, ["doctor", "--json"])
+    findings: list[dict[str, Any]] = json.loads(result.stdout)
+    assert {"name", "level", "finding", "remedy"} == set(findings[0])
+
+
+def test_torch_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise subprocess.CalledProcessError(1, "python", stderr="Traceback\nImportError: libcuda")
+
+    monkeypatch.setattr(doctor.subprocess, "run", broken)
+    check = REAL_DEVICES()
+    assert (check.level, check.remedy) == ("missing", "make setup")
+    assert "torch does not start (ImportError: libcuda)" in check.finding
+
+
+@pytest.mark.slow
+def test_devices_for_real() -> None:
+    check = REAL_DEVICES()
+    assert check.level in ("ok", "note")
+    assert "bf16" in check.finding or "Apple" in check.finding

@@ -1,0 +1,200 @@
+"""`tokenmart metrics`: the catalogue on the terminal, and a new metric that builds at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+from click.testing import CliRunner
+from dbt_harness import PROJECT, Warehouse
+from scipy.stats import spearmanr
+
+from warehouse.metrics.cli import metrics
+from warehouse.metrics.near_copies import LEAST_MODELS, Alike, find_alike, group_alike
+
+
+@pytest.fixture
+def cli(built: Warehouse, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
+    monkeypatch.setenv("TOKENMART_HOME", str(PROJECT.parent))
+    monkeypatch.setenv("TOKENMART_DATA", str(built.data))
+    monkeypatch.setenv("TOKENMART_DATABASE", str(built.database))
+    return CliRunner()
+
+
+def test_list_names_every_metric_with_its_formula(cli: CliRunner) -> None:
+    shown = cli.invoke(metrics, ["list"])
+    assert shown.exit_code == 0, shown.output
+    assert "longppl_external" in shown.output
+    assert "not admissible" in shown.output
+    rows = json.loads(cli.invoke(metrics, ["list", "--admissible", "--json"]).output)
+    assert len(rows) >= 300
+    assert all(row["admissible"] and row["formula"] for row in rows)
+
+
+def test_show_prints_values_and_what_ranks_alike(cli: CliRunner, built: Warehouse) -> None:
+    shown = json.loads(cli.invoke(metrics, ["show", "perplexity", "micro", "--json"]).output)
+    assert {row["model_id"]: row["value"] for row in shown["values"]} == {
+        model: value
+        for (variant, model), value in built.values("perplexity").items()
+        if variant == "micro"
+    }
+    assert all(abs(row["spearman"]) <= 1 + 1e-9 for row in shown["alike"])
+    assert len(shown["alike"]) == 5
+
+
+@pytest.mark.parametrize("metric", ["perplexity", "longppl_external", "retrieval_gain"])
+def test_rank_correlations_are_scipys(built: Warehouse, metric: str) -> None:
+    """Every variant against every variant of every metric, over the models both have."""
+    values: dict[tuple[str, str], dict[str, float]] = {}
+    for name, variant, model, value in built.rows(
+        "select metric, variant, model_id, value from metric_values where isfinite(value)"
+    ):
+        values.setdefault((name, variant), {})[model] = value
+    expected = {}
+    for (name, variant), mine in values.items():
+        if name != metric:
+            continue
+        for other, theirs in values.items():
+            common = sorted(mine.keys() & theirs.keys())
+            if other == (metric, variant) or len(common) < LEAST_MODELS:
+                continue
+            pairs = [mine[m] for m in common], [theirs[m] for m in common]
+            if min(len(set(side)) for side in pairs) > 1:
+                rho = spearmanr(*pairs).statistic
+                expected[(variant, *other)] = (len(common), rho)
+    with duckdb.connect(str(built.database), read_only=True) as connection:
+        found = {
+            (pair.variant, pair.other_metric, pair.other_variant): (pair.models, pair.spearman)
+            for pair in find_alike(connection, metric, None, None)
+        }
+    assert len(expected) > 300
+    assert found.keys() == expected.keys()
+    for key, (models, rho) in expected.items():
+        assert found[key] == (models, pytest.approx(rho, abs=1e-12))
+
+
+def test_rank_correlations_over_different_models() -> None:
+    """`b` lacks model 4, `c` lacks model 1: ranks are taken among the models both have."""
+    table = {
+        "a": {"1": 1.0, "2": 2.0, "3": 2.0, "4": 0.0, "5": 9.0},
+        "b": {"1": 5.0, "2": 1.0, "3": 3.0, "5": 7.0},
+        "c": {"2": 0.5, "3": 0.1, "4": 0.3, "5": 0.2},
+        "d": {"1": 1.0, "2": 2.0},
+    }
+    with duckdb.connect() as connection:
+        connection.execute(
+            "create table metric_values"
+            " (problem text, metric text, variant text, model_id text, value double)"
+        )
+        rows = [("p", "m", v, model, x) for v, given in table.items() for model, x in given.items()]
+        rows += [("p", "m", "b", "4", None), ("p", "m", "c", "1", float("nan"))]
+        connection.executemany("insert into metric_values values (?, ?, ?, ?, ?)", rows)
+        found = {
+            (pair.variant, pair.other_variant): (pair.models, pair.spearman)
+            for pair in find_alike(connection, "m", None, None)
+        }
+    assert len(found) == 6, "d has two models only"
+    for (one, other), (models, rho) in found.items():
+        common = sorted(table[one].keys() & table[other].keys())
+        sides = ([table[name][m] for m in common] for name in (one, other))
+        assert (models, rho) == (len(common), pytest.approx(spearmanr(*sides).statistic))
+
+
+def alike(problem: str, a: str, b: str, rho: float) -> list[Alike]:
+    """The pair as both variants see it."""
+    return [Alike(problem, a, "m", b, 9, rho), Alike(problem, b, "m", a, 9, rho)]
+
+
+def test_groups_hold_what_is_close_to_their_first() -> None:
+    pairs = [
+        *alike("p", "a", "b", 0.995),
+        *alike("p", "b", "c", -1.0),
+        *alike("p", "a", "c", 0.98),  # close to b, not to a: b leads
+        *alike("p", "d", "e", 0.99),
+        *alike("p", "e", "a", 0.5),
+        *alike("q", "a", "c", 1.0),
+        Alike("p", "f", "elsewhere", "a", 9, 1.0),  # of another metric: no group of this one
+    ]
+    groups = [
+        (group.problem, group.leader, [pair.other_variant for pair in group.members])
+        for group in group_alike(pairs, "m", 0.99)
+    ]
+    assert groups == [("p", "b", ["a", "c"]), ("p", "d", ["e"]), ("q", "a", ["c"])]
+    assert [g.leader for g in group_alike(pairs, "m", 1.0)] == ["b", "a"]
+    assert group_alike([], "m", 0.99) == []
+
+
+def test_show_names_settings_ends_and_disguises(cli: CliRunner, built: Warehouse) -> None:
+    shown = cli.invoke(metrics, ["show", "perplexity"])
+    assert shown.exit_code == 0, shown.output
+    assert "Formula: `exp(-Σ log p / N)`" in shown.output
+    assert "bits_per_byte  aggregation=micro unit=byte" in shown.output
+    micro = {m: x for (v, m), x in built.values("perplexity").items() if v == "micro" and x}
+    first, last = min(micro, key=micro.__getitem__), max(micro, key=micro.__getitem__)
+    ends = f"4 of 4 models: {micro[first]:.4g} {first} … {micro[last]:.4g} {last}"
+    assert ends in shown.output
+    assert "One ranking in disguise (|rho| >= 0.99" in shown.output
+    everything = cli.invoke(metrics, ["show", "perplexity", "--values"]).output
+    assert all(f"{value:.6g}" in everything for value in micro.values())
+    found = json.loads(cli.invoke(metrics, ["show", "perplexity", "--json"]).output)
+    for group in found["groups"]:
+        assert all(abs(pair["spearman"]) >= 0.99 - 1e-9 for pair in group["members"])
+    none = cli.invoke(metrics, ["show", "perplexity", "--problem", "nowhere"]).output
+    assert "none of the" in none
+
+
+def test_list_of_one_metric_shows_its_settings(cli: CliRunner) -> None:
+    shown = cli.invoke(metrics, ["list", "--metric", "longppl"]).output
+    assert "alpha_2_beta_-2@window_64  aggregation=weighted" in shown
+    assert "alpha=2.0 beta=-2.0" in shown
+
+
+def test_an_unknown_metric_is_named_with_the_known_ones(cli: CliRunner) -> None:
+    shown = cli.invoke(metrics, ["show", "perplexitty"])
+    assert shown.exit_code == 1
+    assert "perplexitty" in shown.output
+    assert "perplexity" in shown.output
+
+
+@pytest.mark.parametrize("name", ["Bad-Name", "perplexity", "9lives"])
+def test_new_refuses_bad_and_taken_names(cli: CliRunner, name: str) -> None:
+    shown = cli.invoke(metrics, ["new", name])
+    assert shown.exit_code == 1
+    assert name in shown.output
+
+
+def test_new_metrics_build_and_pass_their_tests(
+    built: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = built.with_own_project(tmp_path).project
+    monkeypatch.setenv("TOKENMART_HOME", str(tmp_path))
+    for arguments in (["late_surprise"], ["look_back", "--context", "window"]):
+        done = CliRunner().invoke(metrics, ["new", *arguments])
+        assert done.exit_code == 0, done.output
+    database = tmp_path / "tokenmart.duckdb"
+    shutil.copy(built.database, database)
+    chosen = ["stg_metric_variants", "late_surprise+", "look_back+"]
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("dbt")), "build", "--quiet", "--select", *chosen],
+        cwd=project,
+        env={
+            **os.environ,
+            "TOKENMART_DATA": str(built.data),
+            "TOKENMART_DATABASE": str(database),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    values = Warehouse(built.data, database).values("look_back")
+    gains = built.values("context_gain")
+    assert values["micro@window_64", "lab--model-0"] == pytest.approx(
+        gains["mean@window_64", "lab--model-0"]
+    )

@@ -1,0 +1,159 @@
+"""Problem files: the shipped ones are right, and every mistake is pointed at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from warehouse.errors import ProblemFileError
+from warehouse.paths import Workspace
+from warehouse.problem.spec import HubSource, load_problem, slug
+
+ROOT = Path(__file__).parents[3]
+SHIPPED = Workspace(ROOT, ROOT / "data", ROOT / "warehouse" / "tokenmart.duckdb")
+
+CONTRACT_MODELS = [
+    "01-ai/Yi-6B-200K",
+    "In2Training/FILM-7B",
+    "Leooyii/Longlora_32k_Slimpajama_1B",
+    "Leooyii/NTK_32k_Slimpajama_1B",
+    "Leooyii/NTK_64k_Slimpajama_1B",
+    "Leooyii/NTK_64k_Slimpajama_2B",
+    "Leooyii/PI_32k_Slimpajama_1B",
+    "Qwen/Qwen2-0.5B-Instruct",
+    "Qwen/Qwen2-1.5B-Instruct",
+    "Qwen/Qwen2-7B-Instruct",
+    "Qwen/Qwen2.5-0.5B-Instruct",
+    "Qwen/Qwen2.5-1.5B-Instruct",
+    "Qwen/Qwen2.5-7B-Instruct",
+    "Qwen/Qwen2.5-14B-Instruct",
+    "Qwen/Qwen2.5-Coder-1.5B-Instruct",
+    "Qwen/Qwen2.5-Coder-7B-Instruct",
+    "mistralai/Mistral-7B-Instruct-v0.2",
+]
+
+GOOD = """\
+name: tiny
+title: A tiny problem
+documents:
+  kind: json
+  path: docs.json
+models:
+  - full_id: org/base
+    family: one
+    licence: MIT
+    source: {kind: local, path: base}
+  - {full_id: org/changed, base: org/base, interventions: [{kind: rope, theta: 5000}]}
+probes:
+  - {kind: full}
+  - {kind: window, name: window_8, context: 8, stride: 4}
+target: {kind: file, path: target.json}
+"""
+
+
+def write(workspace: Workspace, text: str | bytes) -> str:
+    path = workspace.problems / "tiny.yml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return "tiny"
+
+
+def test_no4k_is_the_contract() -> None:
+    problem = load_problem("no4k", SHIPPED)
+    assert sorted(model.full_id for model in problem.models) == sorted(CONTRACT_MODELS)
+    assert problem.documents.path.as_posix() == "data/proxy/govreport_50_32k_tokens.json"
+    assert problem.documents.too_long == "refuse"
+    target = "results/downstream/downstream_avg.ruler32_longbench_lt32k.no4k.json"
+    assert problem.target.path.as_posix() == target
+
+
+def test_minilong_is_small_real_and_diverse() -> None:
+    problem = load_problem("minilong", SHIPPED)
+    assert problem.documents.count == 50
+    assert {model.source.kind for model in problem.models} == {"package"}
+    assert len({model.source for model in problem.models}) == 2
+    assert len(problem.models) >= 8
+    assert {probe.kind for probe in problem.probes} == {"full", "window", "retrieval"}
+    assert problem.demo is not None
+    assert len(problem.demo.models) >= 8
+
+
+def test_a_model_inherits_from_its_base(workspace: Workspace) -> None:
+    problem = load_problem(write(workspace, GOOD), workspace)
+    base, changed = problem.models
+    assert (changed.source, changed.family, changed.licence) == (base.source, "one", "MIT")
+    assert changed.base_id == base.model_id == slug("org/base") == "org--base"
+    assert base.base_id is None
+
+
+def test_a_hub_model_needs_only_its_id(workspace: Workspace) -> None:
+    text = GOOD.replace("{kind: local, path: base}", "{kind: hub}")
+    assert load_problem(write(workspace, text), workspace).models[0].source == HubSource(kind="hub")
+
+
+def test_problems_are_frozen(workspace: Workspace) -> None:
+    problem = load_problem(write(workspace, GOOD), workspace)
+    with pytest.raises(ValidationError, match="frozen"):
+        problem.models[0].family = "other"  # type: ignore[misc]
+
+
+def test_a_path_is_a_name_too(workspace: Workspace) -> None:
+    write(workspace, GOOD)
+    assert load_problem(str(workspace.problems / "tiny.yml"), workspace).name == "tiny"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("title: A tiny problem\n", "", r"tiny\.yml:1: file: key 'title' is missing; add it"),
+        ("title:", "titel:", r"(title.* is missing|unknown key 'titel'; did you mean 'title')"),
+        ("context: 8", "context: -8", r"tiny\.yml:14: probes\[1\].*context.*-8"),
+        ("context: 8", "context: eight", r"tiny\.yml:14: .*'eight'"),
+        ("stride: 4", "strid: 4", r"tiny\.yml:14: .*(stride|strid)"),
+        ("kind: window", "kind: windowed", r"tiny\.yml:14: .*windowed.*'window'"),
+        ("theta: 5000", "scaling: linear", r"tiny\.yml:11: .*scaling and factor go together"),
+        ("{kind: rope, theta: 5000}", "{kind: rope}", r"tiny\.yml:11: .*changes nothing"),
+        ("base: org/base", "base: org/bass", r"tiny\.yml:11: .*'org/bass'"),
+        ("org/changed", "org/base", r"'org--base' is listed twice; remove one"),
+        ("name: window_8", "name: Window 8", r"tiny\.yml:14: .*'Window 8'"),
+        (
+            "family: one",
+            "family: one\n    family: two",
+            r"tiny\.yml:9: key 'family' is given twice",
+        ),
+        ("title: A", "title: [A", r"tiny\.yml:\d+: not valid YAML"),
+        ("org/changed", "../changed", r"tiny\.yml:11: .*'\.\./changed'"),
+        ("path: docs.json", "path: docs.json\n  too_long: cut", r"tiny\.yml:6: .*'cut'"),
+        (GOOD, "", r"tiny\.yml:1: expected keys"),
+        (GOOD, "- a\n- b\n", r"tiny\.yml:1: expected keys"),
+    ],
+)
+def test_a_mistake_is_one_line_with_its_place(
+    workspace: Workspace, old: str, new: str, message: str
+) -> None:
+    assert old in GOOD
+    with pytest.raises(ProblemFileError, match=message) as caught:
+        load_problem(write(workspace, GOOD.replace(old, new, 1)), workspace)
+    assert "\n" not in caught.value.format_message()
+
+
+def test_a_demo_model_must_exist(workspace: Workspace) -> None:
+    text = GOOD + "demo: {documents: 1, max_tokens: 64, models: [org/none]}\n"
+    with pytest.raises(ProblemFileError, match="'org/none', which is not in models"):
+        load_problem(write(workspace, text), workspace)
+
+
+def test_text_that_is_not_utf8(workspace: Workspace) -> None:
+    with pytest.raises(ProblemFileError, match="not UTF-8 at byte 7"):
+        load_problem(write(workspace, b"title: \xff"), workspace)
+
+
+def test_unknown_names_list_what_there_is(workspace: Workspace) -> None:
+    problem = load_problem(write(workspace, GOOD), workspace)
+    with pytest.raises(ProblemFileError, match=r"--model x: .* org/base, org/changed"):
+        problem.model("x")
+    with pytest.raises(ProblemFileError, match=r"--probe x: .* full, window_8"):
+        problem.probe("x")
+    with pytest.raises(ProblemFileError, match="shipped problems: tiny"):
+        load_problem("none", workspace)

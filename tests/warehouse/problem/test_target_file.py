@@ -1,0 +1,76 @@
+"""Target files: every format the statement allows, and nothing else."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from warehouse.errors import LockedFileError
+from warehouse.problem.target_file import read_target
+
+SCORES = {"lab/a": 1.5, "lab/b": 2.0}
+ROWS = [{"model": "lab/a", "overall": 1.5, "ruler": 3}, {"model": "lab/b", "overall": 2}]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        SCORES,
+        {"lab/a": {"overall": 1.5, "tasks": {"x": 1}}, "lab/b": {"overall": 2}},
+        ROWS,
+        {"models": SCORES},
+        {"results": ROWS, "note": "anything"},
+        {"scores": {"lab/a": {"overall": 1.5}, "lab/b": {"overall": 2.0}}, "models": 2},
+    ],
+)
+def test_accepted_formats(tmp_path, content):
+    path = tmp_path / "target.json"
+    path.write_text(json.dumps(content))
+    target = read_target(path)
+    assert target.scores == SCORES
+    assert list(target.only(["lab/b", "lab/a"])) == ["lab/b", "lab/a"]
+
+
+REFUSED = [
+    ("{}", "holds no model"),
+    ("[]", "holds no model"),
+    ("3", "found a number"),
+    ('"text"', "found a string"),
+    ('{"lab/a": "1.5"}', "must be a number, found a string"),
+    ('{"lab/a": true}', "must be a number, found a boolean"),
+    ('{"lab/a": null}', "must be a number, found null"),
+    ('{"lab/a": [1]}', "must be a number, found a list"),
+    ('{"lab/a": {"score": 1}}', 'no "overall" field'),
+    ('{"lab/a": {"overall": NaN}}', "holds NaN"),
+    ('{"lab/a": 1, "lab/a": 2}', "twice"),
+    ('[{"model": "lab/a"}]', 'no "overall" field'),
+    ('[{"overall": 1}]', "row 0 must be an object with a string"),
+    ("[1]", "row 0 must be an object"),
+    ('[{"model": "a", "overall": 1}, {"model": "a", "overall": 1}]', "row 1 repeats"),
+    ('{"models": {"a": 1}, "scores": {"a": 2}}', "several candidates"),
+    ("", "is empty"),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), REFUSED)
+def test_refused_with_one_line(tmp_path, text, words):
+    path = tmp_path / "target.json"
+    path.write_text(text)
+    with pytest.raises(LockedFileError) as refusal:
+        read_target(path)
+    assert words in refusal.value.message
+    assert str(path) in refusal.value.message and "\n" not in refusal.value.message
+    assert refusal.value.exit_code == 3
+
+
+def test_a_missing_file_says_how_to_get_it(tmp_path):
+    with pytest.raises(LockedFileError, match="tokenmart data fetch"):
+        read_target(tmp_path / "target.json")
+
+
+def test_a_missing_model_is_named(tmp_path):
+    path = tmp_path / "target.json"
+    path.write_text(json.dumps(SCORES))
+    with pytest.raises(LockedFileError, match="no overall score for lab/c"):
+        read_target(path).only(["lab/a", "lab/c"])

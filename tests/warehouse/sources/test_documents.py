@@ -1,0 +1,95 @@
+"""The proxy file's formats: what is read, what is refused, and how it is said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from warehouse.errors import LockedFileError
+from warehouse.sources.documents import documents_table, parse_documents
+from warehouse.store.schema import DOCUMENTS
+
+PATH = Path("data/proxy/file.json")
+
+
+def parse(content: Any) -> list[tuple[str, str]]:
+    found = parse_documents(json.dumps(content).encode(), PATH)
+    return [(document.name, document.text) for document in found]
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (["one", "two"], [("0", "one"), ("1", "two")]),
+        ([{"text": "one"}, {"text": "two", "id": 7}], [("0", "one"), ("7", "two")]),
+        ([{"id": "a", "document": "one"}], [("a", "one")]),
+        ([{"content": "one"}], [("0", "one")]),
+        ([{"report": "one", "summary": "short"}], [("0", "one")]),
+        ([{"input": "one", "output": "x"}], [("0", "one")]),
+        ({"documents": ["one"]}, [("0", "one")]),
+        ({"version": 1, "data": [{"text": "one"}]}, [("0", "one")]),
+        ({"govreport": ["one"], "max_tokens": 32768}, [("0", "one")]),
+        ([{"text": "one", "input_ids": [1, 2]}], [("0", "one")]),
+        (["  kept as it is \n"], [("0", "  kept as it is \n")]),
+    ],
+)
+def test_accepted_formats(content: Any, expected: list[tuple[str, str]]) -> None:
+    assert parse(content) == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ([], "expected a list with documents"),
+        ("text", "expected a list with documents"),
+        ({"a": ["x"], "b": ["y"]}, r"exactly one list of documents, found 2 \(a, b\)"),
+        ({"a": "x"}, r"exactly one list of documents, found 0 \(none\)"),
+        (["one", " \n\t"], "document 1: empty"),
+        ([{"id": "r7", "text": ""}], r"document 0 \(id 'r7'\): empty"),
+        (["one", 2], "document 1: expected a text, found int"),
+        (["one", None], "document 1: expected a text, found NoneType"),
+        ([{"text": ["a"]}], "document 0: expected a text, found list"),
+        ([{"body": "one"}], "document 0: no text field; expected one of text, .* found body"),
+        ([{"input_ids": [1, 2]}], "document 0: token ids without the name of their tokenizer"),
+        ([{"input_ids": [1, "2"]}], "document 0: no text field"),
+        (["one", "\ud800"], "document 1: character 0 is half a surrogate pair"),
+    ],
+)
+def test_refused_formats_name_the_document(content: Any, message: str) -> None:
+    with pytest.raises(LockedFileError, match=message) as caught:
+        parse(content)
+    assert str(PATH) in caught.value.format_message()
+    assert caught.value.exit_code == 3
+
+
+@pytest.mark.parametrize("content", [b"", b"<html>", b'["a"', b"\xff\xfe", b'{"a":1}\n{"b":2}'])
+def test_what_is_not_json_is_refused(content: bytes) -> None:
+    with pytest.raises(LockedFileError, match="not valid JSON"):
+        parse_documents(content, PATH)
+
+
+def test_token_ids_are_decoded_by_the_tokenizer_they_name(tmp_path: Path) -> None:
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    byte_level = Tokenizer(models.BPE({c: i for i, c in enumerate("abc")}, []))
+    byte_level.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    byte_level.decoder = decoders.ByteLevel()
+    PreTrainedTokenizerFast(tokenizer_object=byte_level).save_pretrained(tmp_path / "tok")
+    name = str(tmp_path / "tok")
+    assert parse([{"id": 5, "input_ids": [2, 0, 1], "tokenizer": name}]) == [("5", "cab")]
+    assert parse({"tokenizer": name, "rows": [{"tokens": [0, 0]}]}) == [("0", "aa")]
+    with pytest.raises(LockedFileError, match="its tokenizer '/nowhere/tok' can't be loaded"):
+        parse([{"input_ids": [1], "tokenizer": "/nowhere/tok"}])
+
+
+def test_the_table_counts_characters_and_bytes() -> None:
+    table = documents_table(parse_documents('["aé🙂"]'.encode(), PATH))
+    assert table.schema.equals(DOCUMENTS)
+    row = table.to_pylist()[0]
+    assert (row["doc_id"], row["characters"], row["bytes"]) == (0, 3, 7)
+    # echo -n 'aé🙂' | sha256sum
+    assert row["sha256"].startswith("37c4a0efa4a2")

@@ -1,0 +1,289 @@
+"""Fetching locked files from a local HTTP server, checkpoints from a made-up hub, the command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from fetch_samples import (
+    place_locked,
+    problem,
+    sha256,
+)
+
+import warehouse.sources.download
+import warehouse.sources.packages
+from tokenmart import cli
+from warehouse.errors import LockedFileError, TokenmartError
+from warehouse.paths import Workspace
+from warehouse.problem.spec import ModelSpec
+from warehouse.sources.fetch import (
+    ensure_documents,
+    ensure_hub_model,
+    ensure_target_file,
+)
+from warehouse.sources.lock_file import recorded_files
+
+# Locked files over HTTP
+
+Serve = Callable[[dict[str, Any]], str]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Serve path → bytes, or (status, headers, bytes); returns the address."""
+    servers = []
+
+    def start(pages: dict[str, Any]) -> str:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                page = pages.get(self.path, (404, {}, b"not found"))
+                status, headers, body = page if isinstance(page, tuple) else (200, {}, page)
+                self.send_response(status)
+                for key, value in {"Content-Length": str(len(body)), **headers}.items():
+                    self.send_header(key, value)
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: Any) -> None: ...
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        servers.append(server)
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        return f"http://127.0.0.1:{server.server_port}"
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def sources(workspace: Workspace, *urls: str) -> None:
+    text = json.dumps({"tiny": {"data/proxy/docs.json": list(urls)}})
+    (workspace.root / "data" / "sources.yml").write_text(text)
+
+
+def test_a_locked_file_is_downloaded_and_recorded(workspace: Workspace, serve: Serve) -> None:
+    sources(workspace, serve({"/docs.json": b'["one", "two"]'}) + "/docs.json")
+    table = ensure_documents(problem(), workspace)
+    assert table["text"].to_pylist() == ["one", "two"]
+    assert recorded_files(workspace, "tiny") == {"data/proxy/docs.json": sha256(b'["one", "two"]')}
+
+
+def test_the_next_address_is_tried(workspace: Workspace, serve: Serve) -> None:
+    server = serve({"/docs.json": b'["one"]', "/page": b"<html>log in</html>"})
+    sources(workspace, f"{server}/gone.json", f"{server}/page", f"{server}/docs.json")
+    assert ensure_documents(problem(), workspace).num_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("page", "reason"),
+    [
+        ((404, {}, b""), "HTTP 404"),
+        ((500, {}, b""), "HTTP 500"),
+        (b"<html>log in</html>", "what came is not JSON"),
+        ((200, {"Content-Length": "99"}, b'["cut'), "(cut short at 5 of 99|IncompleteRead)"),
+        ((200, {"Content-Length": "9999"}, b'["one"]'), "larger than 1,000 bytes"),
+        (b'["' + b"x" * 2000 + b'"]', "larger than 1,000 bytes"),
+        ((302, {"Location": "file:///etc/hostname"}, b""), "(no answer|HTTP 302)"),
+    ],
+)
+def test_a_bad_answer_leaves_nothing(
+    workspace: Workspace, serve: Serve, monkeypatch: pytest.MonkeyPatch, page: Any, reason: str
+) -> None:
+    small = warehouse.sources.download.download_json
+    monkeypatch.setattr(
+        "warehouse.sources.fetch.download_json",
+        lambda url, path: small(url, path, largest_bytes=1000),
+    )
+    sources(workspace, serve({"/docs.json": page}) + "/docs.json")
+    with pytest.raises(LockedFileError, match=reason) as caught:
+        ensure_documents(problem(), workspace)
+    assert f"place the file at {workspace.root}/data/proxy/docs.json" in str(caught.value)
+    assert list((workspace.root / "data" / "proxy").iterdir()) == []
+    assert not workspace.locks.exists()
+
+
+@pytest.mark.parametrize(
+    ("urls", "offline", "reason"),
+    [
+        (["http://127.0.0.1:9/docs.json"], False, "no answer"),
+        (["ftp://127.0.0.1/docs.json"], False, "not an http"),
+        (["http://127.0.0.1:9/docs.json"], True, r"\(offline\)"),
+        ([], False, r"no address in data/sources\.yml"),
+    ],
+)
+def test_without_network_one_line_says_what_to_place(
+    workspace: Workspace, urls: list[str], offline: bool, reason: str
+) -> None:
+    sources(workspace, *urls)
+    with pytest.raises(LockedFileError, match=reason) as caught:
+        ensure_documents(problem(), workspace, offline=offline)
+    assert caught.value.exit_code == 3
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_placed_by_hand_is_locked_at_first_use(workspace: Workspace) -> None:
+    path = place_locked(workspace, b'["one"]')
+    assert ensure_documents(problem(), workspace, offline=True).num_rows == 1
+    path.write_bytes(b'["changed"]')
+    with pytest.raises(LockedFileError) as caught:
+        ensure_documents(problem(), workspace)
+    for part in ("data/proxy/docs.json", sha256(b'["one"]'), sha256(b'["changed"]')):
+        assert part in str(caught.value)
+    assert path.read_bytes() == b'["changed"]', "the user's file is never overwritten"
+
+
+def test_the_target_file_is_locked_too(workspace: Workspace, serve: Serve) -> None:
+    url = serve({"/t.json": b'{"m": 1.0}'}) + "/t.json"
+    fetched = problem(target={"kind": "file", "path": "results/target.json", "url": url})
+    path = ensure_target_file(fetched, workspace)
+    assert path == workspace.root / "results" / "target.json"
+    path.write_text('{"m": 2.0}')
+    with pytest.raises(LockedFileError, match=r"results/target\.json: changed"):
+        ensure_target_file(fetched, workspace)
+
+
+@pytest.mark.parametrize("text", ["- a\n", "tiny: [a]\n", "tiny: {\n"])
+def test_a_broken_sources_file_is_named(workspace: Workspace, text: str) -> None:
+    (workspace.root / "data" / "sources.yml").write_text(text)
+    with pytest.raises(TokenmartError, match=r"sources\.yml: expected problem → path"):
+        ensure_documents(problem(), workspace)
+
+
+# Hub
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """A hub that holds one model whose branch can move; `files` is what a snapshot has."""
+    import huggingface_hub
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    state = SimpleNamespace(main="c0ffee", files=["config.json", "model.safetensors"], calls=[])
+    cache = tmp_path / "hub"
+
+    def snapshot_download(full_id: str, *, revision: str, local_files_only: bool = False, **_: Any):
+        folder = cache / revision
+        if local_files_only and not folder.is_dir():
+            raise LocalEntryNotFoundError("not cached")
+        if not local_files_only:
+            state.calls.append(revision)
+            folder.mkdir(parents=True)
+            for name in state.files:
+                (folder / name).write_text("{}")
+        return str(folder)
+
+    class Api:
+        def model_info(self, full_id: str, revision: str) -> SimpleNamespace:
+            if isinstance(state.main, Exception):
+                raise state.main
+            return SimpleNamespace(sha=state.main)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
+    monkeypatch.setattr(huggingface_hub, "HfApi", Api)
+    return state
+
+
+HUB_MODEL = ModelSpec.model_validate(
+    {"full_id": "org/model", "family": "f", "source": {"kind": "hub"}}
+)
+
+
+def test_a_commit_is_recorded_and_kept(workspace: Workspace, hub: SimpleNamespace) -> None:
+    folder, commit = ensure_hub_model(HUB_MODEL, workspace, "tiny")
+    assert (commit, folder.name) == ("c0ffee", "c0ffee")
+    hub.main = "decade"
+    assert ensure_hub_model(HUB_MODEL, workspace, "tiny") == (folder, "c0ffee")
+    assert ensure_hub_model(HUB_MODEL, workspace, "tiny", offline=True) == (folder, "c0ffee")
+    assert hub.calls == ["c0ffee"], "downloaded once"
+    lock = json.loads((workspace.locks / "tiny.json").read_text())
+    assert lock["revisions"] == {"org/model": "c0ffee"}
+
+
+def test_pickled_weights_are_refused(workspace: Workspace, hub: SimpleNamespace) -> None:
+    hub.files = ["config.json", "pytorch_model.bin"]
+    with pytest.raises(TokenmartError, match="has no safetensors weights"):
+        ensure_hub_model(HUB_MODEL, workspace, "tiny")
+
+
+def test_a_missing_shard_is_noticed(workspace: Workspace, hub: SimpleNamespace) -> None:
+    folder, _ = ensure_hub_model(HUB_MODEL, workspace, "tiny")
+    index = {"weight_map": {"a": "model-00001.safetensors", "b": "model-00002.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(TokenmartError, match="not fetched yet"):
+        ensure_hub_model(HUB_MODEL, workspace, "tiny", offline=True)
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (ConnectionError("[Errno -2] Name or service not known"), "check the network"),
+        (type("GatedRepoError", (Exception,), {})(), "gated; accept its licence"),
+        (type("RepositoryNotFoundError", (Exception,), {})(), "no such model on the hub"),
+        (type("RevisionNotFoundError", (Exception,), {})(), "no revision 'main'"),
+    ],
+)
+def test_hub_failures_are_one_line(
+    workspace: Workspace, hub: SimpleNamespace, error: Exception, message: str
+) -> None:
+    hub.main = error
+    with pytest.raises(TokenmartError, match=message) as caught:
+        ensure_hub_model(HUB_MODEL, workspace, "tiny")
+    assert "\n" not in str(caught.value)
+
+
+# The command
+
+PROBLEM_FILE = """\
+name: tiny
+title: t
+models: [{full_id: m, family: f, source: {kind: local, path: m}}]
+probes: [{kind: full}]
+documents: {kind: json, path: data/proxy/docs.json, locked: true}
+target: {kind: file, path: results/target.json}
+"""
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(cli, ["data", "fetch", *arguments])
+    return result.exit_code, result.output
+
+
+def test_the_command_says_what_it_has(workspace: Workspace) -> None:
+    (workspace.problems / "tiny.yml").write_text(PROBLEM_FILE)
+    code, output = run("--problem", "tiny", "--dry-run")
+    assert code == 0
+    assert output.count("missing") == 3
+    code, output = run("--problem", "tiny")
+    assert code == 3
+    for missing in ("no checkpoint at", "docs.json: missing", "target.json: missing"):
+        assert missing in output, "everything that is missing is said at once"
+    assert output.count("\n") == 3
+    place_locked(workspace, b'["one", "two"]')
+    code, output = run("--problem", "tiny", "--only", "documents")
+    assert (code, "documents: 2" in output) == (0, True)
+    assert "here     documents" in run("--problem", "tiny", "--dry-run")[1]
+
+
+def test_the_command_refuses_what_does_not_go_together(workspace: Workspace) -> None:
+    (workspace.problems / "tiny.yml").write_text(PROBLEM_FILE)
+    assert run("--problem", "tiny", "--only", "target", "--model", "m")[0] == 2
+    assert run("--problem", "tiny", "--only", "everything")[0] == 2
+    code, output = run("--problem", "tiny", "--model", "x")
+    assert (code, "its models are: m" in output) == (1, True)
+
+
+def test_fetching_imports_no_torch(workspace: Workspace) -> None:
+    code = "import sys, warehouse.sources.fetch; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

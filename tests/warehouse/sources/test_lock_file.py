@@ -1,0 +1,104 @@
+"""Locked files and revisions: recorded once, refused when changed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from warehouse.errors import LockedFileError
+from warehouse.paths import Workspace
+from warehouse.sources.lock_file import (
+    check_file,
+    file_sha256,
+    lock_path,
+    record_revision,
+    recorded_files,
+    recorded_revision,
+)
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    return Workspace(root=tmp_path, data=tmp_path / "data", database=tmp_path / "w.duckdb")
+
+
+@pytest.fixture
+def file(workspace):
+    path = workspace.root / "results" / "target.json"
+    path.parent.mkdir()
+    path.write_text("{}")
+    return path
+
+
+def test_first_use_records_later_use_checks(workspace, file):
+    first = check_file(workspace, "p", Path("results/target.json"))
+    again = check_file(workspace, "p", file)
+    assert first.first_use and not again.first_use
+    assert first.value == again.value == file_sha256(file)
+    assert recorded_files(workspace, "p") == {"results/target.json": first.value}
+
+
+def test_a_changed_file_is_refused_with_file_expected_and_found(workspace, file):
+    expected = check_file(workspace, "p", file).value
+    file.write_text("[]")
+    with pytest.raises(LockedFileError) as refusal:
+        check_file(workspace, "p", file)
+    for word in ("results/target.json", expected, file_sha256(file)):
+        assert word in refusal.value.message
+    assert refusal.value.exit_code == 3
+    assert recorded_files(workspace, "p") == {"results/target.json": expected}
+
+
+def test_a_missing_file_is_refused_and_not_recorded(workspace):
+    with pytest.raises(LockedFileError, match="can't be read"):
+        check_file(workspace, "p", Path("no.json"))
+    assert not lock_path(workspace, "p").exists()
+
+
+def test_revisions(workspace):
+    assert recorded_revision(workspace, "p", "lab/a") is None
+    assert record_revision(workspace, "p", "lab/a", "c0ffee").first_use
+    assert recorded_revision(workspace, "p", "lab/a") == "c0ffee"
+    assert not record_revision(workspace, "p", "lab/a", "c0ffee").first_use
+    with pytest.raises(LockedFileError, match="expected c0ffee, found decade"):
+        record_revision(workspace, "p", "lab/a", "decade")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "not JSON"),
+        ('{"files": {"a": "1"}, "files": {}}', "twice"),
+        ('{"files": []}', 'field "files"'),
+        ('{"files": {"a": 1}}', 'field "files"'),
+        ("[]", 'field "files"'),
+    ],
+)
+def test_a_damaged_record_is_refused_never_overwritten(workspace, file, text, words):
+    path = lock_path(workspace, "p")
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    with pytest.raises(LockedFileError, match=words):
+        check_file(workspace, "p", file)
+    assert path.read_text() == text
+
+
+def test_processes_that_record_at_once_lose_nothing(workspace):
+    code = (
+        "import sys; from pathlib import Path; from warehouse.paths import Workspace; "
+        "from warehouse.sources.lock_file import record_revision; root = Path(sys.argv[1]); "
+        "w = Workspace(root, root, root); "
+        "[record_revision(w, 'p', f'{sys.argv[2]}/{i}', 'r') for i in range(20)]"
+    )
+    running = [
+        subprocess.Popen([sys.executable, "-c", code, str(workspace.root), name])
+        for name in ("x", "y")
+    ]
+    assert [process.wait(60) for process in running] == [0, 0]
+    record = json.loads(lock_path(workspace, "p").read_text())
+    assert len(record["revisions"]) == 40
+    assert not list(workspace.locks.glob("*.tmp"))

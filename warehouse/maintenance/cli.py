@@ -1,0 +1,229 @@
+"""`tokenmart doctor` and `tokenmart warehouse`: check, gc, publish."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from warehouse.errors import StorageError
+from warehouse.paths import find_workspace
+
+if TYPE_CHECKING:
+    from warehouse.maintenance.check import Defect, DocumentFacts
+    from warehouse.paths import Workspace
+
+_PROBLEM = click.option("--problem", "problem_name", help="Only this problem.")
+_QUIET_SECONDS = 2.0
+
+
+@click.command()
+@click.option("--problem", "problem_name", help="Also say what this problem still lacks.")
+@click.option("--json", "as_json", is_flag=True, help="Findings as JSON.")
+def doctor(problem_name: str | None, as_json: bool) -> None:
+    """Check the environment; say what is missing and the remedy.
+
+    Exits with 1 when something needed is missing.
+    """
+    from warehouse.maintenance.doctor import examine, fail_when_missing
+
+    checks = examine(find_workspace(), problem_name)
+    if as_json:
+        click.echo(json.dumps([asdict(check) for check in checks], indent=2, ensure_ascii=False))
+    else:
+        for check in checks:
+            remedy = f"\n{'':9}→ {check.remedy}" if check.remedy else ""
+            click.echo(f"{check.level:<7}  {check.name}: {check.finding}{remedy}")
+    fail_when_missing(checks)
+
+
+@click.group()
+def warehouse() -> None:
+    """Look after the Parquet files of the warehouse."""
+
+
+@warehouse.command()
+@click.option("--problem", "problem_name", help="Only this problem.")
+def publish(problem_name: str | None) -> None:
+    """Merge finished units into the published files; extract does it by itself."""
+    from warehouse.problem.spec import load_problem
+    from warehouse.store.token_files import ensure_tables, publish_all
+
+    workspace = find_workspace()
+    name = load_problem(problem_name, workspace).name if problem_name else None
+    ensure_tables(workspace)
+    click.echo(f"published {publish_all(workspace, name)} units")
+
+
+@warehouse.command()
+@_PROBLEM
+@click.option("--repair", is_flag=True, help="Set damaged files aside, drop damaged units.")
+@click.option("--json", "as_json", is_flag=True, help="Findings as JSON.")
+def check(problem_name: str | None, repair: bool, as_json: bool) -> None:
+    """Verify every token file against its ledger; say what to extract again.
+
+    Row counts, content hashes, keys, order, value ranges, gaps, documents. With --repair good
+    units are kept, and the next `tokenmart extract` computes only what was lost. Exits with 4
+    while anything is wrong.
+
+    \b
+    tokenmart warehouse check
+    tokenmart warehouse check --problem minilong --repair
+    """
+    from warehouse.maintenance.check import check_documents, check_file, repair_file, token_files
+
+    workspace = find_workspace()
+    name = _name_of(problem_name, workspace)
+    files = token_files(workspace, name)
+    started = time.monotonic()
+    documents: dict[str, dict[int, DocumentFacts] | None] = {}
+    defects: list[Defect] = []
+    mended: dict[Path, str] = {}
+    units = rows = 0
+    for path in _with_progress(files):
+        problem = path.parts[-4].partition("=")[2]
+        if problem not in documents:
+            documents[problem], wrong = check_documents(workspace, problem)
+            defects += wrong
+        found = check_file(path, documents[problem])
+        units, rows = units + found.units, rows + found.rows
+        defects += found.defects
+        if repair and found.defects and (done := repair_file(workspace, path, documents[problem])):
+            mended[path] = done
+    seconds = time.monotonic() - started
+    left = [d for d in defects if d.file not in mended or d.mend in ("superseded", "refetch")]
+    if as_json:
+        click.echo(_as_json(defects, mended, len(files), units, rows, seconds))
+    else:
+        _say(defects, mended)
+        click.echo(
+            f"checked {len(files)} files, {units:,} units, {rows:,} rows in {seconds:.1f} s: "
+            + (f"{len(defects)} defects" if defects else "all is well")
+        )
+    if mended:
+        lost = sorted({d.extract_command for d in defects if d.mend in ("move", "drop")})
+        for command in lost:
+            click.echo(f"next: {command}", err=as_json)
+    if left:
+        raise StorageError(f"{len(left)} defects left (listed above, each with its remedy)")
+
+
+def _name_of(problem_name: str | None, workspace: Workspace) -> str | None:
+    """The problem's name; one without a problem file is taken at its word."""
+    from warehouse.problem.spec import load_problem, problem_path
+
+    if problem_name is None:
+        return None
+    stored = (workspace.tokens / f"problem={problem_name}").is_dir()
+    if stored and not problem_path(problem_name, workspace).is_file():
+        return problem_name
+    return load_problem(problem_name, workspace).name
+
+
+def _with_progress(files: Sequence[Path]) -> Iterator[Path]:
+    """The files, with a progress bar on a terminal once they take more than two seconds."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    bar = Progress(console=console, transient=True, disable=not console.is_terminal)
+    handle = bar.add_task("checking", total=len(files))
+    started, shown = time.monotonic(), False
+    try:
+        for path in files:
+            if not shown and time.monotonic() - started > _QUIET_SECONDS:
+                bar.start()
+                shown = True
+            yield path
+            bar.advance(handle)
+    finally:
+        if shown:
+            bar.stop()
+
+
+def _say(defects: Sequence[Defect], mended: dict[Path, str]) -> None:
+    said: set[Path] = set()
+    for defect in defects:
+        unit = "" if defect.doc_id is None else f"document {defect.doc_id}: "
+        remedy = "" if defect.file in mended else f"\n    → {defect.remedy}"
+        click.echo(f"{defect.file}: {unit}{defect.what}{remedy}")
+        if defect.file in mended and defect.file not in said:
+            said.add(defect.file)
+            click.echo(f"    mended: {mended[defect.file]}")
+
+
+def _as_json(
+    defects: Sequence[Defect],
+    mended: dict[Path, str],
+    files: int,
+    units: int,
+    rows: int,
+    seconds: float,
+) -> str:
+    found: list[dict[str, Any]] = [
+        {
+            "file": str(d.file),
+            "problem": d.problem,
+            "model_id": d.model_id,
+            "probe": d.probe,
+            "doc_id": d.doc_id,
+            "defect": d.what,
+            "remedy": d.remedy,
+            "extract": d.extract_command,
+            "mended": mended.get(d.file),
+        }
+        for d in defects
+    ]
+    checked = {"files": files, "units": units, "rows": rows, "seconds": round(seconds, 3)}
+    return json.dumps({"checked": checked, "defects": found}, indent=1)
+
+
+@warehouse.command()
+@_PROBLEM
+@click.option("--yes", is_flag=True, help="Remove without asking.")
+@click.option("--dry-run", is_flag=True, help="Only show; the default outside a terminal.")
+def gc(problem_name: str | None, yes: bool, dry_run: bool) -> None:
+    """Show, and after a yes remove, what is superseded or stray.
+
+    Units whose model, probe, parameters or document are no longer the problem's; pending units
+    already merged; temporary files, claims and locks of processes that died; damaged files set
+    aside. Nothing else.
+
+    \b
+    tokenmart warehouse gc --problem minilong
+    tokenmart warehouse gc --yes
+    """
+    from warehouse.maintenance.garbage import find_garbage, remove_garbage
+
+    workspace = find_workspace()
+    garbage, notes = find_garbage(workspace, _name_of(problem_name, workspace))
+    for note in notes:
+        click.echo(note, err=True)
+    if not garbage:
+        click.echo("nothing to remove")
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("what", "where", box=None)
+    table.add_column("rows", justify="right")
+    table.add_column("bytes", justify="right")
+    table.add_column("why")
+    for item in garbage:
+        where = item.path.relative_to(workspace.data)
+        table.add_row(item.what, str(where), f"{item.rows:,}", f"{item.bytes:,}", item.why)
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
+    size = sum(item.bytes for item in garbage)
+    if dry_run or not (yes or sys.stdin.isatty()):
+        click.echo(f"{len(garbage)} to remove, about {size:,} bytes; --yes removes them")
+        return
+    if not yes:
+        click.confirm(f"remove these {len(garbage)}, about {size:,} bytes?", abort=True)
+    freed = remove_garbage(workspace, garbage)
+    click.echo(f"removed {len(garbage)}, {freed:,} bytes freed")

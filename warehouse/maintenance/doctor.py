@@ -1,0 +1,208 @@
+"""Check the environment: what works, what is missing, and the exact remedy."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Literal
+
+from packaging.requirements import Requirement
+
+from warehouse.errors import TokenmartError
+from warehouse.metrics import dbt_process
+from warehouse.paths import Workspace
+from warehouse.problem.needs import measured_models, nearest_existing, problem_needs
+from warehouse.problem.spec import Problem, RecallTarget, load_problem
+
+Level = Literal["ok", "note", "missing"]
+
+SHOWN_PACKAGES = ("torch", "transformers", "duckdb", "dbt-core", "dbt-duckdb", "pyarrow")
+LEAST_FREE_GB = 2.0
+DEVICE_TIMEOUT_SECONDS = 120
+_PROBE_DEVICES = """
+import json, torch
+from torch.backends import mps
+cuda = torch.cuda.is_available()
+print(json.dumps({
+    "gpus": [[torch.cuda.get_device_name(i), torch.cuda.get_device_properties(i).total_memory]
+             for i in range(torch.cuda.device_count())] if cuda else [],
+    "mps": mps.is_available(),
+    "bf16": torch.cuda.is_bf16_supported() if cuda
+            else bool(getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)()),
+}))
+"""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One finding; `missing` means something needed is not there, and makes doctor fail."""
+
+    name: str
+    level: Level
+    finding: str
+    remedy: str = ""
+
+
+def examine(workspace: Workspace, problem_name: str | None) -> list[Check]:
+    """All checks, in the order they are shown.
+
+    Raises:
+        ProblemFileError: the named problem does not parse.
+    """
+    checks = [_python(), *_packages(workspace), _devices(), _memory(), _disk(workspace)]
+    checks += [_program("git", "code revisions can't be recorded"), _dbt(), _database(workspace)]
+    if problem_name is not None:
+        checks += _problem(load_problem(problem_name, workspace), workspace)
+    return checks
+
+
+def _python() -> Check:
+    return Check("Python", "ok", f"{sys.version.split()[0]} at {sys.executable}")
+
+
+def _packages(workspace: Workspace) -> list[Check]:
+    """Versions of the packages that matter, and every difference from the lock file."""
+    lock = workspace.root / "requirements.lock"
+    pinned = lock.read_text(encoding="utf-8").splitlines() if lock.is_file() else []
+    locked: dict[str, str] = {}
+    for line in pinned:
+        if line and not line.startswith(("#", "-")):
+            requirement = Requirement(line)
+            if requirement.marker is None or requirement.marker.evaluate():
+                locked[_normal(requirement.name)] = str(requirement.specifier).removeprefix("==")
+    installed = {_normal(d.metadata["Name"]): d.version for d in metadata.distributions()}
+    checks = []
+    for name in SHOWN_PACKAGES:
+        version = installed.get(name)
+        if version is None:
+            checks.append(Check(name, "missing", "not installed", "make setup"))
+        else:
+            checks.append(Check(name, "ok", version))
+    different = [
+        f"{name} {installed[name]} (lock: {version})"
+        for name, version in sorted(locked.items())
+        if name in installed and installed[name].partition("+")[0] != version
+    ]
+    if different:
+        more = f" and {len(different) - 5} more" if len(different) > 5 else ""
+        finding = f"{', '.join(different[:5])}{more} differ from requirements.lock"
+        checks.append(Check("versions", "note", finding, "make setup"))
+    elif locked:
+        checks.append(Check("versions", "ok", "as in requirements.lock"))
+    return checks
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _devices() -> Check:
+    """Ask torch in another process: importing it here would slow everything down."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _PROBE_DEVICES],
+            capture_output=True,
+            text=True,
+            timeout=DEVICE_TIMEOUT_SECONDS,
+            check=True,
+        )
+        found = json.loads(done.stdout)
+    except (subprocess.SubprocessError, ValueError) as error:
+        stderr = getattr(error, "stderr", None) or str(error)
+        reason = stderr.strip().splitlines()[-1][:120]
+        return Check("device", "missing", f"torch does not start ({reason})", "make setup")
+    bf16 = "bf16" if found["bf16"] else "no bf16 instructions"
+    if found["gpus"]:
+        names = ", ".join(f"{name} ({size / 1e9:.0f} GB)" for name, size in found["gpus"])
+        return Check("device", "ok", f"{names}, {bf16}")
+    if found["mps"]:
+        return Check("device", "ok", "Apple GPU (mps)")
+    finding = f"no GPU, {os.cpu_count()} cores, {bf16}"
+    remedy = "small problems run here (make demo); extract large models on a GPU machine"
+    return Check("device", "note", finding, remedy)
+
+
+def _memory() -> Check:
+    import psutil
+
+    memory = psutil.virtual_memory()
+    finding = f"{memory.available / 1e9:.1f} of {memory.total / 1e9:.1f} GB free"
+    if memory.available < 3e9:
+        return Check("memory", "note", finding, "close other programs: the demo needs about 3 GB")
+    return Check("memory", "ok", finding)
+
+
+def _disk(workspace: Workspace) -> Check:
+    place = nearest_existing(workspace.data)
+    free = shutil.disk_usage(place).free / 1e9
+    finding = f"{free:.1f} GB free at {workspace.data}"
+    if not os.access(place, os.W_OK):
+        remedy = "make it writable or set TOKENMART_DATA"
+        return Check("disk", "missing", f"{place} is not writable", remedy)
+    if free < LEAST_FREE_GB:
+        remedy = "free some space or set TOKENMART_DATA to a larger disk"
+        return Check("disk", "missing", f"{finding}, {LEAST_FREE_GB:.0f} GB needed", remedy)
+    return Check("disk", "ok", finding)
+
+
+def _program(name: str, without: str) -> Check:
+    found = shutil.which(name)
+    if found is None:
+        return Check(name, "note", f"not found: {without}", f"install {name}")
+    done = subprocess.run([found, "--version"], capture_output=True, text=True, check=False)
+    return Check(name, "ok", done.stdout.strip().removeprefix(f"{name} version "))
+
+
+def _dbt() -> Check:
+    command = dbt_process.command()
+    if command is None:
+        return Check("dbt", "missing", "the dbt program was not found", "make setup")
+    return Check("dbt", "ok", "of this environment" if len(command) > 1 else command[0])
+
+
+def _database(workspace: Workspace) -> Check:
+    path = workspace.database
+    if not path.is_file():
+        remedy = "tokenmart dbt build, once something is extracted"
+        return Check("warehouse", "note", f"{path} not built yet", remedy)
+    return Check("warehouse", "ok", f"{path} ({path.stat().st_size / 1e6:.1f} MB)")
+
+
+def _problem(problem: Problem, workspace: Workspace) -> list[Check]:
+    checks = []
+    needs = problem_needs(problem, workspace)
+    for need in needs:
+        name = f"{need.kind}: {need.name}"
+        if need.present:
+            checks.append(Check(name, "ok", need.path))
+        elif need.kind != "models":
+            checks.append(Check(name, "missing", f"not here ({need.source})", need.remedy))
+    absent = [need for need in needs if need.kind == "models" and not need.present]
+    if absent:
+        finding = f"{len(absent)} not here: {', '.join(need.name for need in absent)}"
+        several = f"tokenmart data fetch --problem {problem.name} --only models"
+        remedy = absent[0].remedy if len(absent) == 1 else several
+        checks.append(Check("models", "missing", finding, remedy))
+    if isinstance(problem.target, RecallTarget):
+        done, all_ = len(measured_models(problem, workspace)), len(problem.models)
+        finding = f"recall measured for {done} of {all_} models"
+        remedy = f"tokenmart recall --problem {problem.name}" if done < all_ else ""
+        checks.append(Check("target: measured", "note" if remedy else "ok", finding, remedy))
+    return checks
+
+
+def fail_when_missing(checks: list[Check]) -> None:
+    """Stop when something needed is missing.
+
+    Raises:
+        TokenmartError: names what is missing.
+    """
+    missing = [check.name for check in checks if check.level == "missing"]
+    if missing:
+        raise TokenmartError(f"missing: {', '.join(missing)}; the remedies stand above")

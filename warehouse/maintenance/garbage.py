@@ -1,0 +1,236 @@
+"""What is superseded or stray in the data folder, and its removal.
+
+Nothing is touched that is not listed here: rows of units that the problem file or its documents
+no longer name, pending units already merged, leftovers of killed processes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from warehouse.errors import StorageError, TokenmartError
+from warehouse.maintenance.check import DocumentFacts, check_documents
+from warehouse.paths import Workspace
+from warehouse.problem.spec import Problem, RetrievalProbe, list_problems, load_problem
+from warehouse.store.ledger import UnitRecord, read_units
+from warehouse.store.owners import abandoned_owner, file_system_now
+from warehouse.store.token_files import (
+    LOCK_NAME,
+    keep_units,
+    partition_keys,
+    pending_files,
+    publication_lock,
+    published_path,
+    read_rows,
+    storage_errors,
+)
+
+STRAY_SECONDS = 3600.0
+
+
+@dataclass(frozen=True)
+class Garbage:
+    """Something to remove: a file, or with `doc_ids` some units of a published file."""
+
+    what: str
+    path: Path
+    rows: int
+    bytes: int
+    why: str
+    doc_ids: tuple[int, ...] = ()
+
+
+def find_garbage(
+    workspace: Workspace, problem: str | None = None
+) -> tuple[list[Garbage], list[str]]:
+    """Everything that may go, of one problem or of all, and notes on what was left alone.
+
+    Args:
+        workspace: the checkout.
+        problem: name of a problem, or None for all.
+    """
+    found: list[Garbage] = []
+    notes: list[str] = []
+    known = {problem} if problem else {*list_problems(workspace), *_stored(workspace)}
+    for name in sorted(known):
+        try:
+            file = load_problem(name, workspace)
+        except TokenmartError:
+            notes.append(f"{name}: no readable problem file; its units are left alone")
+        else:
+            documents, _ = check_documents(workspace, name)
+            if documents is None and name in _stored(workspace):
+                notes.append(f"{name}: no documents here; units are not compared with them")
+            found += _superseded(workspace, file, documents)
+        found += _strays(workspace, name)
+    return found, notes
+
+
+def _stored(workspace: Workspace) -> set[str]:
+    folders = [*workspace.tokens.glob("problem=*"), *workspace.pending.glob("problem=*")]
+    return {folder.name.partition("=")[2] for folder in folders} - {"_"}
+
+
+def _reasons(
+    problem: Problem, documents: Mapping[int, DocumentFacts] | None, unit: UnitRecord
+) -> str:
+    """Why a unit is superseded; empty when it is not."""
+    if unit.model_id not in {model.model_id for model in problem.models}:
+        return "the model is no longer in the problem file"
+    params = _conditions(problem).get(unit.probe)
+    if params is None:
+        return "the probe is no longer in the problem file"
+    if json.loads(unit.probe_params) != params:
+        return "the probe's parameters have changed"
+    if documents is None:
+        return ""
+    document = documents.get(unit.doc_id)
+    if document is None:
+        return "the document is no longer in the corpus"
+    return "" if document.sha256 == unit.document_sha256 else "the document has changed"
+
+
+def _conditions(problem: Problem) -> dict[str, object]:
+    """Parameters by the name in the column `probe`; a retrieval probe has two."""
+    conditions: dict[str, object] = {}
+    for probe in problem.probes:
+        params = {**probe.model_dump(exclude={"kind", "name"}), "spec": probe.name}
+        params = json.loads(json.dumps(params))
+        twofold = isinstance(probe, RetrievalProbe)
+        names = [f"{probe.name}_with", f"{probe.name}_without"] if twofold else [probe.name]
+        conditions |= dict.fromkeys(names, params)
+    return conditions
+
+
+def _superseded(
+    workspace: Workspace, problem: Problem, documents: Mapping[int, DocumentFacts] | None
+) -> Iterator[Garbage]:
+    folders = f"problem={problem.name}/model_id=*/probe=*"
+    for path in sorted(workspace.tokens.glob(f"{folders}/tokens.parquet")):
+        with suppress(StorageError):  # damaged files are for `warehouse check`
+            yield from _in_published(path, problem, documents)
+    for folder in sorted(workspace.pending.glob(folders)):
+        published: dict[int, UnitRecord] = {}
+        with suppress(StorageError):
+            units = read_units(published_path(workspace, *partition_keys(folder)))
+            published = {unit.doc_id: unit for unit in units}
+        for path in pending_files(folder):
+            with suppress(StorageError):
+                for unit in read_units(path):
+                    why = _reasons(problem, documents, unit)
+                    if published.get(unit.doc_id) == unit:
+                        why = "merged already"
+                    if why:
+                        yield Garbage("pending unit", path, unit.rows, _size(path), why)
+
+
+def _in_published(
+    path: Path, problem: Problem, documents: Mapping[int, DocumentFacts] | None
+) -> Iterator[Garbage]:
+    units = read_units(path)
+    total = sum(unit.rows for unit in units) or 1
+    by_reason: dict[str, list[UnitRecord]] = {}
+    for unit in units:
+        if why := _reasons(problem, documents, unit):
+            by_reason.setdefault(why, []).append(unit)
+    for why, group in by_reason.items():
+        rows = sum(unit.rows for unit in group)
+        size = _size(path) * rows // total
+        doc_ids = tuple(unit.doc_id for unit in group)
+        yield Garbage(f"{len(group)} units", path, rows, size, why, doc_ids)
+
+
+def _strays(workspace: Workspace, problem: str) -> Iterator[Garbage]:
+    """Leftovers of killed processes in the folders of one problem."""
+    tables = ("tokens", "pending", "documents", "models", "downstream")
+    for folder in [workspace.data / table / f"problem={problem}" for table in tables]:
+        for path in _older(folder, ".*.tmp"):
+            yield Garbage("temporary file", path, 0, _size(path), "a write that was killed")
+        for path in sorted(folder.rglob("*.damaged")):
+            yield Garbage("damaged file", path, 0, _size(path), "set aside as damaged")
+        for path in _older(folder, LOCK_NAME):
+            if not pending_files(path.parent) and not _is_held(path):
+                yield Garbage("lock file", path, 0, _size(path), "nobody holds it")
+    claims = workspace.data / "claims" / problem
+    for path in sorted(claims.rglob("*.claim")):
+        with storage_errors(path):
+            owner = abandoned_owner(path)
+        if owner is not None:
+            why = f"its owner is gone: {owner.split(' ')[0]}"
+            yield Garbage("claim", path, 0, _size(path), why)
+    for path in _older(claims, ".*"):
+        yield Garbage("claim", path, 0, _size(path), "a half-made claim that was killed")
+
+
+def _older(folder: Path, pattern: str) -> Iterator[Path]:
+    """Files untouched for an hour, by the file system's own clock."""
+    paths = [path for path in sorted(folder.rglob(pattern)) if path.is_file()]
+    if not paths:
+        return
+    with storage_errors(folder):
+        now = file_system_now(folder)
+    for path in paths:
+        with suppress(FileNotFoundError):
+            if now - path.stat().st_mtime > STRAY_SECONDS:
+                yield path
+
+
+def _is_held(lock: Path) -> bool:
+    try:
+        with FileLock(lock, timeout=0):
+            return False
+    except (Timeout, OSError):
+        return True
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def remove_garbage(workspace: Workspace, garbage: list[Garbage]) -> int:
+    """Remove what was found; returns the bytes freed.
+
+    Units go under the publication lock, and only if their file still holds them.
+
+    Raises:
+        StorageError: a folder can't be written.
+    """
+    freed = 0
+    units: dict[Path, set[int]] = {}
+    for item in garbage:
+        if item.doc_ids:
+            units.setdefault(item.path, set()).update(item.doc_ids)
+            continue
+        freed += _size(item.path)
+        with storage_errors(item.path):
+            item.path.unlink(missing_ok=True)
+            _remove_empty(item.path.parent, workspace.data)
+    for path, doc_ids in units.items():
+        before = _size(path)
+        with publication_lock(workspace, *partition_keys(path.parent)):
+            keep_units(path, read_rows(path), partial(_stays, doc_ids))
+        freed += before - _size(path)
+        _remove_empty(path.parent, workspace.data)
+    return freed
+
+
+def _stays(gone: set[int], unit: UnitRecord) -> bool:
+    return unit.doc_id not in gone
+
+
+def _remove_empty(folder: Path, top: Path) -> None:
+    """Remove folders that hold nothing, from this one upwards."""
+    with suppress(OSError):
+        while folder != top and not any(folder.iterdir()):
+            folder.rmdir()
+            folder = folder.parent

@@ -1,0 +1,1 @@
+"""The problem file: what belongs together, its mistakes explained, and what it needs on disk."""

@@ -1,0 +1,1 @@
+"""The SQL door: connections, public views, execution and export, shell, cookbook."""

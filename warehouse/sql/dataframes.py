@@ -1,0 +1,87 @@
+"""Rows of the warehouse in Python, in one line.
+
+from warehouse.sql.dataframes import cookbook, query
+
+query("select model_id, ppl(logprob) from tokens where probe = $p group by all", p="full")
+query("from metric_values", "polars")
+cookbook("top_gain_tokens", "pandas", model="gemma3-270m")
+"""
+
+from __future__ import annotations
+
+import importlib
+from contextlib import suppress
+from typing import Any, Literal
+
+import duckdb
+import pyarrow as pa
+
+from warehouse.errors import TokenmartError
+from warehouse.paths import find_workspace
+from warehouse.sql.execution import arrow_batches
+from warehouse.sql.queries import Value, find_query
+from warehouse.sql.session import Session
+
+Kind = Literal["arrow", "pandas", "polars", "relation"]
+
+
+def query(sql: str, into: Kind = "arrow", /, **parameters: Value) -> Any:
+    """Run SQL on the warehouse of this checkout, read-only, and return the rows.
+
+    Args:
+        sql: statements over `tokens`, `documents`, `models`, `units`, `downstream`, and the
+            tables dbt built; the rows are those of the last one.
+        into: `arrow` (a table), `pandas`, `polars` (data frames, if installed) or `relation`
+            (for more SQL: `query(…, "relation").filter("nll > 5")`).
+        **parameters: values of `$name` in the SQL.
+
+    Returns:
+        All rows, in memory: the warehouse isn't held open, dbt may write it at once.
+
+    Raises:
+        TokenmartError: a mistake in the SQL, a statement that would write, an unknown `into`,
+            or its package isn't installed.
+        StorageError: a file is damaged, or dbt is writing a table that was asked for.
+    """
+    if into in ("pandas", "polars"):
+        try:
+            importlib.import_module(into)
+        except ImportError as error:
+            raise TokenmartError(
+                f"query into {into!r}: {into} isn't installed; pip install {into}, "
+                "or take 'arrow' or 'relation'"
+            ) from error
+    elif into not in ("arrow", "relation"):
+        raise TokenmartError(
+            f"query into {into!r}: unknown; use 'arrow', 'pandas', 'polars' or 'relation'"
+        )
+    with Session(find_workspace()) as session, session.ask(sql, parameters) as result:
+        if result.description is None:
+            raise TokenmartError("query: the last statement returns no rows; end with a select")
+        with arrow_batches(result) as reader:
+            table = _plain_integers(reader.read_all())
+    if into == "pandas":
+        return table.to_pandas()
+    if into == "polars":
+        return importlib.import_module("polars").from_arrow(table)
+    return table if into == "arrow" else duckdb.from_arrow(table)
+
+
+def _plain_integers(table: pa.Table) -> pa.Table:
+    """Sums of integers as int64 where they fit: DuckDB's 128 bits arrive as decimals."""
+    for place, field in enumerate(table.schema):
+        if field.type == pa.decimal128(38, 0):
+            with suppress(pa.ArrowInvalid):
+                table = table.set_column(place, field.name, table[place].cast(pa.int64()))
+    return table
+
+
+def cookbook(name: str, into: Kind = "arrow", /, **parameters: Value) -> Any:
+    """Run a query of the cookbook; `parameters` replace its defaults. See `query`.
+
+    Raises:
+        TokenmartError: no such query, or a parameter it doesn't have.
+    """
+    recipe = find_query(name)
+    defaults = {parameter.name: parameter.default for parameter in recipe.parameters}
+    return query(recipe.sql, into, **{**defaults, **parameters})

@@ -1,0 +1,267 @@
+"""`tokenmart sql` without a query: an interactive, read-only shell on the warehouse.
+
+Between statements nothing is held open, so `tokenmart dbt build` can run beside it and the
+next statement sees what it built.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import duckdb
+
+from warehouse.errors import TokenmartError
+from warehouse.sql.execution import format_of, write_rows
+from warehouse.sql.queries import find_query, list_queries, parse_value
+from warehouse.sql.session import Session
+
+if TYPE_CHECKING:
+    from prompt_toolkit import PromptSession
+
+    from warehouse.paths import Workspace
+    from warehouse.sql.queries import Value
+
+PROMPT = "tokenmart> "
+_NAMES = """
+    select distinct name from (
+        select table_name as name from information_schema.tables
+        union all select column_name from information_schema.columns
+        union all select function_name from duckdb_functions() where not internal
+        union all select keyword_name from duckdb_keywords() where keyword_category = 'reserved'
+    ) order by name
+"""
+_FIRST_OF_A_NAME = """
+    select
+        *,
+        dense_rank() over (
+            partition by table_name
+            order by table_catalog != 'memory', table_schema != 'main', table_schema
+        ) as place
+    from information_schema.columns
+"""
+_TABLES = f"""
+    select
+        table_name as name,
+        string_agg(column_name, ', ' order by ordinal_position) as columns
+    from ({_FIRST_OF_A_NAME})
+    where place = 1 and table_schema = 'main'
+    group by table_name
+    order by table_name
+"""
+_MACROS = """
+    select function_name as macro, array_to_string(parameters, ', ') as parameters
+    from duckdb_functions()
+    where not internal and function_type = 'macro' and database_name = 'memory'
+    order by function_name
+"""
+_COLUMNS = f"""
+    select column_name, data_type
+    from ({_FIRST_OF_A_NAME})
+    where place = 1 and table_name = $name
+    order by ordinal_position
+"""
+_HELP = """\
+Statements end with ; and may span lines. Everything is read-only.
+  .tables [NAME]             tables, views and macros; the columns of one
+  .cookbook [NAME [K=V …]]   ready-made queries; run one
+  .limit N                   rows a table shows (0 = all)
+  .save FILE                 rows of the last query to FILE.csv, .json, .parquet or .arrow
+  .help, .quit (or Ctrl-D)"""
+
+
+@dataclass
+class _Shell:
+    session: Session
+    limit: int
+    last: tuple[str, dict[str, Value]] | None = None
+    commands: dict[str, Callable[[list[str]], None]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.commands = {
+            ".help": lambda _: click.echo(_HELP),
+            ".tables": self._tables,
+            ".cookbook": self._cookbook,
+            ".limit": self._limit,
+            ".save": self._save,
+        }
+
+    def answer(self, text: str) -> None:
+        """Run one command or the statements of a text; a mistake is one line."""
+        try:
+            if text.lstrip().startswith("."):
+                self._command(text)
+            else:
+                for statement in _statements(text):
+                    self._run(statement, {})
+        except TokenmartError as error:
+            error.show()
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+
+    def _command(self, text: str) -> None:
+        try:
+            name, *arguments = shlex.split(text.strip().removesuffix(";"))
+        except ValueError as error:
+            raise TokenmartError(f"{text.strip()}: {error}; see .help") from error
+        if name not in self.commands:
+            raise TokenmartError(f"{name}: no such command; see .help")
+        self.commands[name](arguments)
+
+    def _run(self, sql: str, parameters: dict[str, Value]) -> None:
+        with self.session.ask(sql, parameters) as result:
+            left_out = write_rows(result, "table", None, self.limit)
+        self.last = sql, parameters
+        if left_out:
+            click.echo(f"only {self.limit} rows shown; .limit 0 shows all, .save FILE saves all")
+
+    def _show(self, sql: str, **parameters: Value) -> None:
+        with self.session.ask(sql, parameters) as result:
+            write_rows(result, "table", None, 0)
+
+    def _tables(self, arguments: list[str]) -> None:
+        if arguments:
+            self._columns(arguments[0])
+        else:
+            self._show(_TABLES)
+            click.echo()
+            self._show(_MACROS)
+
+    def _columns(self, name: str) -> None:
+        with self.session.ask(f"select count(*) from ({_COLUMNS})", {"name": name}) as result:
+            found = result.fetchone()
+        if found == (0,):
+            raise TokenmartError(f".tables {name}: no such table; .tables lists them")
+        self._show(_COLUMNS, name=name)
+
+    def _cookbook(self, arguments: list[str]) -> None:
+        if not arguments:
+            for recipe in list_queries():
+                click.echo(f"{recipe.name:<24} {recipe.title}")
+            return
+        recipe = find_query(arguments[0])
+        values = {parameter.name: parameter.default for parameter in recipe.parameters}
+        for argument in arguments[1:]:
+            name, equals, value = argument.partition("=")
+            if not equals or name not in values:
+                known = ", ".join(values) or "none"
+                raise TokenmartError(
+                    f".cookbook {recipe.name} {argument}: expected NAME=VALUE with one of: {known}"
+                )
+            values[name] = parse_value(value)
+        self._run(recipe.sql, values)
+
+    def _limit(self, arguments: list[str]) -> None:
+        if len(arguments) != 1 or not arguments[0].isdigit():
+            raise TokenmartError(f".limit {' '.join(arguments)}: expected a whole number, 0 = all")
+        self.limit = int(arguments[0])
+
+    def _save(self, arguments: list[str]) -> None:
+        if self.last is None:
+            raise TokenmartError(".save: nothing to save yet; run a query first")
+        if len(arguments) != 1:
+            raise TokenmartError(".save: expected one file, such as .save rows.parquet")
+        out = Path(arguments[0]).expanduser()
+        with self.session.ask(*self.last) as result:
+            write_rows(result, format_of(out), out, 0)
+        click.echo(f"wrote {out}")
+
+
+def run_shell(workspace: Workspace, limit: int) -> None:
+    """Read statements from the terminal, or from standard input, until it ends or `.quit`."""
+    # No patience with a writer: questions that need no marts are answered at once.
+    with Session(workspace, patience=0.0) as session:
+        shell = _Shell(session, limit)
+        with _inputs(workspace, session) as inputs:
+            for text in inputs:
+                if text.strip().removesuffix(";") in (".quit", ".exit"):
+                    return
+                shell.answer(text)
+
+
+def is_complete(text: str) -> bool:
+    """Whether a text is a command or ends with a `;` outside quotes and comments."""
+    return text.lstrip().startswith(".") or sqlite3.complete_statement(text)
+
+
+def _statements(text: str) -> list[str]:
+    """The statements of a text, or all of it when it has a mistake: messages name the place."""
+    try:
+        return [statement.query for statement in duckdb.extract_statements(text)] or [text]
+    except duckdb.Error:
+        return [text]
+
+
+@contextmanager
+def _inputs(workspace: Workspace, session: Session) -> Iterator[Iterator[str]]:
+    if sys.stdin.isatty():
+        click.echo("Tokenmart, read-only. End statements with ; — .help, .cookbook, .quit")
+        yield _from_terminal(_prompt(workspace, session))
+    else:
+        yield _from_lines(sys.stdin)
+
+
+def _from_lines(lines: Iterator[str]) -> Iterator[str]:
+    text = ""
+    for line in lines:
+        text += line
+        if not text.strip():
+            text = ""
+        elif is_complete(text):
+            yield text
+            text = ""
+    if text.strip():
+        yield text
+
+
+def _from_terminal(prompt: PromptSession[str]) -> Iterator[str]:
+    while True:
+        try:
+            text = prompt.prompt(PROMPT)
+        except KeyboardInterrupt:
+            continue  # as in other shells: the line is given up
+        except EOFError:
+            return
+        if text.strip():
+            yield text
+
+
+def _prompt(workspace: Workspace, session: Session) -> PromptSession[str]:
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.completion import WordCompleter
+    from prompt_toolkit.filters import Condition
+    from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+    from prompt_toolkit.lexers import PygmentsLexer
+    from pygments.lexers.sql import SqlLexer
+
+    history: History = InMemoryHistory()
+    path = workspace.cache / "sql_history"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("a").close()
+        history = FileHistory(str(path))
+    except OSError:
+        pass  # a data folder that can't be written: this session's history only
+    with session.ask(_NAMES) as result:
+        names = [row[0] for row in result.fetchall()]
+    prompt: PromptSession[str] = PromptSession(
+        history=history,
+        lexer=PygmentsLexer(SqlLexer),
+        completer=WordCompleter(names, ignore_case=True),
+        complete_while_typing=False,
+        prompt_continuation=" " * (len(PROMPT) - 2) + "> ",
+    )
+    # Enter ends a complete statement, and starts a new line otherwise.
+    prompt.multiline = Condition(
+        lambda: (
+            bool(prompt.default_buffer.text.strip()) and not is_complete(prompt.default_buffer.text)
+        )
+    )
+    return prompt

@@ -1,0 +1,173 @@
+"""The ledger: one record per unit of work, kept in the footer of the file that holds its rows.
+
+Data and ledger can't disagree, because they become visible in one rename.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from warehouse.errors import StorageError
+from warehouse.store.schema import SCHEMA_VERSION, UNITS_KEY
+
+DIGESTS_KEY = b"tokenmart.unit_digests"
+"""Footer key beside the ledger: one hash per record, in the ledger's order."""
+
+
+@dataclass(frozen=True)
+class UnitRecord:
+    """One finished or failed (model, probe, document).
+
+    `tokens_processed` counts every token that went through the backbone for this unit,
+    `tokens_scored` the rows; `seconds` is wall-clock, `peak_bytes` the process's (or the
+    GPU's) peak memory while the unit ran. `document_tokens` of `document_tokens_total`
+    tokens were used. Work shared between probes is booked on the first that needed it.
+    """
+
+    problem: str
+    model_id: str
+    probe: str
+    probe_kind: str
+    probe_params: str
+    doc_id: int
+    fingerprint: str
+    status: Literal["done", "failed"]
+    reason: str
+    rows: int
+    tokens_processed: int
+    tokens_scored: int
+    seconds: float
+    peak_bytes: int
+    device: str
+    dtype: str
+    attention: str
+    document_sha256: str
+    document_tokens: int
+    document_tokens_total: int
+    torch_version: str
+    transformers_version: str
+    tokenmart_version: str
+    code_revision: str
+    code_dirty: bool
+    seed: int
+    finished_at: str
+    content_sha256: str
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """A file's unit records, and the ones among them that are not as they were written."""
+
+    units: tuple[UnitRecord, ...]
+    altered: tuple[UnitRecord, ...]
+
+
+UNIT_FIELDS = tuple(field.name for field in fields(UnitRecord))
+
+
+def fingerprint(parts: Mapping[str, Any]) -> str:
+    """Hash of everything a unit's rows depend on; equal fingerprints are never recomputed.
+
+    Args:
+        parts: JSON-able values: weights revision, interventions, tokenizer, document sha256,
+            probe kind and parameters, dtype, BOS policy, truncation.
+
+    Returns:
+        The first 16 hex digits of a sha256.
+    """
+    canonical = json.dumps({**parts, "schema": SCHEMA_VERSION}, sort_keys=True, default=str)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def content_sha256(table: pa.Table) -> str:
+    """sha256 over the stored values, column by column; independent of encoding and row groups."""
+    digest = hashlib.sha256()
+    for column in table.columns:
+        digest.update(column.to_numpy(zero_copy_only=False).tobytes())
+    return digest.hexdigest()
+
+
+def with_units(schema: pa.Schema, units: list[UnitRecord]) -> pa.Schema:
+    """The schema with the unit records, and a hash of each, as footer metadata.
+
+    What all records of the file have in common is written once: of short documents the ledger
+    would otherwise take more than the probe's rows.
+    """
+    records = [asdict(unit) for unit in units]
+    common = {
+        name: value
+        for name, value in (records[0] if records else {}).items()
+        if all(record[name] == value for record in records)
+    }
+    own = [{n: value for n, value in record.items() if n not in common} for record in records]
+    payload = _compact({"common": common, "units": own})
+    digests = _compact([_digest(unit) for unit in units])
+    return schema.with_metadata({UNITS_KEY: payload.encode(), DIGESTS_KEY: digests.encode()})
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _parse(payload: bytes) -> tuple[UnitRecord, ...]:
+    found = json.loads(payload)
+    if isinstance(found, list):
+        # the first version wrote whole records
+        found = {"common": {}, "units": found}
+    return tuple(UnitRecord(**{**found["common"], **own}) for own in found["units"])
+
+
+def _digest(unit: UnitRecord) -> str:
+    canonical = json.dumps(asdict(unit), sort_keys=True)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def read_ledger(path: Path) -> Ledger:
+    """The ledger in a file's footer; records that were altered since they were written apart.
+
+    Raises:
+        FileNotFoundError: no such file.
+        StorageError: the file is not a readable Parquet file with a ledger.
+    """
+    try:
+        metadata = pq.read_schema(path).metadata or {}
+        units = _parse(metadata[UNITS_KEY])
+        digests = json.loads(metadata.get(DIGESTS_KEY, b"null"))
+        if digests is None:
+            return Ledger(units, ())
+        pairs = zip(units, digests, strict=True)
+        return Ledger(units, tuple(unit for unit, digest in pairs if _digest(unit) != digest))
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
+        raise damaged_file(path, error) from error
+
+
+def read_units(path: Path) -> list[UnitRecord]:
+    """Unit records in a file's footer; an empty list when the file does not exist.
+
+    Raises:
+        StorageError: the file is not a readable Parquet file with a ledger.
+    """
+    try:
+        return list(read_ledger(path).units)
+    except FileNotFoundError:
+        return []
+
+
+def damaged_file(path: Path, error: Exception) -> StorageError:
+    """The error for a file that can't be read, with its remedy."""
+    reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
+    return StorageError(
+        f"{path}: damaged or not a Tokenmart file ({reason}); move it away, or let `tokenmart "
+        "warehouse check --repair` do it, and run the same command again: only what was lost "
+        "is recomputed"
+    )

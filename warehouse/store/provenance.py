@@ -1,0 +1,56 @@
+"""Where a result came from: code revision and versions."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+CODE_ROOT = Path(__file__).resolve().parents[2]
+CODE_FOLDERS = ("analysis", "dbt_project", "extract", "scripts", "warehouse", "tokenmart.py")
+
+
+def code_revision(root: Path = CODE_ROOT) -> dict[str, Any]:
+    """The commit of the running code, and whether tracked files or code differ from it.
+
+    Args:
+        root: the checkout of the code; not the workspace, which may lie elsewhere.
+
+    Returns:
+        `revision` (None when git doesn't track this code) and `dirty`.
+    """
+    tracked = _git(root, "ls-files", "--error-unmatch", "--", "warehouse/store/provenance.py")
+    revision = _git(root, "rev-parse", "HEAD")
+    if tracked is None or revision is None:
+        return {"revision": None, "dirty": None}
+    changed = _git(root, "status", "--porcelain", "--untracked-files=no")
+    present = [name for name in CODE_FOLDERS if (root / name).exists()]
+    untracked = _git(root, "ls-files", "--others", "--exclude-standard", "--", *present)
+    return {"revision": revision, "dirty": bool(changed) or bool(untracked)}
+
+
+def versions(packages: tuple[str, ...]) -> dict[str, str]:
+    """Installed versions of the packages that are there, and Python's."""
+    found = {"python": platform.python_version()}
+    for package in packages:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _git(root: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(root), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
