@@ -133,11 +133,11 @@ def one(case: str, name: str, size: int, extra: int, repeats: int) -> dict[str, 
     if case == "ours-longppl":
         requests += probes.window(tokens, bos, context=CONTEXT, stride=STRIDE)
     elif case == "ours-retrieval":
-        probe = RetrievalProbe(
+        condition = RetrievalProbe(
             kind="retrieval", excerpts=extra, excerpt_tokens=48, answer_tokens=32, min_gap=512
         )
         for seen in (True, False):
-            requests += probes.retrieval(tokens, bos, with_document=seen, probe=probe)
+            requests += probes.retrieval(tokens, bos, with_document=seen, condition=condition)
     result = measure(lambda: engine.score(requests), repeats)
     if reference is not None:
         ours = [scored.scores.logprob for scored in engine.score(requests)]
@@ -226,7 +226,7 @@ def part_g() -> None:
         f"\n(g) bytes per row of published files, all columns, footer and ledger included "
         f"({documents} documents of 4,096 tokens, both models)\n"
     )
-    head("probe", "rows", "bytes per row (goal ≤ 10)")
+    head("condition", "rows", "bytes per row (goal ≤ 10)")
     workspace = find_workspace(Path(__file__))
     sizes: dict[str, list[int]] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -242,9 +242,9 @@ def part_g() -> None:
             check=True, stdout=sys.stderr,
         )  # fmt: skip
         for path in (data / "tokens").glob("problem=minilong/*/*/tokens.parquet"):
-            probe = sizes.setdefault(path.parent.name.removeprefix("probe="), [0, 0])
-            probe[0] += pq.read_metadata(path).num_rows
-            probe[1] += path.stat().st_size
+            size = sizes.setdefault(path.parent.name.removeprefix("condition="), [0, 0])
+            size[0] += pq.read_metadata(path).num_rows
+            size[1] += path.stat().st_size
     sizes["all"] = [sum(column) for column in zip(*sizes.values(), strict=True)]
     for name, (rows, size) in sorted(sizes.items()):
         row(name, f"{rows:,}", f"**{size / rows:.2f}**")

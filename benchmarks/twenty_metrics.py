@@ -28,8 +28,8 @@ def with_duckdb(tokens: Path) -> Values:
         with tokens as not materialized (
             select * from read_parquet('{tokens}/problem=s*/**/*.parquet', hive_partitioning = true)
         ),
-        long as (select * from tokens where probe = 'full'),
-        short as (select * from tokens where starts_with(probe, 'window')),
+        long as (select * from tokens where condition = 'full'),
+        short as (select * from tokens where starts_with(condition, 'window')),
         pairs as (
             select
                 long.*,
@@ -69,8 +69,8 @@ def with_polars(tokens: Path) -> Values:
     frame = pl.scan_parquet(f"{tokens}/problem=s*/**/*.parquet", hive_partitioning=True)
     names = ("logprob", "entropy", "rank", "top_logprob")
     keys = ["model_id", "doc_id", "position"]
-    long = frame.filter(pl.col("probe") == "full").select(*keys, *names)
-    short = frame.filter(pl.col("probe").str.starts_with("window")).select(*keys, *names[:3])
+    long = frame.filter(pl.col("condition") == "full").select(*keys, *names)
+    short = frame.filter(pl.col("condition").str.starts_with("window")).select(*keys, *names[:3])
     pairs = long.join(short, on=keys, suffix="_short").with_columns(
         pl.col("logprob", "entropy", "top_logprob", "logprob_short", "entropy_short").cast(
             pl.Float64
@@ -109,9 +109,9 @@ def with_pandas(tokens: Path) -> Values:
     names = ["doc_id", "position", "logprob", "entropy", "rank", "top_logprob"]
     values: Values = {}
     for folder in sorted(tokens.glob("problem=s*/model_id=*")):
-        long = pd.read_parquet(folder / "probe=full" / "tokens.parquet", columns=names)
+        long = pd.read_parquet(folder / "condition=full" / "tokens.parquet", columns=names)
         short = pd.read_parquet(
-            next(folder.glob("probe=window*")) / "tokens.parquet", columns=names[:-1]
+            next(folder.glob("condition=window*")) / "tokens.parquet", columns=names[:-1]
         )
         pairs = long.merge(short, on=["doc_id", "position"], suffixes=("", "_short"))
         logprob = pairs.logprob.to_numpy(np.float64)

@@ -47,8 +47,8 @@ from warehouse.paths import find_workspace
 JOIN = """
     select model_id, exp(avg(-l.logprob)), avg(l.logprob - s.logprob),
            exp(avg(-l.logprob) filter (where l.logprob - s.logprob > 2 and l.logprob > -2))
-    from (select * from tokens where probe = 'full') as l
-    inner join (select * from tokens where starts_with(probe, 'window')) as s
+    from (select * from tokens where condition = 'full') as l
+    inner join (select * from tokens where starts_with(condition, 'window')) as s
         using (model_id, doc_id, position)
     group by model_id
 """

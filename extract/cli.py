@@ -91,7 +91,7 @@ def extract(
 ) -> None:
     """Write the log-prob, entropy and rank of every token to Parquet.
 
-    Work is done in units of (model, probe, document). A finished unit is never computed
+    Work is done in units of (model, condition, document). A finished unit is never computed
     again; interrupt at any time and run the same command to go on.
 
     \b
@@ -329,7 +329,7 @@ def _answers(plan: ModelPlan, target: RecallTarget, made: Any, selection: Select
 @_problem_option
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def status(problem_name: str, as_json: bool) -> None:
-    """Show, per model and probe, how many documents are done, failed or missing.
+    """Show, per model and condition, how many documents are done, failed or missing.
 
     Peak memory is the largest measured, or, before anything ran, predicted (with ~).
     """
@@ -348,14 +348,14 @@ def status(problem_name: str, as_json: bool) -> None:
 
     table = Table(title=f"{problem.name}: what has been extracted")
     for column, justify in (
-        ("model", "left"), ("probe", "left"), ("done", "right"), ("failed", "right"),
+        ("model", "left"), ("condition", "left"), ("done", "right"), ("failed", "right"),
         ("of", "right"), ("rows", "right"), ("tokens", "right"), ("seconds", "right"),
         ("MB", "right"), ("peak GiB", "right"),
     ):  # fmt: skip
         table.add_column(column, justify=justify, no_wrap=True)  # type: ignore[arg-type]
     for row in rows:
         table.add_row(
-            row["model_id"], row["probe"], str(row["done"]), str(row["failed"] or ""),
+            row["model_id"], row["condition"], str(row["done"]), str(row["failed"] or ""),
             str(row["documents"] or "?"), f"{row['rows']:,}", f"{row['tokens_processed']:,}",
             f"{row['seconds']:,.0f}", f"{row['bytes'] / 1e6:.1f}",
             f"{row['peak_bytes'] / 2**30:.1f}" if row["peak_bytes"]

@@ -206,7 +206,7 @@ def count_finished(
 def status_rows(
     problem: Problem, selection: Selection, workspace: Workspace
 ) -> list[dict[str, Any]]:
-    """One row per (model, probe): documents done, failed and expected, and what they cost.
+    """One row per (model, condition): documents done, failed and expected, and what they cost.
 
     `peak_bytes` is the largest measured so far (None before), `predicted_peak_bytes` the plan's.
     """
@@ -223,7 +223,7 @@ def status_rows(
             rows.append(
                 {
                     "model_id": spec.model_id,
-                    "probe": condition.name,
+                    "condition": condition.name,
                     "done": len(done),
                     "failed": len(units) - len(done),
                     "documents": expected,

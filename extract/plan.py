@@ -216,9 +216,13 @@ def max_tokens_of(problem: Problem, selection: Selection) -> int | None:
 
 def unit_fingerprint(plan_parts: dict[str, Any], document: Document, condition: Condition) -> str:
     """Fingerprint of one unit; see `warehouse.store.ledger.fingerprint`."""
-    params = {key: value for key, value in condition.params.items() if key != "spec"}
     return fingerprint(
-        {**plan_parts, "document": document.sha256, "kind": condition.kind, "params": params}
+        {
+            **plan_parts,
+            "document": document.sha256,
+            "kind": condition.kind,
+            "params": condition.params,
+        }
     )
 
 

@@ -64,12 +64,15 @@ class Request:
 
 @dataclass(frozen=True)
 class Condition:
-    """One context condition of a problem: what the column `probe` names."""
+    """One context condition of a problem: what the column `condition` names.
+
+    `probe` is the name of the probe in the problem file that creates it.
+    """
 
     name: str
     kind: str
     params: dict[str, Any]
-    spec: str
+    probe: str
     seed: int
     build: Callable[[Ids, int | None], list[Request]]
 
@@ -192,7 +195,7 @@ def retrieval(
 
 def conditions(probe: Probe) -> list[Condition]:
     """The context conditions of a probe of the problem file: one, or two for retrieval."""
-    params = {**probe.model_dump(exclude={"kind", "name"}), "spec": probe.name}
+    params = probe.model_dump(exclude={"kind", "name"})
     if isinstance(probe, FullProbe):
         return [Condition(probe.name, "full", params, probe.name, 0, full)]
     if isinstance(probe, WindowProbe):
@@ -203,7 +206,7 @@ def conditions(probe: Probe) -> list[Condition]:
             name=f"{probe.name}_{suffix}",
             kind=f"retrieval_{suffix}_document",
             params=params,
-            spec=probe.name,
+            probe=probe.name,
             seed=probe.seed,
             build=partial(retrieval, with_document=suffix == "with", probe=probe),
         )

@@ -294,8 +294,9 @@ class Extraction:
         unit = UnitRecord(
             problem=self.problem.name,
             model_id=plan.spec.model_id,
-            probe=condition.name,
-            probe_kind=condition.kind,
+            condition=condition.name,
+            condition_kind=condition.kind,
+            probe=condition.probe,
             probe_params=json.dumps(condition.params, sort_keys=True),
             doc_id=task.document.doc_id,
             fingerprint=task.fingerprints[condition.name],

@@ -40,7 +40,7 @@ def report(problem: str, out: Path, figures: Path | None, resamples: int, seed: 
     type=click.Choice(["logprob", "gain", "rank"]),
     help="What the shade shows.",
 )
-@click.option("--probe", help="Window probe that gain is taken from; by default the first.")
+@click.option("--condition", help="Window condition that gain is taken from; by default the first.")
 @click.option("--keys-only", is_flag=True, help="Shade only LongPPL's key tokens (terminal).")
 @click.option("--start", default=0, show_default=True, type=int, help="First character shown.")
 @click.option("--characters", type=click.IntRange(1), help="How many; 2000 in the terminal.")
@@ -50,7 +50,7 @@ def show(
     document: str,
     models: str,
     measure: str,
-    probe: str | None,
+    condition: str | None,
     keys_only: bool,
     start: int,
     characters: int | None,
@@ -65,4 +65,4 @@ def show(
     """
     from analysis.report.show import run_show
 
-    run_show(problem, document, models, measure, probe, keys_only, start, characters, out)
+    run_show(problem, document, models, measure, condition, keys_only, start, characters, out)

@@ -29,7 +29,7 @@ DETAILED = 2
 
 @dataclass(frozen=True)
 class ProfileBand:
-    """One model's means in one band of positions; `gain` is None without a window probe."""
+    """One model's means in one band of positions; `gain` is None without a window condition."""
 
     model: str
     family: str
@@ -41,12 +41,12 @@ class ProfileBand:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one model cost under all probes, and what its rows take on disk."""
+    """What one model cost under all conditions, and what its rows take on disk."""
 
     model: str
     family: str
-    probes_complete: int
-    probes: int
+    conditions_complete: int
+    conditions: int
     documents_missing: int
     tokens_processed: int
     tokens_scored: int
@@ -165,7 +165,7 @@ def _profiles(
         rows = connection.execute(
             "select model_id, position_from, position_to, nll, gain, tokens"
             " from position_profile where problem = ? and nll is not null"
-            " order by model_id, probe, position_from",
+            " order by model_id, condition, position_from",
             [table.problem],
         ).fetchall()
     models = {model.model_id: model for model in table.models}
@@ -195,8 +195,8 @@ def _costs(table: MetricTable, workspace: Workspace) -> tuple[Cost, ...]:
         Cost(
             model=short_name(model.full_id),
             family=model.family,
-            probes_complete=int(by_id[model.model_id][1]),
-            probes=int(by_id[model.model_id][2]),
+            conditions_complete=int(by_id[model.model_id][1]),
+            conditions=int(by_id[model.model_id][2]),
             documents_missing=int(by_id[model.model_id][3]),
             tokens_processed=int(by_id[model.model_id][4]),
             tokens_scored=int(by_id[model.model_id][5]),

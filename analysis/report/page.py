@@ -241,7 +241,7 @@ def _costs(data: ReportData) -> str:
         return ""
     most = max(cost.seconds for cost in data.costs) or 1.0
     heads = (
-        "model", "probes complete", "tokens processed", "tokens scored", "computing time",
+        "model", "conditions complete", "tokens processed", "tokens scored", "computing time",
         "peak memory", "on disk", "bytes a row",
     )  # fmt: skip
     head = "".join(f'<th scope="col">{text}</th>' for text in heads)
@@ -250,8 +250,8 @@ def _costs(data: ReportData) -> str:
     scored = sum(cost.tokens_scored for cost in data.costs)
     return (
         '<section aria-labelledby="cost"><h2 id="cost">Coverage and cost</h2>'
-        f"<p>{scored:,} scored tokens in {time} of computing, over all probes; a unit is one "
-        "document under one probe.</p>"
+        f"<p>{scored:,} scored tokens in {time} of computing, over all conditions; a unit is one "
+        "document under one condition.</p>"
         '<div class="scroll" tabindex="0" role="region" aria-label="Cost of each model">'
         f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div></section>"
     )
@@ -264,7 +264,7 @@ def _cost_row(cost: Cost, most: float) -> str:
     )
     share = f"{cost.seconds / most:.1%}"
     cells = [
-        f"{cost.probes_complete} of {cost.probes}{missing}",
+        f"{cost.conditions_complete} of {cost.conditions}{missing}",
         f"{cost.tokens_processed:,}",
         f"{cost.tokens_scored:,}",
         f'{_duration(cost.seconds)}<span class="bar" style="width:{share}"></span>',

@@ -21,7 +21,7 @@ def run_show(
     document: str,
     models: str,
     measure: str,
-    probe: str | None,
+    condition: str | None,
     keys_only: bool,
     start: int,
     characters: int | None,
@@ -34,11 +34,11 @@ def run_show(
     workspace = find_workspace()
     problem = load_problem(problem_name, workspace)
     length = characters or (TERMINAL_CHARACTERS if out is None else None)
-    view = load_view(problem, workspace, document, names, start, length, probe)
+    view = load_view(problem, workspace, document, names, start, length, condition)
     chosen = cast("Measure", measure)
-    if chosen == "gain" and all(reading.gain_probe is None for reading in view.readings):
+    if chosen == "gain" and all(reading.gain_condition is None for reading in view.readings):
         raise TokenmartError(
-            f"{problem.name}: no gain yet; extract a window probe and run `tokenmart dbt build`"
+            f"{problem.name}: no gain yet; extract a window condition and run `tokenmart dbt build`"
         )
     if out is None:
         from analysis.report.viewer_terminal import print_view

@@ -53,7 +53,7 @@ class Reading:
 
     model: str
     segments: tuple[Segment, ...]
-    gain_probe: str | None
+    gain_condition: str | None
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def load_view(
     models: list[str],
     start: int = 0,
     characters: int | None = None,
-    probe: str | None = None,
+    condition: str | None = None,
 ) -> View:
     """Read a document and its tokens.
 
@@ -86,7 +86,7 @@ def load_view(
         models: full ids, ids or unambiguous endings.
         start: first character shown.
         characters: how many are shown; up to the last scored token when None.
-        probe: the window probe that gain is taken from; the first when None.
+        condition: the window condition that gain is taken from; the first when None.
 
     Raises:
         TokenmartError: no such document or model, or nothing was extracted for it.
@@ -102,7 +102,7 @@ def load_view(
             )
         end = len(text) if characters is None else min(len(text), start + characters)
         readings = tuple(
-            _reading(connection, problem.name, model_id, doc_id, start, end, probe)
+            _reading(connection, problem.name, model_id, doc_id, start, end, condition)
             for model_id in chosen
         )
     if characters is None:
@@ -179,16 +179,16 @@ def _reading(
     doc_id: int,
     start: int,
     end: int,
-    probe: str | None,
+    condition: str | None,
 ) -> Reading:
     full = connection.execute(
-        "select probe from units where problem = ? and model_id = ?"
-        " and probe_kind = 'full' limit 1",
+        "select condition from units where problem = ? and model_id = ?"
+        " and condition_kind = 'full' limit 1",
         [problem, model_id],
     ).fetchone()
     rows = connection.execute(
         "select char_start, char_end, logprob, entropy, rank, position from tokens"
-        " where problem = ? and model_id = ? and probe = ? and doc_id = ?"
+        " where problem = ? and model_id = ? and condition = ? and doc_id = ?"
         " and char_end >= ? and char_start < ? order by position",
         [problem, model_id, full[0] if full else "full", doc_id, start, end],
     ).fetchall()
@@ -197,7 +197,7 @@ def _reading(
             f"{model_id}: nothing extracted for document {doc_id} in characters {start} to {end}; "
             f"run `tokenmart extract --problem {problem} --model {model_id.replace('--', '/')}`"
         )
-    gain_probe, gains = _gains(connection, problem, model_id, doc_id, probe)
+    gain_condition, gains = _gains(connection, problem, model_id, doc_id, condition)
     segments = merge(
         [
             (first, last, logprob, entropy, rank, gains.get(position), position)
@@ -205,7 +205,7 @@ def _reading(
         ]
     )
     shown = tuple(segment for segment in segments if segment.end > start and segment.start < end)
-    return Reading(model_id.replace("--", "/"), shown, gain_probe)
+    return Reading(model_id.replace("--", "/"), shown, gain_condition)
 
 
 def _gains(
@@ -213,33 +213,33 @@ def _gains(
     problem: str,
     model_id: str,
     doc_id: int,
-    probe: str | None,
+    condition: str | None,
 ) -> tuple[str | None, dict[int, float]]:
-    """Gain by position from one window probe; none where dbt hasn't paired the contexts."""
+    """Gain by position from one window condition; none where dbt hasn't paired the contexts."""
     known = connection.execute(
         "select count(*) from information_schema.tables where table_name = 'context_pairs'"
     ).fetchone()
     if known is None or not known[0]:
         return None, {}
-    probes = [
+    conditions = [
         row[0]
         for row in connection.execute(
-            "select distinct probe from context_pairs where problem = ? and model_id = ?"
-            " order by probe",
+            "select distinct condition from context_pairs where problem = ? and model_id = ?"
+            " order by condition",
             [problem, model_id],
         ).fetchall()
     ]
-    if probe is not None and probe not in probes:
+    if condition is not None and condition not in conditions:
         raise TokenmartError(
-            f"--probe {probe}: no gain from it for {model_id}; "
-            f"there is {', '.join(probes) or 'none'}"
+            f"--condition {condition}: no gain from it for {model_id}; "
+            f"there is {', '.join(conditions) or 'none'}"
         )
-    if not probes:
+    if not conditions:
         return None, {}
-    chosen = probe or probes[0]
+    chosen = condition or conditions[0]
     rows = connection.execute(
         "select position, gain from context_pairs"
-        " where problem = ? and model_id = ? and probe = ? and doc_id = ?",
+        " where problem = ? and model_id = ? and condition = ? and doc_id = ?",
         [problem, model_id, chosen, doc_id],
     ).fetchall()
     return chosen, dict(rows)

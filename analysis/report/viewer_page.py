@@ -72,8 +72,8 @@ def _head(reading: Reading) -> str:
     mean = sum(-segment.logprob for segment in reading.segments) / max(tokens, 1)
     known = sum(segment.tokens for segment in reading.segments if segment.gain is not None)
     gain = (
-        f", gain from {escape(reading.gain_probe)} for {known:,} of them"
-        if reading.gain_probe
+        f", gain from {escape(reading.gain_condition)} for {known:,} of them"
+        if reading.gain_condition
         else ", no gain"
     )
     return (

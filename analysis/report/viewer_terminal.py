@@ -69,8 +69,8 @@ def _headline(reading: Reading) -> str:
     keys = sum(s.is_key for s in reading.segments)
     known = sum(s.gain is not None for s in reading.segments)
     gain = (
-        f", gain from {reading.gain_probe} for {known} of them, {keys} key tokens"
-        if reading.gain_probe
+        f", gain from {reading.gain_condition} for {known} of them, {keys} key tokens"
+        if reading.gain_condition
         else ""
     )
     return f"{reading.model}: {scored} segments, mean NLL {mean:.3f}{gain}"

@@ -83,7 +83,9 @@ def build_bundle(
         "seeds": {
             "verification": verification["seed"],
             "extraction": sorted({unit["seed"] for unit in units}),
-            "probes": sorted({f"{unit['probe']}: {unit['probe_params']}" for unit in units}),
+            "conditions": sorted(
+                {f"{unit['condition']}: {unit['probe_params']}" for unit in units}
+            ),
         },
         "compute": compute_budget(units),
         "models": _models(connection, problem, units),
@@ -109,7 +111,7 @@ def build_bundle(
 
 
 def compute_budget(units: list[dict[str, Any]]) -> dict[str, Any]:
-    """Tokens, wall-clock and peak memory: in all, per model and per probe.
+    """Tokens, wall-clock and peak memory: in all, per model and per condition.
 
     Args:
         units: ledger rows; failed ones cost too.
@@ -131,7 +133,11 @@ def compute_budget(units: list[dict[str, Any]]) -> dict[str, Any]:
         names = sorted({row[field] for row in units})
         return {name: total([row for row in units if row[field] == name]) for name in names}
 
-    return {"total": total(units), "models": grouped("model_id"), "probes": grouped("probe")}
+    return {
+        "total": total(units),
+        "models": grouped("model_id"),
+        "conditions": grouped("condition"),
+    }
 
 
 def documents_sha256(connection: duckdb.DuckDBPyConnection, problem: str) -> str:
@@ -145,7 +151,7 @@ def documents_sha256(connection: duckdb.DuckDBPyConnection, problem: str) -> str
 
 def _units(connection: duckdb.DuckDBPyConnection, problem: str) -> list[dict[str, Any]]:
     fields = (
-        "model_id", "probe", "probe_params", "doc_id", "status", "device", "dtype",
+        "model_id", "condition", "probe_params", "doc_id", "status", "device", "dtype",
         "torch_version", "transformers_version", "tokenmart_version", "code_revision",
         "code_dirty", "seed", *_COST,
     )  # fmt: skip

@@ -43,7 +43,7 @@ def bundle_page(bundle: dict[str, Any], verification: dict[str, Any]) -> str:
         f"{compute['tokens_processed']:,} tokens processed, {compute['tokens_scored']:,} scored, "
         f"{compute['seconds'] / 3600:.2f} h wall-clock, peak {compute['peak_bytes'] / 1e9:.1f} GB, "
         f"on {', '.join(compute['devices']) or 'no recorded device'} "
-        f"({', '.join(compute['dtypes']) or 'no recorded dtype'}). All probes of the problem.",
+        f"({', '.join(compute['dtypes']) or 'no recorded dtype'}). All conditions of the problem.",
         "",
         "| model | revision | tokens processed | tokens scored | seconds | peak GB |",
         "|---|---|--:|--:|--:|--:|",

@@ -190,7 +190,7 @@ def _check_coverage(
     column: MetricColumn,
     lineage: Lineage,
 ) -> None:
-    """Every model needs a target, a value, and every document under the probes it rests on."""
+    """Every model needs a target, a value, and every document under the conditions it rests on."""
     remedy = f"run `tokenmart extract --problem {problem.name}` and `tokenmart dbt build`"
     if table.without_target:
         raise TokenmartError(
@@ -199,23 +199,23 @@ def _check_coverage(
         )
     with connect_read_only(workspace) as connection:
         rows = connection.execute(
-            "select model_id, probe, probe_kind, documents, documents_done, failure"
-            " from coverage where problem = ? order by model_id, probe",
+            "select model_id, condition, condition_kind, documents, documents_done, failure"
+            " from coverage where problem = ? order by model_id, condition",
             [problem.name],
         ).fetchall()
-    spec = column.variant.partition("@")[2]
+    probe = column.variant.partition("@")[2]
     needed = [
         row
         for row in rows
         if row[2] == "full"
-        or (lineage.needs != "full" and spec and f"{row[1]}_".startswith(f"{spec}_"))
+        or (lineage.needs != "full" and probe and f"{row[1]}_".startswith(f"{probe}_"))
     ]
     seen = {row[0] for row in needed}
     gaps = [f"{m.full_id} (nothing)" for m in problem.models if m.model_id not in seen]
     gaps += [
-        f"{model} under {probe} ({done} of {documents} documents"
+        f"{model} under {condition} ({done} of {documents} documents"
         + (f"; {failure})" if failure else ")")
-        for model, probe, _, documents, done, failure in needed
+        for model, condition, _, documents, done, failure in needed
         if done < documents or documents == 0
     ]
     if gaps:

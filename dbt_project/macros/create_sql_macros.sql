@@ -1,7 +1,7 @@
 {#-
   The field's terms as DuckDB macros, kept in the database file for ad-hoc queries:
 
-      select model_id, ppl(logprob) from tokens where probe = 'full' group by all;
+      select model_id, ppl(logprob) from tokens where condition = 'full' group by all;
       select token_text(doc_id, char_start, char_end), gain from context_pairs limit 20;
 
   The text macros take the problem as a last argument; without it the first document of that

@@ -3,19 +3,19 @@
   values, one row per (problem, metric, variant, model).
 
   `terms` is a relation with problem, variant, model_id, doc_id, numerator, denominator and
-  tokens, and, where a family has them, probe (the variant is then named `variant@probe`),
+  tokens, and, where a family has them, condition (the variant is then named `variant@condition`),
   weight (for the aggregation `weighted`) and is_log (the value is exponentiated last).
   A document's own value is numerator / denominator; documents without denominator drop out.
 
   Aggregations: micro = ratio of sums, macro = mean over documents, weighted = mean weighted
   by `weight`, median, q10 and q90 = deciles over documents.
 -#}
-{% macro over_documents(metric, terms, probe=none, weight=none, is_log='false') -%}
+{% macro over_documents(metric, terms, condition=none, weight=none, is_log='false') -%}
     select
         terms.problem,
         '{{ metric }}' as metric,
-        {% if probe -%}
-        concat(terms.variant, '@', terms.{{ probe }}) as variant,
+        {% if condition -%}
+        concat(terms.variant, '@', terms.{{ condition }}) as variant,
         {%- else -%}
         terms.variant,
         {%- endif %}

@@ -20,7 +20,7 @@
     context='full',
     features=false
 ) -%}
-    {%- set probe = none if context == 'full' else 'probe' -%}
+    {%- set condition = none if context == 'full' else 'condition' -%}
     {%- set rows = ref('tokens') if context == 'full' else ref('context_pairs') -%}
     {%- set units = ref('int_full_units') if context == 'full' else ref('int_pair_units') -%}
     with variants as (
@@ -32,17 +32,17 @@
         select
             units.problem,
             units.model_id,
-            units.probe,
+            units.condition,
             units.doc_id,
             {%- if features %}
             token_features.* exclude (tokenisation_id, position),
             {%- endif %}
-            scored.* exclude (problem, model_id, probe, doc_id)
+            scored.* exclude (problem, model_id, condition, doc_id)
         from {{ rows }} as scored
         inner join {{ units }} as units
             on scored.problem = units.problem
             and scored.model_id = units.model_id
-            and scored.probe = units.probe
+            and scored.condition = units.condition
             and scored.doc_id = units.doc_id
         {%- if features %}
         inner join {{ ref('int_token_features') }} as token_features
@@ -55,14 +55,14 @@
         select
             problem,
             model_id,
-            probe,
+            condition,
             doc_id,
             {{ numerator }} as numerator,
             {{ denominator }} as denominator,
             count(*) as tokens
         from chosen
         where {{ where }}
-        group by problem, model_id, probe, doc_id
+        group by problem, model_id, condition, doc_id
     ),
 
     terms as (
@@ -73,5 +73,5 @@
         cross join variants
     )
 
-    {{ over_documents(metric, 'terms', probe = probe) }}
+    {{ over_documents(metric, 'terms', condition = condition) }}
 {%- endmacro %}

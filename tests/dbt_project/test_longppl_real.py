@@ -14,7 +14,7 @@ import pytest
 import torch
 import yaml
 from click.testing import CliRunner
-from dbt.dbt_harness import Warehouse
+from dbt_harness import Warehouse
 
 from extract.cli import extract
 from extract.loading import find_checkpoint, load_model

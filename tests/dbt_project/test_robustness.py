@@ -58,7 +58,7 @@ def test_missing_probes_and_documents_leave_the_rest(new_warehouse: NewWarehouse
         "and variant = 'mean@window_64' and model_id = 'lab--model-2'"
     )
     assert documents == [(1,)]
-    coverage = dict(warehouse.rows("select (model_id, probe), documents_missing from coverage"))
+    coverage = dict(warehouse.rows("select (model_id, condition), documents_missing from coverage"))
     assert coverage["lab--model-0", "window_64"] == 2
     assert coverage["lab--model-2", "full"] == 1
     assert coverage["lab--model-1", "full"] == 0
@@ -66,7 +66,7 @@ def test_missing_probes_and_documents_leave_the_rest(new_warehouse: NewWarehouse
 
 def test_failed_units_are_reported_and_not_counted(new_warehouse: NewWarehouse) -> None:
     warehouse = new_warehouse(replace(SMALL, models=1))
-    path = files(warehouse, "tokens", "lab--model-0") / "probe=full" / "tokens.parquet"
+    path = files(warehouse, "tokens", "lab--model-0") / "condition=full" / "tokens.parquet"
     table = pq.ParquetFile(path).read()
     ledger = json.loads(table.schema.metadata[UNITS_KEY])
     ledger[1] |= {"status": "failed", "reason": "out of memory", "rows": 0, "content_sha256": None}
@@ -75,7 +75,7 @@ def test_failed_units_are_reported_and_not_counted(new_warehouse: NewWarehouse) 
     warehouse.run()
     assert warehouse.rows(
         "select documents_done, documents_failed, documents_missing, failure from coverage "
-        "where probe = 'full'"
+        "where condition = 'full'"
     ) == [(1, 1, 0, "out of memory")]
     assert warehouse.rows(
         "select distinct documents from metric_values where metric = 'perplexity'"

@@ -13,7 +13,7 @@ from warehouse.sql.dataframes import query
 
 def test_ppl_is_the_perplexity_mart(built: Warehouse) -> None:
     found = built.rows(
-        "select model_id, ppl(logprob) from tokens where probe = 'full' group by all"
+        "select model_id, ppl(logprob) from tokens where condition = 'full' group by all"
     )
     marts = built.values("perplexity")
     assert found
@@ -31,7 +31,7 @@ def test_macros_and_plain_names_work_in_ad_hoc_queries(
     answers = []
     for database in (built.database, built.database.with_name("not_built.duckdb")):
         monkeypatch.setenv("TOKENMART_DATABASE", str(database))
-        table = query(f"{text} where probe = 'full' and position = 5 and doc_id = 0")
+        table = query(f"{text} where condition = 'full' and position = 5 and doc_id = 0")
         answers.append(table.to_pylist())
     assert answers[0] == answers[1]
     monkeypatch.setenv("TOKENMART_DATABASE", str(built.database))
@@ -51,7 +51,7 @@ def test_token_text_and_snippet(built: Warehouse) -> None:
     rows = built.rows(
         "select token_text(doc_id, char_start, char_end), "
         "context_snippet(doc_id, char_start, char_end, width := 10), char_start, char_end "
-        "from tokens where doc_id = 1 and probe = 'full' and model_id = 'lab--model-0'"
+        "from tokens where doc_id = 1 and condition = 'full' and model_id = 'lab--model-0'"
     )
     assert len(rows) > 100
     for token, snippet, start, end in rows:
@@ -65,9 +65,10 @@ def test_key_tokens_are_those_of_longppl(built: Warehouse) -> None:
         (True, True, True)
     ]
     assert math.isclose(
-        built.rows("select avg(gain) from context_pairs where probe = 'window_64'")[0][0],
+        built.rows("select avg(gain) from context_pairs where condition = 'window_64'")[0][0],
         built.rows(
-            "select avg(gain(logprob, short_logprob)) from context_pairs where probe = 'window_64'"
+            "select avg(gain(logprob, short_logprob)) from context_pairs"
+            " where condition = 'window_64'"
         )[0][0],
     )
 

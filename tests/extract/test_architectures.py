@@ -9,32 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import ARCHITECTURES
 from reference import assert_agree, plain_scores
-from transformers import AutoModelForCausalLM
+from tiny_models import ARCHITECTURES
+from tiny_requests import load, requests_of
 
 from extract import probes
 from extract.engine import Engine, NonFiniteLogits
 from warehouse.errors import TokenmartError
-from warehouse.problem.spec import RetrievalProbe
-
-RETRIEVAL = RetrievalProbe(
-    kind="retrieval", excerpts=3, excerpt_tokens=8, answer_tokens=6, min_gap=20, seed=1
-)
-
-
-def load(folder: Path) -> Any:
-    return AutoModelForCausalLM.from_pretrained(folder).eval()
-
-
-def requests_of(bos: int | None) -> list[probes.Request]:
-    tokens = np.random.default_rng(5).integers(2, 300, 90).astype(np.int32)
-    return [
-        *probes.full(tokens, bos),
-        *probes.window(tokens, bos, context=24, stride=16),
-        *probes.retrieval(tokens, bos, with_document=True, probe=RETRIEVAL),
-        *probes.retrieval(tokens, bos, with_document=False, probe=RETRIEVAL),
-    ]
 
 
 @pytest.mark.parametrize("bos", [None, 0])

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 from click.testing import CliRunner
+from published_tables import assert_same, published
 from reference import assert_agree, plain_scores
-from test_architectures import load, requests_of
-from test_kill import assert_same, published
+from tiny_requests import load, requests_of
 
 from extract.cli import extract
 from extract.engine import Engine

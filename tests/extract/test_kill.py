@@ -14,10 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from published_tables import assert_same, published
 from tiny_models import PROBES
 
 from extract.cli import extract
@@ -36,32 +36,12 @@ def work(path: str) -> None:
     os._exit(CliRunner().invoke(extract, ["--problem", path, "--device", "cpu"]).exit_code)
 
 
-def published(workspace: Workspace) -> dict[str, pa.Table]:
-    return {
-        str(path.parent.relative_to(workspace.tokens)): pq.read_table(path, partitioning=None)
-        for path in sorted(workspace.tokens.glob("problem=tiny/**/tokens.parquet"))
-    }
-
-
 def start(path: Path, workers: int) -> list[multiprocessing.process.BaseProcess]:
     context = multiprocessing.get_context("fork")
     processes = [context.Process(target=work, args=(str(path),)) for _ in range(workers)]
     for process in processes:
         process.start()
     return list(processes)
-
-
-def assert_same(table: pa.Table, expected: pa.Table, nats: float = 1e-5) -> None:
-    """The same rows; floats may differ in the last bits (BLAS follows memory alignment)."""
-    assert table.schema.equals(expected.schema) and table.num_rows == expected.num_rows
-    for field in expected.schema:
-        ours, wanted = table[field.name].to_numpy(), expected[field.name].to_numpy()
-        if pa.types.is_floating(field.type):
-            np.testing.assert_allclose(ours, wanted, atol=nats, err_msg=field.name)
-        elif field.name == "rank":
-            assert np.abs(ours - wanted).max() <= 1
-        else:
-            np.testing.assert_array_equal(ours, wanted, err_msg=field.name)
 
 
 @pytest.mark.slow
@@ -124,4 +104,4 @@ def test_two_runs_at_once_do_nothing_twice(
     units = [
         u for f in workspace.tokens.glob("problem=tiny/**/tokens.parquet") for u in read_units(f)
     ]
-    assert len(units) == len({(u.model_id, u.probe, u.doc_id) for u in units}) == 48
+    assert len(units) == len({(u.model_id, u.condition, u.doc_id) for u in units}) == 48

@@ -10,7 +10,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 from reference import assert_agree, plain_scores
-from test_architectures import requests_of
+from tiny_requests import requests_of
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from extract.cli import extract, status

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 from reference import assert_agree, plain_scores
-from test_architectures import load, requests_of
 from tiny_models import ARCHITECTURES
+from tiny_requests import load, requests_of
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import flash_attention_mask
 

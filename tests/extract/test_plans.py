@@ -39,9 +39,9 @@ def files_read(plan: str) -> int:
 @pytest.mark.parametrize(
     ("condition", "files"),
     [
-        ("model_id = $model and probe = 'full'", 1),
+        ("model_id = $model and condition = 'full'", 1),
         ("problem = 'minilong' and model_id = $model", 4),
-        ("probe in ('full', 'window_64')", 8),
+        ("condition in ('full', 'window_64')", 8),
         ("problem = 'elsewhere'", 0),
     ],
 )
@@ -60,7 +60,7 @@ def test_a_join_reads_only_its_two_probes(made_up: Workspace) -> None:
         made_up,
         "select avg(l.logprob - s.logprob) from tokens l inner join tokens s"
         " using (problem, model_id, doc_id, position)"
-        " where l.model_id = 'lab--model-2' and l.probe = 'full' and s.probe = 'window_64'",
+        " where l.model_id = 'lab--model-2' and l.condition = 'full' and s.condition = 'window_64'",
     )
     assert files_read(plan) == 2, "the model's condition reaches the other side of the join"
 
@@ -83,24 +83,24 @@ def test_columns_are_matched_by_name(made_up: Workspace) -> None:
     assert ask(totals) == before
     # A column an older version didn't write is null, not an error and not its neighbour.
     pq.write_table(table.drop_columns(["entropy"]), path)
-    query = "select count(*) as n, count(entropy) as e from tokens where probe = 'full'"
+    query = "select count(*) as n, count(entropy) as e from tokens where condition = 'full'"
     (row,) = ask(f"{query} and model_id = 'lab--model-1'")
     assert (row["n"], row["e"]) == (table.num_rows, 0)
 
 
 def test_types_are_the_schemas_whichever_file_comes_first(made_up: Workspace) -> None:
-    odd = made_up.tokens / "problem=00" / "model_id=1" / "probe=2" / "tokens.parquet"
+    odd = made_up.tokens / "problem=00" / "model_id=1" / "condition=2" / "tokens.parquet"
     odd.parent.mkdir(parents=True)
     pq.write_table(pa.table({f.name: pa.array([], f.type) for f in TOKENS}), odd)
     types = {row["column_name"]: row["column_type"] for row in ask("describe tokens")}
-    assert (types["problem"], types["model_id"], types["probe"]) == ("VARCHAR",) * 3
+    assert (types["problem"], types["model_id"], types["condition"]) == ("VARCHAR",) * 3
     assert (types["logprob"], types["position"]) == ("FLOAT", "INTEGER")
 
 
 def test_one_damaged_file_leaves_the_others_usable(made_up: Workspace) -> None:
     path = published_path(made_up, "minilong", "lab--model-1", "full")
     path.write_bytes(path.read_bytes()[:-20])
-    query = "select count(*) > 0 as found from tokens where probe = 'full' and model_id = "
+    query = "select count(*) > 0 as found from tokens where condition = 'full' and model_id = "
     assert ask(f"{query} 'lab--model-2'") == [{"found": True}]
     code, output = failure(f"{query} 'lab--model-1'")
     assert code == 4

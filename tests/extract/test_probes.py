@@ -78,4 +78,4 @@ def test_a_retrieval_probe_becomes_two_conditions() -> None:
     assert names == ["retrieval_with", "retrieval_without"]
     assert [c.kind for c in probes.conditions(FullProbe(kind="full"))] == ["full"]
     window = WindowProbe(kind="window", name="window_8", context=8, stride=4)
-    assert probes.conditions(window)[0].params == {"context": 8, "stride": 4, "spec": "window_8"}
+    assert probes.conditions(window)[0].params == {"context": 8, "stride": 4}

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from click.testing import CliRunner, Result
-from test_kill import assert_same
+from published_tables import assert_same
 from tiny_models import PROBES, make_checkpoint, make_text
 from transformers import AutoTokenizer
 
@@ -91,7 +91,7 @@ def test_spans_point_at_the_words(workspace: Workspace, tiny_problem: Callable[.
     documents = pq.read_table(
         workspace.documents / "problem=tiny" / "documents.parquet", partitioning=None
     )
-    table = everything(workspace)["problem=tiny/model_id=tiny--one/probe=full"]
+    table = everything(workspace)["problem=tiny/model_id=tiny--one/condition=full"]
     rows = [row for row in table.to_pylist() if row["doc_id"] == 2]
     text = documents["text"][2].as_py()
     # spans of split characters overlap; the rest joins up to the text
@@ -156,13 +156,13 @@ def test_a_changed_document_replaces_its_rows_only(
 ) -> None:
     path = tiny_problem()
     ok(run(path))
-    before = everything(workspace)["problem=tiny/model_id=tiny--one/probe=full"]
+    before = everything(workspace)["problem=tiny/model_id=tiny--one/condition=full"]
     corpus = workspace.root / "data" / "corpus.json"
     texts = json.loads(corpus.read_text())
     texts[1] = "a completely different document about nothing in particular 1 2 3"
     corpus.write_text(json.dumps(texts))
     assert "extracted 8 units" in ok(run(path))
-    after = everything(workspace)["problem=tiny/model_id=tiny--one/probe=full"]
+    after = everything(workspace)["problem=tiny/model_id=tiny--one/condition=full"]
     for doc in range(4):
         old, new = (t.filter(pa.compute.equal(t["doc_id"], doc)) for t in (before, after))
         assert old.equals(new) == (doc != 1)
@@ -304,7 +304,7 @@ def test_a_document_longer_than_the_context(
         assert len(everything(workspace)) == len(CONDITIONS)
     else:
         ok(result)
-        table = everything(workspace)["problem=tiny/model_id=tiny--one/probe=full"]
+        table = everything(workspace)["problem=tiny/model_id=tiny--one/condition=full"]
         assert max(table["position"].to_pylist()) == 62
         unit = read_units(published_path(workspace, "tiny", "tiny--one", "full"))[0]
         assert (unit.document_tokens, unit.document_tokens_total > 63) == (63, True)

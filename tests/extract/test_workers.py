@@ -14,8 +14,8 @@ import click
 import psutil
 import pytest
 import yaml
-from conftest import make_checkpoint
-from test_kill import assert_same, published
+from published_tables import assert_same, published
+from tiny_models import make_checkpoint
 
 from extract import workers
 from extract.background import Background
@@ -52,7 +52,7 @@ def children_of(process: subprocess.Popen[str], count: int) -> list[psutil.Proce
 
 def no_unit_twice(workspace: Workspace) -> int:
     units = [u for f in workspace.tokens.glob("problem=tiny/**/*.parquet") for u in read_units(f)]
-    assert len(units) == len({(u.model_id, u.probe, u.doc_id) for u in units})
+    assert len(units) == len({(u.model_id, u.condition, u.doc_id) for u in units})
     return len(units)
 
 

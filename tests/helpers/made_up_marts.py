@@ -35,19 +35,19 @@ class Marts:
                     description varchar);
                 create table downstream_scores(problem varchar, model_id varchar, task varchar,
                     score double, stderr double, items bigint);
-                create table coverage(problem varchar, model_id varchar, probe varchar,
-                    probe_kind varchar, documents bigint, documents_done bigint,
+                create table coverage(problem varchar, model_id varchar, condition varchar,
+                    condition_kind varchar, documents bigint, documents_done bigint,
                     documents_failed bigint, documents_missing bigint, complete boolean,
                     tokens bigint, tokens_processed bigint, tokens_scored bigint, seconds double,
                     peak_bytes bigint, failure varchar);
-                create table position_profile(problem varchar, model_id varchar, probe varchar,
+                create table position_profile(problem varchar, model_id varchar, condition varchar,
                     position_from bigint, position_to bigint, tokens bigint, documents bigint,
                     nll double, short_nll double, gain double, entropy double, accuracy double);
                 create table documents(problem varchar, doc_id int, name varchar, sha256 varchar,
                     characters bigint, bytes bigint, text varchar);
                 create table models(problem varchar, model_id varchar, full_id varchar,
                     revision varchar, tokenizer_sha256 varchar, interventions varchar);
-                create table units(problem varchar, model_id varchar, probe varchar,
+                create table units(problem varchar, model_id varchar, condition varchar,
                     probe_params varchar, doc_id int, status varchar, device varchar,
                     dtype varchar, torch_version varchar, transformers_version varchar,
                     tokenmart_version varchar, code_revision varchar, code_dirty boolean,
@@ -94,18 +94,18 @@ class Marts:
                 connection.execute("insert into metric_catalog values (?,?,?,?,?,?,?,?)", line)
             connection.executemany("insert into metric_values values (?,?,?,?,?,?,?,?)", rows)
 
-    def coverage(self, problem: str, probe: str, missing: dict[str, int] | None = None) -> None:
+    def coverage(self, problem: str, condition: str, missing: dict[str, int] | None = None) -> None:
         """50 documents of every model, less those said to be missing."""
         rows = []
         for model in self.models(problem):
             lost = (missing or {}).get(model, 0)
             rows.append(
-                (problem, model, probe, probe, 50, 50 - lost, 0, lost, lost == 0,
+                (problem, model, condition, condition, 50, 50 - lost, 0, lost, lost == 0,
                  50_000, 60_000, 50_000, 120.0, 2_000_000_000, None)
             )  # fmt: skip
         units = [
-            (problem, model, probe, "{}", doc_id, "done", "cuda", "bfloat16", "2.7", "5.0", "0.1",
-             "c0ffee", False, 0, 1200, 1000, 2.5, 2_000_000_000)
+            (problem, model, condition, "{}", doc_id, "done", "cuda", "bfloat16", "2.7", "5.0",
+             "0.1", "c0ffee", False, 0, 1200, 1000, 2.5, 2_000_000_000)
             for model in self.models(problem)
             for doc_id in range(2)
         ]  # fmt: skip
@@ -116,10 +116,10 @@ class Marts:
     def profile(self, problem: str) -> None:
         """NLL and gain over six bands of positions, for every model."""
         rows = [
-            (problem, model, probe, 2**band, 2 ** (band + 1), 100, 50, 3.0 - 0.1 * band, None,
-             0.1 * band if probe == "window_512" else None, 2.0, 0.5)
+            (problem, model, condition, 2**band, 2 ** (band + 1), 100, 50, 3.0 - 0.1 * band, None,
+             0.1 * band if condition == "window_512" else None, 2.0, 0.5)
             for model in self.models(problem)
-            for probe in ("full", "window_512")
+            for condition in ("full", "window_512")
             for band in range(6, 12)
         ]  # fmt: skip
         with self.write() as connection:

@@ -73,7 +73,7 @@ class Oracle:
         self.settings = variants
         self.models = sorted(p.name.removeprefix("model_id=") for p in self.folder.iterdir())
         self.windows = sorted(
-            {p.name.removeprefix("probe=") for p in self.folder.glob("*/probe=window_*")}
+            {p.name.removeprefix("condition=") for p in self.folder.glob("*/condition=window_*")}
         )
         (documents,) = (data / "documents" / f"problem={problem}").glob("*.parquet")
         self.texts: list[str] = pq.read_table(documents)["text"].to_pylist()
@@ -90,23 +90,23 @@ class Oracle:
         with (self.settings / f"{metric}.csv").open(encoding="utf-8") as file:
             yield from csv.DictReader(file)
 
-    def documents(self, model: str, probe: str) -> dict[int, Scored]:
+    def documents(self, model: str, condition: str) -> dict[int, Scored]:
         """Document → its rows, sorted by segment and position."""
-        if (model, probe) not in self._cache:
-            self._cache[model, probe] = self._read(model, probe)
-        return self._cache[model, probe]
+        if (model, condition) not in self._cache:
+            self._cache[model, condition] = self._read(model, condition)
+        return self._cache[model, condition]
 
-    def _read(self, model: str, probe: str) -> dict[int, Scored]:
-        path = self.folder / f"model_id={model}" / f"probe={probe}" / "tokens.parquet"
+    def _read(self, model: str, condition: str) -> dict[int, Scored]:
+        path = self.folder / f"model_id={model}" / f"condition={condition}" / "tokens.parquet"
         if not path.is_file():
             return {}
         table = pq.ParquetFile(path).read()
         columns = {name: table[name].to_numpy() for name in TOKENS.names}
         full = (
             columns
-            if probe == "full"
+            if condition == "full"
             else {
-                name: pq.ParquetFile(path.parent.parent / "probe=full" / path.name)
+                name: pq.ParquetFile(path.parent.parent / "condition=full" / path.name)
                 .read()[name]
                 .to_numpy()
                 for name in ("doc_id", "position")

@@ -30,12 +30,12 @@ WITH = {"good": [-0.5, -0.5], "bad": [-2.0, -2.0]}
 WITHOUT = {"good": [-1.5, -2.5], "bad": [-1.0, -2.0]}
 
 
-def unit(model: str, probe: str, rows: int, **changes: Any) -> UnitRecord:
+def unit(model: str, condition: str, rows: int, **changes: Any) -> UnitRecord:
     values: dict[str, Any] = {
         **dict.fromkeys(UnitRecord.__dataclass_fields__, ""),
         "problem": "minilong",
         "model_id": model,
-        "probe": probe,
+        "condition": condition,
         "doc_id": 0,
         "status": "done",
         "rows": rows,
@@ -98,17 +98,17 @@ def fill(workspace: Workspace) -> None:
             pa.Table.from_pylist(items, schema=DOWNSTREAM),
         )
         late = list(SHORT_POSITIONS)
-        for probe, table in {
+        for condition, table in {
             "full": tokens(FULL[model], list(range(8)), list(range(8))),
             "window_512": tokens(SHORT[model], late, [2, 3, 2, 3]),
             "retrieval_with": tokens(WITH[model], [2, 3], [10, 11]),
             "retrieval_without": tokens(WITHOUT[model], [2, 3], [2, 3]),
         }.items():
-            units = [unit(model, probe, table.num_rows)]
-            if (model, probe) == ("bad", "full"):
+            units = [unit(model, condition, table.num_rows)]
+            if (model, condition) == ("bad", "full"):
                 lost = {"doc_id": 1, "status": "failed", "reason": "out of memory", "seconds": 0.0}
-                units.append(unit(model, probe, 0, **lost))
-            path = published_path(workspace, "minilong", model, probe)
+                units.append(unit(model, condition, 0, **lost))
+            path = published_path(workspace, "minilong", model, condition)
             write_table(path, table.cast(with_units(TOKENS, units)))
 
 

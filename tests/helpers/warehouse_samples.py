@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 
 import numpy as np
 import pyarrow as pa
@@ -49,8 +48,8 @@ def make_rows(doc_id: int, count: int, seed: int = 0) -> pa.Table:
 def make_unit(doc_id: int, rows: pa.Table) -> UnitRecord:
     """The record of these rows."""
     return UnitRecord(
-        problem=KEYS[0], model_id=KEYS[1], probe=KEYS[2], probe_kind="full",
-        probe_params=json.dumps({"spec": "full"}), doc_id=doc_id,
+        problem=KEYS[0], model_id=KEYS[1], condition=KEYS[2], condition_kind="full",
+        probe="full", probe_params="{}", doc_id=doc_id,
         fingerprint=f"{doc_id:016x}", status="done", reason="", rows=rows.num_rows,
         tokens_processed=rows.num_rows, tokens_scored=rows.num_rows, seconds=1.25,
         peak_bytes=10**8, device="cpu", dtype="float32", attention="sdpa",

@@ -6,7 +6,6 @@ unit: row count, content hash, value ranges, gaps in positions, the document it 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,17 +43,17 @@ class Defect:
     file: Path
     problem: str
     model_id: str
-    probe: str
+    condition: str
     doc_id: int | None
     what: str
     mend: Mend
-    spec: str
+    probe: str
 
     @property
     def extract_command(self) -> str:
         """The command that computes what mending removes."""
         model = f" --model {self.model_id}" if self.model_id else ""
-        probe = f" --probe {self.spec}" if self.spec else ""
+        probe = f" --probe {self.probe}" if self.probe else ""
         return f"tokenmart extract --problem {self.problem}{model}{probe}"
 
     @property
@@ -87,7 +86,7 @@ class DocumentFacts:
 
 def token_files(workspace: Workspace, problem: str | None = None) -> list[Path]:
     """Published and pending token files, of one problem or of all; the shipped empty one not."""
-    folders = f"problem={problem or '*'}/model_id=*/probe=*"
+    folders = f"problem={problem or '*'}/model_id=*/condition=*"
     published = workspace.tokens.glob(f"{folders}/*.parquet")
     pending = [path for folder in workspace.pending.glob(folders) for path in pending_files(folder)]
     files = sorted(path for path in published if "problem=_" not in path.parts)
@@ -129,10 +128,10 @@ def _examine(
     path: Path, documents: Mapping[int, DocumentFacts] | None
 ) -> tuple[FileCheck, pa.Table]:
     keys = partition_keys(path.parent)
-    spec = keys[2]
+    probe = keys[2]
 
     def wrong(what: str, mend: Mend, doc_id: int | None = None) -> Defect:
-        return Defect(path, *keys, doc_id, what, mend, spec)
+        return Defect(path, *keys, doc_id, what, mend, probe)
 
     nothing = TOKENS.empty_table()
     try:
@@ -145,7 +144,7 @@ def _examine(
         return FileCheck(0, 0, (wrong(f"can't be read: {reason}", "move"),)), nothing
     except (pa.ArrowException, OSError, ValueError) as error:
         return FileCheck(0, 0, (wrong(f"can't be read: {_first_line(error)}", "move"),)), nothing
-    spec = _spec(ledger.units) or spec
+    probe = ledger.units[0].probe if ledger.units else probe
     if not schema.equals(TOKENS):
         return FileCheck(0, 0, (wrong("its columns are not those of `tokens`", "move"),)), nothing
     rows, defects = nothing, []
@@ -252,8 +251,8 @@ def _unit_defects(
 ) -> Iterator[str]:
     if altered:
         yield "its record in the ledger is not the one written"
-    if (unit.problem, unit.model_id, unit.probe) != keys:
-        yield f"it belongs to {unit.problem}/{unit.model_id}/{unit.probe}"
+    if (unit.problem, unit.model_id, unit.condition) != keys:
+        yield f"it belongs to {unit.problem}/{unit.model_id}/{unit.condition}"
     if rows.num_rows != unit.rows:
         yield f"{rows.num_rows:,} rows, the ledger says {unit.rows:,}"
     elif content_sha256(rows) != unit.content_sha256:
@@ -281,7 +280,7 @@ def _broken_rules(
         "token_id >= 0": columns["token_id"] < 0,
         "context_tokens >= 0": columns["context_tokens"] < 0,
         "context_tokens = position after the whole document": (
-            (columns["context_tokens"] != position) & (unit.probe_kind == "full")
+            (columns["context_tokens"] != position) & (unit.condition_kind == "full")
         ),
         "0 <= position < document_tokens": (position < 0) | (position >= unit.document_tokens),
         "0 <= char_start <= char_end <= characters of the document": (
@@ -294,24 +293,14 @@ def _gap(columns: Columns, unit: UnitRecord) -> str:
     """Missing positions: inside a segment, and for `full` and `window` up to the last token."""
     position = columns["position"].astype(np.int64)
     same = np.diff(columns["segment"]) == 0
-    if unit.probe_kind in ("full", "window"):
+    if unit.condition_kind in ("full", "window"):
         same[:] = True  # windows follow each other without a gap
         if len(position) and position[-1] != unit.document_tokens - 1:
             return f"positions end at {position[-1]}, not {unit.document_tokens - 1}"
-    if unit.probe_kind == "full" and (not len(position) or position[0] > 1):
+    if unit.condition_kind == "full" and (not len(position) or position[0] > 1):
         return "positions do not begin at 0 or 1"
     holes = int((np.diff(position)[same] != 1).sum())
     return f"positions have {holes} gaps" if holes else ""
-
-
-def _spec(units: tuple[UnitRecord, ...]) -> str:
-    """The probe of the problem file these units came from; a retrieval probe has two names."""
-    for unit in units:
-        try:
-            return str(json.loads(unit.probe_params)["spec"])
-        except (ValueError, KeyError, TypeError):
-            continue
-    return ""
 
 
 def _first_line(error: Exception) -> str:

@@ -171,7 +171,7 @@ def _as_json(
             "file": str(d.file),
             "problem": d.problem,
             "model_id": d.model_id,
-            "probe": d.probe,
+            "condition": d.condition,
             "doc_id": d.doc_id,
             "defect": d.what,
             "remedy": d.remedy,

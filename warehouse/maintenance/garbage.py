@@ -84,7 +84,7 @@ def _reasons(
     """Why a unit is superseded; empty when it is not."""
     if unit.model_id not in {model.model_id for model in problem.models}:
         return "the model is no longer in the problem file"
-    params = _conditions(problem).get(unit.probe)
+    params = _conditions(problem).get(unit.condition)
     if params is None:
         return "the probe is no longer in the problem file"
     if json.loads(unit.probe_params) != params:
@@ -98,11 +98,10 @@ def _reasons(
 
 
 def _conditions(problem: Problem) -> dict[str, object]:
-    """Parameters by the name in the column `probe`; a retrieval probe has two."""
+    """Parameters of the probe by the name of the condition; a retrieval probe has two."""
     conditions: dict[str, object] = {}
     for probe in problem.probes:
-        params = {**probe.model_dump(exclude={"kind", "name"}), "spec": probe.name}
-        params = json.loads(json.dumps(params))
+        params = json.loads(json.dumps(probe.model_dump(exclude={"kind", "name"})))
         twofold = isinstance(probe, RetrievalProbe)
         names = [f"{probe.name}_with", f"{probe.name}_without"] if twofold else [probe.name]
         conditions |= dict.fromkeys(names, params)
@@ -112,7 +111,7 @@ def _conditions(problem: Problem) -> dict[str, object]:
 def _superseded(
     workspace: Workspace, problem: Problem, documents: Mapping[int, DocumentFacts] | None
 ) -> Iterator[Garbage]:
-    folders = f"problem={problem.name}/model_id=*/probe=*"
+    folders = f"problem={problem.name}/model_id=*/condition=*"
     for path in sorted(workspace.tokens.glob(f"{folders}/tokens.parquet")):
         with suppress(StorageError):  # damaged files are for `warehouse check`
             yield from _in_published(path, problem, documents)

@@ -100,11 +100,12 @@ def _yaml(name: str, context: str, direction: str) -> str:
             ("reason", "varchar"),
         )
     )
-    rows, units, probe, key, signs, variant = (
+    rows, units, condition, key, signs, variant = (
         ("tokens", "int_full_units", "full", "logprob", "-", "micro")
         if context == "full"
         else ("context_pairs", "int_pair_units", "window", "gain", "", "micro@window")
     )
+    unit = f"problem: p, model_id: m, condition: {condition}, doc_id: 0"
     return f"""models:
   - name: {name}
     description: >
@@ -131,11 +132,11 @@ unit_tests:
     given:
       - input: ref('{rows}')
         rows:
-          - {{problem: p, model_id: m, probe: {probe}, doc_id: 0, position: 0, {key}: {signs}1}}
-          - {{problem: p, model_id: m, probe: {probe}, doc_id: 0, position: 1, {key}: {signs}2}}
+          - {{{unit}, position: 0, {key}: {signs}1}}
+          - {{{unit}, position: 1, {key}: {signs}2}}
       - input: ref('{units}')
         rows:
-          - {{problem: p, model_id: m, probe: {probe}, doc_id: 0}}
+          - {{{unit}}}
       - input: ref('stg_metric_variants')
         rows:
           - {{metric: {name}, variant: micro, aggregation: micro, min_tokens: 1}}

@@ -52,7 +52,7 @@ def sql(
 
     \b
     tokenmart sql
-    tokenmart sql "select model_id, avg(logprob) from tokens where probe = 'full' group by all"
+    tokenmart sql "select model_id, avg(logprob) from tokens where condition = 'full' group by all"
     tokenmart sql --list
     tokenmart sql --name perplexity --param problem=minilong
     tokenmart sql --file question.sql --out answer.parquet

@@ -2,7 +2,7 @@
 
 from warehouse.sql.dataframes import cookbook, query
 
-query("select model_id, ppl(logprob) from tokens where probe = $p group by all", p="full")
+query("select model_id, ppl(logprob) from tokens where condition = $p group by all", p="full")
 query("from metric_values", "polars")
 cookbook("top_gain_tokens", "pandas", model="gemma3-270m")
 """

@@ -24,18 +24,19 @@ DIGESTS_KEY = b"tokenmart.unit_digests"
 
 @dataclass(frozen=True)
 class UnitRecord:
-    """One finished or failed (model, probe, document).
+    """One finished or failed (model, condition, document).
 
     `tokens_processed` counts every token that went through the backbone for this unit,
     `tokens_scored` the rows; `seconds` is wall-clock, `peak_bytes` the process's (or the
     GPU's) peak memory while the unit ran. `document_tokens` of `document_tokens_total`
-    tokens were used. Work shared between probes is booked on the first that needed it.
+    tokens were used. Work shared between conditions is booked on the first that needed it.
     """
 
     problem: str
     model_id: str
+    condition: str
+    condition_kind: str
     probe: str
-    probe_kind: str
     probe_params: str
     doc_id: int
     fingerprint: str
@@ -78,7 +79,7 @@ def fingerprint(parts: Mapping[str, Any]) -> str:
 
     Args:
         parts: JSON-able values: weights revision, interventions, tokenizer, document sha256,
-            probe kind and parameters, dtype, BOS policy, truncation.
+            condition kind and parameters, dtype, BOS policy, truncation.
 
     Returns:
         The first 16 hex digits of a sha256.
@@ -99,7 +100,7 @@ def with_units(schema: pa.Schema, units: list[UnitRecord]) -> pa.Schema:
     """The schema with the unit records, and a hash of each, as footer metadata.
 
     What all records of the file have in common is written once: of short documents the ledger
-    would otherwise take more than the probe's rows.
+    would otherwise take more than the condition's rows.
     """
     records = [asdict(unit) for unit in units]
     common = {

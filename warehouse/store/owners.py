@@ -43,12 +43,12 @@ def file_system_now(folder: Path) -> float:
     Raises:
         OSError: the folder can't be written.
     """
-    probe = folder / f".now-{socket.gethostname()}-{os.getpid()}-{threading.get_ident()}"
-    probe.write_bytes(b"")
+    stamp = folder / f".now-{socket.gethostname()}-{os.getpid()}-{threading.get_ident()}"
+    stamp.write_bytes(b"")
     try:
-        return probe.stat().st_mtime
+        return stamp.stat().st_mtime
     finally:
-        probe.unlink(missing_ok=True)
+        stamp.unlink(missing_ok=True)
 
 
 def _died(owner: str) -> bool:

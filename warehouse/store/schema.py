@@ -1,7 +1,7 @@
 """The tables of the warehouse, defined once; everything else derives from here.
 
 One row of `TOKENS` is one scored token in one context condition. `problem`, `model_id` and
-`probe` are partition keys: they stand in the path (`problem=…/model_id=…/probe=…`), not in
+`condition` are partition keys: they stand in the path (`problem=…/model_id=…/condition=…`), not in
 the file.
 """
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 SCHEMA_VERSION = 1
 
-PARTITION_KEYS = ("problem", "model_id", "probe")
+PARTITION_KEYS = ("problem", "model_id", "condition")
 
 
 def _field(name: str, type_: pa.DataType, meaning: str, nullable: bool = False) -> pa.Field:

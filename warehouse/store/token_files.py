@@ -1,12 +1,12 @@
 """Reading and writing the Parquet files: atomic units, published files, small tables.
 
 A finished unit is written to `pending/` in one rename. Publishing merges the pending units of
-one (model, probe) into its single published file, again in one rename, and then removes them:
+one (model, condition) into its single published file, again in one rename, and then removes them:
 readers of `tokens/` see whole units only, and never one twice.
 
 What keeps several processes and machines apart: a pending file is named by document *and*
 fingerprint, so a process only ever removes what it has merged; publishing and mending hold one
-lock per (model, probe); readers look at `pending/` first and at the published file second, so a
+lock per (model, condition); readers look at `pending/` first and at the published file second, so a
 unit that moves between the two is seen in one of them.
 """
 
@@ -138,31 +138,31 @@ def as_stored(rows: pa.Table) -> pa.Table:
     return rows
 
 
-def partition(problem: str, model_id: str, probe: str) -> Path:
-    """The hive folder of one (problem, model, probe)."""
-    return Path(f"problem={problem}") / f"model_id={model_id}" / f"probe={probe}"
+def partition(problem: str, model_id: str, condition: str) -> Path:
+    """The hive folder of one (problem, model, condition)."""
+    return Path(f"problem={problem}") / f"model_id={model_id}" / f"condition={condition}"
 
 
-def published_path(workspace: Workspace, problem: str, model_id: str, probe: str) -> Path:
-    """The file readers see for one (problem, model, probe)."""
-    return workspace.tokens / partition(problem, model_id, probe) / "tokens.parquet"
+def published_path(workspace: Workspace, problem: str, model_id: str, condition: str) -> Path:
+    """The file readers see for one (problem, model, condition)."""
+    return workspace.tokens / partition(problem, model_id, condition) / "tokens.parquet"
 
 
-def pending_folder(workspace: Workspace, problem: str, model_id: str, probe: str) -> Path:
-    """The folder of finished, not yet published units of one (problem, model, probe)."""
-    return workspace.pending / partition(problem, model_id, probe)
+def pending_folder(workspace: Workspace, problem: str, model_id: str, condition: str) -> Path:
+    """The folder of finished, not yet published units of one (problem, model, condition)."""
+    return workspace.pending / partition(problem, model_id, condition)
 
 
 @contextmanager
 def publication_lock(
-    workspace: Workspace, problem: str, model_id: str, probe: str
+    workspace: Workspace, problem: str, model_id: str, condition: str
 ) -> Iterator[None]:
-    """Hold the right to replace the published file of one (problem, model, probe).
+    """Hold the right to replace the published file of one (problem, model, condition).
 
     Raises:
         StorageError: the folder can't be written.
     """
-    folder = pending_folder(workspace, problem, model_id, probe)
+    folder = pending_folder(workspace, problem, model_id, condition)
     with storage_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / LOCK_NAME)
@@ -174,9 +174,9 @@ def publication_lock(
 
 
 def partition_keys(folder: Path) -> tuple[str, str, str]:
-    """Problem, model id and probe of a hive folder."""
-    problem, model_id, probe = (part.partition("=")[2] for part in folder.parts[-3:])
-    return problem, model_id, probe
+    """Problem, model id and condition of a hive folder."""
+    problem, model_id, condition = (part.partition("=")[2] for part in folder.parts[-3:])
+    return problem, model_id, condition
 
 
 def write_unit(workspace: Workspace, unit: UnitRecord, rows: pa.Table) -> None:
@@ -187,7 +187,7 @@ def write_unit(workspace: Workspace, unit: UnitRecord, rows: pa.Table) -> None:
     Raises:
         StorageError: the disk is full or the folder can't be written.
     """
-    folder = pending_folder(workspace, unit.problem, unit.model_id, unit.probe)
+    folder = pending_folder(workspace, unit.problem, unit.model_id, unit.condition)
     rows = as_stored(rows)
     unit = replace(unit, content_sha256=content_sha256(rows))
     name = f"doc-{unit.doc_id:06d}-{unit.fingerprint}.parquet"
@@ -219,9 +219,9 @@ def set_aside(path: Path, ending: str = ".damaged") -> Path:
 
 
 def finished_units(
-    workspace: Workspace, problem: str, model_id: str, probe: str
+    workspace: Workspace, problem: str, model_id: str, condition: str
 ) -> dict[int, UnitRecord]:
-    """Ledger of one (problem, model, probe), by document; pending units replace published ones.
+    """Ledger of one (problem, model, condition), by document; pending units replace published ones.
 
     A pending file that can't be read was never a whole unit: it is set aside and recomputed.
 
@@ -229,17 +229,17 @@ def finished_units(
         StorageError: the published file is damaged.
     """
     pending: dict[int, UnitRecord] = {}
-    for path in pending_files(pending_folder(workspace, problem, model_id, probe)):
+    for path in pending_files(pending_folder(workspace, problem, model_id, condition)):
         try:
             pending.update({unit.doc_id: unit for unit in read_units(path)})
         except StorageError:
             set_aside(path)
-    published = read_units(published_path(workspace, problem, model_id, probe))
+    published = read_units(published_path(workspace, problem, model_id, condition))
     return {unit.doc_id: unit for unit in published} | pending
 
 
-def publish(workspace: Workspace, problem: str, model_id: str, probe: str) -> int:
-    """Merge the pending units of one (problem, model, probe) into its published file.
+def publish(workspace: Workspace, problem: str, model_id: str, condition: str) -> int:
+    """Merge the pending units of one (problem, model, condition) into its published file.
 
     Returns:
         How many pending units were merged.
@@ -247,11 +247,11 @@ def publish(workspace: Workspace, problem: str, model_id: str, probe: str) -> in
     Raises:
         StorageError: the published file is damaged, or the disk is full.
     """
-    folder = pending_folder(workspace, problem, model_id, probe)
-    target = published_path(workspace, problem, model_id, probe)
+    folder = pending_folder(workspace, problem, model_id, condition)
+    target = published_path(workspace, problem, model_id, condition)
     if not pending_files(folder):
         return 0
-    with publication_lock(workspace, problem, model_id, probe):
+    with publication_lock(workspace, problem, model_id, condition):
         files = pending_files(folder)
         fresh: dict[int, tuple[UnitRecord, pa.Table]] = {}
         for path in files:
@@ -337,7 +337,7 @@ def keep_units(path: Path, rows: pa.Table, keep: Callable[[UnitRecord], bool]) -
 
 def publish_all(workspace: Workspace, problem: str | None = None) -> int:
     """Publish whatever is pending, of one problem or of all; returns the number of units."""
-    pattern = f"problem={problem or '*'}/model_id=*/probe=*"
+    pattern = f"problem={problem or '*'}/model_id=*/condition=*"
     folders = sorted(workspace.pending.glob(pattern))
     return sum(publish(workspace, *partition_keys(folder)) for folder in folders)
 

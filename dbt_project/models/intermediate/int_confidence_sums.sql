@@ -20,7 +20,7 @@ tokens as (
     inner join units
         on token_stats.problem = units.problem
         and token_stats.model_id = units.model_id
-        and token_stats.probe = units.probe
+        and token_stats.condition = units.condition
         and token_stats.doc_id = units.doc_id
 ),
 
@@ -42,7 +42,7 @@ confidence_sums as (
     select
         units.problem,
         units.model_id,
-        units.probe,
+        units.condition,
         units.doc_id,
         units.document_tokens,
         sums.*

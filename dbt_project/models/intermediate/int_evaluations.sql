@@ -15,23 +15,23 @@ named as (
 largest as (
     select
         problem,
-        probe,
+        condition,
         arg_max(model_id, (parameters, model_id)) as model_id
     from pair_units
-    group by problem, probe
+    group by problem, condition
 ),
 
 evaluators as (
     select
         pair_units.problem,
-        pair_units.probe,
+        pair_units.condition,
         pair_units.doc_id,
         pair_units.unit_id,
         named.evaluator
     from pair_units
     inner join largest
         on pair_units.problem = largest.problem
-        and pair_units.probe = largest.probe
+        and pair_units.condition = largest.condition
     inner join named
         on pair_units.model_id = case named.evaluator
             when 'largest' then largest.model_id
@@ -43,8 +43,8 @@ evaluations as (
     select
         full_units.problem,
         full_units.model_id,
-        evaluators.probe,
-        full_units.probe as full_probe,
+        evaluators.condition,
+        full_units.condition as full_probe,
         full_units.doc_id,
         full_units.document_tokens,
         evaluators.evaluator,

@@ -5,7 +5,7 @@ with evaluations as (
 evaluators as (
     select distinct
         problem,
-        probe,
+        condition,
         doc_id,
         evaluator,
         evaluator_unit_id,

@@ -26,7 +26,7 @@ sums as (
     inner join units
         on token_stats.problem = units.problem
         and token_stats.model_id = units.model_id
-        and token_stats.probe = units.full_probe
+        and token_stats.condition = units.full_probe
         and token_stats.doc_id = units.doc_id
     inner join key_characters
         on units.key_unit_id = key_characters.unit_id
@@ -39,7 +39,7 @@ external_key_sums as (
     select
         units.problem,
         units.model_id,
-        units.probe,
+        units.condition,
         units.doc_id,
         units.document_tokens,
         units.evaluator,

@@ -70,7 +70,7 @@ feature_pair_sums as (
     select
         units.problem,
         units.model_id,
-        units.probe,
+        units.condition,
         units.doc_id,
         units.document_tokens,
         sums.*

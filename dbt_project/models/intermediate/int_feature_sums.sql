@@ -34,7 +34,7 @@ tokens as (
     inner join numbered_units as units
         on token_stats.problem = units.problem
         and token_stats.model_id = units.model_id
-        and token_stats.probe = units.probe
+        and token_stats.condition = units.condition
         and token_stats.doc_id = units.doc_id
     inner join banded_features
         on units.first_key + token_stats.position = banded_features.token_key
@@ -62,7 +62,7 @@ feature_sums as (
     select
         units.problem,
         units.model_id,
-        units.probe,
+        units.condition,
         units.doc_id,
         units.document_tokens,
         sums.*

@@ -68,7 +68,7 @@ gain_order as (
     select
         units.problem,
         units.model_id,
-        units.probe,
+        units.condition,
         units.doc_id,
         units.document_tokens,
         measured.*

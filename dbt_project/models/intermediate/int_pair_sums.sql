@@ -57,7 +57,7 @@ pair_sums as (
     select
         units.problem,
         units.model_id,
-        units.probe,
+        units.condition,
         units.doc_id,
         units.document_tokens,
         sums.*

@@ -6,8 +6,8 @@ pair_units as (
     select
         full_context.problem,
         full_context.model_id,
-        short_context.probe,
-        full_context.probe as full_probe,
+        short_context.condition,
+        full_context.condition as full_probe,
         full_context.doc_id,
         full_context.document_tokens,
         full_context.parameters,

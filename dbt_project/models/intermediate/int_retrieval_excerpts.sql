@@ -1,5 +1,5 @@
-with probes as (
-    select * from {{ ref('int_probes') }}
+with conditions as (
+    select * from {{ ref('int_conditions') }}
 ),
 
 units as (
@@ -12,28 +12,28 @@ token_stats as (
 
 answers as (
     select
-        probes.kind,
-        probes.spec,
+        conditions.kind,
+        conditions.probe,
         units.document_tokens,
         token_stats.*
     from token_stats
-    inner join probes
-        on token_stats.problem = probes.problem
-        and token_stats.model_id = probes.model_id
-        and token_stats.probe = probes.probe
+    inner join conditions
+        on token_stats.problem = conditions.problem
+        and token_stats.model_id = conditions.model_id
+        and token_stats.condition = conditions.condition
     inner join units
         on token_stats.problem = units.problem
         and token_stats.model_id = units.model_id
-        and token_stats.probe = units.probe
+        and token_stats.condition = units.condition
         and token_stats.doc_id = units.doc_id
-    where probes.kind in ('retrieval_with_document', 'retrieval_without_document')
+    where conditions.kind in ('retrieval_with_document', 'retrieval_without_document')
 ),
 
 excerpts as (
     select
         after_document.problem,
         after_document.model_id,
-        after_document.spec,
+        after_document.probe,
         after_document.doc_id,
         after_document.segment,
         count(*) as tokens,
@@ -48,7 +48,7 @@ excerpts as (
     inner join answers as alone
         on after_document.problem = alone.problem
         and after_document.model_id = alone.model_id
-        and after_document.spec = alone.spec
+        and after_document.probe = alone.probe
         and after_document.doc_id = alone.doc_id
         and after_document.segment = alone.segment
         and after_document.position = alone.position
@@ -57,7 +57,7 @@ excerpts as (
     group by
         after_document.problem,
         after_document.model_id,
-        after_document.spec,
+        after_document.probe,
         after_document.doc_id,
         after_document.segment
 )

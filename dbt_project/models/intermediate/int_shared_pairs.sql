@@ -40,7 +40,7 @@ shared_tokens as (
     inner join units
         on token_stats.problem = units.problem
         and token_stats.model_id = units.model_id
-        and token_stats.probe = units.full_probe
+        and token_stats.condition = units.full_probe
         and token_stats.doc_id = units.doc_id
     inner join shared_spans
         on units.tokenisation_id = shared_spans.tokenisation_id
@@ -66,7 +66,7 @@ shared_pairs as (
     select
         units.problem,
         units.model_id,
-        units.probe,
+        units.condition,
         units.doc_id,
         units.document_tokens,
         measured.*

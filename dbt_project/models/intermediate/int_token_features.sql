@@ -55,7 +55,7 @@ tokens as (
     inner join numbered_units as units
         on token_stats.problem = units.problem
         and token_stats.model_id = units.model_id
-        and token_stats.probe = units.probe
+        and token_stats.condition = units.condition
         and token_stats.doc_id = units.doc_id
 ),
 

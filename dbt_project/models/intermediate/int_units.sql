@@ -14,9 +14,9 @@ units as (
     select
         ledger.problem,
         ledger.model_id,
-        ledger.probe,
+        ledger.condition,
         ledger.doc_id,
-        ledger.probe_kind as kind,
+        ledger.condition_kind as kind,
         ledger.document_tokens,
         ledger.rows as token_rows,
         models.tokenizer_sha256,
@@ -25,7 +25,7 @@ units as (
         hash(
             ledger.problem,
             ledger.model_id,
-            ledger.probe,
+            ledger.condition,
             ledger.doc_id,
             ledger.document_tokens,
             ledger.content_sha256
@@ -60,7 +60,7 @@ with_tokenisation as (
     select
         units.problem,
         units.model_id,
-        units.probe,
+        units.condition,
         units.doc_id,
         units.kind,
         units.document_tokens,

@@ -14,11 +14,11 @@ documents as (
     group by problem
 ),
 
-probes as (
+conditions as (
     select distinct
         problem,
-        probe,
-        probe_kind
+        condition,
+        condition_kind
     from units
 ),
 
@@ -38,7 +38,7 @@ counts as (
     select
         problem,
         model_id,
-        probe,
+        condition,
         count(*) filter (where status = 'done') as documents_done,
         count(*) filter (where status = 'failed') as documents_failed,
         sum(rows) filter (where status = 'done') as tokens,
@@ -48,15 +48,15 @@ counts as (
         max(peak_bytes) as peak_bytes,
         any_value(reason) filter (where status = 'failed') as failure
     from units
-    group by problem, model_id, probe
+    group by problem, model_id, condition
 ),
 
 coverage as (
     select
         known_models.problem,
         known_models.model_id,
-        probes.probe,
-        probes.probe_kind,
+        conditions.condition,
+        conditions.condition_kind,
         coalesce(documents.documents, 0) as documents,
         coalesce(counts.documents_done, 0) as documents_done,
         coalesce(counts.documents_failed, 0) as documents_failed,
@@ -74,14 +74,14 @@ coverage as (
         counts.peak_bytes,
         counts.failure
     from known_models
-    inner join probes
-        on known_models.problem = probes.problem
+    inner join conditions
+        on known_models.problem = conditions.problem
     left join documents
         on known_models.problem = documents.problem
     left join counts
         on known_models.problem = counts.problem
         and known_models.model_id = counts.model_id
-        and probes.probe = counts.probe
+        and conditions.condition = counts.condition
 )
 
 select * from coverage

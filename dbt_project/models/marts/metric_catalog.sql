@@ -4,14 +4,14 @@ with variants as (
     select * from {{ ref('stg_metric_variants') }}
 ),
 
-probes as (
+conditions as (
     select distinct
-        spec,
+        probe,
         case
             when kind in ('full', 'window') then kind
             else 'retrieval'
         end as kind
-    from {{ ref('int_probes') }}
+    from {{ ref('int_conditions') }}
 ),
 
 families as (
@@ -35,7 +35,7 @@ metric_catalog as (
     select
         variants.metric,
         concat_ws(
-            '@', variants.variant, case when families.needs != 'full' then probes.spec end
+            '@', variants.variant, case when families.needs != 'full' then conditions.probe end
         ) as variant,
         families.family,
         parameters.parameters,
@@ -49,8 +49,8 @@ metric_catalog as (
     inner join parameters
         on variants.metric = parameters.metric
         and variants.variant = parameters.variant
-    left join probes
-        on families.needs = probes.kind
+    left join conditions
+        on families.needs = conditions.kind
         and families.needs != 'full'
 )
 

@@ -10,7 +10,7 @@ full_context as (
     select
         problem,
         model_id,
-        probe,
+        condition,
         position_floor,
         doc_id,
         tokens,
@@ -25,7 +25,7 @@ beside_short_context as (
     select
         problem,
         model_id,
-        probe,
+        condition,
         position_floor,
         doc_id,
         tokens,
@@ -58,7 +58,7 @@ position_profile as (
     select
         problem,
         model_id,
-        probe,
+        condition,
         position_from,
         greatest(2 * position_from, 32) as position_to,
         cast(sum(tokens) as bigint) as tokens,
@@ -69,7 +69,7 @@ position_profile as (
         cast(sum(entropy_sum) / sum(tokens) as double) as entropy,
         cast(sum(top_1) / sum(tokens) as double) as accuracy
     from banded
-    group by problem, model_id, probe, position_from
+    group by problem, model_id, condition, position_from
 )
 
 select * from position_profile

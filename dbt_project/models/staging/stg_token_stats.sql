@@ -6,7 +6,7 @@ renamed as (
     select
         problem,
         model_id,
-        probe,
+        condition,
         doc_id,
         segment,
         position,

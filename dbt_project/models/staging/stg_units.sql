@@ -28,8 +28,9 @@ records as (
                 '{
                     "problem": "varchar",
                     "model_id": "varchar",
+                    "condition": "varchar",
+                    "condition_kind": "varchar",
                     "probe": "varchar",
-                    "probe_kind": "varchar",
                     "probe_params": "varchar",
                     "doc_id": "integer",
                     "fingerprint": "varchar",

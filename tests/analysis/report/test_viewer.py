@@ -161,12 +161,12 @@ def synthetic(marts):
         connection.execute(
             f"""
             create table context_pairs as
-            select f.problem, f.model_id, w.probe, f.doc_id, f.position,
+            select f.problem, f.model_id, w.condition, f.doc_id, f.position,
                 f.logprob - w.logprob as gain
             from read_parquet('{tokens}', hive_partitioning = true) as f
             join read_parquet('{tokens}', hive_partitioning = true) as w
                 using (problem, model_id, doc_id, position)
-            where f.probe = 'full' and w.probe = 'window_16'
+            where f.condition = 'full' and w.condition = 'window_16'
             """
         )
     return load_problem("synthetic", workspace), workspace
@@ -177,7 +177,7 @@ def test_a_view_from_the_warehouse(synthetic):
     view = load_view(problem, workspace, "1", ["lab/model-0", "model-1"])
     assert [reading.model for reading in view.readings] == ["lab/model-0", "lab/model-1"]
     for reading in view.readings:
-        assert reading.gain_probe == "window_16"
+        assert reading.gain_condition == "window_16"
         ends = [0, *(s.end for s in reading.segments)]
         assert all(s.start >= end for s, end in zip(reading.segments, ends, strict=False))
         assert any(s.gain is not None for s in reading.segments)

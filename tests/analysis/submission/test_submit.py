@@ -46,7 +46,7 @@ def test_a_bundle_holds_what_the_contract_lists(written, verify_schema):
     assert total["tokens_processed"] == 15 * 2 * 1200 and total["tokens_scored"] == 15 * 2 * 1000
     assert total["seconds"] == 75.0 and total["devices"] == ["cuda"]
     assert bundle["models"]["smollm2-135m"]["revision"] == "abc123"
-    assert bundle["seeds"] == {"verification": 0, "extraction": [0], "probes": ["full: {}"]}
+    assert bundle["seeds"] == {"verification": 0, "extraction": [0], "conditions": ["full: {}"]}
     assert len(bundle["files"]["proxy"]["sha256"]) == 64
     assert bundle["versions"]["torch (extraction)"] == "2.7"
     assert bundle["lineage"]["labels"] == []
@@ -93,14 +93,14 @@ def test_refused_without_leaving_anything(submit, minilong, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("probe", "counts"),
+    ("condition", "counts"),
     [("window_512", True), ("window_5120", False), ("retrieval_with_document", False)],
 )
-def test_only_the_probes_a_metric_rests_on_must_be_complete(submit, minilong, probe, counts):
+def test_only_what_a_metric_rests_on_must_be_complete(submit, minilong, condition, counts):
     models = minilong.models("minilong")
     minilong.metric("minilong", "gain", "mean@window_512", {m: i for i, m in enumerate(models)})
     minilong.manifest({"gain": ["stg_token_stats"]}, needs="window")
-    minilong.coverage("minilong", probe, missing={models[3]: 7})
+    minilong.coverage("minilong", condition, missing={models[3]: 7})
     result = submit(metric="gain")
     assert (result.exit_code == 1) is counts
     assert ("43 of 50" in result.stderr) is counts
@@ -152,10 +152,10 @@ def test_reproduce_refuses_what_is_no_bundle(minilong, tmp_path, text):
 
 def test_failed_units_cost_too():
     unit = {
-        "model_id": "m", "probe": "full", "status": "done", "device": "cpu", "dtype": "float32",
+        "model_id": "m", "condition": "full", "status": "done", "device": "cpu", "dtype": "float32",
         "tokens_processed": 10, "tokens_scored": 9, "seconds": 1.0, "peak_bytes": 5,
     }  # fmt: skip
     budget = compute_budget([unit, unit | {"status": "failed", "tokens_scored": 0}])
     assert budget["total"]["failed_units"] == 1
     assert budget["total"]["tokens_processed"] == 20
-    assert budget["models"]["m"] == budget["probes"]["full"] == budget["total"]
+    assert budget["models"]["m"] == budget["conditions"]["full"] == budget["total"]

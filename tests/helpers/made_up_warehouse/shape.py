@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Window:
-    """A short-context probe: every target sees between `context` and `context + stride` tokens."""
+    """A short context: every target sees between `context` and `context + stride` tokens."""
 
     context: int
     stride: int
 
     @property
     def name(self) -> str:
-        """The probe's name, as problem files spell it."""
+        """The condition's name, as problem files spell it."""
         return f"window_{self.context}"
 
 
@@ -43,4 +43,4 @@ class Shape:
     vocabulary: int = 3_000
     seed: int = 0
     skip: frozenset[tuple[str, str, int | None]] = field(default_factory=frozenset)
-    """(model_id, probe, doc_id or None for all) that were never extracted."""
+    """(model_id, condition, doc_id or None for all) that were never extracted."""

@@ -160,18 +160,26 @@ class _Writer:
         self, keys: dict[str, str], kind: int, bos: bool, skill: float, rng: np.random.Generator
     ) -> None:
         parts: dict[str, list[dict[str, NDArray[Any]]]] = {}
-        details: dict[str, tuple[str, dict[str, Any]]] = {}
+        details: dict[str, tuple[str, str, dict[str, Any]]] = {}
         rows: dict[str, list[tuple[int, int]]] = {}
 
         def add(
-            probe: str, kind_: str, parameters: dict[str, Any], doc: int, **columns: Any
+            condition: str,
+            kind_: str,
+            probe: str,
+            parameters: dict[str, Any],
+            doc: int,
+            **columns: Any,
         ) -> None:
-            if {(keys["model_id"], probe, doc), (keys["model_id"], probe, None)} & self.shape.skip:
+            if {
+                (keys["model_id"], condition, doc),
+                (keys["model_id"], condition, None),
+            } & self.shape.skip:
                 return
-            details[probe] = (kind_, parameters)
+            details[condition] = (kind_, probe, parameters)
             size = len(columns["position"])
-            parts.setdefault(probe, []).append({**columns, "doc_id": np.full(size, doc)})
-            rows.setdefault(probe, []).append((doc, size))
+            parts.setdefault(condition, []).append({**columns, "doc_id": np.full(size, doc)})
+            rows.setdefault(condition, []).append((doc, size))
 
         for doc_id, tokenisations in enumerate(self.documents):
             text = tokenisations[kind]
@@ -192,7 +200,8 @@ class _Writer:
             add(
                 "full",
                 "full",
-                {"spec": "full"},
+                "full",
+                {},
                 doc_id,
                 segment=np.zeros(length - first),
                 context_tokens=position[first:],
@@ -211,7 +220,8 @@ class _Writer:
                 add(
                     window.name,
                     "window",
-                    {"context": window.context, "stride": window.stride, "spec": window.name},
+                    window.name,
+                    {"context": window.context, "stride": window.stride},
                     doc_id,
                     segment=block,
                     context_tokens=where - block * window.stride,
@@ -221,16 +231,16 @@ class _Writer:
             retrieval = self.shape.retrieval
             if retrieval is not None:
                 self._add_retrieval(add, retrieval, doc_id, nll, at, skill, rng)
-        for probe, columns in parts.items():
+        for condition, columns in parts.items():
             table = {
                 name: np.concatenate([c[name] for c in columns])
                 for name in TABLES["tokens"][0].names
             }
             units = [
-                self._unit({**keys, "probe": probe}, *details[probe], doc, size, kind)
-                for doc, size in rows[probe]
+                self._unit({**keys, "condition": condition}, *details[condition], doc, size, kind)
+                for doc, size in rows[condition]
             ]
-            _write(self.root, "tokens", {**keys, "probe": probe}, table, units)
+            _write(self.root, "tokens", {**keys, "condition": condition}, table, units)
 
     def _add_retrieval(
         self,
@@ -257,7 +267,6 @@ class _Writer:
             "answer_tokens": retrieval.answer_tokens,
             "min_gap": retrieval.min_gap,
             "seed": 0,
-            "spec": "retrieval",
         }
         alone = nll[where] + rng.normal(0.1, 0.3, len(where)) ** 2
         after_all = alone * rng.uniform(0.9 - 0.4 * skill, 1.1, len(where))
@@ -268,6 +277,7 @@ class _Writer:
             add(
                 f"retrieval_{side}",
                 f"retrieval_{side}_document",
+                "retrieval",
                 parameters,
                 doc_id,
                 segment=segment,
@@ -279,7 +289,8 @@ class _Writer:
     def _unit(
         self,
         keys: dict[str, str],
-        probe_kind: str,
+        condition_kind: str,
+        probe: str,
         parameters: dict[str, Any],
         doc_id: int,
         rows: int,
@@ -289,7 +300,8 @@ class _Writer:
         content = _sha256(f"{self.shape.seed} {keys} {doc_id} {rows}")
         return {
             **keys,
-            "probe_kind": probe_kind,
+            "condition_kind": condition_kind,
+            "probe": probe,
             "probe_params": json.dumps(parameters),
             "doc_id": doc_id,
             "fingerprint": content[:32],

@@ -20,7 +20,7 @@ from warehouse.store.token_files import ensure_tables
 EXPECTED: dict[str, tuple[list[str], tuple[str, ...], list[tuple[Any, ...]]]] = {
     "coverage": (
         [],
-        ("model_id", "probe", "documents", "failed", "rows", "truncated"),
+        ("model_id", "condition", "documents", "failed", "rows", "truncated"),
         [
             ("bad", "full", 1, 1, 8, False),
             ("bad", "retrieval_with", 1, 0, 2, False),
@@ -46,7 +46,7 @@ EXPECTED: dict[str, tuple[list[str], tuple[str, ...], list[tuple[Any, ...]]]] = 
     ),
     "failures": (
         [],
-        ("model_id", "probe", "doc_id", "reason"),
+        ("model_id", "condition", "doc_id", "reason"),
         [("bad", "full", 1, "out of memory")],
     ),
     "perplexity": (
@@ -283,7 +283,7 @@ def test_queries_agree_with_each_other(made_up: Workspace) -> None:
         (farther,) = query(
             "select sum(l.logprob::double - s.logprob::double) as gain, count(*) as tokens"
             " from tokens l join tokens s using (problem, model_id, doc_id, position)"
-            " where l.model_id = $model and l.probe = 'full' and s.probe = 'window_512'"
+            " where l.model_id = $model and l.condition = 'full' and s.condition = 'window_512'"
             " and l.context_tokens > s.context_tokens",
             model=model,
         ).to_pylist()
@@ -300,7 +300,7 @@ def test_paired_difference_is_a_paired_t(made_up: Workspace) -> None:
     for row in query(
         "select model_id, -sum(logprob::double) / ln(2)"
         " / ((max(char_end) - min(char_start)) * any_value(bytes / characters)) as bits"
-        " from tokens join documents using (problem, doc_id) where probe = 'full'"
+        " from tokens join documents using (problem, doc_id) where condition = 'full'"
         " group by model_id, doc_id order by model_id, doc_id"
     ).to_pylist():
         bits.setdefault(row["model_id"], []).append(row["bits"])
@@ -322,7 +322,7 @@ def test_disagreement_passages_sum_both_models_bits(made_up: Workspace) -> None:
     for side, model in (("bits_a", "lab--model-0"), ("bits_b", "lab--model-1")):
         whole = query(
             "select -sum(logprob::double) / ln(2) as bits from tokens"
-            " where model_id = $model and probe = 'full'",
+            " where model_id = $model and condition = 'full'",
             model=model,
         )["bits"][0].as_py()
         assert 0.9 * whole < sum(row[side] for row in found) <= whole
@@ -350,5 +350,5 @@ def test_cookbook_queries_run_before_anything_is_extracted(workspace: Workspace)
 def test_the_list_shows_parameters_and_the_sql_can_be_read(workspace: Workspace) -> None:
     listed = CliRunner().invoke(cli, ["sql", "--list"]).output
     assert "perplexity: Perplexity and bits per byte" in listed
-    assert "--param short=window_512  the short-context probe" in listed
+    assert "--param short=window_512  the short-context condition" in listed
     assert "sum(nll)" in CliRunner().invoke(cli, ["sql", "--name", "perplexity", "--show"]).output

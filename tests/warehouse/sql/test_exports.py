@@ -99,17 +99,17 @@ def test_a_file_appears_whole_or_not_at_all(filled: Workspace, tmp_path: Path, e
 
 # Rows in Python
 
-QUERY = "select model_id, position, nll from tokens where probe = $probe order by all"
+QUERY = "select model_id, position, nll from tokens where condition = $condition order by all"
 
 
 def test_rows_in_python_agree_in_every_form(filled: Workspace) -> None:
-    expected = ask(QUERY, "--param", "probe=full")
+    expected = ask(QUERY, "--param", "condition=full")
     assert len(expected) == 16
-    arrow = query(QUERY, probe="full")
+    arrow = query(QUERY, condition="full")
     assert isinstance(arrow, pa.Table)
     assert arrow.to_pylist() == expected
-    assert query(QUERY, "pandas", probe="full").to_dict("records") == expected
-    relation = query(QUERY, "relation", probe="full")
+    assert query(QUERY, "pandas", condition="full").to_dict("records") == expected
+    relation = query(QUERY, "relation", condition="full")
     assert relation.filter("position = 7").project("model_id").fetchall() == [("bad",), ("good",)]
 
 
@@ -122,8 +122,8 @@ def test_sums_of_integers_are_integers(filled: Workspace) -> None:
 
 def test_rows_as_polars(filled: Workspace) -> None:
     pytest.importorskip("polars")
-    frame = query(QUERY, "polars", probe="full")
-    assert frame.to_dicts() == ask(QUERY, "--param", "probe=full")
+    frame = query(QUERY, "polars", condition="full")
+    assert frame.to_dicts() == ask(QUERY, "--param", "condition=full")
 
 
 def test_the_cookbook_in_python(filled: Workspace) -> None:

@@ -42,7 +42,7 @@ def test_statements_end_with_a_semicolon_and_span_lines(filled: Workspace) -> No
     out, err = typed(
         "select model_id,",
         "  ppl(logprob)::decimal(9, 3) as ppl  -- a comment; not the end",
-        "from tokens where probe = 'full'",
+        "from tokens where condition = 'full'",
         "group by all order by all;",
         "select ';' as a; select 2 as b;",
         "select 3 as c",

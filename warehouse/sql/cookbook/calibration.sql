@@ -1,7 +1,7 @@
 -- Is a model as sure as it is right: accuracy of its first choice by stated probability
 -- A calibrated model's accuracy equals the mean probability in every bin.
 -- param problem = minilong  -- which problem
--- param probe = full  -- which context condition
+-- param condition = full  -- which context condition
 -- param bins = 10  -- number of bins
 with binned as (
     select
@@ -10,7 +10,7 @@ with binned as (
         exp(top_logprob) as probability,
         (rank = 1)::integer as correct
     from tokens
-    where problem = $problem and probe = $probe
+    where problem = $problem and condition = $condition
 )
 
 select

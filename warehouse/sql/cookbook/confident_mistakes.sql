@@ -2,7 +2,7 @@
 -- Its first choice had at least this probability, and the text goes on differently.
 -- param problem = minilong  -- which problem
 -- param model = smollm2-135m  -- model_id
--- param probe = full  -- which context condition
+-- param condition = full  -- which context condition
 -- param sure = 0.9  -- least probability of the first choice
 -- param limit = 20  -- how many
 with strongest as (
@@ -10,7 +10,7 @@ with strongest as (
     where
         problem = $problem
         and model_id = $model
-        and probe = $probe
+        and condition = $condition
         and rank > 1
         and exp(top_logprob) >= $sure
     order by top_logprob - logprob desc, doc_id, position

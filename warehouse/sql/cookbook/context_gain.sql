@@ -1,7 +1,7 @@
 -- How much long context helps: gain of each token over its short context
 -- Gain = log-prob with full context minus log-prob with the window's context, in nats.
 -- param problem = minilong  -- which problem
--- param short = window_512  -- the short-context probe
+-- param short = window_512  -- the short-context condition
 -- param threshold = 0.5  -- a token counts as helped or hurt beyond this many nats
 with pairs as (
     select
@@ -17,8 +17,8 @@ with pairs as (
     where
         long.problem = $problem
         and short.problem = $problem
-        and long.probe = 'full'
-        and short.probe = $short
+        and long.condition = 'full'
+        and short.condition = $short
 )
 
 select

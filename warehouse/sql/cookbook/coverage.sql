@@ -1,9 +1,9 @@
--- What has been extracted: documents, rows and tokens per model and probe
--- Reads the ledger only. A model that lacks documents of a probe can't be compared on it.
+-- What has been extracted: documents, rows and tokens per model and condition
+-- Reads the ledger only. A model that lacks documents of a condition can't be compared on it.
 -- param problem = minilong  -- which problem
 select
     model_id,
-    probe,
+    condition,
     count(*) filter (where status = 'done') as documents,
     count(*) filter (where status = 'failed') as failed,
     sum(rows) as rows,
@@ -11,5 +11,5 @@ select
     bool_or(document_tokens < document_tokens_total) as truncated
 from units
 where problem = $problem
-group by model_id, probe
-order by model_id, probe
+group by model_id, condition
+order by model_id, condition

@@ -3,7 +3,7 @@
 -- param problem = minilong  -- which problem
 -- param model_a = smollm2-135m  -- model_id
 -- param model_b = gemma3-270m  -- model_id
--- param probe = full  -- which context condition
+-- param condition = full  -- which context condition
 -- param limit = 20  -- how many
 with pairs as (
     select
@@ -16,14 +16,14 @@ with pairs as (
     inner join tokens as b
         on
             a.problem = b.problem
-            and a.probe = b.probe
+            and a.condition = b.condition
             and a.doc_id = b.doc_id
             and a.char_start = b.char_start
             and a.char_end = b.char_end
             and a.segment = b.segment
     where
         a.problem = $problem
-        and a.probe = $probe
+        and a.condition = $condition
         and a.model_id = $model_a
         and b.model_id = $model_b
 ),

@@ -4,7 +4,7 @@
 -- param problem = minilong  -- which problem
 -- param model_a = smollm2-135m  -- model_id
 -- param model_b = gemma3-270m  -- model_id
--- param probe = full  -- a probe that scores every token
+-- param condition = full  -- a condition that scores every token
 -- param characters = 80  -- length of a passage
 -- param limit = 20  -- how many
 with scored as (
@@ -12,7 +12,7 @@ with scored as (
     from tokens
     where
         problem = $problem
-        and probe = $probe
+        and condition = $condition
         and model_id in ($model_a, $model_b)
 ),
 

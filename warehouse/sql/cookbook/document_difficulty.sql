@@ -7,7 +7,7 @@ with per_model as (
         model_id,
         -sum(logprob::double) / ln(2) / (max(char_end) - min(char_start)) as bits_per_character
     from tokens
-    where problem = $problem and probe = 'full'
+    where problem = $problem and condition = 'full'
     group by doc_id, model_id
 )
 

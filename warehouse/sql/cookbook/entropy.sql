@@ -1,7 +1,7 @@
 -- Loss against entropy: is a model surprised more than it expects
 -- Excess = NLL minus entropy; a calibrated model has none on average.
 -- param problem = minilong  -- which problem
--- param probe = full  -- which context condition
+-- param condition = full  -- which context condition
 select
     model_id,
     count(*) as tokens,
@@ -10,6 +10,6 @@ select
     avg(-logprob::double - entropy::double) as excess,
     corr(-logprob::double, entropy::double) as correlation
 from tokens
-where problem = $problem and probe = $probe
+where problem = $problem and condition = $condition
 group by model_id
 order by nll

@@ -3,7 +3,7 @@
 -- param problem = minilong  -- which problem
 select
     units.model_id,
-    units.probe,
+    units.condition,
     units.doc_id,
     documents.name as document,
     units.reason
@@ -11,4 +11,4 @@ from units
 left join documents
     on units.problem = documents.problem and units.doc_id = documents.doc_id
 where units.problem = $problem and units.status = 'failed'
-order by units.model_id, units.probe, units.doc_id
+order by units.model_id, units.condition, units.doc_id

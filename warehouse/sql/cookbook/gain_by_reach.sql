@@ -1,7 +1,7 @@
 -- How far back does long context help: mean gain by how much more than the window it shows
 -- A gain that grows with the reach is a model that uses all of its context; powers of two.
 -- param problem = minilong  -- which problem
--- param short = window_512  -- the short-context probe
+-- param short = window_512  -- the short-context condition
 with pairs as (
     select
         long.model_id,
@@ -17,8 +17,8 @@ with pairs as (
     where
         long.problem = $problem
         and short.problem = $problem
-        and long.probe = 'full'
-        and short.probe = $short
+        and long.condition = 'full'
+        and short.condition = $short
         and long.context_tokens > short.context_tokens
 )
 

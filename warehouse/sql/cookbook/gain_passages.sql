@@ -2,7 +2,7 @@
 -- Good reading for an idea of what a model fetches from far above.
 -- param problem = minilong  -- which problem
 -- param model = smollm2-135m  -- model_id
--- param short = window_512  -- the short-context probe
+-- param short = window_512  -- the short-context condition
 -- param tokens = 24  -- tokens of a passage
 -- param limit = 20  -- how many
 with pairs as (
@@ -24,8 +24,8 @@ with pairs as (
         and short.problem = $problem
         and long.model_id = $model
         and short.model_id = $model
-        and long.probe = 'full'
-        and short.probe = $short
+        and long.condition = 'full'
+        and short.condition = $short
 ),
 
 passages as (

@@ -2,7 +2,7 @@
 -- Single tokens can be luck; these are the ones the model looks up wherever they stand.
 -- param problem = minilong  -- which problem
 -- param model = smollm2-135m  -- model_id
--- param short = window_512  -- the short-context probe
+-- param short = window_512  -- the short-context condition
 -- param least = 5  -- fewest occurrences
 -- param limit = 20  -- how many
 with pairs as (
@@ -24,8 +24,8 @@ with pairs as (
         and short.problem = $problem
         and long.model_id = $model
         and short.model_id = $model
-        and long.probe = 'full'
-        and short.probe = $short
+        and long.condition = 'full'
+        and short.condition = $short
 ),
 
 by_token as (

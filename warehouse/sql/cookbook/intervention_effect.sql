@@ -14,9 +14,9 @@ inner join tokens as base
     on
         models.problem = base.problem
         and models.base_id = base.model_id
-        and changed.probe = base.probe
+        and changed.condition = base.condition
         and changed.doc_id = base.doc_id
         and changed.position = base.position
-where models.problem = $problem and changed.probe = 'full'
+where models.problem = $problem and changed.condition = 'full'
 group by all
 order by models.model_id, from_position

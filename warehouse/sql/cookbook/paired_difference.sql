@@ -1,7 +1,7 @@
 -- Is one model really better than another: bits per byte, document by document
 -- Documents are the unit: z beyond 2 or so is more than their noise. Needs two documents.
 -- param problem = minilong  -- which problem
--- param probe = full  -- which context condition
+-- param condition = full  -- which context condition
 -- param model = smollm2-135m  -- the model the others are compared with
 with by_document as (
     select
@@ -15,7 +15,7 @@ with by_document as (
     from tokens
     inner join documents
         on tokens.problem = documents.problem and tokens.doc_id = documents.doc_id
-    where tokens.problem = $problem and tokens.probe = $probe
+    where tokens.problem = $problem and tokens.condition = $condition
     group by tokens.model_id, tokens.doc_id
 ),
 

@@ -1,7 +1,7 @@
 -- Perplexity and bits per byte of each model, over tokens with full context
 -- Bits per byte compares tokenizers; bytes = characters spanned × the document's bytes per character.
 -- param problem = minilong  -- which problem
--- param probe = full  -- a probe that scores every token
+-- param condition = full  -- a condition that scores every token
 with by_document as (
     select
         tokens.model_id,
@@ -13,7 +13,7 @@ with by_document as (
     from tokens
     inner join documents
         on tokens.problem = documents.problem and tokens.doc_id = documents.doc_id
-    where tokens.problem = $problem and tokens.probe = $probe
+    where tokens.problem = $problem and tokens.condition = $condition
     group by tokens.model_id, tokens.doc_id
 )
 

@@ -1,14 +1,14 @@
 -- How the loss falls along the document: mean NLL by position, in powers of two
 -- A model that uses long context keeps falling; one that loses track rises again.
 -- param problem = minilong  -- which problem
--- param probe = full  -- which context condition
+-- param condition = full  -- which context condition
 with placed as (
     select
         model_id,
         2 ** floor(log2(greatest(position, 1)))::integer as from_position,
         -logprob::double as nll
     from tokens
-    where problem = $problem and probe = $probe
+    where problem = $problem and condition = $condition
 )
 
 select

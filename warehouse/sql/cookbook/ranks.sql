@@ -1,6 +1,6 @@
 -- How often the true token is the first choice, or among the first 5, 10, 100
 -- param problem = minilong  -- which problem
--- param probe = full  -- which context condition
+-- param condition = full  -- which context condition
 select
     model_id,
     count(*) as tokens,
@@ -11,6 +11,6 @@ select
     median(rank) as median_rank,
     avg(1 / rank) as mean_reciprocal_rank
 from tokens
-where problem = $problem and probe = $probe
+where problem = $problem and condition = $condition
 group by model_id
 order by first desc

@@ -1,7 +1,7 @@
 -- Read a stretch of a document token by token, as one model saw it
 -- param problem = minilong  -- which problem
 -- param model = smollm2-135m  -- model_id
--- param probe = full  -- which context condition
+-- param condition = full  -- which context condition
 -- param document = 0  -- doc_id
 -- param from_position = 1  -- first token
 -- param tokens = 40  -- how many
@@ -19,7 +19,7 @@ inner join documents
 where
     tokens.problem = $problem
     and tokens.model_id = $model
-    and tokens.probe = $probe
+    and tokens.condition = $condition
     and tokens.doc_id = $document
     and tokens.position >= $from_position
     and tokens.position < $from_position + $tokens

@@ -10,7 +10,7 @@ with seen as (
             order by position
         ) as distance
     from tokens
-    where problem = $problem and probe = 'full'
+    where problem = $problem and condition = 'full'
 )
 
 select

@@ -18,8 +18,8 @@ with pairs as (
     where
         after_all.problem = $problem
         and alone.problem = $problem
-        and after_all.probe = 'retrieval_with'
-        and alone.probe = 'retrieval_without'
+        and after_all.condition = 'retrieval_with'
+        and alone.condition = 'retrieval_without'
     group by after_all.model_id, after_all.doc_id, after_all.segment
 )
 

@@ -2,11 +2,11 @@
 -- High entropy means it knew that it didn't know; low entropy means it was sure and wrong.
 -- param problem = minilong  -- which problem
 -- param model = smollm2-135m  -- model_id
--- param probe = full  -- which context condition
+-- param condition = full  -- which context condition
 -- param limit = 20  -- how many
 with strongest as (
     select * from tokens
-    where problem = $problem and model_id = $model and probe = $probe
+    where problem = $problem and model_id = $model and condition = $condition
     order by logprob, doc_id, position
     limit $limit
 )

@@ -1,7 +1,7 @@
 -- What kinds of token does a model find hard, and which does long context help
 -- Kinds by spelling: number, name (capital inside the text), word, punctuation, white space.
 -- param problem = minilong  -- which problem
--- param short = window_512  -- the short-context probe
+-- param short = window_512  -- the short-context condition
 with spelled as (
     select
         long.model_id,
@@ -18,10 +18,10 @@ with spelled as (
             and long.model_id = short.model_id
             and long.doc_id = short.doc_id
             and long.position = short.position
-            and short.probe = $short
+            and short.condition = $short
     where
         long.problem = $problem
-        and long.probe = 'full'
+        and long.condition = 'full'
 )
 
 select

@@ -8,7 +8,7 @@ with spans as (
         count(*) as tokens,
         max(char_end) - min(char_start) as characters
     from tokens
-    where problem = $problem and probe = 'full'
+    where problem = $problem and condition = 'full'
     group by model_id, doc_id
 )
 

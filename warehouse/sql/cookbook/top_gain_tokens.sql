@@ -2,7 +2,7 @@
 -- Names, numbers and terms first seen far above are typical; the token stands in [brackets].
 -- param problem = minilong  -- which problem
 -- param model = smollm2-135m  -- model_id
--- param short = window_512  -- the short-context probe
+-- param short = window_512  -- the short-context condition
 -- param document = -1  -- doc_id; -1 for all
 -- param limit = 20  -- how many
 with pairs as (
@@ -27,8 +27,8 @@ with pairs as (
         and short.problem = $problem
         and long.model_id = $model
         and short.model_id = $model
-        and long.probe = 'full'
-        and short.probe = $short
+        and long.condition = 'full'
+        and short.condition = $short
         and ($document < 0 or long.doc_id = $document)
 ),
 

@@ -11,7 +11,7 @@ terms as (
     select
         gain_sums.problem,
         gain_sums.model_id,
-        gain_sums.probe,
+        gain_sums.condition,
         gain_sums.doc_id,
         variants.variant,
         sum(
@@ -42,13 +42,13 @@ terms as (
     group by
         gain_sums.problem,
         gain_sums.model_id,
-        gain_sums.probe,
+        gain_sums.condition,
         gain_sums.doc_id,
         variants.variant
 ),
 
 context_gain as (
-    {{ over_documents('context_gain', 'terms', probe = 'probe') }}
+    {{ over_documents('context_gain', 'terms', condition = 'condition') }}
 )
 
 select * from context_gain

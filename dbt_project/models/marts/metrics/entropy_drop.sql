@@ -11,7 +11,7 @@ terms as (
     select
         pair_sums.problem,
         pair_sums.model_id,
-        pair_sums.probe,
+        pair_sums.condition,
         pair_sums.doc_id,
         variants.variant,
         sum(pair_sums.short_entropy_sum - pair_sums.entropy_sum) as numerator,
@@ -27,13 +27,13 @@ terms as (
     group by
         pair_sums.problem,
         pair_sums.model_id,
-        pair_sums.probe,
+        pair_sums.condition,
         pair_sums.doc_id,
         variants.variant
 ),
 
 entropy_drop as (
-    {{ over_documents('entropy_drop', 'terms', probe = 'probe') }}
+    {{ over_documents('entropy_drop', 'terms', condition = 'condition') }}
 )
 
 select * from entropy_drop

@@ -11,7 +11,7 @@ terms as (
     select
         gain_order.problem,
         gain_order.model_id,
-        gain_order.probe,
+        gain_order.condition,
         gain_order.doc_id,
         variants.variant,
         gain_order.value as numerator,
@@ -24,7 +24,7 @@ terms as (
 ),
 
 gain_quantile as (
-    {{ over_documents('gain_quantile', 'terms', probe = 'probe') }}
+    {{ over_documents('gain_quantile', 'terms', condition = 'condition') }}
 )
 
 select * from gain_quantile

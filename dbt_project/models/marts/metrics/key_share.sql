@@ -11,7 +11,7 @@ key_sums as (
     select
         gain_sums.problem,
         gain_sums.model_id,
-        gain_sums.probe,
+        gain_sums.condition,
         gain_sums.doc_id,
         variants.variant,
         variants.statistic,
@@ -36,7 +36,7 @@ key_sums as (
     group by
         gain_sums.problem,
         gain_sums.model_id,
-        gain_sums.probe,
+        gain_sums.condition,
         gain_sums.doc_id,
         variants.variant,
         variants.statistic
@@ -46,7 +46,7 @@ terms as (
     select
         problem,
         model_id,
-        probe,
+        condition,
         doc_id,
         variant,
         case when statistic = 'gain' then key_gain_sum else key_tokens end as numerator,
@@ -60,7 +60,7 @@ terms as (
 ),
 
 key_share as (
-    {{ over_documents('key_share', 'terms', probe = 'probe') }}
+    {{ over_documents('key_share', 'terms', condition = 'condition') }}
 )
 
 select * from key_share

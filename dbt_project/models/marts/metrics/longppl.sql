@@ -16,7 +16,7 @@ plain_key_sums as (
     select
         gain_sums.problem,
         gain_sums.model_id,
-        gain_sums.probe,
+        gain_sums.condition,
         gain_sums.doc_id,
         variants.variant,
         sum(gain_sums.nll_sum) as nll_sum,
@@ -29,7 +29,7 @@ plain_key_sums as (
     group by
         gain_sums.problem,
         gain_sums.model_id,
-        gain_sums.probe,
+        gain_sums.condition,
         gain_sums.doc_id,
         variants.variant
 ),
@@ -39,7 +39,7 @@ shared_key_tokens as (
     select distinct
         inside.problem,
         inside.model_id,
-        inside.probe,
+        inside.condition,
         inside.doc_id,
         inside.position,
         inside.nll,
@@ -51,7 +51,7 @@ shared_key_tokens as (
     inner join shared_pairs as inside
         on passing.problem = inside.problem
         and passing.model_id = inside.model_id
-        and passing.probe = inside.probe
+        and passing.condition = inside.condition
         and passing.doc_id = inside.doc_id
         and passing.cluster = inside.cluster
         and passing.char_start <= inside.char_start
@@ -62,7 +62,7 @@ shared_key_sums as (
     select
         problem,
         model_id,
-        probe,
+        condition,
         doc_id,
         variant,
         sum(nll) as nll_sum,
@@ -71,7 +71,7 @@ shared_key_sums as (
     group by
         problem,
         model_id,
-        probe,
+        condition,
         doc_id,
         variant
 ),
@@ -87,7 +87,7 @@ documents as (
     select distinct
         problem,
         model_id,
-        probe,
+        condition,
         doc_id,
         document_tokens
     from gain_sums
@@ -97,7 +97,7 @@ terms as (
     select
         documents.problem,
         documents.model_id,
-        documents.probe,
+        documents.condition,
         documents.doc_id,
         documents.document_tokens,
         variants.variant,
@@ -110,13 +110,13 @@ terms as (
     left join key_sums
         on documents.problem = key_sums.problem
         and documents.model_id = key_sums.model_id
-        and documents.probe = key_sums.probe
+        and documents.condition = key_sums.condition
         and documents.doc_id = key_sums.doc_id
         and variants.variant = key_sums.variant
     group by
         documents.problem,
         documents.model_id,
-        documents.probe,
+        documents.condition,
         documents.doc_id,
         documents.document_tokens,
         variants.variant
@@ -126,7 +126,7 @@ longppl as (
     {{ over_documents(
         'longppl',
         'terms',
-        probe = 'probe',
+        condition = 'condition',
         weight = 'document_tokens',
         is_log = 'terms.is_log',
     ) }}

@@ -16,7 +16,7 @@ terms as (
     select
         evaluations.problem,
         evaluations.model_id,
-        evaluations.probe,
+        evaluations.condition,
         evaluations.doc_id,
         evaluations.document_tokens,
         variants.variant,
@@ -30,7 +30,7 @@ terms as (
     left join external_key_sums
         on evaluations.problem = external_key_sums.problem
         and evaluations.model_id = external_key_sums.model_id
-        and evaluations.probe = external_key_sums.probe
+        and evaluations.condition = external_key_sums.condition
         and evaluations.evaluator = external_key_sums.evaluator
         and evaluations.doc_id = external_key_sums.doc_id
         and variants.alpha = external_key_sums.alpha
@@ -41,7 +41,7 @@ longppl_external as (
     {{ over_documents(
         'longppl_external',
         'terms',
-        probe = 'probe',
+        condition = 'condition',
         weight = 'document_tokens',
         is_log = 'terms.is_log',
     ) }}

@@ -14,7 +14,7 @@ terms as (
     select
         gain_sums.problem,
         gain_sums.model_id,
-        gain_sums.probe,
+        gain_sums.condition,
         gain_sums.doc_id,
         gain_sums.document_tokens,
         variants.variant,
@@ -39,7 +39,7 @@ terms as (
     group by
         gain_sums.problem,
         gain_sums.model_id,
-        gain_sums.probe,
+        gain_sums.condition,
         gain_sums.doc_id,
         gain_sums.document_tokens,
         variants.variant
@@ -49,7 +49,7 @@ longppl_soft as (
     {{ over_documents(
         'longppl_soft',
         'terms',
-        probe = 'probe',
+        condition = 'condition',
         weight = 'document_tokens',
         is_log = 'terms.is_log',
     ) }}

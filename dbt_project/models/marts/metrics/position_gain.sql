@@ -11,7 +11,7 @@ terms as (
     select
         pair_sums.problem,
         pair_sums.model_id,
-        pair_sums.probe,
+        pair_sums.condition,
         pair_sums.doc_id,
         variants.variant,
         sum(pair_sums.short_nll_sum - pair_sums.nll_sum) as numerator,
@@ -23,13 +23,13 @@ terms as (
     group by
         pair_sums.problem,
         pair_sums.model_id,
-        pair_sums.probe,
+        pair_sums.condition,
         pair_sums.doc_id,
         variants.variant
 ),
 
 position_gain as (
-    {{ over_documents('position_gain', 'terms', probe = 'probe') }}
+    {{ over_documents('position_gain', 'terms', condition = 'condition') }}
 )
 
 select * from position_gain

@@ -11,7 +11,7 @@ terms as (
     select
         pair_sums.problem,
         pair_sums.model_id,
-        pair_sums.probe,
+        pair_sums.condition,
         pair_sums.doc_id,
         variants.variant,
         sum(
@@ -29,13 +29,13 @@ terms as (
     group by
         pair_sums.problem,
         pair_sums.model_id,
-        pair_sums.probe,
+        pair_sums.condition,
         pair_sums.doc_id,
         variants.variant
 ),
 
 rank_gain as (
-    {{ over_documents('rank_gain', 'terms', probe = 'probe') }}
+    {{ over_documents('rank_gain', 'terms', condition = 'condition') }}
 )
 
 select * from rank_gain

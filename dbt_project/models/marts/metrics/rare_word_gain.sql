@@ -11,7 +11,7 @@ terms as (
     select
         feature_pair_sums.problem,
         feature_pair_sums.model_id,
-        feature_pair_sums.probe,
+        feature_pair_sums.condition,
         feature_pair_sums.doc_id,
         variants.variant,
         sum(feature_pair_sums.short_nll_sum - feature_pair_sums.nll_sum) as numerator,
@@ -28,13 +28,13 @@ terms as (
     group by
         feature_pair_sums.problem,
         feature_pair_sums.model_id,
-        feature_pair_sums.probe,
+        feature_pair_sums.condition,
         feature_pair_sums.doc_id,
         variants.variant
 ),
 
 rare_word_gain as (
-    {{ over_documents('rare_word_gain', 'terms', probe = 'probe') }}
+    {{ over_documents('rare_word_gain', 'terms', condition = 'condition') }}
 )
 
 select * from rare_word_gain

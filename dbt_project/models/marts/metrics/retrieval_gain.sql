@@ -12,7 +12,7 @@ excerpt_terms as (
     select
         excerpts.problem,
         excerpts.model_id,
-        excerpts.spec,
+        excerpts.probe,
         excerpts.doc_id,
         variants.variant,
         variants.aggregation,
@@ -43,7 +43,7 @@ document_terms as (
     select
         problem,
         model_id,
-        spec,
+        probe,
         doc_id,
         variant,
         sum(numerator) as numerator,
@@ -54,7 +54,7 @@ document_terms as (
     group by
         problem,
         model_id,
-        spec,
+        probe,
         doc_id,
         variant
 ),
@@ -67,7 +67,7 @@ terms as (
 ),
 
 retrieval_gain as (
-    {{ over_documents('retrieval_gain', 'terms', probe = 'spec') }}
+    {{ over_documents('retrieval_gain', 'terms', condition = 'probe') }}
 )
 
 select * from retrieval_gain

@@ -10,7 +10,7 @@ with_gain as (
     select
         units.problem,
         units.model_id,
-        units.probe,
+        units.condition,
         units.doc_id,
         context_pairs.position,
         -- scored after the whole document, a token sees all of it to its left (tokenmart check)
