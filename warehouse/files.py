@@ -1,0 +1,158 @@
+"""Files: hashes, writes that appear whole or not at all, and what may not be written over."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from warehouse.errors import StorageError, TokenmartError
+from warehouse.paths import Workspace
+
+_CHUNK_BYTES = 1 << 20
+_REMEDIES = {
+    errno.ENOSPC: "the disk is full; free some space",
+    errno.EDQUOT: "the disk quota is used up; free some space",
+    errno.EROFS: "the folder is read-only; choose a writable one",
+    errno.EACCES: "no permission to write; choose a writable folder",
+    errno.EPERM: "no permission to write; choose a writable folder",
+    errno.ENAMETOOLONG: "the name is too long; choose a shorter one",
+    errno.EISDIR: "it is a folder; give the name of a file",
+    errno.ENOTDIR: "a part of the path is a file; choose another place",
+    errno.EPIPE: "whoever was reading has gone; keep it open until the end",
+}
+
+
+def sha256_file(path: Path) -> str:
+    """sha256 of a file's bytes, as hex digits.
+
+    Raises:
+        OSError: it can't be read.
+    """
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+@contextmanager
+def storage_errors(path: Path, remedy: str = "then run the same command again") -> Iterator[None]:
+    """Turn operating-system errors on `path` into one line with a remedy.
+
+    Args:
+        path: what is written; named in the message.
+        remedy: what to do once the cause is mended.
+
+    Raises:
+        StorageError: disk full, read-only folder or another failure to write.
+    """
+    try:
+        yield
+    except OSError as error:
+        reason = _REMEDIES.get(
+            error.errno or 0, f"can't be written ({error.strerror or error}); choose another place"
+        )
+        shown = str(path) if len(str(path)) < 300 else f"{str(path)[:300]}…"
+        raise StorageError(f"{shown}: {reason}, {remedy}") from error
+
+
+@contextmanager
+def appearing(path: Path) -> Iterator[Path]:
+    """A file beside `path` to write to; it takes its place when the block has ended well.
+
+    Readers see the old file or the new one, whole, also after a power failure. A pipe or a device
+    can't be replaced: it is written to as it is.
+
+    Raises:
+        StorageError: it can't be written.
+    """
+    with storage_errors(path):
+        if path.exists() and not path.is_file() and not path.is_dir():
+            yield path
+            return
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):
+            os.lstat(path)  # a name too long is refused here; the draft's own is short
+        draft = path.with_name(f".{uuid.uuid4().hex}.tmp")
+        try:
+            yield draft
+            with draft.open("rb+") as file:
+                os.fsync(file.fileno())
+            draft.replace(path)
+            sync_folder(path.parent)
+        finally:
+            draft.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a text (as UTF-8) or bytes so that readers see the old file or the new one, whole.
+
+    Raises:
+        StorageError: it can't be written.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    with appearing(path) as draft:
+        draft.write_bytes(data)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename last through a power failure, before what it replaces is removed."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def refuse_protected(path: Path, workspace: Workspace, option: str = "--out") -> None:
+    """Stop before a user's output replaces what the project must keep.
+
+    Protected: lock files, the files they record, problem files, the folders of locked files, the
+    token store and the database.
+
+    Raises:
+        TokenmartError: the path is one of these.
+    """
+    place = Path(os.path.realpath(path))
+    root = Path(os.path.realpath(workspace.root))
+    folders = {
+        workspace.locks: "holds the lock files",
+        workspace.problems: "holds the problem files",
+        root / "data" / "proxy": "holds locked files",
+        root / "results" / "downstream": "holds locked files",
+        workspace.tokens: "is the token store",
+        workspace.pending: "is the token store",
+        workspace.documents: "is the token store",
+        workspace.models: "is the token store",
+        workspace.downstream: "is the token store",
+    }
+    reasons = [
+        f"{folder} {why}"
+        for folder, why in folders.items()
+        if place.is_relative_to(os.path.realpath(folder))
+    ]
+    if place == Path(os.path.realpath(workspace.database)):
+        reasons.append("it is the database that dbt builds")
+    if place in _locked_files(workspace, root):
+        reasons.append("it is a locked file")
+    if reasons:
+        raise TokenmartError(f"{option} {path}: not written, {reasons[0]}; choose another place")
+
+
+def _locked_files(workspace: Workspace, root: Path) -> set[Path]:
+    """Every file that a lock file records; a lock file that can't be read records nothing here."""
+    found: set[Path] = set()
+    for record in workspace.locks.glob("*.json"):
+        with suppress(OSError, ValueError, AttributeError, TypeError):
+            names = json.loads(record.read_bytes()).get("files", {})
+            found |= {Path(os.path.realpath(root / name)) for name in names}
+    return found
