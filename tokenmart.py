@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import importlib
 import os
 import sys
@@ -10,7 +9,7 @@ from difflib import get_close_matches
 
 import click
 
-from warehouse.errors import StorageError, TokenmartError
+from warehouse.errors import TokenmartError
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "data": ("warehouse.problem.cli:data", "Fetch and check documents, models and targets."),
@@ -54,13 +53,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
 """Command → (where its click command lives, short help shown without importing it)."""
 
 OUR_ROOMS = ("analysis", "extract", "warehouse")
-_REMEDIES = {
-    errno.ENOSPC: "free some disk space or set TOKENMART_DATA to a larger disk",
-    errno.EDQUOT: "free some of your quota or set TOKENMART_DATA to another disk",
-    errno.EACCES: "make it readable and writable, or set TOKENMART_DATA elsewhere",
-    errno.EPERM: "make it readable and writable, or set TOKENMART_DATA elsewhere",
-    errno.EROFS: "set TOKENMART_DATA and TOKENMART_DATABASE to a writable disk",
-}
 
 
 class LazyGroup(click.Group):
@@ -125,16 +117,6 @@ def cli() -> None:
     """
 
 
-def explain(error: OSError) -> TokenmartError | None:
-    """One line with path and remedy for a full, read-only or forbidden disk, else None."""
-    remedy = _REMEDIES.get(error.errno or 0)
-    if remedy is None:
-        return None
-    reason = os.strerror(error.errno or 0).lower()
-    where = error.filename or "a file of the warehouse"
-    return StorageError(f"{where}: {reason}; {remedy} (finished work is kept), then run again")
-
-
 def main() -> None:
     """Run the command line; every foreseen failure is one line and an exit code."""
     try:
@@ -150,9 +132,13 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     except OSError as error:
-        known = explain(error)
-        if known is None:
+        from warehouse.files import explained, is_explained
+
+        if not is_explained(error):
             raise
+        known = explained(
+            error, remedy="or set TOKENMART_DATA elsewhere, then run again: finished work is kept"
+        )
         known.show()
         code = known.exit_code
     sys.exit(code if isinstance(code, int) else 0)

@@ -115,9 +115,9 @@ def failing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize(
     ("number", "remedy"),
     [
-        (errno.ENOSPC, "no space left on device; free some disk space"),
-        (errno.EACCES, "permission denied; make it readable and writable"),
-        (errno.EROFS, "read-only file system; set TOKENMART_DATA"),
+        (errno.ENOSPC, "the disk is full; free some space"),
+        (errno.EACCES, "no permission to write; choose a writable folder"),
+        (errno.EROFS, "the folder is read-only; choose a writable one, or set TOKENMART_DATA"),
     ],
 )
 def test_disk_trouble_is_one_line(failing, number: int, remedy: str) -> None:

@@ -24,6 +24,7 @@ _REMEDIES = {
     errno.ENAMETOOLONG: "the name is too long; choose a shorter one",
     errno.EISDIR: "it is a folder; give the name of a file",
     errno.ENOTDIR: "a part of the path is a file; choose another place",
+    errno.EEXIST: "a part of the path is a file; choose another place",
     errno.EPIPE: "whoever was reading has gone; keep it open until the end",
 }
 
@@ -55,11 +56,29 @@ def storage_errors(path: Path, remedy: str = "then run the same command again") 
     try:
         yield
     except OSError as error:
-        reason = _REMEDIES.get(
-            error.errno or 0, f"can't be written ({error.strerror or error}); choose another place"
-        )
-        shown = str(path) if len(str(path)) < 300 else f"{str(path)[:300]}…"
-        raise StorageError(f"{shown}: {reason}, {remedy}") from error
+        raise explained(error, path, remedy) from error
+
+
+def explained(
+    error: OSError, path: Path | None = None, remedy: str = "then run the same command again"
+) -> StorageError:
+    """The error of the operating system as one line: file, reason, what to do.
+
+    Args:
+        error: as it was raised.
+        path: the file meant; by default the one that the error names.
+        remedy: what to do once the cause is mended.
+    """
+    name = str(path or error.filename or "a file of the warehouse")
+    reason = _REMEDIES.get(
+        error.errno or 0, f"can't be written ({error.strerror or error}); choose another place"
+    )
+    return StorageError(f"{name if len(name) < 300 else name[:300] + '…'}: {reason}, {remedy}")
+
+
+def is_explained(error: OSError) -> bool:
+    """Whether the error has a cause that a user can mend: disk, permission, name."""
+    return error.errno in _REMEDIES
 
 
 @contextmanager

@@ -1,0 +1,92 @@
+"""Writes that appear whole or not at all, and places that no output replaces."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from warehouse.errors import StorageError, TokenmartError
+from warehouse.files import appearing, refuse_protected, sha256_file, storage_errors, write_whole
+from warehouse.paths import Workspace
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "a.txt"
+    write_whole(path, "café")
+    assert path.read_bytes() == "café".encode()
+    with pytest.raises(RuntimeError), appearing(path) as draft:
+        draft.write_text("half")
+        raise RuntimeError
+    assert path.read_text(encoding="utf-8") == "café"
+    assert [entry.name for entry in path.parent.iterdir()] == ["a.txt"]
+
+
+def test_hashes_are_those_of_the_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"abc")
+    assert sha256_file(path).startswith("ba7816bf8f01cfea414140de5dae2223b00361a3")
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("x" * 300, "the name is too long"), ("folder", "it is a folder"), ("file/a", "is a file")],
+)
+def test_what_cant_be_written_is_one_line(tmp_path: Path, name: str, reason: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError) as caught:
+        write_whole(tmp_path / name, "text")
+    assert reason in caught.value.message and "\n" not in caught.value.message
+
+
+def test_a_pipe_is_written_to_and_a_closed_one_is_one_line(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read: list[bytes] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+    reader.start()
+    write_whole(pipe, "through")
+    reader.join(timeout=10)
+    assert read == [b"through"] and stat.S_ISFIFO(pipe.stat().st_mode)
+
+    def leave() -> None:
+        os.close(os.open(pipe, os.O_RDONLY))
+
+    gone = threading.Thread(target=leave)
+    gone.start()
+    with pytest.raises(StorageError, match="whoever was reading has gone"):
+        write_whole(pipe, "x" * (1 << 22))
+    gone.join(timeout=10)
+
+
+def test_errors_inside_the_block_name_the_path(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="never-made"), storage_errors(tmp_path / "never-made"):
+        (tmp_path / "never-made" / "x").write_text("")
+
+
+def test_what_the_project_keeps_is_never_an_output(workspace: Workspace, tmp_path: Path) -> None:
+    workspace.locks.mkdir(parents=True)
+    record = {"files": {"elsewhere/labels.json": "0" * 64}, "revisions": {}}
+    (workspace.locks / "p.json").write_text(json.dumps(record))
+    link = tmp_path / "link.json"
+    link.symlink_to(workspace.locks / "p.json")
+    kept = (
+        workspace.locks / "p.json",
+        link,
+        workspace.problems / "no4k.yml",
+        workspace.root / "elsewhere" / "labels.json",
+        workspace.root / "results" / "downstream" / "any.json",
+        workspace.root / "data" / "proxy" / "any.json",
+        workspace.tokens / "problem=p" / "tokens.parquet",
+        workspace.database,
+    )
+    for path in kept:
+        with pytest.raises(TokenmartError, match="choose another place"):
+            refuse_protected(path, workspace)
+    for path in (tmp_path / "mine.json", workspace.root / "results" / "mine" / "a.json"):
+        refuse_protected(path, workspace)
