@@ -110,7 +110,7 @@ def test_a_path_is_a_name_too(workspace: Workspace) -> None:
     [
         ("title: A tiny problem\n", "", r"tiny\.yml:1: file: key 'title' is missing; add it"),
         ("title:", "titel:", r"tiny\.yml:2: titel: unknown key 'titel'; did you mean 'title'\?$"),
-        ("full_id: org/base", "full_ids: org/base", r":7: .*'full_ids'; did you mean 'full_id'\?$"),
+        ("full_id: org/base", "full_ids: org/base", r":7: .*'full_ids'; did you mean 'full_id'\?"),
         ("base: org/base", "bass: org/base", r":11: models\[1\]\.bass: .*did you mean 'base'\?"),
         (
             "{kind: full}",
