@@ -29,7 +29,7 @@ _PROBLEM = click.option(
 
 @click.group()
 def data() -> None:
-    """Fetch and check documents, models and targets."""
+    """Fetch what a problem needs; import scores made elsewhere."""
 
 
 @data.command()
