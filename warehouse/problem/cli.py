@@ -121,7 +121,7 @@ def _fetch_target(problem: Problem, place: Place) -> None:
     elif isinstance(target, RecallTarget):
         click.echo(f"target: {len(target.filler.texts(place))} filler texts for the recall task")
     elif isinstance(target, FileTarget):
-        click.echo(f"target: {ensure_target_file(target, place)}")
+        click.echo(f"target: {ensure_target_file(target.path, target.url, place)}")
     else:
         done = len(scored_models(problem, place.workspace))
         click.echo(

@@ -2,7 +2,7 @@
 
 Every `ensure_…` function is idempotent: it returns at once what is there and right, fetches
 what is missing, and leaves either a whole file or none. A model's weights come from its source:
-`spec.source.locate(…)`.
+`spec.locate(place)`.
 """
 
 from __future__ import annotations
@@ -50,18 +50,6 @@ class HasFiller(Protocol):
         """Where the texts come from."""
 
 
-class HasFile(Protocol):
-    """A target that is a locked file."""
-
-    @property
-    def path(self) -> Path:
-        """The file, relative to the checkout."""
-
-    @property
-    def url(self) -> str | None:
-        """Its address, when the problem file gives one."""
-
-
 def documents_path(problem: HasName, workspace: Workspace) -> Path:
     """The documents table of a problem."""
     return Place(workspace, problem.name).documents_table
@@ -105,12 +93,12 @@ def ensure_filler(
     return target.filler.texts(Place(workspace, offline=offline))
 
 
-def ensure_target_file(target: HasFile, place: Place) -> Path:
+def ensure_target_file(path: Path, url: str | None, place: Place) -> Path:
     """The locked target file of a problem, fetched when missing, checked against its record.
 
     Raises:
         LockedFileError: missing and not to be had, or changed since its first use.
     """
-    path = ensure_locked_file(target.path, target.url, place)
-    check_sha256(place.workspace, place.problem, path, sha256_file(path))
-    return path
+    file = ensure_locked_file(path, url, place)
+    check_sha256(place.workspace, place.problem, file, sha256_file(file))
+    return file

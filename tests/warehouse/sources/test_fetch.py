@@ -145,12 +145,12 @@ def test_a_file_placed_by_hand_is_locked_at_first_use(workspace: Workspace) -> N
 
 def test_the_target_file_is_locked_too(workspace: Workspace, serve: Serve) -> None:
     url = serve({"/t.json": b'{"m": 1.0}'}) + "/t.json"
-    fetched = problem(target={"kind": "file", "path": "results/target.json", "url": url})
-    path = ensure_target_file(fetched.target, Place(workspace, "tiny"))
+    target = problem(target={"kind": "file", "path": "results/target.json", "url": url}).target
+    path = ensure_target_file(target.path, target.url, Place(workspace, "tiny"))
     assert path == workspace.root / "results" / "target.json"
     path.write_text('{"m": 2.0}')
     with pytest.raises(LockedFileError, match=r"results/target\.json: changed"):
-        ensure_target_file(fetched.target, Place(workspace, "tiny"))
+        ensure_target_file(target.path, target.url, Place(workspace, "tiny"))
 
 
 @pytest.mark.parametrize("text", ["- a\n", "tiny: [a]\n", "tiny: {\n"])
