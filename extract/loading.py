@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
@@ -19,11 +17,9 @@ from numpy.typing import NDArray
 from extract.probes import Ids
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
-from warehouse.problem.spec import GgufSource, HubSource, LocalSource, ModelSpec, PackageSource
-from warehouse.sources.fetch import ensure_weights
-from warehouse.sources.hub import ensure_hub_model
-
-WEIGHT_SUFFIXES = (".safetensors", ".json", ".model")
+from warehouse.problem.spec import ModelSpec
+from warehouse.sources.hashes import remembered
+from warehouse.sources.place import Place
 
 
 @dataclass(frozen=True)
@@ -94,36 +90,10 @@ def find_checkpoint(spec: ModelSpec, workspace: Workspace, problem: str) -> Chec
     Raises:
         TokenmartError: files are missing and can't be fetched; the message says what to do.
     """
-    source = spec.source
-    if isinstance(source, HubSource):
-        folder, commit = ensure_hub_model(spec, workspace, problem)
-        return Checkpoint(folder, commit)
-    if isinstance(source, LocalSource):
-        folder = source.path if source.path.is_absolute() else workspace.root / source.path
-        if not (folder / "config.json").is_file():
-            raise TokenmartError(
-                f"{spec.full_id}: source.path {folder} holds no config.json; give a folder "
-                "written by save_pretrained"
-            )
-        if not list(folder.glob("*.safetensors")):
-            raise TokenmartError(
-                f"{spec.full_id}: source.path {folder} holds no .safetensors weights; convert "
-                "them with save_pretrained (pickled weights are not loaded)"
-            )
-        return Checkpoint(folder, _folder_sha256(folder, workspace))
-    if isinstance(source, PackageSource):
-        return _converted(ensure_weights(spec, workspace), source.sha256, workspace)
-    assert isinstance(source, GgufSource)
-    path = source.path if source.path.is_absolute() else workspace.root / source.path
-    if not path.is_file():
-        raise TokenmartError(f"{spec.full_id}: source.path {path}: no such file; correct the path")
-    found = _file_sha256(path, workspace)
-    if source.sha256 not in (None, found):
-        raise TokenmartError(
-            f"{spec.full_id}: {path}: sha256 is {found}, the problem file expects "
-            f"{source.sha256}; fetch the file again or correct the problem file"
-        )
-    return _converted(path, found, workspace)
+    found = spec.locate(Place(workspace, problem))
+    if found.is_gguf:
+        return _converted(found.path, found.revision, workspace)
+    return Checkpoint(found.path, found.revision)
 
 
 def _converted(gguf: Path, sha256: str, workspace: Workspace) -> Checkpoint:
@@ -160,45 +130,6 @@ def _quiet() -> None:
     logging.disable_progress_bar()
 
 
-def _file_sha256(path: Path, workspace: Workspace) -> str:
-    """sha256 of a file, remembered by size and modification time."""
-    stat = path.stat()
-    key = f"{path.resolve()}|{stat.st_size}|{stat.st_mtime_ns}"
-
-    def compute() -> str:
-        digest = hashlib.sha256()
-        with path.open("rb") as file:
-            while block := file.read(1 << 22):
-                digest.update(block)
-        return digest.hexdigest()
-
-    return _remembered(key, compute, workspace)
-
-
-def _remembered(key: str, compute: Callable[[], str], workspace: Workspace) -> str:
-    """A hash from the cache's memory, computed and kept at its first use."""
-    memory = workspace.cache / "hashes.json"
-    try:
-        known: dict[str, str] = json.loads(memory.read_text())
-    except (FileNotFoundError, ValueError):
-        known = {}
-    if key not in known:
-        known[key] = compute()
-        memory.parent.mkdir(parents=True, exist_ok=True)
-        staging = memory.with_suffix(f".{os.getpid()}")
-        staging.write_text(json.dumps(known, indent=1))
-        staging.replace(memory)
-    return known[key]
-
-
-def _folder_sha256(folder: Path, workspace: Workspace) -> str:
-    digest = hashlib.sha256()
-    for path in sorted(folder.iterdir()):
-        if path.suffix in WEIGHT_SUFFIXES:
-            digest.update(f"{path.name}:{_file_sha256(path, workspace)}\n".encode())
-    return digest.hexdigest()
-
-
 def load_tokenizer(checkpoint: Checkpoint, spec: ModelSpec) -> DocumentTokenizer:
     """Load a checkpoint's tokenizer; variants of one checkpoint share it."""
     trusted = bool(getattr(spec.source, "trust_remote_code", False))
@@ -210,7 +141,7 @@ def load_tokenizer(checkpoint: Checkpoint, spec: ModelSpec) -> DocumentTokenizer
 def tokenizer_fingerprint(checkpoint: Checkpoint, spec: ModelSpec, workspace: Workspace) -> str:
     """sha256 of a checkpoint's tokenizer and BOS policy, without loading it a second time."""
     key = f"tokenizer|{checkpoint.revision}|bos={spec.bos}|transformers={version('transformers')}"
-    return _remembered(key, lambda: load_tokenizer(checkpoint, spec).sha256, workspace)
+    return remembered(key, lambda: load_tokenizer(checkpoint, spec).sha256, workspace)
 
 
 @lru_cache(maxsize=2)

@@ -9,7 +9,8 @@ from extract.head import CPU_ROWS, CPU_TILE, GPU_ROWS, GPU_TILE
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.problem.model_shape import ModelShape
-from warehouse.problem.spec import LocalSource, ModelSpec, WindowIntervention
+from warehouse.problem.spec import ModelSpec, WindowIntervention
+from warehouse.sources.weights.local import LocalSource
 
 UNKNOWN_PARAMETERS = 7_000_000_000
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}

@@ -144,7 +144,7 @@ def refuse_protected(path: Path, workspace: Workspace, option: str = "--out") ->
     place = Path(os.path.realpath(path))
     root = Path(os.path.realpath(workspace.root))
     folders = {
-        workspace.locks: "holds the lock files",
+        workspace.lock_files: "holds the lock files",
         workspace.problems: "holds the problem files",
         root / "data" / "proxy": "holds locked files",
         root / "results" / "downstream": "holds locked files",
@@ -170,7 +170,7 @@ def refuse_protected(path: Path, workspace: Workspace, option: str = "--out") ->
 def _locked_files(workspace: Workspace, root: Path) -> set[Path]:
     """Every file that a lock file records; a lock file that can't be read records nothing here."""
     found: set[Path] = set()
-    for record in workspace.locks.glob("*.json"):
+    for record in workspace.lock_files.glob("*.json"):
         with suppress(OSError, ValueError, AttributeError, TypeError):
             names = json.loads(record.read_bytes()).get("files", {})
             found |= {Path(os.path.realpath(root / name)) for name in names}

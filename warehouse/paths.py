@@ -57,7 +57,7 @@ class Workspace:
         return self.data / "cache"
 
     @property
-    def locks(self) -> Path:
+    def lock_files(self) -> Path:
         """Recorded hashes and revisions, one JSON per problem; meant to be committed."""
         return self.root / "data" / "locks"
 

@@ -181,8 +181,14 @@ def load_target(problem: Problem, workspace: Workspace) -> tuple[dict[str, float
     """Target scores by model_id, and where they came from.
 
     Raises:
+        TokenmartError: the problem has no target.
         LockedFileError: the target file is missing, malformed or changed.
     """
+    if problem.target is None:
+        raise TokenmartError(
+            f"problem {problem.name} has no target: nothing to correlate with; add a target "
+            "section to its problem file (`tokenmart sql` and `tokenmart extract` need none)"
+        )
     if problem.target.kind == "file":
         from warehouse.problem.target_file import read_target
         from warehouse.sources.lock_file import check_sha256

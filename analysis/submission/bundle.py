@@ -14,8 +14,6 @@ from warehouse.metrics.lineage import Lineage
 from warehouse.store.provenance import code_revision, versions
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import duckdb
 
     from warehouse.paths import Workspace
@@ -185,17 +183,7 @@ def _proxy(
     problem: Problem, workspace: Workspace, connection: duckdb.DuckDBPyConnection
 ) -> dict[str, Any]:
     """What the text was: the file's hash, and one over the documents that were used."""
-    from warehouse.sources.lock_file import check_file
+    from warehouse.sources.place import Place
 
-    documents = problem.documents
-    found: dict[str, Any] = {"documents_sha256": documents_sha256(connection, problem.name)}
-    if documents.kind == "sdist":
-        return {"archive": documents.archive, "sha256": documents.sha256} | found
-    path: Path = documents.path
-    if documents.locked:
-        sha256 = check_file(workspace, problem.name, path).value
-    else:
-        from warehouse.sources.lock_file import file_sha256
-
-        sha256 = file_sha256(workspace.root / path)
-    return {"path": path.as_posix(), "sha256": sha256} | found
+    source = problem.documents.provenance(Place(workspace, problem.name))
+    return source | {"documents_sha256": documents_sha256(connection, problem.name)}

@@ -20,7 +20,8 @@ from extract.loading import Checkpoint, load_model
 from extract.placement import is_offloaded, with_room
 from extract.plan import resolve_attention, resolve_dtype
 from warehouse.errors import TokenmartError
-from warehouse.problem.spec import LocalSource, ModelSpec
+from warehouse.problem.spec import ModelSpec
+from warehouse.sources.weights import LocalSource
 
 
 def spec_of(folder: Path, **changes: Any) -> ModelSpec:

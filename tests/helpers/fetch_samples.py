@@ -11,6 +11,7 @@ from typing import Any
 
 from warehouse.paths import Workspace
 from warehouse.problem.spec import ModelSpec, Problem
+from warehouse.sources.place import Place
 
 BACKEND = """
 import pathlib
@@ -70,6 +71,11 @@ def package_model(content: bytes, *packages: str, members: tuple[str, ...] = ("*
             },
         }
     )
+
+
+def weights(spec: ModelSpec, workspace: Workspace, offline: bool = False) -> Path:
+    """Where a model's weights lie, fetched when they are missing."""
+    return spec.locate(Place(workspace, "tiny", offline)).path
 
 
 def sdist_problem(archive: Path, **changes: Any) -> Problem:

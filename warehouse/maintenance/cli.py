@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,13 +19,12 @@ if TYPE_CHECKING:
     from warehouse.maintenance.check import Defect, DocumentFacts
     from warehouse.paths import Workspace
 
-_PROBLEM = click.option("--problem", "problem_name", help="Only this problem.")
-_QUIET_SECONDS = 2.0
+_PROBLEM = click.option("--problem", "problem_name", help="Look at this problem only.")
 
 
 @click.command()
-@click.option("--problem", "problem_name", help="Also say what this problem still lacks.")
-@click.option("--json", "as_json", is_flag=True, help="Findings as JSON.")
+@click.option("--problem", "problem_name", help="Say also what this problem lacks.")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def doctor(problem_name: str | None, as_json: bool) -> None:
     """Check the environment; say what is missing and the remedy.
 
@@ -49,7 +48,7 @@ def warehouse() -> None:
 
 
 @warehouse.command()
-@click.option("--problem", "problem_name", help="Only this problem.")
+@click.option("--problem", "problem_name", help="Look at this problem only.")
 def publish(problem_name: str | None) -> None:
     """Merge finished units into the published files; extract does it by itself."""
     from warehouse.problem.spec import load_problem
@@ -63,8 +62,8 @@ def publish(problem_name: str | None) -> None:
 
 @warehouse.command()
 @_PROBLEM
-@click.option("--repair", is_flag=True, help="Set damaged files aside, drop damaged units.")
-@click.option("--json", "as_json", is_flag=True, help="Findings as JSON.")
+@click.option("--repair", is_flag=True, help="Set damaged files aside and drop damaged units.")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def check(problem_name: str | None, repair: bool, as_json: bool) -> None:
     """Verify every token file against its ledger; say what to extract again.
 
@@ -77,6 +76,7 @@ def check(problem_name: str | None, repair: bool, as_json: bool) -> None:
     tokenmart warehouse check --problem minilong --repair
     """
     from warehouse.maintenance.check import check_documents, check_file, repair_file, token_files
+    from warehouse.progress import progress_bar
 
     workspace = find_workspace()
     name = _name_of(problem_name, workspace)
@@ -86,16 +86,22 @@ def check(problem_name: str | None, repair: bool, as_json: bool) -> None:
     defects: list[Defect] = []
     mended: dict[Path, str] = {}
     units = rows = 0
-    for path in _with_progress(files):
-        problem = path.parts[-4].partition("=")[2]
-        if problem not in documents:
-            documents[problem], wrong = check_documents(workspace, problem)
-            defects += wrong
-        found = check_file(path, documents[problem])
-        units, rows = units + found.units, rows + found.rows
-        defects += found.defects
-        if repair and found.defects and (done := repair_file(workspace, path, documents[problem])):
-            mended[path] = done
+    with progress_bar(len(files), "files") as progress:
+        for path in files:
+            problem = path.parts[-4].partition("=")[2]
+            if problem not in documents:
+                documents[problem], wrong = check_documents(workspace, problem)
+                defects += wrong
+            found = check_file(path, documents[problem])
+            units, rows = units + found.units, rows + found.rows
+            defects += found.defects
+            if (
+                repair
+                and found.defects
+                and (done := repair_file(workspace, path, documents[problem]))
+            ):
+                mended[path] = done
+            progress("checking", 1)
     seconds = time.monotonic() - started
     left = [d for d in defects if d.file not in mended or d.mend in ("superseded", "refetch")]
     if as_json:
@@ -124,27 +130,6 @@ def _name_of(problem_name: str | None, workspace: Workspace) -> str | None:
     if stored and not problem_path(problem_name, workspace).is_file():
         return problem_name
     return load_problem(problem_name, workspace).name
-
-
-def _with_progress(files: Sequence[Path]) -> Iterator[Path]:
-    """The files, with a progress bar on a terminal once they take more than two seconds."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    bar = Progress(console=console, transient=True, disable=not console.is_terminal)
-    handle = bar.add_task("checking", total=len(files))
-    started, shown = time.monotonic(), False
-    try:
-        for path in files:
-            if not shown and time.monotonic() - started > _QUIET_SECONDS:
-                bar.start()
-                shown = True
-            yield path
-            bar.advance(handle)
-    finally:
-        if shown:
-            bar.stop()
 
 
 def _say(defects: Sequence[Defect], mended: dict[Path, str]) -> None:
@@ -187,7 +172,7 @@ def _as_json(
 @warehouse.command()
 @_PROBLEM
 @click.option("--yes", is_flag=True, help="Remove without asking.")
-@click.option("--dry-run", is_flag=True, help="Only show; the default outside a terminal.")
+@click.option("--dry-run", is_flag=True, help="Show and remove nothing, as outside a terminal.")
 def gc(problem_name: str | None, yes: bool, dry_run: bool) -> None:
     """Show, and after a yes remove, what is superseded or stray.
 

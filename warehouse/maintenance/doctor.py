@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
 from importlib import metadata
+from pathlib import Path
 from typing import Literal
 
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from warehouse.errors import TokenmartError
 from warehouse.metrics import dbt_process
 from warehouse.paths import Workspace
-from warehouse.problem.needs import measured_models, nearest_existing, problem_needs
-from warehouse.problem.spec import Problem, RecallTarget, load_problem
+from warehouse.problem.needs import problem_needs, scored_models
+from warehouse.problem.spec import FileTarget, Problem, RecallTarget, load_problem
 
 Level = Literal["ok", "note", "missing"]
 
@@ -75,8 +77,11 @@ def _packages(workspace: Workspace) -> list[Check]:
         if line and not line.startswith(("#", "-")):
             requirement = Requirement(line)
             if requirement.marker is None or requirement.marker.evaluate():
-                locked[_normal(requirement.name)] = str(requirement.specifier).removeprefix("==")
-    installed = {_normal(d.metadata["Name"]): d.version for d in metadata.distributions()}
+                (pin,) = requirement.specifier
+                locked[canonicalize_name(requirement.name)] = pin.version
+    installed: dict[str, str] = {
+        canonicalize_name(d.metadata["Name"]): d.version for d in metadata.distributions()
+    }
     checks = []
     for name in SHOWN_PACKAGES:
         version = installed.get(name)
@@ -87,7 +92,7 @@ def _packages(workspace: Workspace) -> list[Check]:
     different = [
         f"{name} {installed[name]} (lock: {version})"
         for name, version in sorted(locked.items())
-        if name in installed and installed[name].partition("+")[0] != version
+        if name in installed and Version(installed[name]).public != version
     ]
     if different:
         more = f" and {len(different) - 5} more" if len(different) > 5 else ""
@@ -96,10 +101,6 @@ def _packages(workspace: Workspace) -> list[Check]:
     elif locked:
         checks.append(Check("versions", "ok", "as in requirements.lock"))
     return checks
-
-
-def _normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _devices() -> Check:
@@ -139,7 +140,7 @@ def _memory() -> Check:
 
 
 def _disk(workspace: Workspace) -> Check:
-    place = nearest_existing(workspace.data)
+    place = _nearest_existing(workspace.data)
     free = shutil.disk_usage(place).free / 1e9
     finding = f"{free:.1f} GB free at {workspace.data}"
     if not os.access(place, os.W_OK):
@@ -149,6 +150,13 @@ def _disk(workspace: Workspace) -> Check:
         remedy = "free some space or set TOKENMART_DATA to a larger disk"
         return Check("disk", "missing", f"{finding}, {LEAST_FREE_GB:.0f} GB needed", remedy)
     return Check("disk", "ok", finding)
+
+
+def _nearest_existing(path: Path) -> Path:
+    """The path itself or its closest parent that exists."""
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    return path
 
 
 def _program(name: str, without: str) -> Check:
@@ -189,12 +197,26 @@ def _problem(problem: Problem, workspace: Workspace) -> list[Check]:
         several = f"tokenmart data fetch --problem {problem.name} --only models"
         remedy = absent[0].remedy if len(absent) == 1 else several
         checks.append(Check("models", "missing", finding, remedy))
+    return [*checks, *_scores(problem, workspace)]
+
+
+def _scores(problem: Problem, workspace: Workspace) -> list[Check]:
+    """For how many models scores are here, where they don't come from a locked file."""
+    if problem.target is None:
+        finding = "none; the problem is for `tokenmart extract` and `tokenmart sql`"
+        return [Check("target", "ok", finding)]
+    if isinstance(problem.target, FileTarget):
+        return []
+    done, all_ = len(scored_models(problem, workspace)), len(problem.models)
     if isinstance(problem.target, RecallTarget):
-        done, all_ = len(measured_models(problem, workspace)), len(problem.models)
-        finding = f"recall measured for {done} of {all_} models"
-        remedy = f"tokenmart recall --problem {problem.name}" if done < all_ else ""
-        checks.append(Check("target: measured", "note" if remedy else "ok", finding, remedy))
-    return checks
+        name, finding = "target: measured", f"recall measured for {done} of {all_} models"
+        remedy = f"tokenmart recall --problem {problem.name}"
+    else:
+        name, finding = "target: imported", f"scores imported for {done} of {all_} models"
+        remedy = f"tokenmart data import --problem {problem.name}"
+    if done < all_:
+        return [Check(name, "note", finding, remedy)]
+    return [Check(name, "ok", finding)]
 
 
 def fail_when_missing(checks: list[Check]) -> None:

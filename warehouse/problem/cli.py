@@ -1,7 +1,8 @@
-"""`tokenmart data`: bring what a problem needs."""
+"""`tokenmart data`: bring what a problem needs, and scores made elsewhere."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -14,23 +15,32 @@ if TYPE_CHECKING:
 
     from warehouse.paths import Workspace
     from warehouse.problem.spec import ModelSpec, Problem
+    from warehouse.sources.place import Place
 
+NO_TARGET = "target: none; the problem is for `tokenmart extract` and `tokenmart sql`"
 
 _PROBLEM = click.option(
-    "--problem", "problem_name", required=True, help="Problem by name, or a path to its .yml."
+    "--problem",
+    "problem_name",
+    required=True,
+    help="Name of the problem, or path of its .yml.",
 )
 
 
 @click.group()
 def data() -> None:
-    """Fetch and check documents, models and targets."""
+    """Fetch what a problem needs; import scores made elsewhere."""
 
 
 @data.command()
 @_PROBLEM
-@click.option("--only", type=click.Choice(["documents", "models", "target"]), help="One kind.")
-@click.option("--model", "models", multiple=True, help="Weights of this model only; repeatable.")
-@click.option("--offline", is_flag=True, help="Check what is here; download nothing.")
+@click.option(
+    "--only", type=click.Choice(["documents", "models", "target"]), help="Fetch this kind only."
+)
+@click.option(
+    "--model", "models", multiple=True, help="Fetch the weights of this model only (repeatable)."
+)
+@click.option("--offline", is_flag=True, help="Check what is here and download nothing.")
 @click.option("--dry-run", is_flag=True, help="Say what is here and what would be fetched.")
 def fetch(
     problem_name: str, only: str | None, models: tuple[str, ...], offline: bool, dry_run: bool
@@ -46,6 +56,7 @@ def fetch(
     tokenmart data fetch --problem no4k --only models --model Qwen/Qwen2-0.5B-Instruct
     """
     from warehouse.problem.spec import load_problem
+    from warehouse.sources.place import Place
 
     workspace = find_workspace()
     problem = load_problem(problem_name, workspace)
@@ -56,10 +67,11 @@ def fetch(
     if dry_run:
         _show_needs(problem, workspace, kind, chosen)
         return
+    place = Place(workspace, problem.name, offline)
     steps: dict[str, Callable[[], None]] = {
         "documents": lambda: _fetch_documents(problem, workspace, offline),
-        "target": lambda: _fetch_target(problem, workspace, offline),
-        "models": lambda: _fetch_models(problem, workspace, chosen, kind == "models", offline),
+        "target": lambda: _fetch_target(problem, place),
+        "models": lambda: _fetch_models(problem, place, chosen, kind == "models"),
     }
     failures: list[TokenmartError] = []
     for name, step in steps.items():
@@ -85,6 +97,8 @@ def _show_needs(
             state = "here   " if need.present else "missing"
             where = need.path if need.present else f"from {need.source}"
             click.echo(f"{state}  {need.kind:<9}  {need.name}  ({where})")
+    if problem.target is None and kind in (None, "target"):
+        click.echo(NO_TARGET)
 
 
 def _fetch_documents(problem: Problem, workspace: Workspace, offline: bool) -> None:
@@ -92,40 +106,93 @@ def _fetch_documents(problem: Problem, workspace: Workspace, offline: bool) -> N
 
     table = ensure_documents(problem, workspace, offline=offline)
     characters = sum(table["characters"].to_pylist())
-    licence = getattr(problem.documents, "licence", "unknown")
+    licence = problem.documents.licence
     click.echo(f"documents: {table.num_rows} ({characters:,} characters; licence: {licence})")
 
 
-def _fetch_target(problem: Problem, workspace: Workspace, offline: bool) -> None:
-    from warehouse.problem.spec import RecallTarget
-    from warehouse.sources.fetch import ensure_filler, ensure_target_file
+def _fetch_target(problem: Problem, place: Place) -> None:
+    from warehouse.problem.needs import scored_models
+    from warehouse.problem.spec import FileTarget, RecallTarget
+    from warehouse.sources.fetch import ensure_target_file
 
-    if isinstance(problem.target, RecallTarget):
-        texts = ensure_filler(problem.target, workspace, offline=offline)
-        click.echo(f"target: {len(texts)} filler texts for the recall task")
+    target = problem.target
+    if target is None:
+        click.echo(NO_TARGET)
+    elif isinstance(target, RecallTarget):
+        click.echo(f"target: {len(target.filler.texts(place))} filler texts for the recall task")
+    elif isinstance(target, FileTarget):
+        click.echo(f"target: {ensure_target_file(target.path, target.url, place)}")
     else:
-        path = ensure_target_file(problem, workspace, offline=offline)
-        click.echo(f"target: {path}")
+        done = len(scored_models(problem, place.workspace))
+        click.echo(
+            f"target: imported for {done} of {len(problem.models)} models "
+            f"(tokenmart data import --problem {problem.name})"
+        )
 
 
 def _fetch_models(
-    problem: Problem, workspace: Workspace, chosen: list[ModelSpec], with_hub: bool, offline: bool
+    problem: Problem, place: Place, chosen: list[ModelSpec], with_on_demand: bool
 ) -> None:
-    from warehouse.problem.spec import HubSource
-    from warehouse.sources.fetch import ensure_hub_model, ensure_weights
-
-    done: set[object] = set()
+    done: set[tuple[object, str]] = set()
     later = 0
     for spec in chosen or problem.models:
-        if isinstance(spec.source, HubSource):
-            if with_hub:
-                _, commit = ensure_hub_model(spec, workspace, problem.name, offline=offline)
-                click.echo(f"model: {spec.full_id} at commit {commit} (licence: {spec.licence})")
-            else:
-                later += 1
-        elif spec.source not in done:
-            done.add(spec.source)
-            path = ensure_weights(spec, workspace, offline=offline)
-            click.echo(f"model: {spec.full_id} at {path} (licence: {spec.licence})")
+        checkpoint = (spec.source, spec.base or spec.full_id)
+        if spec.source.on_demand and not with_on_demand:
+            later += 1
+        elif checkpoint not in done:
+            done.add(checkpoint)
+            found = spec.locate(place)
+            click.echo(
+                f"model: {checkpoint[1]} at {found.path} (revision {found.revision[:12]}; "
+                f"licence: {spec.licence})"
+            )
     if later:
         click.echo(f"models: {later} on the hub, fetched when needed (now: --only models)")
+
+
+@data.command("import")
+@_PROBLEM
+@click.option("--model", required=True, help="The model that was scored, by its id.")
+@click.option("--format", "format_name", required=True, help="How the files are written.")
+@click.option("--metric", help="The metric to take, where the files hold several.")
+@click.option("--force", is_flag=True, help="Replace scores of the model that are here already.")
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+def import_(
+    problem_name: str,
+    model: str,
+    format_name: str,
+    metric: str | None,
+    force: bool,
+    files: tuple[Path, ...],
+) -> None:
+    """Bring in downstream scores of one model that were measured elsewhere.
+
+    The problem file says `target: {kind: imported}`. All tasks of a model come in together, one
+    or more files at once; nothing is written when any row is wrong.
+
+    \b
+    Formats:
+      items    CSV, JSON, JSON lines or Parquet with task, item and score, and optionally
+               cluster and context_tokens
+      lm-eval  samples_<task>_<date>.jsonl, as lm-evaluation-harness writes with --log_samples
+
+    \b
+    tokenmart data import --problem mine --model org/model --format items scores.csv
+    tokenmart data import --problem mine --model org/model --format lm-eval --metric acc *.jsonl
+    """
+    from warehouse.importers import import_items, importer
+    from warehouse.problem.spec import ImportedTarget, load_problem
+
+    workspace = find_workspace()
+    reader = importer(format_name, metric)
+    problem = load_problem(problem_name, workspace)
+    spec = problem.model(model)
+    if not isinstance(problem.target, ImportedTarget):
+        kind = "no target" if problem.target is None else f"a target of kind {problem.target.kind}"
+        raise TokenmartError(
+            f"problem {problem.name} has {kind}, which imported scores would not change; write "
+            "`target: {kind: imported}` in its file to use them"
+        )
+    counts = import_items(reader, files, workspace, problem.name, spec.model_id, force=force)
+    tasks = ", ".join(f"{task} ({count})" for task, count in counts.items())
+    click.echo(f"{spec.full_id}: {sum(counts.values())} items of {len(counts)} tasks: {tasks}")

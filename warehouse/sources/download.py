@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -13,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from warehouse.errors import TokenmartError
+from warehouse.files import appearing
 
 TIMEOUT_SECONDS = 30
 LARGEST_BYTES = 1 << 30
@@ -28,24 +28,23 @@ def download_json(url: str, path: Path, largest_bytes: int = LARGEST_BYTES) -> N
 
     Raises:
         DownloadError: no answer, an error status, too large, cut short, or not JSON.
+        StorageError: the file can't be written.
     """
     if not url.startswith(("https://", "http://")):
         raise DownloadError(f"{url}: not an http(s) address")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        _receive(url, temporary, largest_bytes)
-        json.loads(temporary.read_bytes())
-        temporary.replace(path)
-    except urllib.error.HTTPError as error:
-        raise DownloadError(f"{url}: HTTP {error.code} {error.reason}") from error
-    except (urllib.error.URLError, http.client.HTTPException, TimeoutError) as error:
-        reason = getattr(error, "reason", None) or error
-        raise DownloadError(f"{url}: no answer ({reason})") from error
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise DownloadError(f"{url}: what came is not JSON ({error})") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    with appearing(path) as draft:
+        try:
+            _receive(url, draft, largest_bytes)
+            json.loads(draft.read_bytes())
+        except urllib.error.HTTPError as error:
+            raise DownloadError(f"{url}: HTTP {error.code} {error.reason}") from error
+        except (
+            urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError,
+        ) as error:  # fmt: skip
+            reason = getattr(error, "reason", None) or error
+            raise DownloadError(f"{url}: no answer ({reason})") from error
+        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise DownloadError(f"{url}: what came is not JSON ({error})") from error
 
 
 def _receive(url: str, path: Path, largest_bytes: int) -> None:

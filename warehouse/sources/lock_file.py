@@ -6,17 +6,15 @@ record, or a model whose hub revision moved, is refused until somebody edits the
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
 
-from warehouse.errors import LockedFileError
+from warehouse.errors import LockedFileError, StorageError
+from warehouse.files import sha256_file, write_whole
 from warehouse.paths import Workspace
 from warehouse.strict_json import StrictJsonError, read_json, shown
 
@@ -25,7 +23,7 @@ _SECTIONS = ("files", "revisions")
 
 
 @dataclass(frozen=True)
-class LockRecord:
+class LockFileEntry:
     """The outcome of a check: the value on record, and whether this call recorded it."""
 
     value: str
@@ -34,7 +32,7 @@ class LockRecord:
 
 def lock_path(workspace: Workspace, problem: str) -> Path:
     """The lock file of a problem."""
-    return workspace.locks / f"{problem}.json"
+    return workspace.lock_files / f"{problem}.json"
 
 
 def file_sha256(path: Path) -> str:
@@ -43,17 +41,13 @@ def file_sha256(path: Path) -> str:
     Raises:
         LockedFileError: the file is missing or unreadable.
     """
-    digest = hashlib.sha256()
     try:
-        with path.open("rb") as stream:
-            while block := stream.read(1 << 20):
-                digest.update(block)
+        return sha256_file(path)
     except OSError as error:
         raise LockedFileError(f"{path}: locked file can't be read ({error.strerror})") from error
-    return digest.hexdigest()
 
 
-def check_file(workspace: Workspace, problem: str, path: Path) -> LockRecord:
+def check_file(workspace: Workspace, problem: str, path: Path) -> LockFileEntry:
     """Check a locked file against its record, or record it on first use.
 
     Args:
@@ -67,7 +61,7 @@ def check_file(workspace: Workspace, problem: str, path: Path) -> LockRecord:
     return check_sha256(workspace, problem, path, file_sha256(workspace.root / path))
 
 
-def check_sha256(workspace: Workspace, problem: str, path: Path, sha256: str) -> LockRecord:
+def check_sha256(workspace: Workspace, problem: str, path: Path, sha256: str) -> LockFileEntry:
     """`check_file` for a caller that has hashed the very bytes it goes on to use."""
     name = _name_in(workspace, path)
     expected, first_use = _recorded(workspace, problem, "files", name, sha256)
@@ -77,10 +71,10 @@ def check_sha256(workspace: Workspace, problem: str, path: Path, sha256: str) ->
             f"restore the file, or remove its entry from {lock_path(workspace, problem)} "
             "if the change is meant"
         )
-    return LockRecord(value=sha256, first_use=first_use)
+    return LockFileEntry(value=sha256, first_use=first_use)
 
 
-def record_revision(workspace: Workspace, problem: str, full_id: str, commit: str) -> LockRecord:
+def record_revision(workspace: Workspace, problem: str, full_id: str, commit: str) -> LockFileEntry:
     """Record the hub commit of a model on first use, or check it against the record.
 
     Raises:
@@ -93,7 +87,7 @@ def record_revision(workspace: Workspace, problem: str, full_id: str, commit: st
             f"{commit}; pin `revision: {expected}` in the problem file, or remove its entry "
             f"from {lock_path(workspace, problem)} if the change is meant"
         )
-    return LockRecord(value=commit, first_use=first_use)
+    return LockFileEntry(value=commit, first_use=first_use)
 
 
 def recorded_revision(workspace: Workspace, problem: str, full_id: str) -> str | None:
@@ -129,11 +123,11 @@ def _recorded(
             if found is not None:
                 return str(found), False
             record[section][key] = value
-            _write(path, record)
-    except OSError as error:
+            write_whole(path, json.dumps(record, indent=2, sort_keys=True) + "\n")
+    except (OSError, StorageError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error.format_message()
         raise LockedFileError(
-            f"{path}: can't record {key} on first use ({error.strerror or error}); "
-            "make the folder writable"
+            f"{path}: can't record {key} on first use ({reason or error}); make the folder writable"
         ) from error
     return value, True
 
@@ -156,19 +150,3 @@ def _section(path: Path, content: Any, section: str) -> dict[str, str]:
             "restore it from the repository"
         )
     return entries
-
-
-def _write(path: Path, record: dict[str, dict[str, str]]) -> None:
-    """Write atomically: a reader sees the old record or the new one."""
-    text = json.dumps(record, indent=2, sort_keys=True) + "\n"
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

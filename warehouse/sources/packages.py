@@ -1,44 +1,35 @@
-"""Files out of pinned packages: pip downloads, hashes are checked, nothing is installed."""
+"""Files of pinned packages: pip downloads, hashes are checked, nothing is installed."""
 
 from __future__ import annotations
 
-import hashlib
 import re
 import subprocess
 import sys
-import tarfile
 import tempfile
-import zipfile
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import Annotated
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import Version
+from pydantic import AfterValidator
 
 from warehouse.errors import StorageError, TokenmartError
-
-_CHUNK_BYTES = 1 << 20
-
-
-def sha256_file(path: Path) -> str:
-    """sha256 of a file's bytes, as hex digits."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
+from warehouse.files import sha256_file
 
 
-def glob_matcher(pattern: str) -> Callable[[str], bool]:
-    """Match paths inside an archive: `*` stays within a folder, `**/` crosses folders.
+def _pinned(text: str) -> str:
+    try:
+        pins = [pin.operator for pin in Requirement(text).specifier]
+    except InvalidRequirement:
+        pins = []
+    if pins != ["=="] or "*" in text:
+        raise ValueError("expected one release, name==version")
+    return text
 
-    A pattern without `/` is matched against the file name alone.
-    """
-    translated = ""
-    for part in re.split(r"(\*\*/|\*|\?)", pattern):
-        translated += {"**/": "(?:.*/)?", "*": "[^/]*", "?": "[^/]"}.get(part, re.escape(part))
-    regex = re.compile(translated)
-    if "/" in pattern:
-        return lambda path: regex.fullmatch(path) is not None
-    return lambda path: regex.fullmatch(path.rsplit("/", 1)[-1]) is not None
+
+Pinned = Annotated[str, AfterValidator(_pinned)]
+"""A requirement of one release: `name==version`."""
 
 
 def download_wheel(requirement: str, folder: Path) -> Path:
@@ -47,10 +38,13 @@ def download_wheel(requirement: str, folder: Path) -> Path:
     Raises:
         TokenmartError: pip could not download it.
     """
-    name, _, version = requirement.partition("==")
-    stem = re.sub(r"[-_.]+", "_", name).lower()
-    for earlier in sorted(folder.glob(f"*-{version}-*.whl")):
-        if re.sub(r"[-_.]+", "_", earlier.name.split("-")[0]).lower() == stem:
+    wanted = _release(requirement)
+    for earlier in sorted(folder.glob("*.whl")):
+        try:
+            name, version, *_ = parse_wheel_filename(earlier.name)
+        except InvalidWheelFilename:
+            continue
+        if (name, version) == wanted:
             return earlier
     remedy = f"check the network and run again, or place its wheel in {folder}"
     return _pip([requirement], requirement, ["--only-binary", ":all:"], folder, remedy)
@@ -97,6 +91,12 @@ def check_sha256(path: Path, expected: str) -> None:
         )
 
 
+def _release(requirement: str) -> tuple[str, Version]:
+    parsed = Requirement(requirement)
+    (pin,) = parsed.specifier
+    return canonicalize_name(parsed.name), Version(pin.version)
+
+
 def _pip(what: list[str], requirement: str, choice: list[str], folder: Path, remedy: str) -> Path:
     """Run `pip download` for one file and move it into `folder` when it is whole.
 
@@ -136,65 +136,3 @@ def _why(done: subprocess.CompletedProcess[str]) -> str:
         return f"exit code {done.returncode}"
     reason = lines[-1] if errors[-1] == "ERROR: Exception:" else errors[-1]
     return reason.removeprefix("ERROR: ")[:200]
-
-
-def archive_texts(archive: Path, include: str) -> Iterator[tuple[str, bytes]]:
-    """Files of a wheel or source distribution matching `include`, sorted by path.
-
-    A source distribution's top folder is not part of the path. Nothing is executed.
-
-    Raises:
-        StorageError: the archive is damaged.
-    """
-    matches = glob_matcher(include)
-    try:
-        if archive.name.endswith(".whl"):
-            with zipfile.ZipFile(archive) as wheel:
-                for name in sorted(filter(matches, wheel.namelist())):
-                    yield name, wheel.read(name)
-            return
-        with tarfile.open(archive) as sdist:
-            members = {member.name.partition("/")[2]: member for member in sdist if member.isfile()}
-            for name in sorted(filter(matches, members)):
-                file = sdist.extractfile(members[name])
-                yield name, file.read() if file else b""
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError) as error:
-        raise _damaged(archive, error) from error
-
-
-def concatenate_members(wheels: list[Path], patterns: tuple[str, ...], out: IO[bytes]) -> str:
-    """Write the members matching each pattern, in the order of the patterns, to `out`.
-
-    Returns:
-        sha256 of what was written.
-
-    Raises:
-        TokenmartError: a pattern matches nothing.
-        StorageError: a wheel is damaged.
-    """
-    digest = hashlib.sha256()
-    for pattern in patterns:
-        matches = glob_matcher(pattern)
-        matched = False
-        for path in wheels:
-            try:
-                with zipfile.ZipFile(path) as wheel:
-                    for name in sorted(filter(matches, wheel.namelist())):
-                        matched = True
-                        with wheel.open(name) as member:
-                            while chunk := member.read(_CHUNK_BYTES):
-                                digest.update(chunk)
-                                out.write(chunk)
-            except zipfile.BadZipFile as error:
-                raise _damaged(path, error) from error
-        if not matched:
-            names = ", ".join(path.name for path in wheels)
-            raise TokenmartError(
-                f"members: {pattern!r} matches no file in {names}; correct the pattern "
-                "in the problem file"
-            )
-    return digest.hexdigest()
-
-
-def _damaged(path: Path, error: Exception) -> StorageError:
-    return StorageError(f"{path}: damaged archive ({error}); delete it and fetch again")

@@ -122,3 +122,23 @@ def test_devices_for_real() -> None:
     check = REAL_DEVICES()
     assert check.level in ("ok", "note")
     assert "bf16" in check.finding or "Apple" in check.finding
+
+
+def test_a_problem_without_a_target(workspace: Workspace) -> None:
+    (workspace.problems / "tiny.yml").write_text(PROBLEM.split("target:")[0])
+    target = by_name(examine(workspace, "tiny"))["target"]
+    assert (target.level, target.finding[:5]) == ("ok", "none;")
+    fetched = CliRunner().invoke(cli, ["data", "fetch", "--problem", "tiny", "--only", "target"])
+    assert fetched.exit_code == 0
+    assert fetched.output.startswith("target: none; ")
+
+
+def test_imported_scores_are_counted(workspace: Workspace) -> None:
+    imported = PROBLEM.split("target:")[0] + "target: {kind: imported}\n"
+    (workspace.problems / "tiny.yml").write_text(imported)
+    folder = workspace.downstream / "problem=tiny" / "model_id=org--hub"
+    folder.mkdir(parents=True)
+    (folder / "items.parquet").touch()
+    target = by_name(examine(workspace, "tiny"))["target: imported"]
+    assert (target.level, target.finding) == ("note", "scores imported for 1 of 2 models")
+    assert target.remedy == "tokenmart data import --problem tiny"

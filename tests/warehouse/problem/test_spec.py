@@ -9,7 +9,9 @@ from pydantic import ValidationError
 
 from warehouse.errors import ProblemFileError
 from warehouse.paths import Workspace
-from warehouse.problem.spec import HubSource, load_problem, slug
+from warehouse.problem.needs import problem_needs
+from warehouse.problem.spec import load_problem, slug
+from warehouse.sources.weights import HubSource
 
 ROOT = Path(__file__).parents[3]
 SHIPPED = Workspace(ROOT, ROOT / "data", ROOT / "warehouse" / "tokenmart.duckdb")
@@ -107,15 +109,32 @@ def test_a_path_is_a_name_too(workspace: Workspace) -> None:
     ("old", "new", "message"),
     [
         ("title: A tiny problem\n", "", r"tiny\.yml:1: file: key 'title' is missing; add it"),
-        ("title:", "titel:", r"(title.* is missing|unknown key 'titel'; did you mean 'title')"),
+        ("title:", "titel:", r"tiny\.yml:2: titel: unknown key 'titel'; did you mean 'title'\?$"),
+        ("full_id: org/base", "full_ids: org/base", r":7: .*'full_ids'; did you mean 'full_id'\?"),
+        ("base: org/base", "bass: org/base", r":11: models\[1\]\.bass: .*did you mean 'base'\?"),
+        (
+            "{kind: full}",
+            "{kind: full, context: 8}",
+            r"tiny\.yml:13: probes\[0\]\.context: unknown key 'context'; remove it, or use one "
+            "of: name$",
+        ),
         ("context: 8", "context: -8", r"tiny\.yml:14: probes\[1\].*context.*-8"),
         ("context: 8", "context: eight", r"tiny\.yml:14: .*'eight'"),
-        ("stride: 4", "strid: 4", r"tiny\.yml:14: .*(stride|strid)"),
-        ("kind: window", "kind: windowed", r"tiny\.yml:14: .*windowed.*'window'"),
+        ("stride: 4", "strid: 4", r"tiny\.yml:14: .*'strid'; did you mean 'stride'\?$"),
+        (
+            "kind: window",
+            "kind: windowed",
+            r"tiny\.yml:14: probes\[1\]\.kind: kind 'windowed' is unknown; did you mean 'window'\? "
+            "The kinds are: full, retrieval, window$",
+        ),
+        ("kind: json", "kind: pdf", r":4: .*kind 'pdf' is unknown; use one of: json, sdist$"),
+        ("{kind: full}", "{knd: full}", r":13: .*unknown key 'knd'; did you mean 'kind'\?$"),
+        ("{kind: full}", "{name: a}", r"'kind' is missing; add it with one of: full, retrieval"),
+        ("{kind: full}", "full", r"tiny\.yml:13: probes\[0\]: 'full': input should be a valid"),
         ("theta: 5000", "scaling: linear", r"tiny\.yml:11: .*scaling and factor go together"),
         ("{kind: rope, theta: 5000}", "{kind: rope}", r"tiny\.yml:11: .*changes nothing"),
         ("base: org/base", "base: org/bass", r"tiny\.yml:11: .*'org/bass'"),
-        ("org/changed", "org/base", r"'org--base' is listed twice; remove one"),
+        ("org/changed", "org/base", r"model 'org/base' is listed twice; remove one"),
         ("name: window_8", "name: Window 8", r"tiny\.yml:14: .*'Window 8'"),
         (
             "family: one",
@@ -155,5 +174,28 @@ def test_unknown_names_list_what_there_is(workspace: Workspace) -> None:
         problem.model("x")
     with pytest.raises(ProblemFileError, match=r"--probe x: .* full, window_8"):
         problem.probe("x")
-    with pytest.raises(ProblemFileError, match="shipped problems: tiny"):
+    with pytest.raises(ProblemFileError, match="problems here: tiny"):
         load_problem("none", workspace)
+    with pytest.raises(ProblemFileError, match="did you mean 'tiny'"):
+        load_problem("tinny", workspace)
+
+
+def test_an_id_with_two_dashes_stays_itself(workspace: Workspace) -> None:
+    problem = load_problem(write(workspace, GOOD.replace("org/changed", "org--changed")), workspace)
+    spec = problem.models[1]
+    assert (spec.full_id, spec.model_id) == ("org--changed", "org--changed")
+    assert problem.model("org--changed") is spec
+    assert problem.model("org--base") is problem.model("org/base") is problem.models[0]
+
+
+def test_ids_that_would_share_a_folder_are_refused(workspace: Workspace) -> None:
+    text = GOOD.replace("org/changed", "org--base")
+    with pytest.raises(ProblemFileError, match=r"'org/base' and 'org--base' would share .* rename"):
+        load_problem(write(workspace, text), workspace)
+
+
+def test_a_problem_needs_no_target(workspace: Workspace) -> None:
+    text = GOOD.replace("target: {kind: file, path: target.json}\n", "")
+    problem = load_problem(write(workspace, text), workspace)
+    assert problem.target is None
+    assert {need.kind for need in problem_needs(problem, workspace)} == {"documents", "models"}

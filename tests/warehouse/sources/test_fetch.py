@@ -21,17 +21,17 @@ from fetch_samples import (
 )
 
 import warehouse.sources.download
-import warehouse.sources.packages
 from tokenmart import cli
 from warehouse.errors import LockedFileError, TokenmartError
 from warehouse.paths import Workspace
 from warehouse.problem.spec import ModelSpec
 from warehouse.sources.fetch import (
     ensure_documents,
-    ensure_hub_model,
     ensure_target_file,
 )
 from warehouse.sources.lock_file import recorded_files
+from warehouse.sources.place import Place
+from warehouse.sources.weights import Located
 
 # Locked files over HTTP
 
@@ -102,7 +102,7 @@ def test_a_bad_answer_leaves_nothing(
 ) -> None:
     small = warehouse.sources.download.download_json
     monkeypatch.setattr(
-        "warehouse.sources.fetch.download_json",
+        "warehouse.sources.locked_files.download_json",
         lambda url, path: small(url, path, largest_bytes=1000),
     )
     sources(workspace, serve({"/docs.json": page}) + "/docs.json")
@@ -110,7 +110,7 @@ def test_a_bad_answer_leaves_nothing(
         ensure_documents(problem(), workspace)
     assert f"place the file at {workspace.root}/data/proxy/docs.json" in str(caught.value)
     assert list((workspace.root / "data" / "proxy").iterdir()) == []
-    assert not workspace.locks.exists()
+    assert not workspace.lock_files.exists()
 
 
 @pytest.mark.parametrize(
@@ -145,12 +145,12 @@ def test_a_file_placed_by_hand_is_locked_at_first_use(workspace: Workspace) -> N
 
 def test_the_target_file_is_locked_too(workspace: Workspace, serve: Serve) -> None:
     url = serve({"/t.json": b'{"m": 1.0}'}) + "/t.json"
-    fetched = problem(target={"kind": "file", "path": "results/target.json", "url": url})
-    path = ensure_target_file(fetched, workspace)
+    target = problem(target={"kind": "file", "path": "results/target.json", "url": url}).target
+    path = ensure_target_file(target.path, target.url, Place(workspace, "tiny"))
     assert path == workspace.root / "results" / "target.json"
     path.write_text('{"m": 2.0}')
     with pytest.raises(LockedFileError, match=r"results/target\.json: changed"):
-        ensure_target_file(fetched, workspace)
+        ensure_target_file(target.path, target.url, Place(workspace, "tiny"))
 
 
 @pytest.mark.parametrize("text", ["- a\n", "tiny: [a]\n", "tiny: {\n"])
@@ -194,34 +194,48 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return state
 
 
+def located(workspace: Workspace, offline: bool = False) -> Located:
+    return HUB_MODEL.locate(Place(workspace, "tiny", offline))
+
+
 HUB_MODEL = ModelSpec.model_validate(
     {"full_id": "org/model", "family": "f", "source": {"kind": "hub"}}
 )
 
 
 def test_a_commit_is_recorded_and_kept(workspace: Workspace, hub: SimpleNamespace) -> None:
-    folder, commit = ensure_hub_model(HUB_MODEL, workspace, "tiny")
-    assert (commit, folder.name) == ("c0ffee", "c0ffee")
+    found = located(workspace)
+    assert (found.revision, found.path.name) == ("c0ffee", "c0ffee")
     hub.main = "decade"
-    assert ensure_hub_model(HUB_MODEL, workspace, "tiny") == (folder, "c0ffee")
-    assert ensure_hub_model(HUB_MODEL, workspace, "tiny", offline=True) == (folder, "c0ffee")
+    assert located(workspace) == found
+    assert located(workspace, offline=True) == found
+    assert HUB_MODEL.present(Place(workspace, "tiny")) == found.path
     assert hub.calls == ["c0ffee"], "downloaded once"
-    lock = json.loads((workspace.locks / "tiny.json").read_text())
+    lock = json.loads((workspace.lock_files / "tiny.json").read_text())
+    assert lock["revisions"] == {"org/model": "c0ffee"}
+
+
+def test_a_variant_of_a_hub_model_takes_its_bases_weights(
+    workspace: Workspace, hub: SimpleNamespace
+) -> None:
+    variant = HUB_MODEL.model_copy(update={"full_id": "org/model-linear", "base": "org/model"})
+    assert variant.locate(Place(workspace, "tiny")).revision == "c0ffee"
+    lock = json.loads((workspace.lock_files / "tiny.json").read_text())
     assert lock["revisions"] == {"org/model": "c0ffee"}
 
 
 def test_pickled_weights_are_refused(workspace: Workspace, hub: SimpleNamespace) -> None:
     hub.files = ["config.json", "pytorch_model.bin"]
     with pytest.raises(TokenmartError, match="has no safetensors weights"):
-        ensure_hub_model(HUB_MODEL, workspace, "tiny")
+        located(workspace)
 
 
 def test_a_missing_shard_is_noticed(workspace: Workspace, hub: SimpleNamespace) -> None:
-    folder, _ = ensure_hub_model(HUB_MODEL, workspace, "tiny")
+    folder = located(workspace).path
     index = {"weight_map": {"a": "model-00001.safetensors", "b": "model-00002.safetensors"}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     with pytest.raises(TokenmartError, match="not fetched yet"):
-        ensure_hub_model(HUB_MODEL, workspace, "tiny", offline=True)
+        located(workspace, offline=True)
 
 
 @pytest.mark.parametrize(
@@ -238,7 +252,7 @@ def test_hub_failures_are_one_line(
 ) -> None:
     hub.main = error
     with pytest.raises(TokenmartError, match=message) as caught:
-        ensure_hub_model(HUB_MODEL, workspace, "tiny")
+        located(workspace)
     assert "\n" not in str(caught.value)
 
 
@@ -266,7 +280,7 @@ def test_the_command_says_what_it_has(workspace: Workspace) -> None:
     assert output.count("missing") == 3
     code, output = run("--problem", "tiny")
     assert code == 3
-    for missing in ("no checkpoint at", "docs.json: missing", "target.json: missing"):
+    for missing in ("holds no config.json", "docs.json: missing", "target.json: missing"):
         assert missing in output, "everything that is missing is said at once"
     assert output.count("\n") == 3
     place_locked(workspace, b'["one", "two"]')

@@ -101,4 +101,4 @@ def test_processes_that_record_at_once_lose_nothing(workspace):
     assert [process.wait(60) for process in running] == [0, 0]
     record = json.loads(lock_path(workspace, "p").read_text())
     assert len(record["revisions"]) == 40
-    assert not list(workspace.locks.glob("*.tmp"))
+    assert not list(workspace.lock_files.glob("*.tmp"))

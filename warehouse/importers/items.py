@@ -1,0 +1,74 @@
+"""Tables of items: CSV, JSON, JSON lines or Parquet, read with DuckDB."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterator
+from difflib import get_close_matches
+from pathlib import Path
+
+import duckdb
+
+from warehouse.errors import TokenmartError
+from warehouse.importers.interface import Importer, Row
+
+REQUIRED = ("task", "item", "score")
+OPTIONAL = ("cluster", "context_tokens")
+
+_CSV = "read_csv(?, header = true, all_varchar = true)"
+_JSON = "read_json(?, sample_size = -1)"
+_READERS = {
+    ".csv": _CSV,
+    ".tsv": _CSV,
+    ".json": _JSON,
+    ".jsonl": _JSON,
+    ".ndjson": _JSON,
+    ".parquet": "read_parquet(?, hive_partitioning = false)",
+}
+
+
+class ItemsImporter(Importer):
+    """Columns task, item and score, and optionally cluster and context_tokens."""
+
+    kind = "items"
+
+    def read(self, path: Path) -> Iterator[Row]:
+        """The rows of the file, counted from 1 without a header.
+
+        Raises:
+            TokenmartError: another suffix, unreadable, or other columns.
+        """
+        if self.metric is not None:
+            raise TokenmartError("--metric: a file of items has one score a row; leave it out")
+        reader = _READERS.get(path.suffix.lower())
+        if reader is None:
+            raise TokenmartError(
+                f"{path}: suffix {path.suffix!r} is not one of {', '.join(_READERS)}; rename or "
+                "convert it"
+            )
+        with duckdb.connect() as connection:
+            try:
+                relation = connection.execute(f"select * from {reader}", [glob.escape(str(path))])
+                columns = [column[0] for column in connection.description or []]
+                rows = relation.fetchall()
+            except duckdb.Error as error:
+                reason = " ".join(str(error).split())[:200]
+                raise TokenmartError(f"{path}: can't be read ({reason}); correct it") from error
+        _check_columns(path, columns)
+        for number, values in enumerate(rows, start=1):
+            yield Row(f"{path}: row {number}", dict(zip(columns, values, strict=True)))
+
+
+def _check_columns(path: Path, columns: list[str]) -> None:
+    known = [*REQUIRED, *OPTIONAL]
+    left = [name for name in known if name not in columns]
+    for name in columns:
+        if name not in known:
+            close = get_close_matches(name, left, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else "remove it"
+            raise TokenmartError(
+                f"{path}: unknown column {name!r}; {hint} The columns are {', '.join(known)}"
+            )
+    missing = [name for name in REQUIRED if name not in columns]
+    if missing:
+        raise TokenmartError(f"{path}: column {missing[0]!r} is missing; add it")

@@ -1,0 +1,125 @@
+"""Samples of lm-evaluation-harness, as it writes them with --log_samples.
+
+One `samples_<task>_<date>.jsonl` a task; a line is one document under one answer filter, with the
+names of its metrics and their values beside bookkeeping. RULER's tasks name their metrics by
+context length, -1 at every length but the document's own; each length becomes a task of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from warehouse.errors import TokenmartError
+from warehouse.importers.interface import Importer, Row
+
+_NAME = re.compile(r"samples_(?P<task>.+?)(_\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}(\.\d+)?)?\.jsonl")
+_BOOKKEEPING = {
+    "doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics",
+    "doc_hash", "prompt_hash", "target_hash",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """One line, without its texts; `length` is the context of a RULER document, in tokens."""
+
+    place: str
+    item: Any
+    filter: str
+    metrics: dict[str, Any]
+    length: int | None
+
+
+class LmEvalImporter(Importer):
+    """Per-sample metrics: `--metric acc`, or with a filter `--metric exact_match,strict-match`."""
+
+    kind = "lm-eval"
+
+    def read(self, path: Path) -> Iterator[Row]:
+        """The samples of one task.
+
+        Raises:
+            TokenmartError: not a file of samples, or the metric or filter isn't clear.
+        """
+        name = _NAME.fullmatch(path.name)
+        if name is None:
+            raise TokenmartError(
+                f"{path}: its name gives no task, expected samples_<task>_<date>.jsonl; rename it"
+            )
+        metric, _, filter_name = (self.metric or "").partition(",")
+        samples = _of_one_filter(path, list(_samples(path)), filter_name)
+        metric = metric or _only_metric(path, samples)
+        for sample in samples:
+            task, key = name["task"], metric
+            if sample.length is not None:
+                task, key = f"{task}_{sample.length}", str(sample.length)
+            if key not in sample.metrics:
+                raise TokenmartError(
+                    f"{sample.place}: no metric {key!r}; use --metric with one of: "
+                    f"{', '.join(sample.metrics)}"
+                )
+            fields = {"task": task, "item": sample.item, "score": sample.metrics[key]}
+            yield Row(sample.place, {**fields, "context_tokens": sample.length})
+
+
+def _samples(path: Path) -> Iterator[_Sample]:
+    try:
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, start=1):
+                yield _sample(f"{path}:{number}", line)
+    except (OSError, UnicodeDecodeError) as error:
+        raise TokenmartError(f"{path}: can't be read ({error}); copy the file again") from error
+
+
+def _sample(place: str, line: str) -> _Sample:
+    """A line of the file; infinite log-likelihoods in it are fine, and Python reads them."""
+    try:
+        content = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise TokenmartError(f"{place}: not JSON ({error.msg}); copy the file again") from error
+    if not isinstance(content, dict) or "doc_id" not in content:
+        raise TokenmartError(
+            f"{place}: no doc_id; expected samples of lm-evaluation-harness (--log_samples)"
+        )
+    listed = content.get("metrics")  # older versions don't list them
+    names = listed if isinstance(listed, list) else [k for k in content if k not in _BOOKKEEPING]
+    metrics = {str(name): content[name] for name in names if name in content}
+    doc = content.get("doc")
+    length = doc.get("max_length") if isinstance(doc, dict) else None
+    return _Sample(
+        place=place,
+        item=content["doc_id"],
+        filter=str(content.get("filter", "none")),
+        metrics=metrics,
+        length=length if isinstance(length, int) and str(length) in metrics else None,
+    )
+
+
+def _of_one_filter(path: Path, samples: list[_Sample], wanted: str) -> list[_Sample]:
+    """Samples under one answer filter: the wanted one, or the only one there is."""
+    filters = sorted({sample.filter for sample in samples})
+    if wanted and wanted not in filters:
+        raise TokenmartError(
+            f"--metric: {path} has no filter {wanted!r}; its filters are {', '.join(filters)}"
+        )
+    if not wanted and len(filters) > 1:
+        metric = next(iter(samples[0].metrics), "")
+        choices = ", ".join(f"--metric {metric},{name}" for name in filters)
+        raise TokenmartError(f"{path}: answers were filtered in several ways; use one of {choices}")
+    return [sample for sample in samples if not wanted or sample.filter == wanted]
+
+
+def _only_metric(path: Path, samples: list[_Sample]) -> str:
+    """The metric of all samples; RULER's need none, theirs is their length."""
+    plain = [sample for sample in samples if sample.length is None]
+    found = sorted({metric for sample in plain for metric in sample.metrics})
+    if plain and len(found) != 1:
+        raise TokenmartError(
+            f"{path}: holds {len(found)} metrics; use --metric with one of: {', '.join(found)}"
+        )
+    return found[0] if found else ""

@@ -1,0 +1,152 @@
+"""Imported scores into the warehouse: every row checked first, then written whole."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from itertools import count
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import Field, ValidationError
+
+import warehouse.importers as package
+from warehouse.errors import TokenmartError
+from warehouse.files import sha256_file
+from warehouse.frozen import Frozen
+from warehouse.importers.interface import Importer, Row
+from warehouse.paths import Workspace
+from warehouse.plugins import kinds
+from warehouse.store.schema import DOWNSTREAM
+from warehouse.store.token_files import write_table
+
+IMPORT_KEY = b"tokenmart.import"
+"""Parquet footer key: JSON with the format, the metric and the sha256 of the files imported."""
+
+_INT32 = 2**31 - 1
+
+
+class Item(Frozen):
+    """One scored item; items that share a context share a `cluster` (for standard errors)."""
+
+    task: str = Field(min_length=1)
+    item: int = Field(ge=0, le=_INT32)
+    score: float = Field(allow_inf_nan=False)
+    cluster: int | None = Field(default=None, ge=0, le=_INT32)
+    context_tokens: int | None = Field(default=None, ge=0, le=_INT32)
+
+
+def importer(kind: str, metric: str | None = None) -> Importer:
+    """The importer of a format.
+
+    Raises:
+        TokenmartError: there is no such format; the message lists what there is.
+    """
+    known = kinds(Importer, package)  # type: ignore[type-abstract]
+    if kind not in known:
+        close = get_close_matches(kind, known, n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise TokenmartError(f"--format {kind}: no such format; {hint}formats: {', '.join(known)}")
+    return known[kind](metric)
+
+
+def import_items(
+    reader: Importer,
+    files: Sequence[Path],
+    workspace: Workspace,
+    problem: str,
+    model_id: str,
+    *,
+    force: bool = False,
+) -> dict[str, int]:
+    """Write the items of one model's files as its downstream scores.
+
+    The same files once more change nothing.
+
+    Args:
+        reader: reads their format.
+        files: together, all tasks of the model.
+        workspace: the checkout.
+        problem: name of the problem.
+        model_id: partition key of the model.
+        force: replace other scores of the model.
+
+    Returns:
+        Items by task, in the order of the files.
+
+    Raises:
+        TokenmartError: a file or a row is wrong, or the model has other scores.
+        StorageError: the disk is full or the folder can't be written.
+    """
+    for file in files:
+        if not file.is_file():
+            raise TokenmartError(f"{file}: no such file; correct the path")
+    path = workspace.downstream / f"problem={problem}" / f"model_id={model_id}" / "items.parquet"
+    hashes = {file.name: sha256_file(file) for file in files}
+    record = {"format": reader.kind, "metric": reader.metric, "files": hashes}
+    items = _checked(row for file in files for row in reader.read(file))
+    if not items:
+        names = ", ".join(str(file) for file in files)
+        raise TokenmartError(f"{names}: holds no scored item; nothing was imported")
+    if path.is_file() and not force:
+        found = _record(path)
+        if found == record:
+            return Counter(item.task for item in items)
+        how = f"imported from {', '.join(found['files'])}" if found else "measured"
+        raise TokenmartError(f"{path}: the model has scores already, {how}; --force replaces them")
+    table = _table(items).replace_schema_metadata({IMPORT_KEY: json.dumps(record)})
+    write_table(path, table)
+    return Counter(item.task for item in items)
+
+
+def _checked(rows: Iterable[Row]) -> list[Item]:
+    """The rows as items.
+
+    Raises:
+        TokenmartError: a row is wrong, or repeats an item; with file, line, field and value.
+    """
+    items: list[Item] = []
+    seen: dict[tuple[str, int], str] = {}
+    for row in rows:
+        try:
+            item = Item.model_validate({k: v for k, v in row.fields.items() if v is not None})
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = first["loc"][0]
+            found = "is missing" if first["type"] == "missing" else f"is {first['input']!r}"
+            wanted = first["msg"].removeprefix("Input should be ")
+            hint = "" if first["type"] == "missing" else f", expected {wanted}"
+            raise TokenmartError(
+                f"{row.place}: {field} {found}{hint}; correct the row (nothing was imported)"
+            ) from error
+        earlier = seen.setdefault((item.task, item.item), row.place)
+        if earlier != row.place:
+            raise TokenmartError(
+                f"{row.place}: task {item.task!r}, item {item.item} was given before, at "
+                f"{earlier}; keep one (nothing was imported)"
+            )
+        items.append(item)
+    return items
+
+
+def _table(items: list[Item]) -> pa.Table:
+    """The items in the DOWNSTREAM schema; one without a cluster is a cluster of its own."""
+    fresh = count(1 + max((item.cluster for item in items if item.cluster is not None), default=-1))
+    rows = [
+        {**item.model_dump(), "cluster": next(fresh) if item.cluster is None else item.cluster}
+        for item in items
+    ]
+    return pa.Table.from_pylist(rows, schema=DOWNSTREAM)
+
+
+def _record(path: Path) -> dict[str, dict[str, str]] | None:
+    """What a file of items was imported from; None when it was measured or can't be read."""
+    try:
+        metadata = pq.read_schema(path).metadata or {}
+    except (OSError, pa.ArrowException):
+        return None
+    found: dict[str, dict[str, str]] | None = json.loads(metadata.get(IMPORT_KEY, b"null"))
+    return found

@@ -1,0 +1,9 @@
+from .model_shape import ModelShape as ModelShape
+from .needs import problem_needs as problem_needs
+from .needs import scored_models as scored_models
+from .spec import ModelSpec as ModelSpec
+from .spec import Problem as Problem
+from .spec import list_problems as list_problems
+from .spec import load_problem as load_problem
+from .target_file import Target as Target
+from .target_file import read_target as read_target

@@ -1,0 +1,15 @@
+from .archives import PinnedArchive as PinnedArchive
+from .fetch import documents_path as documents_path
+from .fetch import ensure_documents as ensure_documents
+from .fetch import ensure_filler as ensure_filler
+from .fetch import ensure_target_file as ensure_target_file
+from .hashes import remembered as remembered
+from .hashes import remembered_sha256 as remembered_sha256
+from .lock_file import LockFileEntry as LockFileEntry
+from .lock_file import check_file as check_file
+from .lock_file import check_sha256 as check_sha256
+from .lock_file import file_sha256 as file_sha256
+from .lock_file import lock_path as lock_path
+from .lock_file import recorded_files as recorded_files
+from .place import Need as Need
+from .place import Place as Place

@@ -1,0 +1,85 @@
+"""The door for documents: one class a kind, in a file of its own."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+from pydantic import Field
+
+from warehouse.frozen import Frozen
+from warehouse.sources.place import Need, Place
+from warehouse.store.schema import DOCUMENTS
+
+
+@dataclass(frozen=True)
+class Document:
+    """One document: its name in the source, and its text."""
+
+    name: str
+    text: str
+
+
+class DocumentSource(Frozen, ABC):
+    """The `documents` of a problem file; a kind declares `kind: Literal[…]` and what it asks for.
+
+    `count` and `expected_tokens` (of the longest document) are what plans assume before the
+    documents are here. A document longer than `max_tokens` or than a model's context is refused
+    or truncated.
+    """
+
+    kind: str
+    count: int | None = Field(default=None, gt=0)
+    expected_tokens: int = Field(default=32_768, gt=0)
+    max_tokens: int | None = Field(default=None, gt=1)
+    too_long: Literal["refuse", "truncate"] = "refuse"
+    licence: str = "unknown"
+
+    @abstractmethod
+    def need(self, place: Place) -> Need:
+        """What must be here, by a look at the disk; nothing is read or fetched."""
+
+    @abstractmethod
+    def provenance(self, place: Place) -> dict[str, str]:
+        """What a submission's bundle says of the source: its name, and its `sha256`.
+
+        Raises:
+            TokenmartError: the source is missing and can't be fetched, or was changed.
+        """
+
+    @abstractmethod
+    def source_sha256(self, place: Place) -> str:
+        """Hash of all that the documents depend on; other documents have another.
+
+        Raises:
+            TokenmartError: the source is missing and can't be fetched, or was changed.
+        """
+
+    @abstractmethod
+    def read(self, place: Place) -> list[Document]:
+        """The documents in corpus order, fetched when they are missing.
+
+        Raises:
+            TokenmartError: missing and can't be fetched, changed, or malformed.
+        """
+
+
+def documents_table(documents: list[Document]) -> pa.Table:
+    """The `documents` table of the warehouse, in the order given."""
+    rows = []
+    for number, document in enumerate(documents):
+        encoded = document.text.encode("utf-8")
+        rows.append(
+            {
+                "doc_id": number,
+                "name": document.name,
+                "sha256": hashlib.sha256(encoded).hexdigest(),
+                "characters": len(document.text),
+                "bytes": len(encoded),
+                "text": document.text,
+            }
+        )
+    return pa.Table.from_pylist(rows, schema=DOCUMENTS)

@@ -1,0 +1,71 @@
+"""Where a problem's files lie, and whether what is missing may be fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from filelock import FileLock
+
+from warehouse.files import storage_errors
+from warehouse.paths import Workspace
+
+
+@dataclass(frozen=True)
+class Place:
+    """The checkout, the name of the problem files are for, and `offline`: download nothing."""
+
+    workspace: Workspace
+    problem: str = ""
+    offline: bool = False
+
+    @property
+    def archives(self) -> Path:
+        """Where wheels and source distributions lie; files placed by hand are accepted here."""
+        return self.workspace.cache / "archives"
+
+    @property
+    def documents_table(self) -> Path:
+        """The problem's documents as a table, once they have been read."""
+        return self.workspace.documents / f"problem={self.problem}" / "documents.parquet"
+
+    @property
+    def fetch_command(self) -> str:
+        """The command that fetches what the problem needs."""
+        return f"tokenmart data fetch --problem {self.problem}"
+
+    def resolve(self, path: Path) -> Path:
+        """A path of a problem file: relative ones start at the checkout, `~` is the user's."""
+        return self.workspace.root / path.expanduser()
+
+    @contextmanager
+    def one_at_a_time(self, name: str) -> Iterator[None]:
+        """Two processes that need the same download: one fetches, the other waits and finds it.
+
+        Raises:
+            StorageError: the cache can't be written.
+        """
+        folder = self.workspace.cache / "locks"
+        with storage_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / f"{name}.lock"):
+            yield
+
+
+@dataclass(frozen=True)
+class Need:
+    """One thing a problem needs.
+
+    `path` is where it lies (a file to place by hand, where that works), `source` where it
+    comes from, `remedy` the command or action that brings it.
+    """
+
+    kind: Literal["documents", "models", "target"]
+    name: str
+    present: bool
+    path: str
+    source: str
+    remedy: str

@@ -1,0 +1,55 @@
+"""The door for weights: one class a kind, in a file of its own."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from warehouse.frozen import Frozen
+from warehouse.sources.place import Need, Place
+
+
+@dataclass(frozen=True)
+class Located:
+    """Weights on this machine.
+
+    `path` is a folder that transformers can load, or one GGUF file; `revision` stands for its
+    content: a commit, or a sha256.
+    """
+
+    path: Path
+    revision: str
+    is_gguf: bool = False
+
+
+class WeightSource(Frozen, ABC):
+    """The `source` of a model; a kind declares `kind: Literal[…]` and what it asks for.
+
+    Checkpoints of an `on_demand` kind are too large to come with everything else: they are
+    fetched when they are asked for by name, or needed.
+    """
+
+    kind: str
+    on_demand: ClassVar[bool] = False
+
+    @abstractmethod
+    def locate(self, full_id: str, place: Place) -> Located:
+        """The checkpoint, checked, and fetched when it is missing.
+
+        Args:
+            full_id: id of the checkpoint, as published.
+            place: the checkout and the problem.
+
+        Raises:
+            TokenmartError: missing and can't be fetched, or not what was promised.
+        """
+
+    @abstractmethod
+    def present(self, full_id: str, place: Place) -> Path | None:
+        """The folder or GGUF file when it is here, by a look at the disk; nothing is fetched."""
+
+    @abstractmethod
+    def need(self, full_id: str, place: Place) -> Need:
+        """What must be here, by a look at the disk; nothing is read or fetched."""
