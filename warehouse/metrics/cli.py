@@ -125,8 +125,8 @@ def new(name: str, context: str, direction: str) -> None:
     """Write the SQL, the YAML with a unit test, and the variants of a new metric.
 
     \b
-    tokenmart metrics new late_surprise
-    tokenmart metrics new look_back --context window --direction higher
+    tokenmart metrics new late_nll
+    tokenmart metrics new far_gain --context window --direction higher
     """
     from warehouse.metrics.new_family import write_family
 

@@ -26,7 +26,7 @@ class Lineage:
     ancestors: unique ids, sorted.
     labels: those that hold downstream scores, and `<id>: its SQL names <table>` for models that
         name such a table in their text, past the graph; must be empty.
-    needs: the probe kind that the family declares (`full`, `window`, …).
+    needs: the kind of probe that the family is computed from (`full`, `window`, …).
     """
 
     node: str

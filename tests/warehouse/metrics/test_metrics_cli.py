@@ -179,12 +179,12 @@ def test_new_metrics_build_and_pass_their_tests(
 ) -> None:
     project = built.with_own_project(tmp_path).project
     monkeypatch.setenv("TOKENMART_HOME", str(tmp_path))
-    for arguments in (["late_surprise"], ["look_back", "--context", "window"]):
+    for arguments in (["late_nll"], ["far_gain", "--context", "window"]):
         done = CliRunner().invoke(metrics, ["new", *arguments])
         assert done.exit_code == 0, done.output
     database = tmp_path / "tokenmart.duckdb"
     shutil.copy(built.database, database)
-    chosen = ["stg_metric_variants", "late_surprise+", "look_back+"]
+    chosen = ["stg_metric_variants", "late_nll+", "far_gain+"]
     done = subprocess.run(
         [str(Path(sys.executable).with_name("dbt")), "build", "--quiet", "--select", *chosen],
         cwd=project,
@@ -198,7 +198,7 @@ def test_new_metrics_build_and_pass_their_tests(
         check=False,
     )
     assert done.returncode == 0, done.stdout
-    values = Warehouse(built.data, database).values("look_back")
+    values = Warehouse(built.data, database).values("far_gain")
     gains = built.values("context_gain")
     assert values["micro@window_64", "lab--model-0"] == pytest.approx(
         gains["mean@window_64", "lab--model-0"]
