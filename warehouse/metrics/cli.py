@@ -69,7 +69,7 @@ def show(
     neighbours: int,
     as_json: bool,
 ) -> None:
-    """Show a metric's formula, settings and values, and which variants are near copies.
+    """Show the formula, values and near copies of a metric.
 
     Near copies rank the models alike. Rank correlations are taken over the models that both
     variants have a value for. A group holds the variants that are as close as --threshold to its
@@ -122,7 +122,9 @@ def show(
     help="Say which values are better.",
 )
 def new(name: str, context: str, direction: str) -> None:
-    """Write the SQL, the YAML with a unit test, and the variants of a new metric.
+    """Write the files of a new metric family.
+
+    They are its SQL, its YAML with a unit test, and its variants; they build as they are.
 
     \b
     tokenmart metrics new late_nll
