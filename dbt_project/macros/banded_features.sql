@@ -7,13 +7,13 @@
 numbered_units as (
     select
         *,
-        {{ first_key('tokenisation_id') }} as first_key
+        {{ first_key('token_features_id') }} as first_key
     from units
 ),
 
 tokenisations as (
     select distinct
-        tokenisation_id,
+        token_features_id,
         first_key
     from numbered_units
 ),
@@ -34,6 +34,6 @@ banded_features as (
         {%- endfor %}
     from {{ ref('int_token_features') }} as features
     inner join tokenisations
-        on features.tokenisation_id = tokenisations.tokenisation_id
+        on features.token_features_id = tokenisations.token_features_id
 )
 {%- endmacro %}

@@ -1,6 +1,8 @@
+{#- The metric families: models that declare `meta: metric:` in their own YAML. -#}
+
 {#-
-  One row per metric family: the models that declare `meta: metric:` in their own YAML.
-  dbt knows them only when it executes; a linter sees no rows.
+  One row per family, for the catalogue. dbt knows the families only when it executes; a linter
+  sees no rows.
 -#}
 {% macro metric_family_rows() -%}
     {%- if execute -%}
@@ -28,4 +30,31 @@
 
 {% macro quoted(text) -%}
     '{{ text | string | replace("'", "''") }}'
+{%- endmacro %}
+
+{#-
+  Stops a run whose metric_values lists other families than there are. A listed family whose file
+  is gone never comes here: dbt itself finds it missing while it parses, and names it.
+-#}
+{% macro refuse_unlisted_families() -%}
+    {%- if execute -%}
+        {%- set families = [] -%}
+        {%- for node in graph.nodes.values()
+            if node.resource_type == 'model' and node.config.meta.get('metric') -%}
+            {%- do families.append(node.unique_id) -%}
+        {%- endfor -%}
+        {%- set listed = model.depends_on.nodes -%}
+        {%- for id in families | reject('in', listed) | sort -%}
+            {%- do exceptions.raise_compiler_error(
+                'metric_values does not list the family ' ~ id.split('.')[-1]
+                ~ '; run `tokenmart metrics refresh`'
+            ) -%}
+        {%- endfor -%}
+        {%- for id in listed | reject('in', families) | sort -%}
+            {%- do exceptions.raise_compiler_error(
+                'metric_values lists ' ~ id.split('.')[-1]
+                ~ ', whose YAML declares no meta.metric; run `tokenmart metrics refresh`'
+            ) -%}
+        {%- endfor -%}
+    {%- endif -%}
 {%- endmacro %}

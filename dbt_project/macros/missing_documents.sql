@@ -5,7 +5,7 @@
         documents.*
     from {{ ref('stg_documents') }} as documents
     inner join (
-        {{ missing_builds(ref('int_corpora'), id = 'corpus_id') }}
+        {{ missing_builds(ref('int_corpora'), ids = ['corpus_id']) }}
     ) as corpora
         on documents.problem = corpora.problem
 {%- endmacro %}

@@ -3,19 +3,39 @@
   values, one row per (problem, metric, variant, model).
 
   `terms` is a relation with problem, variant, model_id, doc_id, numerator, denominator and
-  tokens, and, where a family has them, condition (the variant is then named `variant@condition`),
-  weight (for the aggregation `weighted`) and is_log (the value is exponentiated last).
-  A document's own value is numerator / denominator; documents without denominator drop out.
+  tokens. A document's own value is numerator / denominator; documents without denominator drop
+  out. Optional:
+  - suffix: a column whose value follows the variant's name, `variant@value`; a family that
+    compares two conditions has a value for each probe that asks for the other one.
+  - weight: a column of `terms`, for the aggregation `weighted`.
+  - is_log: an expression over `terms`; where it is true the value is exponentiated last.
 
   Aggregations: micro = ratio of sums, macro = mean over documents, weighted = mean weighted
   by `weight`, median, q10 and q90 = deciles over documents.
 -#}
-{% macro over_documents(metric, terms, condition=none, weight=none, is_log='false') -%}
+{% macro over_documents(metric, terms, suffix=none, weight=none, is_log=none) -%}
+    {%- set ratio = 'terms.numerator / nullif(terms.denominator, 0)' -%}
+    {%- set aggregate -%}
+    case any_value(variants.aggregation)
+                        when 'micro'
+                            then sum(terms.numerator) filter (where terms.denominator != 0)
+                                / nullif(sum(terms.denominator), 0)
+                        when 'macro' then avg({{ ratio }})
+                        {% if weight -%}
+                        when 'weighted'
+                            then sum(terms.{{ weight }} * {{ ratio }})
+                                / sum(terms.{{ weight }}) filter (where terms.denominator != 0)
+                        {% endif -%}
+                        when 'median' then quantile_cont({{ ratio }}, 0.5)
+                        when 'q10' then quantile_cont({{ ratio }}, 0.1)
+                        when 'q90' then quantile_cont({{ ratio }}, 0.9)
+                    end
+    {%- endset -%}
     select
         terms.problem,
         '{{ metric }}' as metric,
-        {% if condition -%}
-        concat(terms.variant, '@', terms.{{ condition }}) as variant,
+        {% if suffix -%}
+        concat(terms.variant, '@', terms.{{ suffix }}) as variant,
         {%- else -%}
         terms.variant,
         {%- endif %}
@@ -23,7 +43,10 @@
         cast(
             case
                 when sum(terms.tokens) < any_value(variants.min_tokens) then null
-                else {{ aggregate_of_ratio(weight, is_log) }}
+                {% if is_log -%}
+                when any_value({{ is_log }}) then exp({{ aggregate }})
+                {% endif -%}
+                else {{ aggregate }}
             end as double
         ) as value,
         cast(coalesce(sum(terms.tokens), 0) as bigint) as tokens,
@@ -40,29 +63,4 @@
         on variants.metric = '{{ metric }}'
         and terms.variant = variants.variant
     group by all
-{%- endmacro %}
-
-{% macro aggregate_of_ratio(weight, is_log) -%}
-    {%- set ratio = 'terms.numerator / nullif(terms.denominator, 0)' -%}
-    {%- set aggregate -%}
-                    case any_value(variants.aggregation)
-                        when 'micro'
-                            then sum(terms.numerator) filter (where terms.denominator != 0)
-                                / nullif(sum(terms.denominator), 0)
-                        when 'macro' then avg({{ ratio }})
-                        {% if weight -%}
-                        when 'weighted'
-                            then sum(terms.{{ weight }} * {{ ratio }})
-                                / sum(terms.{{ weight }}) filter (where terms.denominator != 0)
-                        {% endif -%}
-                        when 'median' then quantile_cont({{ ratio }}, 0.5)
-                        when 'q10' then quantile_cont({{ ratio }}, 0.1)
-                        when 'q90' then quantile_cont({{ ratio }}, 0.9)
-                    end
-    {%- endset -%}
-    {%- if is_log == 'false' -%}
-    {{ aggregate }}
-    {%- else -%}
-    case when any_value({{ is_log }}) then exp({{ aggregate }}) else {{ aggregate }} end
-    {%- endif -%}
 {%- endmacro %}

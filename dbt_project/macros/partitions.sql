@@ -1,13 +1,24 @@
 {#-
-  Incremental tables by unit. A unit is one document in one context condition (or in a pair
-  of them); its unit_id hashes what it is and the content of its rows, so a changed unit is
-  another unit. What a table computes from a unit carries a build_id: unit_id, the text of the
-  model's SQL and of the incremental tables and views it reads, and the thresholds in use.
+  Incremental tables by unit. A unit is one document in one context condition, or in a pair of
+  them. The ids that say what a row depends on are hashes, so whatever changes has another id:
+
+  - unit_id: a unit of int_units or int_pair_units, with the content of its rows.
+  - corpus_id: all documents of a problem (int_corpora).
+  - tokenisation_id: how a tokenizer cuts a document; models that share it share this.
+  - token_features_id: a tokenisation with the corpus its words are counted in, the key of
+    int_token_features. Apart from the above, so that a new document leaves alone what reads the
+    spans of tokens and no word.
+  - evaluator_unit_id: the unit_id, in int_pair_units, of the model that finds key tokens for
+    others; key_characters_id: what it finds under the name it is asked for, the key of
+    int_key_characters.
+  - build_id: what a table computes from one unit. It hashes the unit's ids, the text of the
+    model's SQL and of the incremental tables and views it reads, and the thresholds in use.
+
   `drop_stale_builds` (a pre-hook) forgets builds that nothing current asks for;
   `missing_builds` lists the units to compute.
 
-  The tables of all tokens, int_context_pairs and int_token_features, carry one id only, their
-  unit's: `code_of` puts the text of their SQL into it where units are listed. They use
+  The tables of all tokens, int_context_pairs and int_token_features, have no build_id to save
+  space: `code_of` puts the text of their SQL into the id of what they are computed from. They use
   `drop_stale_units` and `missing_units`.
 
   So plain `dbt run` computes an edited model anew, with all that reads it. A selection of the
@@ -32,21 +43,18 @@
     {%- endif -%}
 {%- endmacro %}
 
-{% macro build_id(settings, id) -%}
-    {%- if execute -%}
-    hash(units.{{ id }}, '{{ local_md5(code_with_sources(model) ~ (settings | string)) }}')
-    {%- else -%}
-    hash(units.{{ id }})
-    {%- endif -%}
+{% macro build_id(settings, ids) -%}
+    {%- set code = local_md5(code_with_sources(model) ~ (settings | string)) if execute -%}
+    hash(units.{{ ids | join(', units.') }}, '{{ code }}')
 {%- endmacro %}
 
-{% macro missing_builds(units, settings=[], id='unit_id') -%}
+{% macro missing_builds(units, settings=[], ids=['unit_id']) -%}
     select
         units.*,
-        {{ build_id(settings, id) }} as build_id
+        {{ build_id(settings, ids) }} as build_id
     from {{ units }} as units
     {% if is_incremental() -%}
-    where {{ build_id(settings, id) }} not in (select distinct build_id from {{ this }})
+    where {{ build_id(settings, ids) }} not in (select distinct build_id from {{ this }})
     {%- endif %}
 {%- endmacro %}
 
@@ -57,10 +65,10 @@
     {%- endif %}
 {%- endmacro %}
 
-{% macro drop_stale_builds(units, settings=[], id='unit_id') -%}
+{% macro drop_stale_builds(units, settings=[], ids=['unit_id']) -%}
     {%- if is_incremental() -%}
     delete from {{ this }}
-    where build_id not in (select {{ build_id(settings, id) }} from {{ units }} as units)
+    where build_id not in (select {{ build_id(settings, ids) }} from {{ units }} as units)
     {%- else -%}
     select 1
     {%- endif -%}

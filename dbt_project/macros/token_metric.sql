@@ -6,8 +6,8 @@
           numerator = 'count(*) filter (where rank > 1)') }}
 
   `context` says which rows the SQL snippets see:
-  - 'full': tokens scored after the whole document (the columns of the view `tokens`);
-  - 'window': tokens scored in both contexts (the columns of `context_pairs`, with `gain`).
+  - 'full': tokens scored after the whole document (the columns of stg_token_stats);
+  - 'window': tokens scored in both contexts (the columns of context_pairs, with `gain`).
   `features = true` adds bigram_distance, fourgram_distance, word_frequency and is_number.
   Both aggregates run per document; the variants of the metric (variants/<metric>.csv) say
   how documents become one value.
@@ -20,8 +20,8 @@
     context='full',
     features=false
 ) -%}
-    {%- set condition = none if context == 'full' else 'condition' -%}
-    {%- set rows = ref('tokens') if context == 'full' else ref('context_pairs') -%}
+    {%- set suffix = none if context == 'full' else 'condition' -%}
+    {%- set rows = ref('stg_token_stats') if context == 'full' else ref('context_pairs') -%}
     {%- set units = ref('int_full_units') if context == 'full' else ref('int_pair_units') -%}
     with variants as (
         select variant from {{ ref('stg_metric_variants') }}
@@ -35,7 +35,7 @@
             units.condition,
             units.doc_id,
             {%- if features %}
-            token_features.* exclude (tokenisation_id, position),
+            token_features.* exclude (token_features_id, position),
             {%- endif %}
             scored.* exclude (problem, model_id, condition, doc_id)
         from {{ rows }} as scored
@@ -46,7 +46,7 @@
             and scored.doc_id = units.doc_id
         {%- if features %}
         inner join {{ ref('int_token_features') }} as token_features
-            on units.tokenisation_id = token_features.tokenisation_id
+            on units.token_features_id = token_features.token_features_id
             and scored.position = token_features.position
         {%- endif %}
     ),
@@ -73,5 +73,5 @@
         cross join variants
     )
 
-    {{ over_documents(metric, 'terms', condition = condition) }}
+    {{ over_documents(metric, 'terms', suffix = suffix) }}
 {%- endmacro %}

@@ -26,7 +26,7 @@ class Rows:
         return self.by_id.keys() - before.by_id.keys()
 
 
-IDS = {"int_context_pairs": "unit_id", "int_token_features": "tokenisation_id"}
+IDS = {"int_context_pairs": "unit_id", "int_token_features": "token_features_id"}
 """The tables of all tokens have no build_id."""
 
 
@@ -115,7 +115,7 @@ def test_an_edit_is_computed_anew_with_all_that_reads_it(fresh: Warehouse, tmp_p
     for name, untouched in {
         "int_context_pairs": unread | {"int_token_features", "int_feature_sums"},
         "int_token_features": unread
-        | {"int_context_pairs", "int_pair_sums", "int_gain_order"}
+        | {"int_context_pairs", "int_pair_sums", "int_gain_quantiles"}
         | {"int_key_characters", "int_external_key_sums"},
     }.items():
         before = incremental_rows(edited)
@@ -137,6 +137,11 @@ def test_a_selection_after_an_edit_leaves_nothing_behind(fresh: Warehouse, tmp_p
     before = incremental_rows(edited)
     edited.run()
     after = incremental_rows(edited)
-    readers = ("int_gain_sums", "int_shared_pairs", "int_feature_sums", "int_feature_pair_sums")
+    readers = (
+        "int_gain_sums",
+        "int_overlapping_tokens",
+        "int_feature_sums",
+        "int_feature_pair_sums",
+    )
     for table in ("int_token_features", *readers):
         assert not after[table].by_id.keys() & before[table].by_id.keys(), table

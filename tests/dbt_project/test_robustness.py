@@ -33,7 +33,7 @@ def test_an_empty_warehouse_builds(tmp_path: Path) -> None:
     ]
 
 
-def test_missing_probes_and_documents_leave_the_rest(new_warehouse: NewWarehouse) -> None:
+def test_missing_conditions_and_documents_leave_the_rest(new_warehouse: NewWarehouse) -> None:
     skip = frozenset(
         {
             ("lab--model-0", "window_64", None),

@@ -78,8 +78,8 @@ def entropy(oracle: Oracle, scored: Scored, variant: Variant) -> Terms | None:
     own = scored.entropy.astype(np.float64)
     values = {
         "entropy": own,
-        "surprise_excess": scored.nll - own,
-        "doubt": -scored.top_logprob.astype(np.float64),
+        "nll_minus_entropy": scored.nll - own,
+        "first_choice_nll": -scored.top_logprob.astype(np.float64),
     }
     keep = region(scored.position, scored.length, variant)
     return mean(values[variant["statistic"]], keep)

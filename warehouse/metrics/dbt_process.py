@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
 import sys
+from collections.abc import Sequence
 from importlib.util import find_spec
+
+from warehouse.errors import TokenmartError
+from warehouse.metrics.variant_files import refuse_uneven_rows
+from warehouse.paths import Workspace
 
 # dbt makes millions of Python objects, and nearly all live until it ends. Looking for garbage
 # among them takes a sixth of dbt's own time. The folder dbt runs in is nowhere to import from.
@@ -23,3 +30,29 @@ def command() -> list[str] | None:
         return [sys.executable, "-c", _WITHOUT_GARBAGE_COLLECTION]
     program = shutil.which("dbt")
     return [program] if program else None
+
+
+def run_dbt(arguments: Sequence[str], workspace: Workspace) -> int:
+    """Run dbt in the project's folder, with the workspace's data and database.
+
+    Returns:
+        dbt's exit status.
+
+    Raises:
+        TokenmartError: dbt isn't installed, or a variants file has a row that doesn't fit.
+    """
+    from warehouse.store.token_files import ensure_tables
+
+    program = command()
+    if program is None:
+        raise TokenmartError("dbt: not installed in this environment; run `make setup`")
+    refuse_uneven_rows(workspace)
+    ensure_tables(workspace)
+    workspace.database.parent.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run(
+        [*program, *arguments],
+        cwd=workspace.dbt_project,
+        env={**os.environ, **workspace.environment()},
+        check=False,
+    )
+    return done.returncode

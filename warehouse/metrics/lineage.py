@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from warehouse.strict_json import StrictJsonError, read_json
 
 _MAXIMUM_BYTES = 256 << 20
 _LABELS = "downstream"
+_NAMES_LABELS = re.compile(rf"[\w.]*{_LABELS}\w*", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -22,8 +24,9 @@ class Lineage:
 
     node: dbt's unique id of the metric's model.
     ancestors: unique ids, sorted.
-    labels: those that hold downstream scores; must be empty.
-    needs: the probe kind that the family declares (`full`, `window`, …).
+    labels: those that hold downstream scores, and `<id>: its SQL names <table>` for models that
+        name such a table in their text, past the graph; must be empty.
+    needs: the kind of probe that the family is computed from (`full`, `window`, …).
     """
 
     node: str
@@ -65,7 +68,10 @@ def read_lineage(path: Path, metric: str) -> Lineage:
     return Lineage(
         node=found[0],
         ancestors=tuple(sorted(above)),
-        labels=tuple(sorted(name for name in above if _LABELS in name.split(".")[-1])),
+        labels=(
+            *sorted(name for name in above if _LABELS in name.split(".")[-1]),
+            *_named_labels(manifest, sorted(above | {found[0]})),
+        ),
         needs=str(meta.get("needs", "full")),
     )
 
@@ -79,3 +85,24 @@ def ancestors(parent_map: Mapping[str, list[str]], node: str) -> set[str]:
         found |= fresh
         waiting.extend(fresh)
     return found
+
+
+def _named_labels(manifest: Mapping[str, Any], names: list[str]) -> Iterator[str]:
+    """Models whose SQL, or a macro of their package that it calls, names a table of labels.
+
+    A table named without `ref` is not on the graph. Comments are searched as well.
+    """
+    nodes: Mapping[str, Any] = manifest.get("nodes", {})
+    macros: Mapping[str, Any] = manifest.get("macros", {})
+    calls = {
+        name: list(content.get("depends_on", {}).get("macros", []))
+        for name, content in (*nodes.items(), *macros.items())
+    }
+    for name in names:
+        package = name.split(".")[1]
+        own_macros = [m for m in sorted(ancestors(calls, name)) if m.split(".")[1] == package]
+        texts = [nodes.get(name, {}).get("raw_code", "")]
+        texts += [macros.get(macro, {}).get("macro_sql", "") for macro in own_macros]
+        found = next(filter(None, map(_NAMES_LABELS.search, texts)), None)
+        if found:
+            yield f"{name}: its SQL names {found.group()}"

@@ -1,4 +1,4 @@
-"""Which variants are the same thing in disguise: rank correlations over the models."""
+"""Near copies: variants that rank the models alike, by rank correlation."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     import duckdb
 
 LEAST_MODELS = 3
+"""Two variants with fewer models in common have no correlation."""
+
+_ROUNDING = 1e-9
 
 # Ranks are taken among the models both variants have a value for. Variants differ little in
 # that, so each is ranked once per set of models it is compared on, not once per pair.
-_PAIRS = f"""
+_CORRELATIONS = f"""
     with given as (
         select problem, metric, variant, model_id, value
         from metric_values
@@ -62,7 +65,7 @@ _PAIRS = f"""
             )
             + (count(*) over (
                 partition by given.problem, given.metric, given.variant, sets.common, given.value
-            ) - 1) / 2 as place
+            ) - 1) / 2 as average_rank
         from given
         inner join variants
             on given.problem = variants.problem
@@ -101,7 +104,7 @@ _PAIRS = f"""
             other.metric as other_metric,
             other.variant as other_variant,
             count(*) as models,
-            corr(asked.place, other.place) as spearman
+            corr(asked.average_rank, other.average_rank) as spearman
         from asked
         inner join compared
             on asked.problem = compared.problem
@@ -124,8 +127,8 @@ _PAIRS = f"""
 
 
 @dataclass(frozen=True)
-class Alike:
-    """How alike two variants order the models both have; a minus sign means the other way round."""
+class Correlation:
+    """Spearman's rank correlation of two variants over the models both have a value for."""
 
     problem: str
     variant: str
@@ -136,36 +139,52 @@ class Alike:
 
 
 @dataclass(frozen=True)
-class Group:
-    """Variants that order the models as the first of them does, one way or the other."""
+class NearCopies:
+    """Variants that rank the models as the leader does, or in reverse."""
 
     problem: str
     leader: str
-    members: tuple[Alike, ...]
+    members: tuple[Correlation, ...]
 
 
-def find_alike(
+def correlate_variants(
     connection: duckdb.DuckDBPyConnection, metric: str, variant: str | None, problem: str | None
-) -> list[Alike]:
-    """Spearman of the metric's variants (or one) with every other variant, closest first.
+) -> list[Correlation]:
+    """Correlations of the metric's variants (or one) with every other variant, closest first.
 
-    Pairs with fewer than three models in common, or without any spread, have none.
+    Pairs with fewer than `LEAST_MODELS` models in common, or without any spread, have none.
     """
     rows = connection.execute(
-        _PAIRS, {"metric": metric, "variant": variant, "problem": problem}
+        _CORRELATIONS, {"metric": metric, "variant": variant, "problem": problem}
     ).fetchall()
-    return [Alike(*row) for row in rows]
+    return [Correlation(*row) for row in rows]
 
 
-def group_alike(alike: Iterable[Alike], metric: str, threshold: float) -> list[Group]:
+def is_near(pair: Correlation, threshold: float) -> bool:
+    """Whether the absolute correlation reaches the threshold, rounding aside."""
+    return abs(pair.spearman) >= threshold - _ROUNDING
+
+
+def ranked(correlations: Iterable[Correlation]) -> Iterator[tuple[int, Correlation]]:
+    """Each pair with its place among its variant's, from 1; they must come closest first."""
+    counts: dict[tuple[str, str], int] = {}
+    for pair in correlations:
+        key = (pair.problem, pair.variant)
+        counts[key] = counts.get(key, 0) + 1
+        yield counts[key], pair
+
+
+def group_near_copies(
+    correlations: Iterable[Correlation], metric: str, threshold: float
+) -> list[NearCopies]:
     """Split a metric's variants into groups; every member is as close to the group's leader.
 
     Leaders are taken greedily: the variant with most others within the threshold, ties by
-    name. Variants that are alone make no group.
+    name. Variants without a near copy make no group.
     """
-    close: dict[tuple[str, str], dict[str, Alike]] = {}
-    for pair in alike:
-        if pair.other_metric == metric and abs(pair.spearman) >= threshold - 1e-9:
+    close: dict[tuple[str, str], dict[str, Correlation]] = {}
+    for pair in correlations:
+        if pair.other_metric == metric and is_near(pair, threshold):
             close.setdefault((pair.problem, pair.variant), {})[pair.other_variant] = pair
     groups = []
     while close:
@@ -174,7 +193,7 @@ def group_alike(alike: Iterable[Alike], metric: str, threshold: float) -> list[G
         members = close[leader]
         if not members:
             break
-        groups.append(Group(problem, name, tuple(members[other] for other in sorted(members))))
+        groups.append(NearCopies(problem, name, tuple(members[other] for other in sorted(members))))
         gone = {name, *members}
         close = {
             key: {other: pair for other, pair in near.items() if other not in gone}

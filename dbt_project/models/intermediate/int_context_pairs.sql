@@ -49,7 +49,7 @@ full_context as (
     inner join numbered_units as units
         on token_stats.problem = units.problem
         and token_stats.model_id = units.model_id
-        and token_stats.condition = units.full_probe
+        and token_stats.condition = units.full_condition
         and token_stats.doc_id = units.doc_id
 ),
 

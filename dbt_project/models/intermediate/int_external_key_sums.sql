@@ -1,10 +1,16 @@
 {{ config(
     materialized = 'incremental',
-    pre_hook = "{{ drop_stale_builds(ref('int_evaluations'), evaluator_edges()) }}",
+    pre_hook = "{{ drop_stale_builds(
+        ref('int_evaluated_units'),
+        evaluator_edges(),
+        ids = ['unit_id', 'key_characters_id']
+    ) }}",
 ) }}
 
 with units as (
-    {{ missing_builds(ref('int_evaluations'), evaluator_edges()) }}
+    {{ missing_builds(
+        ref('int_evaluated_units'), evaluator_edges(), ids = ['unit_id', 'key_characters_id']
+    ) }}
 ),
 
 key_characters as (
@@ -26,10 +32,10 @@ sums as (
     inner join units
         on token_stats.problem = units.problem
         and token_stats.model_id = units.model_id
-        and token_stats.condition = units.full_probe
+        and token_stats.condition = units.full_condition
         and token_stats.doc_id = units.doc_id
     inner join key_characters
-        on units.key_unit_id = key_characters.unit_id
+        on units.key_characters_id = key_characters.key_characters_id
         and token_stats.char_start = key_characters.character
         and token_stats.char_end <= key_characters.interval_end
     group by units.build_id, key_characters.alpha, key_characters.beta

@@ -6,13 +6,15 @@
     pre_hook = "{{ drop_stale_builds(
         ref('int_pair_units'),
         [frequency_edges(), distance_edges()],
-        id = 'featured_unit_id'
+        ids = ['unit_id', 'token_features_id']
     ) }}",
 ) }}
 
 with units as (
     {{ missing_builds(
-        ref('int_pair_units'), [frequencies, distances], id = 'featured_unit_id'
+        ref('int_pair_units'),
+        [frequencies, distances],
+        ids = ['unit_id', 'token_features_id']
     ) }}
 ),
 

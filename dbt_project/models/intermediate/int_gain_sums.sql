@@ -6,21 +6,23 @@
     pre_hook = "{{ drop_stale_builds(
         ref('int_pair_units'),
         [gain_edges(), logprob_edges()],
-        id = 'spanned_unit_id'
+        ids = ['unit_id', 'tokenisation_id']
     ) }}",
 ) }}
 
 with units as (
-    {{ missing_builds(ref('int_pair_units'), [gains, logprobs], id = 'spanned_unit_id') }}
+    {{ missing_builds(
+        ref('int_pair_units'), [gains, logprobs], ids = ['unit_id', 'tokenisation_id']
+    ) }}
 ),
 
 context_pairs as (
     select * from {{ ref('int_context_pairs') }}
 ),
 
-shared_spans as (
+overlapping_positions as (
     select
-        tokenisation_id,
+        token_features_id,
         position
     from {{ ref('int_token_features') }}
     where shares_span
@@ -34,13 +36,13 @@ pairs as (
         cast(context_pairs.logprob as double)
         - cast(context_pairs.short_logprob as double) as gain,
         context_pairs.char_end - context_pairs.char_start as characters,
-        shared_spans.position is not null as shares_span
+        overlapping_positions.position is not null as shares_span
     from context_pairs
     inner join units
         on context_pairs.unit_id = units.unit_id
-    left join shared_spans
-        on units.tokenisation_id = shared_spans.tokenisation_id
-        and context_pairs.position = shared_spans.position
+    left join overlapping_positions
+        on units.token_features_id = overlapping_positions.token_features_id
+        and context_pairs.position = overlapping_positions.position
 ),
 
 banded as (

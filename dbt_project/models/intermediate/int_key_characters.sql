@@ -1,10 +1,16 @@
 {{ config(
     materialized = 'incremental',
-    pre_hook = "{{ drop_stale_builds(ref('int_evaluators'), evaluator_edges()) }}",
+    pre_hook = "{{ drop_stale_builds(
+        ref('int_evaluator_units'),
+        evaluator_edges(),
+        ids = ['key_characters_id']
+    ) }}",
 ) }}
 
 with units as (
-    {{ missing_builds(ref('int_evaluators'), evaluator_edges()) }}
+    {{ missing_builds(
+        ref('int_evaluator_units'), evaluator_edges(), ids = ['key_characters_id']
+    ) }}
 ),
 
 variants as (
@@ -88,7 +94,7 @@ furthest as (
 
 key_characters as (
     select
-        units.unit_id,
+        units.key_characters_id,
         furthest.*
     from furthest
     inner join units

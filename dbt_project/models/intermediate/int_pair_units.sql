@@ -7,20 +7,15 @@ pair_units as (
         full_context.problem,
         full_context.model_id,
         short_context.condition,
-        full_context.condition as full_probe,
+        full_context.condition as full_condition,
         full_context.doc_id,
         full_context.document_tokens,
         full_context.parameters,
         full_context.tokenisation_id,
+        full_context.token_features_id,
         hash(
             full_context.unit_id, short_context.unit_id, {{ code_of('int_context_pairs') }}
-        ) as unit_id,
-        hash(
-            full_context.featured_unit_id, short_context.unit_id, {{ code_of('int_context_pairs') }}
-        ) as featured_unit_id,
-        hash(
-            full_context.spanned_unit_id, short_context.unit_id, {{ code_of('int_context_pairs') }}
-        ) as spanned_unit_id
+        ) as unit_id
     from units as full_context
     inner join units as short_context
         on full_context.problem = short_context.problem

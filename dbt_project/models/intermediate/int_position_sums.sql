@@ -61,13 +61,14 @@ sums as (
         cast(count_if(rank <= 5) as bigint) as top_5,
         cast(count_if(rank <= 10) as bigint) as top_10,
         sum(1 / rank) as reciprocal_rank_sum,
-        sum(log_position) as x_sum,
+        sum(log_position) as log_position_sum,
         -- products: a power takes ten times as long
-        sum(log_position * log_position) as xx_sum,
-        sum(log_position * log_position * log_position) as xxx_sum,
-        sum((log_position * log_position) * (log_position * log_position)) as xxxx_sum,
-        sum(log_position * nll) as xy_sum,
-        sum(log_position * log_position * nll) as xxy_sum,
+        sum(log_position * log_position) as log_position_squared_sum,
+        sum(log_position * log_position * log_position) as log_position_cubed_sum,
+        sum((log_position * log_position) * (log_position * log_position))
+            as log_position_fourth_power_sum,
+        sum(log_position * nll) as log_position_nll_sum,
+        sum(log_position * log_position * nll) as log_position_squared_nll_sum,
         min(position) as first_position,
         min(char_start) as first_character,
         max(char_end) as last_character

@@ -29,37 +29,47 @@ answers as (
     where conditions.kind in ('retrieval_with_document', 'retrieval_without_document')
 ),
 
+with_document as (
+    select * from answers
+    where kind = 'retrieval_with_document'
+),
+
+without_document as (
+    select * from answers
+    where kind = 'retrieval_without_document'
+),
+
 excerpts as (
     select
-        after_document.problem,
-        after_document.model_id,
-        after_document.probe,
-        after_document.doc_id,
-        after_document.segment,
+        with_document.problem,
+        with_document.model_id,
+        with_document.probe,
+        with_document.doc_id,
+        with_document.segment,
         count(*) as tokens,
-        -sum(cast(after_document.logprob as double)) as nll_sum,
-        -sum(cast(alone.logprob as double)) as alone_nll_sum,
-        sum(cast(after_document.logprob as double) - cast(alone.logprob as double)) as gain_sum,
-        count(*) filter (where after_document.rank = 1) as top_1,
-        count(*) filter (where alone.rank = 1) as alone_top_1,
-        min(after_document.position) as first_position,
-        any_value(after_document.document_tokens) as document_tokens
-    from answers as after_document
-    inner join answers as alone
-        on after_document.problem = alone.problem
-        and after_document.model_id = alone.model_id
-        and after_document.probe = alone.probe
-        and after_document.doc_id = alone.doc_id
-        and after_document.segment = alone.segment
-        and after_document.position = alone.position
-    where after_document.kind = 'retrieval_with_document'
-        and alone.kind = 'retrieval_without_document'
+        -sum(cast(with_document.logprob as double)) as nll_sum,
+        -sum(cast(without_document.logprob as double)) as without_document_nll_sum,
+        sum(
+            cast(with_document.logprob as double) - cast(without_document.logprob as double)
+        ) as gain_sum,
+        count(*) filter (where with_document.rank = 1) as top_1,
+        count(*) filter (where without_document.rank = 1) as without_document_top_1,
+        min(with_document.position) as first_position,
+        any_value(with_document.document_tokens) as document_tokens
+    from with_document
+    inner join without_document
+        on with_document.problem = without_document.problem
+        and with_document.model_id = without_document.model_id
+        and with_document.probe = without_document.probe
+        and with_document.doc_id = without_document.doc_id
+        and with_document.segment = without_document.segment
+        and with_document.position = without_document.position
     group by
-        after_document.problem,
-        after_document.model_id,
-        after_document.probe,
-        after_document.doc_id,
-        after_document.segment
+        with_document.problem,
+        with_document.model_id,
+        with_document.probe,
+        with_document.doc_id,
+        with_document.segment
 )
 
 select * from excerpts

@@ -1,6 +1,6 @@
 {{ config(
     materialized = 'incremental',
-    pre_hook = "{{ drop_stale_builds(ref('int_corpora'), id = 'corpus_id') }}",
+    pre_hook = "{{ drop_stale_builds(ref('int_corpora'), ids = ['corpus_id']) }}",
 ) }}
 
 with documents as (

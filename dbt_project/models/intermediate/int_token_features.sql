@@ -1,16 +1,16 @@
 {{ config(
     materialized = 'incremental',
-    pre_hook = "{{ drop_stale_units(ref('int_tokenisations'), id = 'tokenisation_id') }}",
+    pre_hook = "{{ drop_stale_units(ref('int_tokenisations'), id = 'token_features_id') }}",
 ) }}
 
 with units as (
-    {{ missing_units(ref('int_tokenisations'), id = 'tokenisation_id') }}
+    {{ missing_units(ref('int_tokenisations'), id = 'token_features_id') }}
 ),
 
 numbered_units as (
     select
         *,
-        {{ first_key('tokenisation_id') }} as first_key,
+        {{ first_key('token_features_id') }} as first_key,
         {{ first_key('problem, doc_id') }} as first_character_key
     from units
 ),
@@ -148,7 +148,7 @@ with_words as (
 -- In the order of the text: readers who go through documents in order find neighbours together.
 token_features as (
     select
-        units.tokenisation_id,
+        units.token_features_id,
         {{ key_position('with_words.token_key') }} as position,
         with_words.opens_cluster,
         with_words.shares_span,

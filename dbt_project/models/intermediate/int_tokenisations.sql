@@ -4,7 +4,7 @@ with units as (
 
 tokenisations as (
     select * from units
-    where unit_id = tokenised_unit_id
+    where represents_tokenisation
 )
 
 select * from tokenisations

@@ -39,15 +39,16 @@ units as (
     where ledger.status = 'done'
 ),
 
--- Tokenisers shared by several models are looked at once, in the unit with most rows.
+-- Models that share a tokenizer share a document's tokenisation; it is read once, in the unit
+-- with most rows.
 tokenisations as (
     select
         problem,
         tokenizer_sha256,
         doc_id,
-        unit_id as tokenised_unit_id,
-        hash(unit_id, {{ code_of('int_token_features') }}) as spans_id,
-        hash(unit_id, corpus_id, {{ code_of('int_token_features') }}) as tokenisation_id
+        unit_id,
+        hash(unit_id, {{ code_of('int_token_features') }}) as tokenisation_id,
+        hash(unit_id, corpus_id, {{ code_of('int_token_features') }}) as token_features_id
     from units
     where kind = 'full'
     qualify row_number() over (
@@ -67,10 +68,9 @@ with_tokenisation as (
         units.parameters,
         units.tokenizer_sha256,
         units.unit_id,
-        tokenisations.tokenised_unit_id,
         tokenisations.tokenisation_id,
-        hash(units.unit_id, tokenisations.tokenisation_id) as featured_unit_id,
-        hash(units.unit_id, tokenisations.spans_id) as spanned_unit_id
+        tokenisations.token_features_id,
+        units.unit_id = tokenisations.unit_id as represents_tokenisation
     from units
     left join tokenisations
         on units.problem = tokenisations.problem

@@ -7,10 +7,8 @@ with variants as (
 conditions as (
     select distinct
         probe,
-        case
-            when kind in ('full', 'window') then kind
-            else 'retrieval'
-        end as kind
+        -- a retrieval probe makes two conditions, each of a kind of its own
+        regexp_replace(kind, '_(with|without)_document$', '') as kind
     from {{ ref('int_conditions') }}
 ),
 

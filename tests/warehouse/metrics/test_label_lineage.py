@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from warehouse.errors import TokenmartError
@@ -29,6 +31,33 @@ def test_a_label_two_steps_up_is_named(marts):
     )
     with pytest.raises(TokenmartError, match=r"0 models have meta.metric = ppl"):
         read_lineage(path, "ppl")
+
+
+def test_a_table_of_labels_named_without_ref_is_seen(marts):
+    marts.manifest({"clean": ["stg_token_stats", "helper"], "sly": ["stg_token_stats"]})
+    path = manifest_path(marts.workspace)
+    graph = json.loads(path.read_text())
+    nodes = graph["nodes"]
+    nodes["model.tokenmart.clean"]["raw_code"] = "select * from {{ ref('helper') }}"
+    nodes["model.tokenmart.helper"] = {"resource_type": "model", "raw_code": "select 1 as x"}
+    path.write_text(json.dumps(graph))
+    assert read_lineage(path, "clean").labels == ()
+    nodes["model.tokenmart.sly"]["raw_code"] = 'select * from main."Downstream_scores"'
+    nodes["model.tokenmart.helper"]["depends_on"] = {"macros": ["macro.tokenmart.outer"]}
+    graph["macros"] = {
+        "macro.tokenmart.outer": {"depends_on": {"macros": ["macro.tokenmart.inner"]}},
+        "macro.tokenmart.inner": {
+            "macro_sql": "{% macro inner() %} main.downstream {% endmacro %}"
+        },
+        "macro.dbt.unrelated": {"macro_sql": "downstream"},
+    }
+    path.write_text(json.dumps(graph))
+    assert read_lineage(path, "sly").labels == (
+        "model.tokenmart.sly: its SQL names Downstream_scores",
+    )
+    assert read_lineage(path, "clean").labels == (
+        "model.tokenmart.helper: its SQL names main.downstream",
+    )
 
 
 def test_without_a_manifest_it_says_what_to_run(marts):

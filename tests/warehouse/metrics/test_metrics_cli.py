@@ -16,7 +16,12 @@ from dbt_harness import PROJECT, Warehouse
 from scipy.stats import spearmanr
 
 from warehouse.metrics.cli import metrics
-from warehouse.metrics.near_copies import LEAST_MODELS, Alike, find_alike, group_alike
+from warehouse.metrics.near_copies import (
+    LEAST_MODELS,
+    Correlation,
+    correlate_variants,
+    group_near_copies,
+)
 
 
 @pytest.fixture
@@ -44,8 +49,8 @@ def test_show_prints_values_and_what_ranks_alike(cli: CliRunner, built: Warehous
         for (variant, model), value in built.values("perplexity").items()
         if variant == "micro"
     }
-    assert all(abs(row["spearman"]) <= 1 + 1e-9 for row in shown["alike"])
-    assert len(shown["alike"]) == 5
+    assert all(abs(row["spearman"]) <= 1 + 1e-9 for row in shown["closest"])
+    assert len(shown["closest"]) == 5
 
 
 @pytest.mark.parametrize("metric", ["perplexity", "longppl_external", "retrieval_gain"])
@@ -71,7 +76,7 @@ def test_rank_correlations_are_scipys(built: Warehouse, metric: str) -> None:
     with duckdb.connect(str(built.database), read_only=True) as connection:
         found = {
             (pair.variant, pair.other_metric, pair.other_variant): (pair.models, pair.spearman)
-            for pair in find_alike(connection, metric, None, None)
+            for pair in correlate_variants(connection, metric, None, None)
         }
     assert len(expected) > 300
     assert found.keys() == expected.keys()
@@ -97,7 +102,7 @@ def test_rank_correlations_over_different_models() -> None:
         connection.executemany("insert into metric_values values (?, ?, ?, ?, ?)", rows)
         found = {
             (pair.variant, pair.other_variant): (pair.models, pair.spearman)
-            for pair in find_alike(connection, "m", None, None)
+            for pair in correlate_variants(connection, "m", None, None)
         }
     assert len(found) == 6, "d has two models only"
     for (one, other), (models, rho) in found.items():
@@ -106,31 +111,31 @@ def test_rank_correlations_over_different_models() -> None:
         assert (models, rho) == (len(common), pytest.approx(spearmanr(*sides).statistic))
 
 
-def alike(problem: str, a: str, b: str, rho: float) -> list[Alike]:
+def both_ways(problem: str, a: str, b: str, rho: float) -> list[Correlation]:
     """The pair as both variants see it."""
-    return [Alike(problem, a, "m", b, 9, rho), Alike(problem, b, "m", a, 9, rho)]
+    return [Correlation(problem, a, "m", b, 9, rho), Correlation(problem, b, "m", a, 9, rho)]
 
 
 def test_groups_hold_what_is_close_to_their_first() -> None:
     pairs = [
-        *alike("p", "a", "b", 0.995),
-        *alike("p", "b", "c", -1.0),
-        *alike("p", "a", "c", 0.98),  # close to b, not to a: b leads
-        *alike("p", "d", "e", 0.99),
-        *alike("p", "e", "a", 0.5),
-        *alike("q", "a", "c", 1.0),
-        Alike("p", "f", "elsewhere", "a", 9, 1.0),  # of another metric: no group of this one
+        *both_ways("p", "a", "b", 0.995),
+        *both_ways("p", "b", "c", -1.0),
+        *both_ways("p", "a", "c", 0.98),  # close to b, not to a: b leads
+        *both_ways("p", "d", "e", 0.99),
+        *both_ways("p", "e", "a", 0.5),
+        *both_ways("q", "a", "c", 1.0),
+        Correlation("p", "f", "elsewhere", "a", 9, 1.0),  # of another metric: no group of this one
     ]
     groups = [
         (group.problem, group.leader, [pair.other_variant for pair in group.members])
-        for group in group_alike(pairs, "m", 0.99)
+        for group in group_near_copies(pairs, "m", 0.99)
     ]
     assert groups == [("p", "b", ["a", "c"]), ("p", "d", ["e"]), ("q", "a", ["c"])]
-    assert [g.leader for g in group_alike(pairs, "m", 1.0)] == ["b", "a"]
-    assert group_alike([], "m", 0.99) == []
+    assert [g.leader for g in group_near_copies(pairs, "m", 1.0)] == ["b", "a"]
+    assert group_near_copies([], "m", 0.99) == []
 
 
-def test_show_names_settings_ends_and_disguises(cli: CliRunner, built: Warehouse) -> None:
+def test_show_names_settings_ends_and_near_copies(cli: CliRunner, built: Warehouse) -> None:
     shown = cli.invoke(metrics, ["show", "perplexity"])
     assert shown.exit_code == 0, shown.output
     assert "Formula: `exp(-Σ log p / N)`" in shown.output
@@ -139,11 +144,11 @@ def test_show_names_settings_ends_and_disguises(cli: CliRunner, built: Warehouse
     first, last = min(micro, key=micro.__getitem__), max(micro, key=micro.__getitem__)
     ends = f"4 of 4 models: {micro[first]:.4g} {first} … {micro[last]:.4g} {last}"
     assert ends in shown.output
-    assert "One ranking in disguise (|rho| >= 0.99" in shown.output
+    assert "Near copies (|rho| >= 0.99" in shown.output
     everything = cli.invoke(metrics, ["show", "perplexity", "--values"]).output
     assert all(f"{value:.6g}" in everything for value in micro.values())
     found = json.loads(cli.invoke(metrics, ["show", "perplexity", "--json"]).output)
-    for group in found["groups"]:
+    for group in found["near_copies"]:
         assert all(abs(pair["spearman"]) >= 0.99 - 1e-9 for pair in group["members"])
     none = cli.invoke(metrics, ["show", "perplexity", "--problem", "nowhere"]).output
     assert "none of the" in none
@@ -174,12 +179,12 @@ def test_new_metrics_build_and_pass_their_tests(
 ) -> None:
     project = built.with_own_project(tmp_path).project
     monkeypatch.setenv("TOKENMART_HOME", str(tmp_path))
-    for arguments in (["late_surprise"], ["look_back", "--context", "window"]):
+    for arguments in (["late_nll"], ["far_gain", "--context", "window"]):
         done = CliRunner().invoke(metrics, ["new", *arguments])
         assert done.exit_code == 0, done.output
     database = tmp_path / "tokenmart.duckdb"
     shutil.copy(built.database, database)
-    chosen = ["stg_metric_variants", "late_surprise+", "look_back+"]
+    chosen = ["stg_metric_variants", "late_nll+", "far_gain+"]
     done = subprocess.run(
         [str(Path(sys.executable).with_name("dbt")), "build", "--quiet", "--select", *chosen],
         cwd=project,
@@ -193,7 +198,7 @@ def test_new_metrics_build_and_pass_their_tests(
         check=False,
     )
     assert done.returncode == 0, done.stdout
-    values = Warehouse(built.data, database).values("look_back")
+    values = Warehouse(built.data, database).values("far_gain")
     gains = built.values("context_gain")
     assert values["micro@window_64", "lab--model-0"] == pytest.approx(
         gains["mean@window_64", "lab--model-0"]

@@ -48,7 +48,7 @@ terms as (
 ),
 
 context_gain as (
-    {{ over_documents('context_gain', 'terms', condition = 'condition') }}
+    {{ over_documents('context_gain', 'terms', suffix = 'condition') }}
 )
 
 select * from context_gain

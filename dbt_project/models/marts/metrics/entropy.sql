@@ -16,8 +16,8 @@ terms as (
         sum(
             case variants.statistic
                 when 'entropy' then position_sums.entropy_sum
-                when 'surprise_excess' then position_sums.nll_sum - position_sums.entropy_sum
-                when 'doubt' then -position_sums.top_logprob_sum
+                when 'nll_minus_entropy' then position_sums.nll_sum - position_sums.entropy_sum
+                when 'first_choice_nll' then -position_sums.top_logprob_sum
             end
         ) as numerator,
         sum(position_sums.tokens) as denominator,

@@ -33,7 +33,7 @@ terms as (
 ),
 
 entropy_drop as (
-    {{ over_documents('entropy_drop', 'terms', condition = 'condition') }}
+    {{ over_documents('entropy_drop', 'terms', suffix = 'condition') }}
 )
 
 select * from entropy_drop

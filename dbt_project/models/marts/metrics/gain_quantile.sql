@@ -1,5 +1,5 @@
-with gain_order as (
-    select * from {{ ref('int_gain_order') }}
+with gain_quantiles as (
+    select * from {{ ref('int_gain_quantiles') }}
 ),
 
 variants as (
@@ -9,22 +9,22 @@ variants as (
 
 terms as (
     select
-        gain_order.problem,
-        gain_order.model_id,
-        gain_order.condition,
-        gain_order.doc_id,
+        gain_quantiles.problem,
+        gain_quantiles.model_id,
+        gain_quantiles.condition,
+        gain_quantiles.doc_id,
         variants.variant,
-        gain_order.value as numerator,
+        gain_quantiles.value as numerator,
         1 as denominator,
-        gain_order.tokens
-    from gain_order
+        gain_quantiles.tokens
+    from gain_quantiles
     inner join variants
-        on gain_order.quantile is not distinct from variants.quantile
-        and gain_order.trim is not distinct from variants.trim
+        on gain_quantiles.quantile is not distinct from variants.quantile
+        and gain_quantiles.trim is not distinct from variants.trim
 ),
 
 gain_quantile as (
-    {{ over_documents('gain_quantile', 'terms', condition = 'condition') }}
+    {{ over_documents('gain_quantile', 'terms', suffix = 'condition') }}
 )
 
 select * from gain_quantile

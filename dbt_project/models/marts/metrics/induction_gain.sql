@@ -29,7 +29,7 @@ terms as (
 ),
 
 induction_gain as (
-    {{ over_documents('induction_gain', 'terms', condition = 'condition') }}
+    {{ over_documents('induction_gain', 'terms', suffix = 'condition') }}
 )
 
 select * from induction_gain

@@ -60,7 +60,7 @@ terms as (
 ),
 
 key_share as (
-    {{ over_documents('key_share', 'terms', condition = 'condition') }}
+    {{ over_documents('key_share', 'terms', suffix = 'condition') }}
 )
 
 select * from key_share

@@ -2,8 +2,8 @@ with gain_sums as (
     select * from {{ ref('int_gain_sums') }}
 ),
 
-shared_pairs as (
-    select * from {{ ref('int_shared_pairs') }}
+overlapping_tokens as (
+    select * from {{ ref('int_overlapping_tokens') }}
 ),
 
 variants as (
@@ -12,7 +12,7 @@ variants as (
 ),
 
 -- Tokens that share no character with another one: key when they pass both thresholds.
-plain_key_sums as (
+separate_key_sums as (
     select
         gain_sums.problem,
         gain_sums.model_id,
@@ -35,7 +35,7 @@ plain_key_sums as (
 ),
 
 -- Tokens whose characters overlap: key when they lie inside the span of one that passes.
-shared_key_tokens as (
+overlapping_key_tokens as (
     select distinct
         inside.problem,
         inside.model_id,
@@ -44,11 +44,11 @@ shared_key_tokens as (
         inside.position,
         inside.nll,
         variants.variant
-    from shared_pairs as passing
+    from overlapping_tokens as passing
     inner join variants
         on passing.gain > variants.alpha
         and -passing.nll > variants.beta
-    inner join shared_pairs as inside
+    inner join overlapping_tokens as inside
         on passing.problem = inside.problem
         and passing.model_id = inside.model_id
         and passing.condition = inside.condition
@@ -58,7 +58,7 @@ shared_key_tokens as (
         and passing.char_end >= inside.char_end
 ),
 
-shared_key_sums as (
+overlapping_key_sums as (
     select
         problem,
         model_id,
@@ -67,7 +67,7 @@ shared_key_sums as (
         variant,
         sum(nll) as nll_sum,
         count(*) as tokens
-    from shared_key_tokens
+    from overlapping_key_tokens
     group by
         problem,
         model_id,
@@ -77,9 +77,9 @@ shared_key_sums as (
 ),
 
 key_sums as (
-    select * from plain_key_sums
+    select * from separate_key_sums
     union all by name
-    select * from shared_key_sums
+    select * from overlapping_key_sums
 ),
 
 -- Every scored document stays in, so that a variant without key tokens says so.
@@ -101,7 +101,6 @@ terms as (
         documents.doc_id,
         documents.document_tokens,
         variants.variant,
-        true as is_log,
         coalesce(sum(key_sums.nll_sum), 0) as numerator,
         coalesce(sum(key_sums.tokens), 0) as denominator,
         coalesce(sum(key_sums.tokens), 0) as tokens
@@ -126,9 +125,9 @@ longppl as (
     {{ over_documents(
         'longppl',
         'terms',
-        condition = 'condition',
+        suffix = 'condition',
         weight = 'document_tokens',
-        is_log = 'terms.is_log',
+        is_log = 'true',
     ) }}
 )
 

@@ -2,8 +2,8 @@ with external_key_sums as (
     select * from {{ ref('int_external_key_sums') }}
 ),
 
-evaluations as (
-    select * from {{ ref('int_evaluations') }}
+evaluated_units as (
+    select * from {{ ref('int_evaluated_units') }}
 ),
 
 variants as (
@@ -14,25 +14,24 @@ variants as (
 -- Every scored document stays in, so that a variant without key tokens says so.
 terms as (
     select
-        evaluations.problem,
-        evaluations.model_id,
-        evaluations.condition,
-        evaluations.doc_id,
-        evaluations.document_tokens,
+        evaluated_units.problem,
+        evaluated_units.model_id,
+        evaluated_units.condition,
+        evaluated_units.doc_id,
+        evaluated_units.document_tokens,
         variants.variant,
-        true as is_log,
         coalesce(external_key_sums.nll_sum, 0) as numerator,
         coalesce(external_key_sums.tokens, 0) as denominator,
         coalesce(external_key_sums.tokens, 0) as tokens
-    from evaluations
+    from evaluated_units
     inner join variants
-        on evaluations.evaluator = variants.evaluator
+        on evaluated_units.evaluator = variants.evaluator
     left join external_key_sums
-        on evaluations.problem = external_key_sums.problem
-        and evaluations.model_id = external_key_sums.model_id
-        and evaluations.condition = external_key_sums.condition
-        and evaluations.evaluator = external_key_sums.evaluator
-        and evaluations.doc_id = external_key_sums.doc_id
+        on evaluated_units.problem = external_key_sums.problem
+        and evaluated_units.model_id = external_key_sums.model_id
+        and evaluated_units.condition = external_key_sums.condition
+        and evaluated_units.evaluator = external_key_sums.evaluator
+        and evaluated_units.doc_id = external_key_sums.doc_id
         and variants.alpha = external_key_sums.alpha
         and variants.beta = external_key_sums.beta
 ),
@@ -41,9 +40,9 @@ longppl_external as (
     {{ over_documents(
         'longppl_external',
         'terms',
-        condition = 'condition',
+        suffix = 'condition',
         weight = 'document_tokens',
-        is_log = 'terms.is_log',
+        is_log = 'true',
     ) }}
 )
 

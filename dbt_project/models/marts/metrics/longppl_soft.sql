@@ -18,7 +18,6 @@ terms as (
         gain_sums.doc_id,
         gain_sums.document_tokens,
         variants.variant,
-        true as is_log,
         sum(
             case
                 when gain_sums.gain_floor >= variants.ceiling_gain
@@ -49,9 +48,9 @@ longppl_soft as (
     {{ over_documents(
         'longppl_soft',
         'terms',
-        condition = 'condition',
+        suffix = 'condition',
         weight = 'document_tokens',
-        is_log = 'terms.is_log',
+        is_log = 'true',
     ) }}
 )
 

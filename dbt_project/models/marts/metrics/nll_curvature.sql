@@ -1,28 +1,28 @@
 with moments as (
-    {{ moments('nll_curvature', fewest = 3) }}
+    {{ position_moments('nll_curvature', fewest = 3) }}
 ),
 
--- Sums of squares and products about the mean, with z = x².
+-- Sums of squares and products about the mean.
 centred as (
     select
         *,
-        xx_sum - x_sum * x_sum / tokens as s_xx,
-        xxx_sum - x_sum * xx_sum / tokens as s_xz,
-        xxxx_sum - xx_sum * xx_sum / tokens as s_zz,
-        xy_sum - x_sum * y_sum / tokens as s_xy,
-        xxy_sum - xx_sum * y_sum / tokens as s_zy
+        x2_sum - x_sum * x_sum / tokens as s_x_x,
+        x3_sum - x_sum * x2_sum / tokens as s_x_x2,
+        x4_sum - x2_sum * x2_sum / tokens as s_x2_x2,
+        x_y_sum - x_sum * y_sum / tokens as s_x_y,
+        x2_y_sum - x2_sum * y_sum / tokens as s_x2_y
     from moments
 ),
 
--- The coefficient of z beside x is the slope on what x leaves unexplained of z.
+-- The coefficient of x² beside x is the slope on what x leaves unexplained of x².
 terms as (
     select
         problem,
         model_id,
         doc_id,
         variant,
-        s_zy - s_xz * s_xy / s_xx as numerator,
-        s_zz - s_xz * s_xz / s_xx as denominator,
+        s_x2_y - s_x_x2 * s_x_y / s_x_x as numerator,
+        s_x2_x2 - s_x_x2 * s_x_x2 / s_x_x as denominator,
         tokens
     from centred
 ),

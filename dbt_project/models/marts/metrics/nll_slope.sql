@@ -1,5 +1,5 @@
 with moments as (
-    {{ moments('nll_slope', fewest = 2) }}
+    {{ position_moments('nll_slope', fewest = 2) }}
 ),
 
 terms as (
@@ -8,8 +8,8 @@ terms as (
         model_id,
         doc_id,
         variant,
-        xy_sum - x_sum * y_sum / tokens as numerator,
-        xx_sum - x_sum * x_sum / tokens as denominator,
+        x_y_sum - x_sum * y_sum / tokens as numerator,
+        x2_sum - x_sum * x_sum / tokens as denominator,
         tokens
     from moments
 ),

@@ -29,7 +29,7 @@ terms as (
 ),
 
 position_gain as (
-    {{ over_documents('position_gain', 'terms', condition = 'condition') }}
+    {{ over_documents('position_gain', 'terms', suffix = 'condition') }}
 )
 
 select * from position_gain

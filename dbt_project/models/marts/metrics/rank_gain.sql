@@ -35,7 +35,7 @@ terms as (
 ),
 
 rank_gain as (
-    {{ over_documents('rank_gain', 'terms', condition = 'condition') }}
+    {{ over_documents('rank_gain', 'terms', suffix = 'condition') }}
 )
 
 select * from rank_gain

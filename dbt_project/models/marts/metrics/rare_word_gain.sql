@@ -34,7 +34,7 @@ terms as (
 ),
 
 rare_word_gain as (
-    {{ over_documents('rare_word_gain', 'terms', condition = 'condition') }}
+    {{ over_documents('rare_word_gain', 'terms', suffix = 'condition') }}
 )
 
 select * from rare_word_gain

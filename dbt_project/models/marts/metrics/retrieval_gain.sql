@@ -20,11 +20,12 @@ excerpt_terms as (
         excerpts.tokens,
         case variants.statistic
             when 'share_positive' then cast(excerpts.gain_sum > 0 as double)
-            when 'accuracy' then (excerpts.top_1 - excerpts.alone_top_1) / excerpts.tokens
+            when 'accuracy'
+                then (excerpts.top_1 - excerpts.without_document_top_1) / excerpts.tokens
             else excerpts.gain_sum / excerpts.tokens
         end as numerator,
         case variants.statistic
-            when 'relative' then excerpts.alone_nll_sum / excerpts.tokens
+            when 'relative' then excerpts.without_document_nll_sum / excerpts.tokens
             else 1
         end as denominator
     from excerpts
@@ -67,7 +68,7 @@ terms as (
 ),
 
 retrieval_gain as (
-    {{ over_documents('retrieval_gain', 'terms', condition = 'probe') }}
+    {{ over_documents('retrieval_gain', 'terms', suffix = 'probe') }}
 )
 
 select * from retrieval_gain

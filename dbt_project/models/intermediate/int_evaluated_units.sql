@@ -39,22 +39,22 @@ evaluators as (
         end
 ),
 
-evaluations as (
+evaluated_units as (
     select
         full_units.problem,
         full_units.model_id,
         evaluators.condition,
-        full_units.condition as full_probe,
+        full_units.condition as full_condition,
         full_units.doc_id,
         full_units.document_tokens,
+        full_units.unit_id,
         evaluators.evaluator,
         evaluators.unit_id as evaluator_unit_id,
-        hash(evaluators.unit_id, evaluators.evaluator) as key_unit_id,
-        hash(full_units.unit_id, evaluators.unit_id, evaluators.evaluator) as unit_id
+        hash(evaluators.unit_id, evaluators.evaluator) as key_characters_id
     from full_units
     inner join evaluators
         on full_units.problem = evaluators.problem
         and full_units.doc_id = evaluators.doc_id
 )
 
-select * from evaluations
+select * from evaluated_units

@@ -64,7 +64,7 @@ measured as (
     from placed
 ),
 
-gain_order as (
+gain_quantiles as (
     select
         units.problem,
         units.model_id,
@@ -77,4 +77,4 @@ gain_order as (
         on measured.build_id = units.build_id
 )
 
-select * from gain_order
+select * from gain_quantiles

@@ -1,18 +1,18 @@
 {{ config(
     materialized = 'incremental',
-    pre_hook = "{{ drop_stale_builds(ref('int_pair_units'), id = 'spanned_unit_id') }}",
+    pre_hook = "{{ drop_stale_builds(ref('int_pair_units'), ids = ['unit_id', 'tokenisation_id']) }}",
 ) }}
 
 with units as (
-    {{ missing_builds(ref('int_pair_units'), id = 'spanned_unit_id') }}
+    {{ missing_builds(ref('int_pair_units'), ids = ['unit_id', 'tokenisation_id']) }}
 ),
 
-shared_spans as (
+clusters as (
     select
-        tokenisation_id,
+        token_features_id,
         position,
         sum(cast(opens_cluster as integer)) over (
-            partition by tokenisation_id
+            partition by token_features_id
             order by position
         ) as cluster
     from {{ ref('int_token_features') }}
@@ -27,12 +27,12 @@ context_pairs as (
     select * from {{ ref('int_context_pairs') }}
 ),
 
-shared_tokens as (
+full_context as (
     select
         units.build_id,
         units.unit_id,
         token_stats.position,
-        shared_spans.cluster,
+        clusters.cluster,
         token_stats.char_start,
         token_stats.char_end,
         cast(token_stats.logprob as double) as logprob
@@ -40,29 +40,29 @@ shared_tokens as (
     inner join units
         on token_stats.problem = units.problem
         and token_stats.model_id = units.model_id
-        and token_stats.condition = units.full_probe
+        and token_stats.condition = units.full_condition
         and token_stats.doc_id = units.doc_id
-    inner join shared_spans
-        on units.tokenisation_id = shared_spans.tokenisation_id
-        and token_stats.position = shared_spans.position
+    inner join clusters
+        on units.token_features_id = clusters.token_features_id
+        and token_stats.position = clusters.position
 ),
 
 measured as (
     select
-        shared_tokens.build_id,
-        shared_tokens.position,
-        shared_tokens.cluster,
-        shared_tokens.char_start,
-        shared_tokens.char_end,
-        -shared_tokens.logprob as nll,
-        shared_tokens.logprob - cast(context_pairs.short_logprob as double) as gain
+        full_context.build_id,
+        full_context.position,
+        full_context.cluster,
+        full_context.char_start,
+        full_context.char_end,
+        -full_context.logprob as nll,
+        full_context.logprob - cast(context_pairs.short_logprob as double) as gain
     from context_pairs
-    right join shared_tokens  -- noqa: CV08
-        on context_pairs.unit_id = shared_tokens.unit_id
-        and context_pairs.position = shared_tokens.position
+    right join full_context  -- noqa: CV08
+        on context_pairs.unit_id = full_context.unit_id
+        and context_pairs.position = full_context.position
 ),
 
-shared_pairs as (
+overlapping_tokens as (
     select
         units.problem,
         units.model_id,
@@ -75,4 +75,4 @@ shared_pairs as (
         on measured.build_id = units.build_id
 )
 
-select * from shared_pairs
+select * from overlapping_tokens

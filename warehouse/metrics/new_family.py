@@ -1,73 +1,49 @@
-"""`tokenmart metrics new`: the files of a metric of one's own, ready to build."""
+"""The files of a new metric family, ready to build: SQL, YAML with a unit test, variants."""
 
 from __future__ import annotations
 
 import re
-
-import click
+from pathlib import Path
 
 from warehouse.errors import TokenmartError
-from warehouse.paths import find_workspace
+from warehouse.files import write_whole
 
 
-@click.command()
-@click.argument("name")
-@click.option(
-    "--context",
-    type=click.Choice(["full", "window"]),
-    default="full",
-    show_default=True,
-    help="Tokens after the whole document, or tokens scored in both contexts (with `gain`).",
-)
-@click.option(
-    "--direction",
-    type=click.Choice(["higher", "lower"]),
-    default="lower",
-    show_default=True,
-    help="Which values are better.",
-)
-def new(name: str, context: str, direction: str) -> None:
-    """Write the SQL, the YAML, the variants and a unit test of a new metric.
+def write_family(project: Path, name: str, context: str, direction: str) -> list[Path]:
+    """Write a family of one formula and two variants, and return the paths of its files.
 
-    \b
-    tokenmart metrics new late_surprise
-    tokenmart metrics new look_back --context window --direction higher
+    Args:
+        project: the dbt project's folder.
+        name: of the metric; lower-case letters, digits and `_`.
+        context: `full` for the tokens after the whole document, `window` for those scored in
+            both contexts.
+        direction: which values are better, `higher` or `lower`.
+
+    Raises:
+        TokenmartError: the name is malformed or taken, or a file can't be written.
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise TokenmartError(
             f"metrics new {name}: use lower-case letters, digits and _, starting with a letter"
         )
-    project = find_workspace().dbt_project
+    folder = project / "models" / "marts" / "custom"
+    files = {
+        folder / f"{name}.sql": _sql(name, context),
+        folder / f"{name}.yml": _yaml(name, context, direction),
+        project / "variants" / f"{name}.csv": (
+            f"metric,variant,aggregation\n{name},micro,micro\n{name},macro,macro\n"
+        ),
+    }
     taken = [path for path in project.glob("models/**/*.sql") if path.stem == name]
+    taken += [path for path in files if path.exists()]
     if taken:
         raise TokenmartError(
             f"metrics new {name}: {taken[0].relative_to(project.parent)} exists; "
             "choose another name or edit it"
         )
-    values = project / "models" / "marts" / "metric_values.sql"
-    text = values.read_text(encoding="utf-8")
-    last = text.rfind("    select * from {{ ref(")
-    if last < 0:
-        raise TokenmartError(
-            f"{values}: no line `select * from {{{{ ref('…') }}}}` to add after; mend the file"
-        )
-    end = text.index("\n", last) + 1
-    custom = project / "models" / "marts" / "custom"
-    written = {
-        custom / f"{name}.sql": _sql(name, context),
-        custom / f"{name}.yml": _yaml(name, context, direction),
-        project / "variants" / f"{name}.csv": (
-            f"metric,variant,aggregation\n{name},micro,micro\n{name},macro,macro\n"
-        ),
-        values: text[:end]
-        + f"    union all by name\n    select * from {{{{ ref('{name}') }}}}\n"
-        + text[end:],
-    }
-    for path, content in written.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content, encoding="utf-8")
-        click.echo(f"wrote {path.relative_to(project.parent)}")
-    click.echo("next: edit the SQL and the test, then `tokenmart dbt build`")
+    for path, content in files.items():
+        write_whole(path, content)
+    return list(files)
 
 
 def _sql(name: str, context: str) -> str:
@@ -101,7 +77,7 @@ def _yaml(name: str, context: str, direction: str) -> str:
         )
     )
     rows, units, condition, key, signs, variant = (
-        ("tokens", "int_full_units", "full", "logprob", "-", "micro")
+        ("stg_token_stats", "int_full_units", "full", "logprob", "-", "micro")
         if context == "full"
         else ("context_pairs", "int_pair_units", "window", "gain", "", "micro@window")
     )

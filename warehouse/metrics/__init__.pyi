@@ -1,0 +1,13 @@
+from .catalog import open_catalog as open_catalog
+from .dbt_process import run_dbt as run_dbt
+from .lineage import Lineage as Lineage
+from .lineage import manifest_path as manifest_path
+from .lineage import read_lineage as read_lineage
+from .near_copies import Correlation as Correlation
+from .near_copies import NearCopies as NearCopies
+from .near_copies import correlate_variants as correlate_variants
+from .near_copies import group_near_copies as group_near_copies
+from .new_family import write_family as write_family
+from .registry import Family as Family
+from .registry import find_families as find_families
+from .registry import refresh_union as refresh_union

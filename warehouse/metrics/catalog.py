@@ -1,0 +1,133 @@
+"""What the built warehouse says about the metrics: catalogue entries and values, as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from warehouse.errors import TokenmartError
+from warehouse.paths import Workspace
+
+if TYPE_CHECKING:
+    import duckdb
+
+Row = dict[str, Any]
+
+_VARIANTS = """
+    select
+        metric,
+        variant,
+        family,
+        parameters,
+        direction,
+        admissible,
+        formula
+    from metric_catalog
+    where coalesce(metric = $metric, true)
+        and coalesce(family = $family, true)
+        and (not $admissible or admissible)
+    order by family, metric, variant
+"""
+
+_ENTRIES = """
+    select *
+    from metric_catalog
+    where metric = $metric
+        and coalesce(variant = $variant, true)
+    order by variant
+"""
+
+_VALUES = """
+    select
+        problem,
+        variant,
+        model_id,
+        value,
+        tokens,
+        documents,
+        reason
+    from metric_values
+    where metric = $metric
+        and coalesce(variant = $variant, true)
+        and coalesce(problem = $problem, true)
+    order by problem, variant, model_id
+"""
+
+
+@contextmanager
+def open_catalog(workspace: Workspace) -> Iterator[duckdb.DuckDBPyConnection]:
+    """The built warehouse, read-only.
+
+    Raises:
+        TokenmartError: it holds no metric yet.
+    """
+    from warehouse.sql.connection import connect_read_only
+
+    with connect_read_only(workspace) as connection:
+        found = connection.execute(
+            "select 1 from duckdb_tables() where table_name = 'metric_catalog'"
+        ).fetchone()
+        if found is None:
+            raise TokenmartError("metrics: no metric has been built yet; run `tokenmart dbt build`")
+        yield connection
+
+
+def variants(
+    connection: duckdb.DuckDBPyConnection,
+    metric: str | None,
+    family: str | None,
+    admissible: bool,
+) -> list[Row]:
+    """Catalogue entries without descriptions, by family, metric and variant.
+
+    Args:
+        connection: see `open_catalog`.
+        metric: of this metric only.
+        family: of this family only.
+        admissible: only what an official submission may use.
+
+    Raises:
+        TokenmartError: the named metric or family isn't there.
+    """
+    rows = _rows(connection, _VARIANTS, metric=metric, family=family, admissible=admissible)
+    if not rows and (metric or family):
+        raise _unknown(connection, metric or family or "")
+    return rows
+
+
+def entries(connection: duckdb.DuckDBPyConnection, metric: str, variant: str | None) -> list[Row]:
+    """Everything the catalogue says about a metric's variants, or about one of them.
+
+    Raises:
+        TokenmartError: it isn't in the catalogue.
+    """
+    rows = _rows(connection, _ENTRIES, metric=metric, variant=variant)
+    if not rows:
+        raise _unknown(connection, metric if variant is None else f"{metric} {variant}")
+    return rows
+
+
+def values(
+    connection: duckdb.DuckDBPyConnection, metric: str, variant: str | None, problem: str | None
+) -> list[Row]:
+    """Values of a metric for each problem, variant and model."""
+    return _rows(connection, _VALUES, metric=metric, variant=variant, problem=problem)
+
+
+def _rows(connection: duckdb.DuckDBPyConnection, query: str, **parameters: Any) -> list[Row]:
+    result = connection.execute(query, parameters)
+    names = [column[0] for column in result.description or []]
+    return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+
+
+def _unknown(connection: duckdb.DuckDBPyConnection, name: str) -> TokenmartError:
+    known = sorted(
+        {row["metric"] for row in _rows(connection, "select metric from metric_catalog")}
+    )
+    close = get_close_matches(name.split()[0], known, n=1)
+    hint = f"did you mean {close[0]!r}? " if close and close[0] not in name.split() else ""
+    return TokenmartError(
+        f"metrics: no {name!r} in the catalogue; {hint}metrics: {', '.join(known)}"
+    )

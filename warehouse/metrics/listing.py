@@ -1,0 +1,121 @@
+"""The catalogue in words: what `metrics list` and `metrics show` print, line by line."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from warehouse.metrics.catalog import Row
+from warehouse.metrics.near_copies import Correlation, NearCopies, is_near, ranked
+
+
+def list_metrics(rows: Sequence[Row]) -> Iterator[str]:
+    """One entry per metric: how many variants, which way is better, the formula."""
+    counts = Counter(row["metric"] for row in rows)
+    first = {row["metric"]: row for row in reversed(rows)}
+    for name, count in counts.items():
+        row = first[name]
+        mark = "" if row["admissible"] else ", not admissible"
+        yield f"{name:<22} {count:>4} variants, {row['direction']} is better{mark}"
+        yield f"    {row['formula']}"
+    yield f"{len(rows)} variants of {len(counts)} metrics"
+
+
+def list_variants(rows: Sequence[Row]) -> Iterator[str]:
+    """One line per variant: its name and settings."""
+    for row in rows:
+        yield f"{row['variant']}  {_settings(row['parameters'])}"
+
+
+def describe(entries: Sequence[Row], values: Sequence[Row], every_value: bool) -> Iterator[str]:
+    """Direction and description of a metric, then each variant with settings and values.
+
+    Args:
+        entries: the metric's variants in the catalogue.
+        values: their values.
+        every_value: one line per model, instead of one per problem.
+    """
+    yield f"{entries[0]['metric']}: {entries[0]['direction']} is better"
+    yield entries[0]["description"].strip() + "\n"
+    for row in entries:
+        yield from list_variants([row])
+        own = [value for value in values if value["variant"] == row["variant"]]
+        for line in _each_value(own) if every_value else _range(own):
+            yield f"    {line}"
+
+
+def closest_variants(closest: Sequence[Correlation], threshold: float) -> Iterator[str]:
+    """One line per variant that ranks the models like the one shown, or nearly so."""
+    for pair in closest:
+        yield f"    {pair.problem}  like {_like(pair, threshold)}"
+
+
+def near_copies(
+    groups: Sequence[NearCopies],
+    correlations: Sequence[Correlation],
+    metric: str,
+    variants: int,
+    threshold: float,
+) -> Iterator[str]:
+    """Groups of near copies within a metric, and the closest in other metrics.
+
+    Args:
+        groups: of this metric.
+        correlations: of its variants with all others.
+        metric: the one shown.
+        variants: how many it has.
+        threshold: least absolute rank correlation of a near copy.
+    """
+    yield f"\nNear copies (|rho| >= {threshold:g} with the first of a group):"
+    if not groups:
+        yield f"    none of the {variants} variants"
+    for group in groups:
+        models = min(pair.models for pair in group.members)
+        names = ", ".join(
+            f"{pair.other_variant}{' (reversed)' if pair.spearman < 0 else ''}"
+            for pair in group.members
+        )
+        yield f"    {group.problem}, {models} models: {group.leader} = {names}"
+    elsewhere: dict[tuple[str, str], Correlation] = {}
+    for _, pair in ranked(correlations):
+        if pair.other_metric != metric and is_near(pair, threshold):
+            elsewhere.setdefault((pair.problem, pair.variant), pair)
+    if elsewhere:
+        yield f"\nNear copies in other metrics (|rho| >= {threshold:g}), the closest of each:"
+    for pair in elsewhere.values():
+        yield f"    {pair.problem}  {pair.variant} like {_like(pair, threshold)}"
+
+
+def _like(pair: Correlation, threshold: float) -> str:
+    same = ""
+    if is_near(pair, threshold):
+        same = "  (the same ranking)" if pair.spearman > 0 else "  (the ranking reversed)"
+    return (
+        f"{pair.other_metric} {pair.other_variant}: "
+        f"{pair.spearman:+.3f} over {pair.models} models{same}"
+    )
+
+
+def _settings(parameters: str) -> str:
+    return " ".join(f"{name}={value}" for name, value in json.loads(parameters).items())
+
+
+def _each_value(values: Sequence[Row]) -> Iterator[str]:
+    for value in values:
+        number = "-" if value["value"] is None else f"{value['value']:.6g}"
+        note = f"  ({value['reason']})" if value["reason"] else ""
+        yield f"{value['problem']}  {value['model_id']:<48} {number:>12}{note}"
+
+
+def _range(values: Sequence[Row]) -> Iterator[str]:
+    """One line per problem: the models at both ends, and how many have a value."""
+    for problem in sorted({value["problem"] for value in values}):
+        own = [value for value in values if value["problem"] == problem]
+        known = sorted(
+            (value["value"], value["model_id"]) for value in own if value["value"] is not None
+        )
+        ends = "no value"
+        if known:
+            ends = f"{known[0][0]:.4g} {known[0][1]} … {known[-1][0]:.4g} {known[-1][1]}"
+        yield f"{problem}  {len(known)} of {len(own)} models: {ends}"
