@@ -6,7 +6,7 @@
           numerator = 'count(*) filter (where rank > 1)') }}
 
   `context` says which rows the SQL snippets see:
-  - 'full': tokens scored after the whole document (the columns of the view `tokens`);
+  - 'full': tokens scored after the whole document (the columns of `tokens`);
   - 'window': tokens scored in both contexts (the columns of `context_pairs`, with `gain`).
   `features = true` adds bigram_distance, fourgram_distance, word_frequency and is_number.
   Both aggregates run per document; the variants of the metric (variants/<metric>.csv) say
@@ -21,7 +21,7 @@
     features=false
 ) -%}
     {%- set condition = none if context == 'full' else 'condition' -%}
-    {%- set rows = ref('tokens') if context == 'full' else ref('context_pairs') -%}
+    {%- set rows = ref('stg_token_stats') if context == 'full' else ref('context_pairs') -%}
     {%- set units = ref('int_full_units') if context == 'full' else ref('int_pair_units') -%}
     with variants as (
         select variant from {{ ref('stg_metric_variants') }}

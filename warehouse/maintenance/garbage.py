@@ -16,6 +16,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from warehouse.errors import StorageError, TokenmartError
+from warehouse.files import storage_errors
 from warehouse.maintenance.check import DocumentFacts, check_documents
 from warehouse.paths import Workspace
 from warehouse.problem.spec import Problem, RetrievalProbe, list_problems, load_problem
@@ -29,7 +30,6 @@ from warehouse.store.token_files import (
     publication_lock,
     published_path,
     read_rows,
-    storage_errors,
 )
 
 STRAY_SECONDS = 3600.0
@@ -75,7 +75,7 @@ def find_garbage(
 
 def _stored(workspace: Workspace) -> set[str]:
     folders = [*workspace.tokens.glob("problem=*"), *workspace.pending.glob("problem=*")]
-    return {folder.name.partition("=")[2] for folder in folders} - {"_"}
+    return {folder.name.partition("=")[2] for folder in folders}
 
 
 def _reasons(

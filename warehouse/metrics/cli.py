@@ -299,14 +299,12 @@ def dbt_command(arguments: tuple[str, ...]) -> None:
     """
     from warehouse.metrics import dbt_process
     from warehouse.metrics.variant_files import refuse_uneven_rows
-    from warehouse.store.token_files import ensure_tables
 
     workspace = find_workspace()
     command = dbt_process.command()
     if command is None:
         raise TokenmartError("dbt: not installed in this environment; run `make setup`")
     refuse_uneven_rows(workspace)
-    ensure_tables(workspace)
     workspace.database.parent.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
         [*command, *arguments],

@@ -19,6 +19,7 @@ from filelock import FileLock
 from rich.console import Console
 
 from warehouse.errors import LockedFileError, TokenmartError
+from warehouse.files import storage_errors
 from warehouse.paths import Workspace
 from warehouse.problem.spec import (
     FileTarget,
@@ -41,7 +42,7 @@ from warehouse.sources.packages import (
     download_wheel,
     sha256_file,
 )
-from warehouse.store.token_files import storage_errors, write_table
+from warehouse.store.token_files import write_table
 
 __all__ = [
     "ensure_documents",

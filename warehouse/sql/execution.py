@@ -19,8 +19,8 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 import duckdb
 
 from warehouse.errors import StorageError, TokenmartError
-from warehouse.sql.connection import damaged_file
 from warehouse.sql.queries import Value
+from warehouse.sql.views import damaged_file
 
 if TYPE_CHECKING:
     import pyarrow as pa

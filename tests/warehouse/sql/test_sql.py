@@ -9,12 +9,12 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from sql_samples import ask, build_mart, failure
+from sql_samples import ask, build_mart, failure, fill
 
 from warehouse.errors import StorageError
 from warehouse.paths import Workspace
 from warehouse.sql.connection import connect_for_queries, connect_read_only
-from warehouse.store.token_files import ensure_tables, published_path
+from warehouse.store.token_files import published_path
 
 # Tables and marts
 
@@ -38,7 +38,7 @@ def test_views_have_the_same_columns_with_and_without_files(
             }
 
     before = columns()
-    ensure_tables(workspace)
+    fill(workspace)
     assert columns() == before
     assert ("logprob", "FLOAT") in before["tokens"]
 
