@@ -24,6 +24,7 @@ _REMEDIES = {
     errno.EPERM: "no permission to write; choose a writable folder",
     errno.ENAMETOOLONG: "the name is too long; choose a shorter one",
     errno.EISDIR: "it is a folder; give the name of a file",
+    errno.EEXIST: "a part of the path is a file; choose another place",
     errno.ENOTDIR: "a part of the path is a file; choose another place",
     errno.EPIPE: "whoever was reading has gone; keep it open until the end",
 }

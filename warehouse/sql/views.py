@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from warehouse.errors import StorageError
 from warehouse.store.schema import SCHEMA_KEY, SCHEMA_VERSION, TABLES, UNITS, UNITS_KEY
-from warehouse.store.versions import refuse_earlier_folders, refuse_version
+from warehouse.store.schema_version import refuse_earlier_folders, refuse_version
 
 PUBLIC_VIEWS = (*TABLES, "units")
 _SQL_TYPES = {

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from warehouse.errors import StorageError
 from warehouse.store.schema import SCHEMA_KEY, SCHEMA_VERSION, UNITS_KEY
-from warehouse.store.versions import OtherVersionError, refuse_version
+from warehouse.store.schema_version import OtherVersionError, refuse_version
 
 DIGESTS_KEY = b"tokenmart.unit_digests"
 """Footer key beside the ledger: one hash per record, in the ledger's order."""

@@ -30,7 +30,7 @@ from warehouse.files import appearing, storage_errors
 from warehouse.paths import Workspace
 from warehouse.store.ledger import UnitRecord, content_sha256, damaged_file, read_units, with_units
 from warehouse.store.schema import TOKENS
-from warehouse.store.versions import OtherVersionError, refuse_earlier_folders
+from warehouse.store.schema_version import OtherVersionError, refuse_earlier_folders
 
 ROW_GROUP_ROWS = 120_000
 
