@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from warehouse.files import storage_errors
 from warehouse.store.owners import abandoned_owner, identity
-from warehouse.store.token_files import storage_errors
 
 HEARTBEAT_SECONDS = 20.0
 

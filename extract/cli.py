@@ -100,7 +100,6 @@ def extract(
     tokenmart extract --problem no4k --model Qwen/Qwen2-7B-Instruct --device cuda:1
     """
     from extract.plan import resolve_device, select
-    from warehouse.store.token_files import ensure_tables
 
     workspace = find_workspace()
     problem = load_problem(problem_name, workspace)
@@ -126,7 +125,6 @@ def extract(
             f"no GPU here, and a processor would take about {hours:,.0f} hours: run this on a GPU "
             "machine, take a part with --model/--documents/--max-tokens, or try `make demo`"
         )
-    ensure_tables(workspace)
     chosen = _documents(problem, selection, workspace)
     since = as_worker
     if workers > 1:
@@ -248,7 +246,6 @@ def recall(
     tokenmart recall --problem minilong --demo
     """
     from extract.plan import resolve_device, select
-    from warehouse.store.token_files import ensure_tables
 
     workspace = find_workspace()
     problem = load_problem(problem_name, workspace)
@@ -264,7 +261,6 @@ def recall(
     contexts = contexts or (problem.demo.contexts if demo and problem.demo else None)
     if contexts is not None:
         target = target.model_copy(update={"contexts": contexts})
-    ensure_tables(workspace)
     _measure(problem, target, selection, workspace)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,6 @@ from sql_samples import fill
 
 from warehouse.paths import Workspace, find_workspace
 
-CHECKOUT = Path(__file__).parents[1]
-
 
 @pytest.fixture
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
@@ -22,9 +19,6 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     root = tmp_path / "checkout"
     (root / "dbt_project").mkdir(parents=True)
     (root / "dbt_project" / "dbt_project.yml").write_text("name: tokenmart\n")
-    macros = Path("dbt_project", "macros", "create_sql_macros.sql")
-    (root / macros.parent).mkdir()
-    shutil.copy(CHECKOUT / macros, root / macros)
     (root / "data" / "problems").mkdir(parents=True)
     monkeypatch.setenv("TOKENMART_HOME", str(root))
     for name in ("TOKENMART_DATA", "TOKENMART_DATABASE", "DBT_TARGET_PATH"):

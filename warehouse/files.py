@@ -15,6 +15,7 @@ from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
 
 _CHUNK_BYTES = 1 << 20
+_AGAIN = "then run the same command again"
 _REMEDIES = {
     errno.ENOSPC: "the disk is full; free some space",
     errno.EDQUOT: "the disk quota is used up; free some space",
@@ -23,6 +24,7 @@ _REMEDIES = {
     errno.EPERM: "no permission to write; choose a writable folder",
     errno.ENAMETOOLONG: "the name is too long; choose a shorter one",
     errno.EISDIR: "it is a folder; give the name of a file",
+    errno.EEXIST: "a part of the path is a file; choose another place",
     errno.ENOTDIR: "a part of the path is a file; choose another place",
     errno.EEXIST: "a part of the path is a file; choose another place",
     errno.EPIPE: "whoever was reading has gone; keep it open until the end",
@@ -43,7 +45,7 @@ def sha256_file(path: Path) -> str:
 
 
 @contextmanager
-def storage_errors(path: Path, remedy: str = "then run the same command again") -> Iterator[None]:
+def storage_errors(path: Path, remedy: str = _AGAIN) -> Iterator[None]:
     """Turn operating-system errors on `path` into one line with a remedy.
 
     Args:
@@ -82,16 +84,20 @@ def is_explained(error: OSError) -> bool:
 
 
 @contextmanager
-def appearing(path: Path) -> Iterator[Path]:
+def appearing(path: Path, remedy: str = _AGAIN) -> Iterator[Path]:
     """A file beside `path` to write to; it takes its place when the block has ended well.
 
     Readers see the old file or the new one, whole, also after a power failure. A pipe or a device
     can't be replaced: it is written to as it is.
 
+    Args:
+        path: the file; its folder is made.
+        remedy: see `storage_errors`.
+
     Raises:
         StorageError: it can't be written.
     """
-    with storage_errors(path):
+    with storage_errors(path, remedy):
         if path.exists() and not path.is_file() and not path.is_dir():
             yield path
             return

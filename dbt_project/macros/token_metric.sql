@@ -6,7 +6,7 @@
           numerator = 'count(*) filter (where rank > 1)') }}
 
   `context` says which rows the SQL snippets see:
-  - 'full': tokens scored after the whole document (the columns of stg_token_stats);
+  - 'full': tokens scored after the whole document (the columns of `tokens`);
   - 'window': tokens scored in both contexts (the columns of context_pairs, with `gain`).
   `features = true` adds bigram_distance, fourgram_distance, word_frequency and is_number.
   Both aggregates run per document; the variants of the metric (variants/<metric>.csv) say

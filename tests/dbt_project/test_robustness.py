@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +10,10 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 from dbt_harness import SHAPE, NewWarehouse, Warehouse, assert_same_values
-from made_up_warehouse import Shape, Window, write_empty_tables, write_warehouse
+from made_up_warehouse import Shape, Window, write_warehouse
 
-from warehouse.store.schema import UNITS_KEY
+from warehouse.store.ledger import read_units, with_units
+from warehouse.store.schema import TOKENS
 
 SMALL = Shape(models=3, documents=2, tokens=400, windows=(Window(64, 32),))
 
@@ -23,7 +23,6 @@ def files(warehouse: Warehouse, table: str, model: str) -> Path:
 
 
 def test_an_empty_warehouse_builds(tmp_path: Path) -> None:
-    write_empty_tables(tmp_path / "data")
     warehouse = Warehouse(tmp_path / "data", tmp_path / "tokenmart.duckdb")
     warehouse.build()
     assert warehouse.rows("select count(*) from metric_values") == [(0,)]
@@ -68,10 +67,10 @@ def test_failed_units_are_reported_and_not_counted(new_warehouse: NewWarehouse) 
     warehouse = new_warehouse(replace(SMALL, models=1))
     path = files(warehouse, "tokens", "lab--model-0") / "condition=full" / "tokens.parquet"
     table = pq.ParquetFile(path).read()
-    ledger = json.loads(table.schema.metadata[UNITS_KEY])
-    ledger[1] |= {"status": "failed", "reason": "out of memory", "rows": 0, "content_sha256": None}
+    done, lost = read_units(path)
+    lost = replace(lost, status="failed", reason="out of memory", rows=0, content_sha256="")
     kept = table.filter(table["doc_id"].to_numpy() == 0)
-    pq.write_table(kept.replace_schema_metadata({UNITS_KEY: json.dumps(ledger)}), path)
+    pq.write_table(kept.cast(with_units(TOKENS, [done, lost])), path)
     warehouse.run()
     assert warehouse.rows(
         "select documents_done, documents_failed, documents_missing, failure from coverage "
@@ -145,7 +144,6 @@ def test_a_vanished_model_leaves_no_trace(new_warehouse: NewWarehouse) -> None:
 
 
 def test_variants_may_mix_line_endings_but_not_columns(tmp_path: Path) -> None:
-    write_empty_tables(tmp_path / "data")
     warehouse = Warehouse(tmp_path / "data", tmp_path / "tokenmart.duckdb")
     warehouse = warehouse.with_own_project(tmp_path)
     variants = warehouse.project / "variants" / "key_share.csv"

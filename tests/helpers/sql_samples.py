@@ -15,7 +15,7 @@ from warehouse.paths import Workspace
 from warehouse.sources.documents import Document, documents_table
 from warehouse.store.ledger import UnitRecord, with_units
 from warehouse.store.schema import DOWNSTREAM, MODELS, TOKENS
-from warehouse.store.token_files import ensure_tables, published_path, write_table
+from warehouse.store.token_files import published_path, write_table
 
 TEXT = "abcdefgh"
 """The one document: eight characters, one token each, token ids 0 1 2 3 0 1 2 3."""
@@ -72,7 +72,6 @@ def tokens(logprobs: list[float], positions: list[int], context: list[int]) -> p
 
 def fill(workspace: Workspace) -> None:
     """Two models, one document, all probes; `bad` also has a failed unit."""
-    ensure_tables(workspace)
     document = workspace.documents / "problem=minilong" / "documents.parquet"
     write_table(document, documents_table([Document("a.txt", TEXT)]))
     for model in ("good", "bad"):

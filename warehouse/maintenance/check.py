@@ -85,12 +85,11 @@ class DocumentFacts:
 
 
 def token_files(workspace: Workspace, problem: str | None = None) -> list[Path]:
-    """Published and pending token files, of one problem or of all; the shipped empty one not."""
+    """Published and pending token files, of one problem or of all."""
     folders = f"problem={problem or '*'}/model_id=*/condition=*"
     published = workspace.tokens.glob(f"{folders}/*.parquet")
     pending = [path for folder in workspace.pending.glob(folders) for path in pending_files(folder)]
-    files = sorted(path for path in published if "problem=_" not in path.parts)
-    return [*files, *pending]
+    return [*sorted(published), *pending]
 
 
 def check_documents(

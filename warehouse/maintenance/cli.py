@@ -52,11 +52,10 @@ def warehouse() -> None:
 def publish(problem_name: str | None) -> None:
     """Merge finished units into the published files; extract does it by itself."""
     from warehouse.problem.spec import load_problem
-    from warehouse.store.token_files import ensure_tables, publish_all
+    from warehouse.store.token_files import publish_all
 
     workspace = find_workspace()
     name = load_problem(problem_name, workspace).name if problem_name else None
-    ensure_tables(workspace)
     click.echo(f"published {publish_all(workspace, name)} units")
 
 

@@ -75,7 +75,7 @@ def find_garbage(
 
 def _stored(workspace: Workspace) -> set[str]:
     folders = [*workspace.tokens.glob("problem=*"), *workspace.pending.glob("problem=*")]
-    return {folder.name.partition("=")[2] for folder in folders} - {"_"}
+    return {folder.name.partition("=")[2] for folder in folders}
 
 
 def _reasons(

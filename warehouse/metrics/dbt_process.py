@@ -41,13 +41,10 @@ def run_dbt(arguments: Sequence[str], workspace: Workspace) -> int:
     Raises:
         TokenmartError: dbt isn't installed, or a variants file has a row that doesn't fit.
     """
-    from warehouse.store.token_files import ensure_tables
-
     program = command()
     if program is None:
         raise TokenmartError("dbt: not installed in this environment; run `make setup`")
     refuse_uneven_rows(workspace)
-    ensure_tables(workspace)
     workspace.database.parent.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
         [*program, *arguments],

@@ -1,4 +1,4 @@
-"""`tokenmart sql`: the ad-hoc SQL door."""
+"""`tokenmart sql`."""
 
 from __future__ import annotations
 
@@ -12,27 +12,45 @@ from warehouse.errors import TokenmartError
 from warehouse.paths import find_workspace
 
 if TYPE_CHECKING:
-    from warehouse.sql.execution import Format
-    from warehouse.sql.queries import Query, Value
+    from warehouse.sql.export import Format
+    from warehouse.sql.queries import Value
 
 
 @click.command()
 @click.argument("query", required=False)
 @click.option(
-    "--file", "file", type=click.Path(path_type=Path), help="SQL from a file, - for stdin."
+    "--file",
+    "file",
+    type=click.Path(path_type=Path),
+    help="Read the SQL from this file, or from standard input with -.",
 )
-@click.option("--list", "list_", is_flag=True, help="List the cookbook's queries.")
-@click.option("--name", help="Run a query of the cookbook.")
+@click.option("--list", "list_", is_flag=True, help="List the ready-made queries of the cookbook.")
+@click.option("--name", help="Run the query of the cookbook with this name.")
 @click.option("--show", is_flag=True, help="Print the SQL instead of running it.")
-@click.option("--param", "params", multiple=True, metavar="K=V", help="Value of $K; repeatable.")
+@click.option(
+    "--param",
+    "params",
+    multiple=True,
+    metavar="K=V",
+    help="Give $K in the SQL the value V. Repeat it for more.",
+)
 @click.option(
     "--format",
     "format_",
     type=click.Choice(["table", "csv", "json", "parquet", "arrow"]),
-    help="Output format; taken from --out's ending, else table.",
+    help="Write the rows in this format. By default the ending of --out decides, else a table.",
 )
-@click.option("--out", type=click.Path(path_type=Path), help="Write the rows to this file.")
-@click.option("--limit", default=100, show_default=True, help="Rows a table shows; 0 for all.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Write the rows to this file, which appears when it is complete.",
+)
+@click.option(
+    "--limit",
+    default=100,
+    show_default=True,
+    help="Show at most this many rows in a table, or all with 0.",
+)
 def sql(
     query: str | None,
     file: Path | None,
@@ -74,15 +92,22 @@ def sql(
 
     recipe = find_query(name) if name else None
     text = recipe.sql if recipe else query if query is not None else _read_sql(file)
-    values = _parameters(params, recipe)
+    named = _parameters(params)
     if show:
         click.echo(text.rstrip())
         return
-    from warehouse.sql.execution import format_of, write_rows
+    from warehouse.files import refuse_protected
+    from warehouse.sql.export import format_of, write_rows
+    from warehouse.sql.queries import check_problem
     from warehouse.sql.session import Session
 
     format_ = format_ or format_of(out)
-    with Session(find_workspace()) as session, session.ask(text, values) as result:
+    values = {**(recipe.defaults if recipe else {}), **named}
+    workspace = find_workspace()
+    check_problem(named, workspace)
+    if out is not None:
+        refuse_protected(out, workspace)
+    with Session(workspace) as session, session.ask(text, values) as result:
         left_out = write_rows(result, format_, out, limit)
     if left_out:
         click.echo(f"only {limit} rows shown; --limit 0 shows all, --out saves all", err=True)
@@ -106,10 +131,10 @@ def _read_sql(file: Path | None) -> str:
         raise TokenmartError(f"--file {file}: can't be read ({error})") from error
 
 
-def _parameters(params: tuple[str, ...], recipe: Query | None) -> dict[str, Value]:
+def _parameters(params: tuple[str, ...]) -> dict[str, Value]:
     from warehouse.sql.queries import parse_value
 
-    values = {p.name: p.default for p in recipe.parameters} if recipe else {}
+    values: dict[str, Value] = {}
     for param in params:
         key, equals, value = param.partition("=")
         if not equals or not key:

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 
 import duckdb
 
 from warehouse.errors import StorageError
 from warehouse.paths import Workspace
+from warehouse.sql.views import PUBLIC_VIEWS, create_views, quoted
 
 PATIENCE_SECONDS = 3.0
-_VIEWS = ("tokens", "documents", "models", "units", "downstream")
 _SCHEMAS = ("main", "metrics", "intermediate", "staging")
-_MACROS = re.compile(r"\{% macro create_sql_macros\(\) %\}(.*?)\{% endmacro %\}", re.DOTALL)
-_ARROW_TYPES = {
-    "int32": "integer",
-    "int64": "bigint",
-    "float": "float",
-    "double": "double",
-    "bool": "boolean",
-    "string": "varchar",
-}
-_LEDGER_TYPES = {"int": "bigint", "float": "double", "bool": "boolean"}
 
 
 class DatabaseBusyError(StorageError):
@@ -62,12 +50,14 @@ def connect_to_parquet(workspace: Workspace) -> duckdb.DuckDBPyConnection:
 
     The views `tokens`, `documents`, `models`, `downstream` and `units` (the ledger) and macros
     such as `ppl` work before dbt was ever run, and while it runs.
+
+    Raises:
+        StorageError: another version of Tokenmart wrote the files, or none can be read.
     """
     connection = duckdb.connect(":memory:", config={"python_enable_replacements": "false"})
-    connection.execute(f"set temp_directory = {_quoted(workspace.cache / 'duckdb')}")
+    connection.execute(f"set temp_directory = {quoted(workspace.cache / 'duckdb')}")
     connection.execute("set parquet_metadata_cache = true")
-    _create_views(connection, workspace.data)
-    _create_macros(connection, workspace.dbt_project)
+    create_views(connection, workspace.data)
     return connection
 
 
@@ -87,7 +77,7 @@ def attach_marts(
     path = workspace.database
     if not path.is_file():
         return
-    attach = f"attach {_quoted(path)} (read_only)"
+    attach = f"attach {quoted(path)} (read_only)"
     _patiently(path, lambda: connection.execute(attach), patience)
     _search(connection, [("memory", "main"), *((_catalog(path), name) for name in _SCHEMAS)])
 
@@ -115,21 +105,9 @@ def _patiently(
             if time.monotonic() > deadline:
                 raise DatabaseBusyError(
                     f"{path}: being written, probably by dbt; try again when dbt has finished "
-                    f"(until then: {', '.join(_VIEWS)})"
+                    f"(until then: {', '.join(PUBLIC_VIEWS)})"
                 ) from error
         time.sleep(0.2)
-
-
-def damaged_file(error: duckdb.Error) -> StorageError | None:
-    """The Parquet file an error is about, with the remedy; None when it is about something else."""
-    text = " ".join(str(error).split())
-    named = re.search(r"['\"]([^'\"]+\.parquet)['\"]", text)
-    if named is None or "Catalog Error" in text or "Binder Error" in text:
-        return None
-    return StorageError(
-        f"{named[1]}: damaged or unreadable ({text[:120]}); move it away and run "
-        "tokenmart extract again: only its units are recomputed"
-    )
 
 
 def _search(connection: duckdb.DuckDBPyConnection, places: list[tuple[str, str]]) -> None:
@@ -146,63 +124,3 @@ def _search(connection: duckdb.DuckDBPyConnection, places: list[tuple[str, str]]
 def _catalog(path: Path) -> str:
     """The name DuckDB and dbt give the database of a file."""
     return path.name.partition(".")[0]
-
-
-def _quoted(value: object) -> str:
-    return "'" + str(value).replace("'", "''") + "'"
-
-
-def _create_views(connection: duckdb.DuckDBPyConnection, data: Path) -> None:
-    from warehouse.store.ledger import UnitRecord
-    from warehouse.store.schema import TABLES, UNITS_KEY
-
-    for name, (schema, keys) in TABLES.items():
-        files = _quoted(data / name / "**" / "*.parquet")
-        columns = [*keys, *schema.names]
-        types = ", ".join(f"{key}: varchar" for key in keys)
-        options = f"hive_partitioning = true, hive_types = {{{types}}}"
-        # By name: a column may have another place in older files. It also makes DuckDB read
-        # every footer before it plans; else it plans by the first file, the one without rows.
-        sources = [
-            f"read_parquet({files}, union_by_name = true, {options})",
-            f"read_parquet({files}, {options})",
-        ]
-        if not _has_files(data / name):
-            columns = [f"null::varchar as {key}" for key in keys]
-            columns += [f"null::{_ARROW_TYPES[str(f.type)]} as {f.name}" for f in schema]
-            sources = ["(select 1) where false"]
-        if name == "tokens":
-            columns.append("-logprob as nll")
-        view = f"create view {name} as select {', '.join(columns)} from "
-        try:
-            connection.execute(view + sources[0])
-        except duckdb.Error as error:
-            # One damaged file must not take the others away: only questions that read it fail.
-            try:
-                connection.execute(view + sources[-1])
-            except duckdb.Error:
-                raise damaged_file(error) or StorageError(f"{data / name}: {error}") from error
-    ledger = {f.name: _LEDGER_TYPES.get(str(f.type), "varchar") for f in fields(UnitRecord)}
-    ledger["finished_at"] = "timestamptz"
-    record = ", ".join(f'"{name}": "{type_}"' for name, type_ in ledger.items())
-    footers = f"parquet_kv_metadata({_quoted(data / 'tokens' / '**' / '*.parquet')})"
-    if not _has_files(data / "tokens"):
-        footers = "(select ''::blob as key, ''::blob as value)"
-    connection.execute(
-        "create view units as with ledgers as (select decode(value)::json as ledger "
-        f"from {footers} where decode(key) = '{UNITS_KEY.decode()}'), records as ("
-        "select json_merge_patch(coalesce(ledger -> '$.common', '{}'::json), "
-        "unnest(coalesce(ledger -> '$.units', ledger)::json[])) as record from ledgers) "
-        f"select unnest(from_json(record, '{{{record}}}'), recursive := true) from records"
-    )
-
-
-def _create_macros(connection: duckdb.DuckDBPyConnection, project: Path) -> None:
-    """Create the macros dbt keeps in its file here too: one definition, usable without it."""
-    path = project / "macros" / "create_sql_macros.sql"
-    if path.is_file() and (found := _MACROS.search(path.read_text(encoding="utf-8"))):
-        connection.execute(found[1])
-
-
-def _has_files(folder: Path) -> bool:
-    return next(folder.glob("**/*.parquet"), None) is not None

@@ -10,6 +10,7 @@ cookbook("top_gain_tokens", "pandas", model="gemma3-270m")
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Literal
 
@@ -18,8 +19,8 @@ import pyarrow as pa
 
 from warehouse.errors import TokenmartError
 from warehouse.paths import find_workspace
-from warehouse.sql.execution import arrow_batches
-from warehouse.sql.queries import Value, find_query
+from warehouse.sql.export import arrow_batches
+from warehouse.sql.queries import Value, check_problem, find_query
 from warehouse.sql.session import Session
 
 Kind = Literal["arrow", "pandas", "polars", "relation"]
@@ -39,10 +40,26 @@ def query(sql: str, into: Kind = "arrow", /, **parameters: Value) -> Any:
         All rows, in memory: the warehouse isn't held open, dbt may write it at once.
 
     Raises:
-        TokenmartError: a mistake in the SQL, a statement that would write, an unknown `into`,
-            or its package isn't installed.
+        TokenmartError: a mistake in the SQL, a statement that would write, an unknown `into`
+            or `problem`, or a package that isn't installed.
         StorageError: a file is damaged, or dbt is writing a table that was asked for.
     """
+    check_problem(parameters, find_workspace())
+    return _rows(sql, into, parameters)
+
+
+def cookbook(name: str, into: Kind = "arrow", /, **parameters: Value) -> Any:
+    """Run a query of the cookbook; `parameters` replace its defaults. See `query`.
+
+    Raises:
+        TokenmartError: no such query or problem, or a parameter it doesn't have.
+    """
+    recipe = find_query(name)
+    check_problem(parameters, find_workspace())
+    return _rows(recipe.sql, into, {**recipe.defaults, **parameters})
+
+
+def _rows(sql: str, into: Kind, parameters: Mapping[str, Value]) -> Any:
     if into in ("pandas", "polars"):
         try:
             importlib.import_module(into)
@@ -74,14 +91,3 @@ def _plain_integers(table: pa.Table) -> pa.Table:
             with suppress(pa.ArrowInvalid):
                 table = table.set_column(place, field.name, table[place].cast(pa.int64()))
     return table
-
-
-def cookbook(name: str, into: Kind = "arrow", /, **parameters: Value) -> Any:
-    """Run a query of the cookbook; `parameters` replace its defaults. See `query`.
-
-    Raises:
-        TokenmartError: no such query, or a parameter it doesn't have.
-    """
-    recipe = find_query(name)
-    defaults = {parameter.name: parameter.default for parameter in recipe.parameters}
-    return query(recipe.sql, into, **{**defaults, **parameters})

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
 from warehouse.errors import TokenmartError
+from warehouse.paths import Workspace
 
 FOLDER = Path(__file__).parent / "cookbook"
 _PARAMETER = re.compile(r"-- param (\w+) = (.*?)(?:  -- (.*))?")
@@ -33,6 +35,11 @@ class Query:
     description: str
     parameters: tuple[Parameter, ...]
     sql: str
+
+    @property
+    def defaults(self) -> dict[str, Value]:
+        """The value of each parameter when none is given."""
+        return {parameter.name: parameter.default for parameter in self.parameters}
 
 
 def parse_value(text: str) -> Value:
@@ -89,3 +96,28 @@ def find_query(name: str) -> Query:
     close = get_close_matches(name, [path.stem for path in FOLDER.glob("*.sql")], n=1)
     hint = f"did you mean {close[0]!r}?" if close else "see tokenmart sql --list"
     raise TokenmartError(f"--name {name}: no such query in the cookbook; {hint}")
+
+
+def check_problem(given: Mapping[str, Value], workspace: Workspace) -> None:
+    """Stop at a `problem` that nothing here is called, rather than answer with no rows.
+
+    Args:
+        given: values of parameters.
+        workspace: the problems known are those of its data folder and its problem files.
+
+    Raises:
+        TokenmartError: no such problem; the message names the closest.
+    """
+    if "problem" not in given:
+        return
+    name = str(given["problem"])
+    known = {path.stem for path in workspace.problems.glob("*.yml")}
+    for table in (workspace.documents, workspace.models, workspace.tokens):
+        known |= {folder.name.partition("=")[2] for folder in table.glob("problem=*")}
+    if name in known:
+        return
+    close = get_close_matches(name, known, n=1)
+    hint = (
+        f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(known)) or 'none'}"
+    )
+    raise TokenmartError(f"problem {name!r}: no such problem here; {hint}")

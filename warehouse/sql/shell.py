@@ -19,8 +19,9 @@ import click
 import duckdb
 
 from warehouse.errors import TokenmartError
-from warehouse.sql.execution import format_of, write_rows
-from warehouse.sql.queries import find_query, list_queries, parse_value
+from warehouse.files import refuse_protected
+from warehouse.sql.export import format_of, write_rows
+from warehouse.sql.queries import check_problem, find_query, list_queries, parse_value
 from warehouse.sql.session import Session
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ Statements end with ; and may span lines. Everything is read-only.
 
 @dataclass
 class _Shell:
+    workspace: Workspace
     session: Session
     limit: int
     last: tuple[str, dict[str, Value]] | None = None
@@ -147,7 +149,8 @@ class _Shell:
                 click.echo(f"{recipe.name:<24} {recipe.title}")
             return
         recipe = find_query(arguments[0])
-        values = {parameter.name: parameter.default for parameter in recipe.parameters}
+        values = recipe.defaults
+        given: dict[str, Value] = {}
         for argument in arguments[1:]:
             name, equals, value = argument.partition("=")
             if not equals or name not in values:
@@ -155,8 +158,9 @@ class _Shell:
                 raise TokenmartError(
                     f".cookbook {recipe.name} {argument}: expected NAME=VALUE with one of: {known}"
                 )
-            values[name] = parse_value(value)
-        self._run(recipe.sql, values)
+            given[name] = parse_value(value)
+        check_problem(given, self.workspace)
+        self._run(recipe.sql, {**values, **given})
 
     def _limit(self, arguments: list[str]) -> None:
         if len(arguments) != 1 or not arguments[0].isdigit():
@@ -169,6 +173,7 @@ class _Shell:
         if len(arguments) != 1:
             raise TokenmartError(".save: expected one file, such as .save rows.parquet")
         out = Path(arguments[0]).expanduser()
+        refuse_protected(out, self.workspace, ".save")
         with self.session.ask(*self.last) as result:
             write_rows(result, format_of(out), out, 0)
         click.echo(f"wrote {out}")
@@ -178,7 +183,7 @@ def run_shell(workspace: Workspace, limit: int) -> None:
     """Read statements from the terminal, or from standard input, until it ends or `.quit`."""
     # No patience with a writer: questions that need no marts are answered at once.
     with Session(workspace, patience=0.0) as session:
-        shell = _Shell(session, limit)
+        shell = _Shell(workspace, session, limit)
         with _inputs(workspace, session) as inputs:
             for text in inputs:
                 if text.strip().removesuffix(";") in (".quit", ".exit"):

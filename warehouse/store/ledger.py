@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from warehouse.errors import StorageError
-from warehouse.store.schema import SCHEMA_VERSION, UNITS_KEY
+from warehouse.store.schema import SCHEMA_KEY, SCHEMA_VERSION, UNITS_KEY
+from warehouse.store.schema_version import OtherVersionError, refuse_version
 
 DIGESTS_KEY = b"tokenmart.unit_digests"
 """Footer key beside the ledger: one hash per record, in the ledger's order."""
@@ -24,7 +25,7 @@ DIGESTS_KEY = b"tokenmart.unit_digests"
 
 @dataclass(frozen=True)
 class UnitRecord:
-    """One finished or failed (model, condition, document).
+    """One finished or failed (model, condition, document): a row of `schema.UNITS`.
 
     `tokens_processed` counts every token that went through the backbone for this unit,
     `tokens_scored` the rows; `seconds` is wall-clock, `peak_bytes` the process's (or the
@@ -97,7 +98,7 @@ def content_sha256(table: pa.Table) -> str:
 
 
 def with_units(schema: pa.Schema, units: list[UnitRecord]) -> pa.Schema:
-    """The schema with the unit records, and a hash of each, as footer metadata.
+    """The schema with its version, the unit records and a hash of each as footer metadata.
 
     What all records of the file have in common is written once: of short documents the ledger
     would otherwise take more than the condition's rows.
@@ -111,7 +112,13 @@ def with_units(schema: pa.Schema, units: list[UnitRecord]) -> pa.Schema:
     own = [{n: value for n, value in record.items() if n not in common} for record in records]
     payload = _compact({"common": common, "units": own})
     digests = _compact([_digest(unit) for unit in units])
-    return schema.with_metadata({UNITS_KEY: payload.encode(), DIGESTS_KEY: digests.encode()})
+    return schema.with_metadata(
+        {
+            SCHEMA_KEY: str(SCHEMA_VERSION).encode(),
+            UNITS_KEY: payload.encode(),
+            DIGESTS_KEY: digests.encode(),
+        }
+    )
 
 
 def _compact(value: object) -> str:
@@ -120,9 +127,6 @@ def _compact(value: object) -> str:
 
 def _parse(payload: bytes) -> tuple[UnitRecord, ...]:
     found = json.loads(payload)
-    if isinstance(found, list):
-        # the first version wrote whole records
-        found = {"common": {}, "units": found}
     return tuple(UnitRecord(**{**found["common"], **own}) for own in found["units"])
 
 
@@ -136,17 +140,17 @@ def read_ledger(path: Path) -> Ledger:
 
     Raises:
         FileNotFoundError: no such file.
+        OtherVersionError: another version of Tokenmart wrote the file.
         StorageError: the file is not a readable Parquet file with a ledger.
     """
     try:
         metadata = pq.read_schema(path).metadata or {}
+        if UNITS_KEY in metadata:
+            refuse_version(path, metadata.get(SCHEMA_KEY))
         units = _parse(metadata[UNITS_KEY])
-        digests = json.loads(metadata.get(DIGESTS_KEY, b"null"))
-        if digests is None:
-            return Ledger(units, ())
-        pairs = zip(units, digests, strict=True)
+        pairs = zip(units, json.loads(metadata[DIGESTS_KEY]), strict=True)
         return Ledger(units, tuple(unit for unit, digest in pairs if _digest(unit) != digest))
-    except FileNotFoundError:
+    except (FileNotFoundError, OtherVersionError):
         raise
     except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
         raise damaged_file(path, error) from error
@@ -156,6 +160,7 @@ def read_units(path: Path) -> list[UnitRecord]:
     """Unit records in a file's footer; an empty list when the file does not exist.
 
     Raises:
+        OtherVersionError: another version of Tokenmart wrote the file.
         StorageError: the file is not a readable Parquet file with a ledger.
     """
     try:

@@ -1,5 +1,8 @@
 """The tables of the warehouse, defined once; everything else derives from here.
 
+Files are written in these schemas, and the public views of `tokenmart sql` and of dbt
+(`warehouse.sql.views`) take their columns, types and order from them.
+
 One row of `TOKENS` is one scored token in one context condition. `problem`, `model_id` and
 `condition` are partition keys: they stand in the path (`problem=…/model_id=…/condition=…`), not in
 the file.
@@ -9,7 +12,14 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""Rises whenever a stored table changes; files of another version are refused."""
+
+SCHEMA_KEY = b"tokenmart.schema"
+"""Parquet footer key of the token files: the version they were written with."""
+
+UNITS_KEY = b"tokenmart.units"
+"""Parquet footer key of the token files: the ledger, as JSON."""
 
 PARTITION_KEYS = ("problem", "model_id", "condition")
 
@@ -73,6 +83,41 @@ DOWNSTREAM = pa.schema(
     ]
 )
 
+UNITS = pa.schema(
+    [
+        _field("problem", pa.string(), "name of the problem file"),
+        _field("model_id", pa.string(), "the model's full id as one folder name"),
+        _field("condition", pa.string(), "context state the rows were scored in"),
+        _field("condition_kind", pa.string(), "e.g. full, window, retrieval_with_document"),
+        _field("probe", pa.string(), "the probe of the problem file that made the condition"),
+        _field("probe_params", pa.string(), "JSON object: the probe's parameters"),
+        _field("doc_id", pa.int32(), "document in the problem's corpus"),
+        _field("fingerprint", pa.string(), "hash of everything the rows depend on"),
+        _field("status", pa.string(), "done or failed"),
+        _field("reason", pa.string(), "why it failed, else empty"),
+        _field("rows", pa.int64(), "rows stored for this unit"),
+        _field("tokens_processed", pa.int64(), "tokens that went through the model's layers"),
+        _field("tokens_scored", pa.int64(), "tokens that got a log-probability"),
+        _field("seconds", pa.float64(), "wall-clock seconds"),
+        _field("peak_bytes", pa.int64(), "peak memory of the GPU or the process, in bytes"),
+        _field("device", pa.string(), "cpu or the GPU"),
+        _field("dtype", pa.string(), "number format of the weights"),
+        _field("attention", pa.string(), "attention implementation"),
+        _field("document_sha256", pa.string(), "sha256 of the document's UTF-8 text"),
+        _field("document_tokens", pa.int32(), "tokens of the document that were used"),
+        _field("document_tokens_total", pa.int32(), "tokens of the whole document"),
+        _field("torch_version", pa.string(), "version of torch"),
+        _field("transformers_version", pa.string(), "version of transformers"),
+        _field("tokenmart_version", pa.string(), "version of Tokenmart"),
+        _field("code_revision", pa.string(), "commit of the code"),
+        _field("code_dirty", pa.bool_(), "whether the code differed from its commit"),
+        _field("seed", pa.int64(), "seed of the probe's random choices"),
+        _field("finished_at", pa.timestamp("us", "UTC"), "when the unit was finished"),
+        _field("content_sha256", pa.string(), "hash of the stored rows"),
+    ]
+)
+"""The ledger, one row per unit; `UnitRecord` is its record, a token file's footer its place."""
+
 TABLES: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {
     "tokens": (TOKENS, PARTITION_KEYS),
     "documents": (DOCUMENTS, ("problem",)),
@@ -80,7 +125,3 @@ TABLES: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {
     "downstream": (DOWNSTREAM, ("problem", "model_id")),
 }
 """Table name → (schema of the files, hive partition keys in the path)."""
-
-
-UNITS_KEY = b"tokenmart.units"
-"""Parquet footer key that holds the ledger: a JSON list of unit records."""

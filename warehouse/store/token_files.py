@@ -13,9 +13,7 @@ unit that moves between the two is seen in one of them.
 from __future__ import annotations
 
 import errno
-import os
 import shutil
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -28,9 +26,11 @@ import pyarrow.parquet as pq
 from filelock import FileLock
 
 from warehouse.errors import StorageError
+from warehouse.files import appearing, storage_errors
 from warehouse.paths import Workspace
 from warehouse.store.ledger import UnitRecord, content_sha256, damaged_file, read_units, with_units
-from warehouse.store.schema import TABLES, TOKENS
+from warehouse.store.schema import TOKENS
+from warehouse.store.schema_version import OtherVersionError, refuse_earlier_folders
 
 ROW_GROUP_ROWS = 120_000
 
@@ -45,28 +45,11 @@ would save 0.2 bytes a row on ranks too, but DuckDB 1.5, the last for Python 3.1
 _PENDING_LEVEL, _PUBLISHED_LEVEL = 3, 15
 _WITH_STATISTICS = ("doc_id", "segment", "position")
 LOCK_NAME = ".publish.lock"
+_REMEDY = (
+    "or set TOKENMART_DATA to a folder elsewhere, then run the same command again; what was "
+    "finished is kept"
+)
 _KEYS = [("doc_id", "ascending"), ("segment", "ascending"), ("position", "ascending")]
-
-
-@contextmanager
-def storage_errors(path: Path) -> Iterator[None]:
-    """Turn operating-system errors on `path` into one line with a remedy.
-
-    Raises:
-        StorageError: disk full, read-only folder or another failure to write.
-    """
-    try:
-        yield
-    except OSError as error:
-        remedy = {
-            errno.ENOSPC: "the disk is full; free some space",
-            errno.EDQUOT: "the disk quota is used up; free some space",
-            errno.EROFS: "the folder is read-only; set TOKENMART_DATA to a writable one",
-            errno.EACCES: "no permission to write; set TOKENMART_DATA to a writable folder",
-        }.get(error.errno or 0, f"can't be written ({error.strerror or error})")
-        raise StorageError(
-            f"{path}: {remedy} and run the same command again; what was finished is kept"
-        ) from error
 
 
 def write_table(path: Path, table: pa.Table, level: int = _PUBLISHED_LEVEL) -> None:
@@ -88,43 +71,23 @@ def write_table(path: Path, table: pa.Table, level: int = _PUBLISHED_LEVEL) -> N
         if pa.types.is_floating(field.type) or pa.types.is_integer(field.type)
     }
     tokens = table.schema.equals(TOKENS)
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
-    with storage_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if shutil.disk_usage(path.parent).free < table.nbytes // 4:
+    with appearing(path, _REMEDY) as draft:
+        if shutil.disk_usage(draft.parent).free < table.nbytes // 4:
             raise OSError(errno.ENOSPC, "disk full")
-        try:
-            with temporary.open("wb") as file:
-                # pyarrow's own copy of the schema would hold the ledger again, in base64
-                writer = pq.ParquetWriter(
-                    file,
-                    table.schema,
-                    compression="zstd",
-                    compression_level=level,
-                    use_dictionary=False,
-                    column_encoding=encodings,
-                    write_statistics=list(_WITH_STATISTICS) if tokens else True,
-                    store_schema=False,
-                )
-                with writer:
-                    writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
-                    writer.add_key_value_metadata(table.schema.metadata or {})
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-            _sync_folder(path.parent)
-        finally:
-            temporary.unlink(missing_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a rename last through a power failure, before what it replaces is removed."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        # pyarrow's own copy of the schema would hold the ledger again, in base64
+        writer = pq.ParquetWriter(
+            draft,
+            table.schema,
+            compression="zstd",
+            compression_level=level,
+            use_dictionary=False,
+            column_encoding=encodings,
+            write_statistics=list(_WITH_STATISTICS) if tokens else True,
+            store_schema=False,
+        )
+        with writer:
+            writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
+            writer.add_key_value_metadata(table.schema.metadata or {})
 
 
 def as_stored(rows: pa.Table) -> pa.Table:
@@ -163,7 +126,7 @@ def publication_lock(
         StorageError: the folder can't be written.
     """
     folder = pending_folder(workspace, problem, model_id, condition)
-    with storage_errors(folder):
+    with storage_errors(folder, _REMEDY):
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / LOCK_NAME)
         lock.acquire()
@@ -213,7 +176,7 @@ def set_aside(path: Path, ending: str = ".damaged") -> Path:
     while target.exists():
         number += 1
         target = path.with_suffix(f".{number}{ending}")
-    with storage_errors(path), suppress(FileNotFoundError):
+    with storage_errors(path, _REMEDY), suppress(FileNotFoundError):
         path.rename(target)
     return target
 
@@ -226,12 +189,16 @@ def finished_units(
     A pending file that can't be read was never a whole unit: it is set aside and recomputed.
 
     Raises:
+        OtherVersionError: another version of Tokenmart wrote the model's files.
         StorageError: the published file is damaged.
     """
+    refuse_earlier_folders(workspace.data, problem, model_id)
     pending: dict[int, UnitRecord] = {}
     for path in pending_files(pending_folder(workspace, problem, model_id, condition)):
         try:
             pending.update({unit.doc_id: unit for unit in read_units(path)})
+        except OtherVersionError:
+            raise
         except StorageError:
             set_aside(path)
     published = read_units(published_path(workspace, problem, model_id, condition))
@@ -245,6 +212,7 @@ def publish(workspace: Workspace, problem: str, model_id: str, condition: str) -
         How many pending units were merged.
 
     Raises:
+        OtherVersionError: another version of Tokenmart wrote one of the files.
         StorageError: the published file is damaged, or the disk is full.
     """
     folder = pending_folder(workspace, problem, model_id, condition)
@@ -266,7 +234,7 @@ def publish(workspace: Workspace, problem: str, model_id: str, condition: str) -
             if units:
                 tables.append(_rows_of(read_rows(target), units))
             write_units(target, [*units, *(unit for unit, _ in fresh.values())], tables)
-        with storage_errors(folder):
+        with storage_errors(folder, _REMEDY):
             for path in files:
                 path.unlink(missing_ok=True)
     return len(fresh)
@@ -277,6 +245,8 @@ def _read_pending(path: Path) -> tuple[UnitRecord, pa.Table] | None:
     try:
         (unit,) = read_units(path)
         rows = read_rows(path)
+    except OtherVersionError:
+        raise
     except (StorageError, ValueError):
         return None
     return (unit, rows) if content_sha256(rows) == unit.content_sha256 else None
@@ -330,25 +300,19 @@ def keep_units(path: Path, rows: pa.Table, keep: Callable[[UnitRecord], bool]) -
     if units:
         write_units(path, units, [_rows_of(rows, units)])
     else:
-        with storage_errors(path):
+        with storage_errors(path, _REMEDY):
             path.unlink(missing_ok=True)
     return units
 
 
 def publish_all(workspace: Workspace, problem: str | None = None) -> int:
-    """Publish whatever is pending, of one problem or of all; returns the number of units."""
+    """Publish whatever is pending, of one problem or of all; returns the number of units.
+
+    Raises:
+        OtherVersionError: another version of Tokenmart wrote files of it.
+        StorageError: see `publish`.
+    """
+    refuse_earlier_folders(workspace.data, problem or "*")
     pattern = f"problem={problem or '*'}/model_id=*/condition=*"
     folders = sorted(workspace.pending.glob(pattern))
     return sum(publish(workspace, *partition_keys(folder)) for folder in folders)
-
-
-def ensure_tables(workspace: Workspace) -> None:
-    """Give every table one file without rows, so that reading it never comes up empty."""
-    for name, (schema, keys) in TABLES.items():
-        path = workspace.data / name
-        for key in keys:
-            path = path / f"{key}=_"
-        path = path / "empty.parquet"
-        if not path.is_file():
-            metadata = with_units(schema, []) if name == "tokens" else schema
-            write_table(path, metadata.empty_table())

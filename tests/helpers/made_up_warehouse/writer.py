@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from made_up_warehouse.shape import Retrieval, Shape
 from made_up_warehouse.text import Floats, Ints, Pieces, Tokenisation, Vocabulary, draw_words
-from warehouse.store.schema import TABLES, UNITS_KEY
+from warehouse.store.ledger import UnitRecord, with_units
+from warehouse.store.schema import TABLES
 
 _GROUP_ROWS = 120_000
 
@@ -38,11 +39,15 @@ def _scores(nll: Floats, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
 
 
 def _write(
-    root: Path, table: str, keys: dict[str, str], columns: dict[str, Any], ledger: Any = None
+    root: Path,
+    table: str,
+    keys: dict[str, str],
+    columns: dict[str, Any],
+    units: list[UnitRecord] | None = None,
 ) -> None:
     schema, _ = TABLES[table]
-    if ledger is not None:
-        schema = schema.with_metadata({UNITS_KEY: json.dumps(ledger).encode()})
+    if units is not None:
+        schema = with_units(schema, units)
     folder = root / table
     for key, value in keys.items():
         folder /= f"{key}={value}"
@@ -62,13 +67,6 @@ def _write(
         use_dictionary=["rank", "token_id"],
         use_byte_stream_split=[f.name for f in schema if f.type == pa.float32()],
     )
-
-
-def write_empty_tables(root: Path) -> None:
-    """One file of zero rows per table, so that globs never come up empty."""
-    for table, (schema, keys) in TABLES.items():
-        empty = {f.name: pa.array([], f.type) for f in schema}
-        _write(root, table, dict.fromkeys(keys, "_"), empty)
 
 
 class _Writer:
@@ -295,38 +293,38 @@ class _Writer:
         doc_id: int,
         rows: int,
         tokenizer: int,
-    ) -> dict[str, Any]:
+    ) -> UnitRecord:
         tokens = len(self.documents[doc_id][tokenizer].token_id)
         content = _sha256(f"{self.shape.seed} {keys} {doc_id} {rows}")
-        return {
+        return UnitRecord(
             **keys,
-            "condition_kind": condition_kind,
-            "probe": probe,
-            "probe_params": json.dumps(parameters),
-            "doc_id": doc_id,
-            "fingerprint": content[:32],
-            "status": "done",
-            "reason": None,
-            "rows": rows,
-            "tokens_processed": tokens,
-            "tokens_scored": rows,
-            "seconds": 1.0,
-            "peak_bytes": 10**9,
-            "device": "cpu",
-            "dtype": "float32",
-            "attention": "sdpa",
-            "document_sha256": _sha256(self.texts[doc_id]),
-            "document_tokens": tokens,
-            "document_tokens_total": tokens,
-            "torch_version": "0",
-            "transformers_version": "0",
-            "tokenmart_version": "0",
-            "code_revision": "0" * 40,
-            "code_dirty": False,
-            "seed": 0,
-            "finished_at": "2026-01-01T00:00:00Z",
-            "content_sha256": content,
-        }
+            condition_kind=condition_kind,
+            probe=probe,
+            probe_params=json.dumps(parameters),
+            doc_id=doc_id,
+            fingerprint=content[:32],
+            status="done",
+            reason="",
+            rows=rows,
+            tokens_processed=tokens,
+            tokens_scored=rows,
+            seconds=1.0,
+            peak_bytes=10**9,
+            device="cpu",
+            dtype="float32",
+            attention="sdpa",
+            document_sha256=_sha256(self.texts[doc_id]),
+            document_tokens=tokens,
+            document_tokens_total=tokens,
+            torch_version="0",
+            transformers_version="0",
+            tokenmart_version="0",
+            code_revision="0" * 40,
+            code_dirty=False,
+            seed=0,
+            finished_at="2026-01-01T00:00:00Z",
+            content_sha256=content,
+        )
 
 
 def write_warehouse(root: Path, shape: Shape, *, only_model: int | None = None) -> None:
@@ -338,7 +336,6 @@ def write_warehouse(root: Path, shape: Shape, *, only_model: int | None = None) 
         only_model: Write only this model of the shape (an addition to an existing folder).
     """
     if only_model is None:
-        write_empty_tables(root)
         _Writer(root, shape).write()
     else:
         _Writer(root, shape).add_model(only_model)

@@ -15,7 +15,6 @@ from tokenmart import cli
 from warehouse.paths import Workspace
 from warehouse.sql.dataframes import cookbook, query
 from warehouse.sql.queries import list_queries
-from warehouse.store.token_files import ensure_tables
 
 EXPECTED: dict[str, tuple[list[str], tuple[str, ...], list[tuple[Any, ...]]]] = {
     "coverage": (
@@ -343,8 +342,6 @@ def test_cookbook_queries_run_before_anything_is_extracted(workspace: Workspace)
     for recipe in list_queries():
         if recipe.name != "metric_leaders":
             assert ask("--name", recipe.name) == []
-    ensure_tables(workspace)
-    assert ask("--name", "coverage") == []
 
 
 def test_the_list_shows_parameters_and_the_sql_can_be_read(workspace: Workspace) -> None:

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import shutil
+import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
+import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -37,7 +44,7 @@ def test_formats_agree(filled: Workspace, tmp_path: Path) -> None:
         assert table.schema.field("nll").type == pa.float32()
     with (tmp_path / "rows.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert [float(row["nll"]) for row in rows] == [row["nll"] for row in expected]
+    assert [np.float32(row["nll"]) for row in rows] == [row["nll"] for row in expected]
 
 
 def test_a_table_is_cut_with_a_notice(filled: Workspace) -> None:
@@ -68,6 +75,34 @@ def test_no_rows_is_said(workspace: Workspace) -> None:
 def test_json_has_no_nan(workspace: Workspace) -> None:
     rows = ask("select 'nan'::double as a, ['inf'::double, 1] as b, date '2026-01-02' as c")
     assert rows == [{"a": None, "b": [None, 1.0], "c": "2026-01-02"}]
+    nested = ask(
+        "select {'x': 'nan'::float, 'y z': [{'q': '-inf'::double}, null]} as s,"
+        " null::double[] as l,"
+        " map {'k': 'inf'::double, 'l': 2.0} as m, ['nan'::float]::float[1] as a, {'x': 1.5} as n,"
+        " null::struct(x double) as missing, [[1.5, 'nan'::double], null] as deep"
+    )
+    assert nested == [
+        {
+            "s": {"x": None, "y z": [{"q": None}, None]},
+            "l": None,
+            "m": {"k": None, "l": 2.0},
+            "a": [None],
+            "n": {"x": 1.5},
+            "missing": None,
+            "deep": [[1.5, None], None],
+        }
+    ]
+
+
+def test_json_keeps_numbers_numbers_and_names_as_they_are(workspace: Workspace) -> None:
+    rows = ask(
+        "select 1.50::decimal(5, 2) as d, sum(i) as s, max(i)::hugeint as h, true as t, 'é' as e,"
+        ' count(*) as "a ""b" from range(3) r(i)'
+    )
+    assert rows == [{"d": 1.5, "s": 3, "h": 2, "t": True, "e": "é", 'a "b': 3}]
+    (moment,) = ask("select timestamp '2026-01-02 03:04:05' as w")
+    assert moment == {"w": "2026-01-02 03:04:05"}
+    assert ask("select 1 as x where false") == []
 
 
 @pytest.mark.parametrize("format_", ["parquet", "arrow"])
@@ -80,11 +115,140 @@ def test_files_that_cannot_be_written(workspace: Workspace, tmp_path: Path) -> N
         "unknown ending '.xlsx'; use one of .csv, .json, .parquet, .arrow"
         in (failure("select 1", "--out", "rows.xlsx")[1])
     )
-    for ending in ("csv", "parquet", "arrow"):
-        place = tmp_path / "nowhere" / f"rows.{ending}"
-        code, output = failure("select 1", "--out", str(place))
+    (tmp_path / "file").touch()
+    for ending in ("csv", "json", "parquet", "arrow", "txt"):
+        for place, said in (
+            (tmp_path / "file" / f"rows.{ending}", "a part of the path is a file"),
+            (tmp_path / f"{'x' * 300}.{ending}", "the name is too long; choose a shorter one"),
+        ):
+            code, output = failure("select 1", "--out", str(place))
+            assert (code, output.count("\n")) == (4, 1)
+            assert output.startswith(f"error: {str(place)[:300]}")
+            assert said in output
+        folder = tmp_path / f"folder.{ending}"
+        folder.mkdir()
+        code, output = failure("select 1", "--out", str(folder))
         assert (code, output.count("\n")) == (4, 1)
-        assert output.startswith(f"error: --out {place}: can't be written (No such file")
+        assert output.startswith(f"error: {folder}: it is a folder; give the name of a file")
+
+
+@pytest.mark.parametrize("ending", ["csv", "json", "parquet", "arrow", "txt"])
+def test_a_full_disk_is_one_line_and_leaves_the_old_file(
+    workspace: Workspace, tmp_path: Path, ending: str
+) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)]
+    if shutil.which("mount") is None or subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("mounting needs root")
+    try:
+        out = disk / f"rows.{ending}"
+        out.write_text("the old one")
+        query = "select hash(i) as h, i from range(200000) t(i)"
+        code, output = failure(query, "--out", str(out), "--limit", "0")
+        assert (code, output.count("\n")) == (4, 1)
+        assert output.startswith(f"error: {out}: the disk is full; free some space")
+        assert [path.read_text() for path in disk.iterdir()] == ["the old one"]
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.mark.parametrize("ending", ["csv", "json", "parquet", "arrow", "txt"])
+def test_a_pipe_whose_reader_goes_is_one_line(
+    workspace: Workspace, tmp_path: Path, ending: str
+) -> None:
+    out = tmp_path / f"rows.{ending}"
+    os.mkfifo(out)
+    reader = threading.Thread(target=lambda: out.open("rb").close())
+    reader.start()
+    code, output = failure(
+        "select hash(i) as h from range(300000) t(i)", "--out", str(out), "--limit", "0"
+    )
+    reader.join()
+    assert (code, output.count("\n")) == (4, 1)
+    assert output.startswith(f"error: {out}: whoever was reading has gone")
+    assert out.is_fifo()
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_pipe_with_a_reader_gets_every_row(
+    workspace: Workspace, tmp_path: Path, ending: str
+) -> None:
+    out = tmp_path / f"rows.{ending}"
+    os.mkfifo(out)
+    read: list[bytes] = []
+    reader = threading.Thread(target=lambda: read.append(out.read_bytes()))
+    reader.start()
+    CliRunner().invoke(cli, ["sql", "from range(100000)", "--out", str(out)])
+    reader.join()
+    copied = tmp_path / f"copied.{ending}"
+    copied.write_bytes(read[0])
+    assert duckdb.sql(f"select count(*), max(range) from '{copied}'").fetchall() == [
+        (100_000, 99_999)
+    ]
+
+
+def test_head_closes_standard_output_without_a_traceback(workspace: Workspace) -> None:
+    code = "from tokenmart import main; main()"
+    command = [sys.executable, "-c", code, "sql", "from range(3000000)", "--format", "csv"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout and process.stderr
+        assert process.stdout.readline() == b"range\n"
+        process.stdout.close()
+        assert b"Traceback" not in process.stderr.read()
+
+
+@pytest.mark.parametrize("ending", ["csv", "json", "parquet", "arrow"])
+def test_an_interrupt_ends_an_export_at_once(
+    filled: Workspace, tmp_path: Path, ending: str
+) -> None:
+    out = tmp_path / f"rows.{ending}"
+    query = "select count(*) as n, x.range as r from range(100000) x, range(10000000) y group by r"
+    code = "from tokenmart import main; main()"
+    command = [sys.executable, "-c", code, "sql", query, "--out", str(out)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        time.sleep(3)
+        assert process.poll() is None, "still computing"
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=20)
+    assert process.returncode != 0 and b"Traceback" not in said
+    assert list(tmp_path.glob("rows*")) == list(tmp_path.glob(".*")) == []
+
+
+def test_an_interrupt_while_rows_are_written_leaves_nothing(
+    filled: Workspace, tmp_path: Path
+) -> None:
+    out = tmp_path / "rows.csv"
+    code = "from tokenmart import main; main()"
+    query = "select hash(i) as h from range(20000000) t(i)"
+    command = [sys.executable, "-c", code, "sql", query, "--out", str(out)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        while not [path for path in tmp_path.glob(".*.tmp") if path.stat().st_size > 10**6]:
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=20)
+    assert process.returncode != 0 and b"Traceback" not in said
+    assert list(tmp_path.glob("rows*")) == list(tmp_path.glob(".*")) == []
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "data/problems/own.csv",
+        "data/locks/x.json",
+        "data/tokens/x.parquet",
+        "results/downstream/x.csv",
+    ],
+)
+def test_what_the_project_keeps_is_not_written_over(workspace: Workspace, place: str) -> None:
+    out = workspace.root / place
+    code, output = failure("select 1", "--out", str(out))
+    assert (code, output.count("\n")) == (1, 1)
+    assert output.startswith(f"error: --out {out}: not written, ")
+    shell = CliRunner().invoke(cli, ["sql"], input=f"select 1;\n.save {out}\n")
+    assert f"error: .save {out}: not written, " in shell.output
+    assert not out.exists()
 
 
 @pytest.mark.parametrize("ending", ["csv", "json", "parquet", "arrow"])

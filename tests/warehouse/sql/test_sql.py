@@ -9,12 +9,15 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from sql_samples import ask, build_mart, failure
+from click.testing import CliRunner
+from sql_samples import ask, build_mart, failure, fill
 
-from warehouse.errors import StorageError
+from tokenmart import cli
+from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
 from warehouse.sql.connection import connect_for_queries, connect_read_only
-from warehouse.store.token_files import ensure_tables, published_path
+from warehouse.sql.dataframes import cookbook, query
+from warehouse.store.token_files import published_path
 
 # Tables and marts
 
@@ -38,7 +41,7 @@ def test_views_have_the_same_columns_with_and_without_files(
             }
 
     before = columns()
-    ensure_tables(workspace)
+    fill(workspace)
     assert columns() == before
     assert ("logprob", "FLOAT") in before["tokens"]
 
@@ -121,6 +124,27 @@ def test_parameters_are_checked(workspace: Workspace) -> None:
     assert failure("--out", "rows.csv")[0] == 2
     assert "did you mean 'coverage'?" in failure("--name", "coverge")[1]
     assert "see tokenmart sql --list" in failure("--name", "../secret")[1]
+
+
+def test_a_problem_that_is_not_there_is_a_mistake_with_the_closest(filled: Workspace) -> None:
+    (filled.problems / "no4k.yml").touch()
+    said = "error: problem 'minilng': no such problem here; did you mean 'minilong'?\n"
+    recipe = ("--name", "coverage", "--param", "problem=minilng")
+    assert failure(*recipe) == (1, said)
+    own = "select count(*) from tokens where problem = $problem"
+    assert failure(own, "--param", "problem=minilng") == (1, said)
+    shell = CliRunner().invoke(cli, ["sql"], input=".cookbook coverage problem=minilng\n")
+    assert said in shell.output
+    for ask_in_python in (
+        lambda: query(own, problem="minilng"),
+        lambda: cookbook("cost", problem="minilng"),
+    ):
+        with pytest.raises(TokenmartError, match="did you mean 'minilong'"):
+            ask_in_python()
+    assert "known: minilong, no4k" in failure(own, "--param", "problem=12")[1]
+    # a problem file is enough: nothing has been extracted yet
+    assert ask(own, "--param", "problem=no4k") == [{"count_star()": 0}]
+    assert ask(own, "--param", "problem=minilong") == [{"count_star()": 32}]
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,6 @@ from warehouse.store.token_files import (
     pending_folder,
     publish,
     published_path,
-    write_table,
     write_unit,
 )
 
@@ -260,15 +259,6 @@ def test_what_units_have_in_common_is_written_once_and_reads_alike_everywhere(
         shown = connection.sql("from units order by doc_id").to_arrow_table().to_pylist()
     for unit, row in zip(units, shown, strict=True):
         assert {**asdict(unit), "finished_at": None} == {**row, "finished_at": None}
-
-    old = json.dumps([asdict(unit) for unit in units]).encode()
-    # the first version's ledger: whole records in a list
-    metadata = {**pq.ParquetFile(path).metadata.metadata, UNITS_KEY: old}
-    write_table(path, pq.read_table(path, partitioning=None).cast(TOKENS.with_metadata(metadata)))
-    assert read_units(path) == units and not read_ledger(path).altered
-    with connect_to_parquet(workspace) as connection:
-        again = connection.sql("from units order by doc_id").to_arrow_table().to_pylist()
-    assert again == shown
 
 
 def test_rows_without_units_are_an_empty_table() -> None:

@@ -1,5 +1,0 @@
-with documents as (
-    select * from {{ ref('stg_documents') }}
-)
-
-select * from documents

@@ -1,5 +1,0 @@
-with models as (
-    select * from {{ ref('stg_models') }}
-)
-
-select * from models

@@ -1,5 +1,0 @@
-with units as (
-    select * from {{ ref('stg_units') }}
-)
-
-select * from units

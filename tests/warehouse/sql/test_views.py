@@ -1,0 +1,125 @@
+"""The public views: one definition, the same columns through every door."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+from dbt_harness import PROJECT, Warehouse
+from made_up_warehouse import Shape, write_warehouse
+
+from warehouse.paths import Workspace
+from warehouse.sql.connection import connect_to_parquet
+from warehouse.sql.views import PUBLIC_VIEWS
+from warehouse.store.schema import TABLES, TOKENS, UNITS
+
+Columns = list[tuple[str, str]]
+
+
+def columns(connection: duckdb.DuckDBPyConnection) -> dict[str, Columns]:
+    """Name and type of every column of the public views, in order."""
+    found = {
+        view: [row[:2] for row in connection.execute(f"describe {view}").fetchall()]
+        for view in PUBLIC_VIEWS
+    }
+    assert all(found.values())
+    return found
+
+
+def of_schema(schema: pa.Schema) -> Columns:
+    relation = duckdb.from_arrow(schema.empty_table())
+    return list(zip(relation.columns, map(str, relation.types), strict=True))
+
+
+def expected() -> dict[str, Columns]:
+    """What the schemas say, in DuckDB's own reading of Arrow types."""
+    found = {
+        name: [*((key, "VARCHAR") for key in keys), *of_schema(schema)]
+        for name, (schema, keys) in TABLES.items()
+    }
+    found["tokens"].append(("nll", dict(of_schema(TOKENS))["logprob"]))
+    return {**found, "units": of_schema(UNITS)}
+
+
+def test_the_views_are_those_of_the_schemas_with_and_without_files(workspace: Workspace) -> None:
+    for _ in range(2):
+        with connect_to_parquet(workspace) as connection:
+            assert columns(connection) == expected()
+        write_warehouse(workspace.data, Shape(models=1, documents=1, tokens=300))
+
+
+def test_the_database_has_the_same_columns_before_and_after_dbt(
+    built: Warehouse, workspace: Workspace
+) -> None:
+    before = Workspace(workspace.root, built.data, workspace.database)
+    with connect_to_parquet(before) as connection:
+        assert columns(connection) == expected()
+    with duckdb.connect(str(built.database), read_only=True) as connection:
+        assert columns(connection) == expected()
+        staged = {
+            view: [row[:2] for row in connection.execute(f"describe staging.{name}").fetchall()]
+            for view, name in {
+                "tokens": "stg_token_stats",
+                "documents": "stg_documents",
+                "models": "stg_models",
+                "downstream": "stg_downstream",
+                "units": "stg_units",
+            }.items()
+        }
+    assert staged == expected()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("folder", "arguments"),
+    [
+        (PROJECT, []),
+        (PROJECT.parent, ["--project-dir", "dbt_project"]),
+        (PROJECT.parent, ["--project-dir", "dbt_project", "--profiles-dir", "dbt_project"]),
+    ],
+)
+def test_plain_dbt_works_inside_the_project_and_from_the_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: Path, arguments: list[str]
+) -> None:
+    """The files are those of the workspace, relative to no folder."""
+    write_warehouse(tmp_path / "data", Shape(models=1, documents=1, tokens=300))
+    monkeypatch.setenv("TOKENMART_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("TOKENMART_DATABASE", str(tmp_path / "own.duckdb"))
+    monkeypatch.setenv("DBT_TARGET_PATH", str(tmp_path / "target"))
+    dbt = Path(sys.executable).with_name("dbt")
+    command = [str(dbt), "run", "--quiet", "--select", "stg_units", "stg_metric_variants"]
+    done = subprocess.run([*command, *arguments], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    with duckdb.connect(str(tmp_path / "own.duckdb"), read_only=True) as connection:
+        assert connection.execute("select count(*) from staging.stg_units").fetchall() == [(4,)]
+        counts = connection.execute("select count(*) > 300 from staging.stg_metric_variants")
+        assert counts.fetchall() == [(True,)]
+
+
+def test_the_database_of_plain_dbt_is_the_one_the_other_commands_read(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without $TOKENMART_DATABASE too: the profile's relative path is no folder to depend on."""
+    plugin = pytest.importorskip("warehouse.sql.dbt_plugin").Plugin("tokenmart", {})
+
+    class Credentials:
+        path = "warehouse/tokenmart.duckdb"
+
+    for folder in (workspace.root, workspace.dbt_project):
+        monkeypatch.chdir(folder)
+        plugin.update_connection_config(Credentials, {})
+        assert Credentials.path == str(workspace.database)
+
+
+@pytest.mark.slow
+def test_dbt_says_in_one_line_that_the_data_is_of_another_version(tmp_path: Path) -> None:
+    old = tmp_path / "data" / "tokens" / "problem=p" / "model_id=m" / "probe=full"
+    old.mkdir(parents=True)
+    done = Warehouse(tmp_path / "data", tmp_path / "t.duckdb").dbt("run", "--select", "stg_units")
+    assert done.returncode != 0
+    assert f"{old}: written by another version of Tokenmart" in done.stdout
+    assert "Traceback" not in done.stdout

@@ -1,0 +1,109 @@
+"""A unit's record and the schema of the ledger are one thing, and files say their version."""
+
+from __future__ import annotations
+
+import datetime
+import typing
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from warehouse_samples import KEYS, make_rows, make_unit
+
+from warehouse.errors import StorageError
+from warehouse.paths import Workspace
+from warehouse.sql.connection import connect_to_parquet
+from warehouse.sql.session import Session
+from warehouse.store.ledger import UnitRecord, read_units, with_units
+from warehouse.store.schema import SCHEMA_KEY, SCHEMA_VERSION, TOKENS, UNITS, UNITS_KEY
+from warehouse.store.schema_version import OtherVersionError
+from warehouse.store.token_files import finished_units, pending_folder, published_path, write_table
+
+PYTHON_TYPES = {int: pa.types.is_integer, float: pa.types.is_floating, bool: pa.types.is_boolean}
+
+
+def write_with_version(path: Path, version: str | None) -> None:
+    rows = make_rows(0, 10)
+    table = rows.cast(with_units(TOKENS, [make_unit(0, rows)]))
+    metadata = dict(table.schema.metadata)
+    del metadata[SCHEMA_KEY]
+    if version is not None:
+        metadata[SCHEMA_KEY] = version.encode()
+    write_table(path, table.replace_schema_metadata(metadata))
+
+
+def test_a_record_has_the_columns_of_the_ledger_and_their_types() -> None:
+    assert [field.name for field in fields(UnitRecord)] == UNITS.names
+    for name, annotation in typing.get_type_hints(UnitRecord).items():
+        stored = UNITS.field(name).type
+        is_right = PYTHON_TYPES.get(annotation, lambda kind: kind == pa.string())
+        assert is_right(stored) or name == "finished_at", name
+    assert all(field.metadata[b"description"] for field in UNITS)
+
+
+def test_a_record_is_read_back_in_the_types_of_the_ledger(workspace: Workspace) -> None:
+    rows = make_rows(3, 10)
+    unit = replace(make_unit(3, rows), reason='é "quoted"', seed=2**40, seconds=0.1)
+    write_table(published_path(workspace, *KEYS), rows.cast(with_units(TOKENS, [unit])))
+    with connect_to_parquet(workspace) as connection:
+        table = connection.sql("from units").to_arrow_table()
+    assert table.schema.names == UNITS.names
+    finished = datetime.datetime.fromisoformat(unit.finished_at)
+    assert table.cast(UNITS).to_pylist() == [{**asdict(unit), "finished_at": finished}]
+
+
+def test_token_files_say_which_version_wrote_them(workspace: Workspace) -> None:
+    rows = make_rows(0, 10)
+    path = published_path(workspace, *KEYS)
+    write_table(path, rows.cast(with_units(TOKENS, [make_unit(0, rows)])))
+    assert pq.read_schema(path).metadata[SCHEMA_KEY] == str(SCHEMA_VERSION).encode()
+
+
+@pytest.mark.parametrize("version", [None, "1", "3"])
+def test_a_file_of_another_version_is_one_clear_line_for_every_reader(
+    workspace: Workspace, version: str | None
+) -> None:
+    path = published_path(workspace, *KEYS)
+    write_with_version(path, version)
+    said = (
+        f"{path}: written by another version of Tokenmart (schema version {version or 1}; this "
+        f"one reads {SCHEMA_VERSION}); move {workspace.tokens} and {workspace.pending} away and "
+        "run `tokenmart extract` again"
+    )
+    for read in (
+        lambda: read_units(path),
+        lambda: finished_units(workspace, *KEYS),
+        lambda: Session(workspace),
+    ):
+        with pytest.raises(OtherVersionError) as caught:
+            read()
+        assert caught.value.format_message() == said
+
+
+def test_a_pending_file_of_another_version_is_not_set_aside(workspace: Workspace) -> None:
+    path = pending_folder(workspace, *KEYS) / "doc-000000-0123456789abcdef.parquet"
+    write_with_version(path, "1")
+    with pytest.raises(OtherVersionError):
+        finished_units(workspace, *KEYS)
+    assert path.is_file()
+
+
+@pytest.mark.parametrize("table", ["tokens", "pending"])
+def test_folders_of_the_first_version_are_one_clear_line(workspace: Workspace, table: str) -> None:
+    old = workspace.data / table / "problem=sample" / "model_id=some--model" / "probe=full"
+    old.mkdir(parents=True)
+    for read in (lambda: finished_units(workspace, *KEYS), lambda: Session(workspace)):
+        with pytest.raises(OtherVersionError, match=r"folders probe=…; this one has condition=…"):
+            read()
+
+
+def test_a_foreign_file_is_not_taken_for_an_earlier_version(workspace: Workspace) -> None:
+    path = published_path(workspace, *KEYS)
+    write_table(path, make_rows(0, 10))
+    with pytest.raises(StorageError, match="damaged or not a Tokenmart file") as caught:
+        read_units(path)
+    assert not isinstance(caught.value, OtherVersionError)
+    assert UNITS_KEY not in (pq.read_schema(path).metadata or {})
+    Session(workspace).__exit__(None, None, None)

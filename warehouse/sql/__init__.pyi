@@ -1,0 +1,13 @@
+from .connection import DatabaseBusyError as DatabaseBusyError
+from .connection import connect_for_queries as connect_for_queries
+from .connection import connect_read_only as connect_read_only
+from .connection import connect_to_parquet as connect_to_parquet
+from .dataframes import cookbook as cookbook
+from .dataframes import query as query
+from .export import write_rows as write_rows
+from .queries import Query as Query
+from .queries import find_query as find_query
+from .queries import list_queries as list_queries
+from .session import Session as Session
+from .views import PUBLIC_VIEWS as PUBLIC_VIEWS
+from .views import create_views as create_views

@@ -1,0 +1,140 @@
+"""The public views and macros, created alike for `tokenmart sql` and in the database dbt builds.
+
+`tokens`, `documents`, `models`, `downstream` and `units` are read from the Parquet files in place.
+Their columns, types and order are those of `warehouse.store.schema`.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from warehouse.errors import StorageError
+from warehouse.store.schema import SCHEMA_KEY, SCHEMA_VERSION, TABLES, UNITS, UNITS_KEY
+from warehouse.store.schema_version import refuse_earlier_folders, refuse_version
+
+PUBLIC_VIEWS = (*TABLES, "units")
+_SQL_TYPES = {
+    pa.string(): "VARCHAR",
+    pa.bool_(): "BOOLEAN",
+    pa.int32(): "INTEGER",
+    pa.int64(): "BIGINT",
+    pa.float32(): "FLOAT",
+    pa.float64(): "DOUBLE",
+    pa.timestamp("us", "UTC"): "TIMESTAMP WITH TIME ZONE",
+}
+"""DuckDB's own reading of the types; asking it (`from_arrow`) would load pandas."""
+_MACROS = Path(__file__).with_name("macros.sql")
+
+
+def create_views(connection: duckdb.DuckDBPyConnection, data: Path) -> None:
+    """Create or replace the public views and the macros in the schema `main`.
+
+    Args:
+        connection: a database that may be written.
+        data: the data folder; tables without files are empty, with the same columns.
+
+    Raises:
+        OtherVersionError: another version of Tokenmart wrote the files.
+        StorageError: no file of a table can be read.
+    """
+    refuse_earlier_folders(data)
+    for name, (schema, keys) in TABLES.items():
+        columns = {**dict.fromkeys(keys, "VARCHAR"), **_sql_types(schema)}
+        casts = [f'cast("{column}" as {kind}) as "{column}"' for column, kind in columns.items()]
+        if name == "tokens":
+            casts.append(f"cast(-logprob as {columns['logprob']}) as nll")
+        view = f"create or replace view main.{name} as select {', '.join(casts)} from"
+        if _has_files(data / name):
+            _create_over_files(connection, view, data / name, keys)
+        else:
+            nothing = ", ".join(f'null as "{column}"' for column in columns)
+            connection.execute(f"{view} (select {nothing}) where false")
+    _create_units(connection, data)
+    connection.execute(_MACROS.read_text(encoding="utf-8"))
+
+
+def quoted(value: object) -> str:
+    """A text or path as an SQL literal."""
+    return "'" + str(value).replace("'", "''") + "'"
+
+
+def damaged_file(error: duckdb.Error) -> StorageError | None:
+    """The Parquet file an error is about, with the remedy; None when it is about something else."""
+    text = " ".join(str(error).split())
+    named = re.search(r"['\"]([^'\"]+\.parquet)['\"]", text)
+    if named is None or "Catalog Error" in text or "Binder Error" in text:
+        return None
+    return StorageError(
+        f"{named[1]}: damaged or unreadable ({text[:120]}); move it away and run "
+        "tokenmart extract again: only its units are recomputed"
+    )
+
+
+def _create_over_files(
+    connection: duckdb.DuckDBPyConnection, view: str, folder: Path, keys: tuple[str, ...]
+) -> None:
+    types = ", ".join(f"{key}: varchar" for key in keys)
+    files = f"{_files(folder)}, hive_partitioning = true, hive_types = {{{types}}}"
+    try:
+        # By name: a column may have another place in some files. It also makes DuckDB read every
+        # footer and so know the number of rows; else it plans by the first file, often a small one.
+        connection.execute(f"{view} read_parquet({files}, union_by_name = true)")
+    except duckdb.Error as error:
+        # One damaged file must not take the others away: only questions that read it fail.
+        try:
+            connection.execute(f"{view} read_parquet({files})")
+        except duckdb.Error:
+            raise damaged_file(error) or StorageError(f"{folder}: {error}") from error
+
+
+def _create_units(connection: duckdb.DuckDBPyConnection, data: Path) -> None:
+    """The ledger, from the footers; what all units of a file have in common stands there once."""
+    types = _sql_types(UNITS)
+    record = ", ".join(f'"{name}": "{kind}"' for name, kind in types.items())
+    footers = "(select ''::blob as key, ''::blob as value)"
+    if _has_files(data / "tokens"):
+        footers = f"parquet_kv_metadata({_files(data / 'tokens')})"
+        _refuse_other_versions(connection, footers)
+    connection.execute(
+        "create or replace view main.units as with ledgers as ("
+        f"select decode(value)::json as ledger from {footers} "
+        f"where decode(key) = '{UNITS_KEY.decode()}'), records as ("
+        "select json_merge_patch(ledger -> '$.common', unnest((ledger -> '$.units')::json[])) "
+        "as record from ledgers) "
+        f"select unnest(from_json(record, '{{{record}}}'), recursive := true) from records"
+    )
+
+
+def _refuse_other_versions(connection: duckdb.DuckDBPyConnection, footers: str) -> None:
+    """Stop at a file with a ledger that this version didn't write; a damaged one is passed over."""
+    try:
+        other = connection.execute(
+            "select file_name, any_value(decode(value)) filter (decode(key) = $version) as found "
+            f"from {footers} group by file_name having bool_or(decode(key) = $ledger) "
+            "and found is distinct from $current limit 1",
+            {
+                "version": SCHEMA_KEY.decode(),
+                "ledger": UNITS_KEY.decode(),
+                "current": str(SCHEMA_VERSION),
+            },
+        ).fetchone()
+    except duckdb.Error:
+        return
+    if other is not None:
+        refuse_version(Path(other[0]), other[1])
+
+
+def _sql_types(schema: pa.Schema) -> dict[str, str]:
+    return {field.name: _SQL_TYPES[field.type] for field in schema}
+
+
+def _files(folder: Path) -> str:
+    return quoted(folder / "**" / "*.parquet")
+
+
+def _has_files(folder: Path) -> bool:
+    return next(folder.glob("**/*.parquet"), None) is not None
