@@ -181,14 +181,18 @@ def load_target(problem: Problem, workspace: Workspace) -> tuple[dict[str, float
     """Target scores by model_id, and where they came from.
 
     Raises:
+        TokenmartError: the problem has no target.
         LockedFileError: the target file is missing, malformed or changed.
     """
+    if problem.target is None:
+        raise TokenmartError(
+            f"problem {problem.name} has no target: nothing to correlate with; add a target "
+            "section to its problem file (`tokenmart sql` and `tokenmart extract` need none)"
+        )
     if problem.target.kind == "file":
-        from warehouse.problem.target_file import read_target
-        from warehouse.sources.lock_file import check_sha256
+        from warehouse.problem.target_file import read_locked_target
 
-        target = read_target(workspace.root / problem.target.path)
-        check_sha256(workspace, problem.name, problem.target.path, target.sha256)
+        target = read_locked_target(workspace, problem.name, problem.target.path)
         scores = {
             spec.model_id: target.scores[spec.full_id]
             for spec in problem.models

@@ -1,8 +1,8 @@
-"""Is the best of many variants better than luck? Permutation tests with the max statistic.
+"""Is the best of many variants better than chance? Permutation tests with the max statistic.
 
 The target is permuted jointly for all variants, which keeps their dependence, and the largest
 |Spearman| over the variants is noted each time (Westfall & Young 1993). Models are taken as
-exchangeable; where families share both metric and target levels that is too kind, so the
+exchangeable; where families share both metric and target levels that understates p, so the
 same test can permute within families only (`strata`).
 """
 

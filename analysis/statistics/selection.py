@@ -1,6 +1,6 @@
-"""Choosing among many variants, honestly: the choice happens inside the training part only.
+"""Choosing among many variants, with the choice made inside the training part only.
 
-The rule is fixed: on the training models, take the variant with the largest |Spearman| and
+What is chosen is fixed: on the training models, take the variant with the largest |Spearman| and
 the sign it has there. What it is worth is measured on models the choice never saw.
 """
 
@@ -21,7 +21,7 @@ TEST_SHARE = 1 / 3
 
 @dataclass(frozen=True)
 class Choice:
-    """The rule's choice on one training part; `rho` is its training Spearman, with its sign."""
+    """The choice on one training part; `rho` is its training Spearman, with its sign."""
 
     variant: int
     rho: float
@@ -85,7 +85,7 @@ class Splits:
 
 
 def choose(metrics: Floats, target: Floats) -> Choice:
-    """The rule: the variant with the largest |Spearman|, the first among equals.
+    """The variant with the largest |Spearman|, the first among equals.
 
     Args:
         metrics: `[K, n]`, oriented, complete.
