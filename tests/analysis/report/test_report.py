@@ -147,7 +147,7 @@ def test_both_themes_have_readable_contrast():
         linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
         return float(np.dot([0.2126, 0.7152, 0.0722], linear))
 
-    roles = {role.variable: role for role in palette._ROLES}
+    roles = {role.variable: role for role in palette.ROLES}
     for theme in ("light", "dark"):
         ground = luminance(getattr(roles["--surface"], theme))
         for variable, role in roles.items():
