@@ -134,8 +134,8 @@ def _selection_notes(selection: MetricSelection) -> list[str]:
         f"{len(splits.chosen)} random splits of rho on the {splits.tested} models that weren't "
         "used",
         f"the procedure (best of all on the training part): in sample "
-        f"{_signed_or_dash(splits.held_out + splits.optimism)}, held out {_signed_or_dash(splits.held_out)}, "
-        f"optimism {_signed_or_dash(splits.optimism)}",
+        f"{_signed_or_dash(splits.held_out + splits.optimism)}, held out "
+        f"{_signed_or_dash(splits.held_out)}, optimism {_signed_or_dash(splits.optimism)}",
         f"leave one model out {_signed_or_dash(conditions.by_model.held_out)}; leave one family "
         f"out {_signed_or_dash(conditions.by_family.held_out)} ({conditions.by_family.covered} of "
         f"{selection.models} models covered)",
@@ -160,8 +160,8 @@ def _selection_notes(selection: MetricSelection) -> list[str]:
         found = selection.best_minus_baseline
         lines.append(
             f"{selection.best.column.name} minus baseline {_signed_or_dash(found.value)}, 95% CI "
-            f"{_signed_or_dash(found.percentile.low)} to {_signed_or_dash(found.percentile.high)} (paired "
-            "percentile bootstrap, not adjusted for the choice)"
+            f"{_signed_or_dash(found.percentile.low)} to {_signed_or_dash(found.percentile.high)} "
+            "(paired percentile bootstrap, not adjusted for the choice)"
         )
     for what, names in (
         ("not complete, left out", selection.incomplete),

@@ -317,9 +317,7 @@ def _leaderboard_point(data: ReportData, row: LeaderboardRow) -> dict[str, Any]:
 
 def _scatter_points(data: ReportData, column: MetricColumn) -> list[dict[str, Any]]:
     present = column.present
-    filtered = mcd_skipped(
-        column.values[present], data.table.target[present], data.board.seed
-    )
+    filtered = mcd_skipped(column.values[present], data.table.target[present], data.board.seed)
     kept = iter(filtered.keep.tolist())
     rows = []
     for model, value, target, there in zip(

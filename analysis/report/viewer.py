@@ -206,8 +206,8 @@ def _reading(
     ).fetchall()
     if not rows:
         raise TokenmartError(
-            f"{model.full_id}: nothing extracted for document {doc_id} in characters {start} to {end}; "
-            f"run `tokenmart extract --problem {problem} --model {model.full_id}`"
+            f"{model.full_id}: nothing extracted for document {doc_id} in characters {start} to "
+            f"{end}; run `tokenmart extract --problem {problem} --model {model.full_id}`"
         )
     gain_condition, gains = _gains(connection, problem, model.model_id, doc_id, condition)
     segments = merge(

@@ -69,4 +69,6 @@ def _headline(reading: Reading) -> str:
         if reading.gain_condition
         else ""
     )
-    return f"{reading.model}: {len(reading.segments)} segments, mean NLL {reading.mean_nll:.3f}{gain}"
+    return (
+        f"{reading.model}: {len(reading.segments)} segments, mean NLL {reading.mean_nll:.3f}{gain}"
+    )
