@@ -24,7 +24,7 @@ from analysis.statistics.bootstrap import (
 )
 from analysis.statistics.comparison import difference, swap_test
 from analysis.statistics.correlations import Floats, spearman_rows
-from analysis.statistics.family_interval import family_interval, within_families
+from analysis.statistics.families import family_interval, within_families
 from analysis.statistics.permutation import max_test
 from analysis.statistics.skipped import mcd_skipped_rows
 from analysis.statistics.winner import STABLE_SHARE, winner_conditions

@@ -27,12 +27,12 @@ def main(submission: Path, metric_key: str, out: Path | None, seed: int, resampl
 
     Exit code 0: computed; 2: bad submission; 3: the locked target is missing or changed.
     """
-    from analysis.submission.verifier import present, verify_locked
+    from analysis.submission import show_result, verify_locked
     from warehouse.paths import find_workspace
 
     workspace = find_workspace(ROOT)
     result = verify_locked(workspace, submission, metric_key, seed, resamples)
-    present(result, workspace, submission, out, as_json=False)
+    show_result(result, workspace, submission, out, as_json=False)
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ def correlate(
     tokenmart correlate --problem minilong --metric longppl --resamples 10000
     tokenmart correlate --problem minilong --json > correlations.json
     """
-    from analysis.ranking.leaderboard import leaderboard, leaderboard_record
+    from analysis.ranking.leaderboard import leaderboard_record, rank_metrics
     from analysis.ranking.metric_table import load_table
     from analysis.ranking.tables import print_leaderboard
     from warehouse.paths import find_workspace
@@ -59,7 +59,7 @@ def correlate(
     table = load_table(load_problem(problem, workspace), workspace, metrics)
     detailed = len(table.columns) if as_json else min(top, len(table.columns))
     with progress_bar(detailed, "variants") as progress:
-        board = leaderboard(table, seed, resamples, detailed, clustered, progress=progress)
+        board = rank_metrics(table, seed, resamples, detailed, clustered, progress=progress)
     if as_json:
         click.echo(json.dumps(leaderboard_record(board), indent=2, allow_nan=False))
     else:

@@ -11,9 +11,7 @@ from typing import Any
 import numpy as np
 
 from analysis.ranking.metric_table import MetricColumn, MetricTable
-from analysis.statistics.bootstrap import Interval
-from analysis.statistics.permutation import MaxTest, max_test
-from analysis.statistics.target_correlation import ColumnCorrelation, correlate_column
+from analysis.statistics import ColumnCorrelation, Interval, MaxTest, correlate_column, max_test
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,7 @@ class Leaderboard:
     clustered: bool
 
 
-def leaderboard(
+def rank_metrics(
     table: MetricTable,
     seed: int,
     resamples: int,

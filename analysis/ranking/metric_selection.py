@@ -14,15 +14,21 @@ import numpy as np
 
 from analysis.ranking.leaderboard import interval_record, number
 from analysis.ranking.metric_table import MetricColumn, MetricTable
-from analysis.statistics.bootstrap import Estimate, draw
-from analysis.statistics.comparison import SwapTest, difference, swap_test
-from analysis.statistics.correlations import partial_spearman, spearman
-from analysis.statistics.permutation import max_test
-from analysis.statistics.selection import DEFAULT_SPLITS, Splits, repeated_splits
-from analysis.statistics.winner import (
+from analysis.statistics import (
+    DEFAULT_SPLITS,
     SAME_RANKING,
     Condition,
+    Estimate,
+    Splits,
+    SwapTest,
     WinnerConditions,
+    difference,
+    draw,
+    max_test,
+    partial_spearman,
+    repeated_splits,
+    spearman,
+    swap_test,
     winner_conditions,
 )
 from warehouse.errors import TokenmartError

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from analysis.statistics.correlations import Flags, Floats
+from analysis.statistics import Flags, Floats
 from warehouse.errors import TokenmartError
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from rich.table import Table
 
 from analysis.ranking.leaderboard import Leaderboard
 from analysis.ranking.metric_selection import MetricSelection
-from analysis.statistics.bootstrap import Interval
-from analysis.statistics.winner import SAME_RANKING
+from analysis.statistics import SAME_RANKING, Interval
 
 
 def print_leaderboard(board: Leaderboard, top: int) -> None:

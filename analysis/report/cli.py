@@ -31,7 +31,7 @@ def report(problem: str, out: Path, figures: Path | None, resamples: int, seed: 
     tokenmart report --problem minilong --out report.html
     tokenmart report --problem minilong --figures figures/
     """
-    from analysis.ranking.metric_table import load_table
+    from analysis.ranking import load_table
     from analysis.report.data import detailed_rows, gather
     from analysis.report.page import figure_files, report_page
     from analysis.report.svg import file_png, file_svg
@@ -108,7 +108,7 @@ def show(
     from rich.console import Console
 
     from analysis.report.viewer import load_view
-    from analysis.report.viewer_page import viewer_page
+    from analysis.report.viewer_page import view_page
     from analysis.report.viewer_terminal import print_view
     from warehouse.errors import TokenmartError
     from warehouse.files import refuse_protected, write_whole
@@ -132,6 +132,6 @@ def show(
     if out is None:
         print_view(Console(), view, shaded_by, keys_only)
         return
-    page = viewer_page(view, shaded_by)
+    page = view_page(view, shaded_by)
     write_whole(out, page)
     click.echo(f"written {out} ({len(page.encode()) / 1e6:.1f} MB)")

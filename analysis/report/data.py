@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.ranking.leaderboard import Leaderboard, LeaderboardRow, leaderboard
-from analysis.ranking.metric_selection import (
+from analysis.ranking import (
     BASELINE_METRIC,
     MINIMUM_MODELS,
     Candidate,
+    Leaderboard,
+    LeaderboardRow,
+    MetricColumn,
     MetricSelection,
+    MetricTable,
+    rank_metrics,
     select_metric,
 )
-from analysis.ranking.metric_table import MetricColumn, MetricTable
-from analysis.statistics.correlations import Floats, spearman
-from analysis.statistics.permutation import MaxTest
+from analysis.statistics import Floats, MaxTest, spearman
 from warehouse.sql.connection import connect_read_only
 from warehouse.store.provenance import code_revision, versions
 
@@ -169,7 +171,7 @@ def gather(
         resamples: of each interval.
         progress: told of each of `detailed_rows`.
     """
-    board = leaderboard(table, seed, resamples, per_metric=DETAILED, progress=progress)
+    board = rank_metrics(table, seed, resamples, per_metric=DETAILED, progress=progress)
     selection = select_metric(table, seed) if len(table.models) >= MINIMUM_MODELS else None
     profiles, gains = _profiles(table, workspace)
     return ReportData(

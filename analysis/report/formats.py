@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from analysis.statistics.bootstrap import Interval
+from analysis.statistics import Interval
 
 
 def signed(value: float, digits: int = 2) -> str:

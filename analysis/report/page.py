@@ -12,7 +12,7 @@ from analysis.report.data import ReportData
 from analysis.report.formats import FILTERS
 from analysis.report.palette import ROLES, family_colours, variable_of
 from analysis.report.svg import page_svg
-from analysis.statistics.winner import LEVEL, SAME_RANKING, STABLE_SHARE
+from analysis.statistics import LEVEL, SAME_RANKING, STABLE_SHARE
 from analysis.templates import environment
 from warehouse.progress import Progress
 

@@ -13,7 +13,7 @@ ROW_CHARACTERS = 600
 """Longer lines are cut at a space, so that two columns stay side by side."""
 
 
-def viewer_page(view: View, measure: Measure) -> str:
+def view_page(view: View, measure: Measure) -> str:
     """The whole page, shaded by `measure` at first."""
     pages = environment("analysis.report", escape_html=True)
     pages.filters.update(FILTERS)

@@ -15,7 +15,7 @@ from analysis.statistics.bootstrap import (
     draw,
 )
 from analysis.statistics.correlations import Floats, kendall, pearson, spearman, spearman_rows
-from analysis.statistics.family_interval import WithinFamilies, family_interval, within_families
+from analysis.statistics.families import WithinFamilies, family_interval, within_families
 from analysis.statistics.skipped import Skipped, mcd_skipped, mcd_skipped_rows, projection_skipped
 
 

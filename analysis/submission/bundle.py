@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from analysis.ranking.metric_table import MetricColumn
+from analysis.ranking import MetricColumn
 from analysis.templates import environment
 from warehouse.metrics.lineage import Lineage
 from warehouse.store.provenance import code_revision, versions

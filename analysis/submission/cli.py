@@ -48,12 +48,12 @@ def verify(
     \b
     tokenmart verify --submission submission.json --out result.json
     """
-    from analysis.submission.verifier import present, verify_problem
+    from analysis.submission.verifier import show_result, verify_problem
     from warehouse.paths import find_workspace
 
     workspace = find_workspace()
     result = verify_problem(workspace, problem, submission, metric_key, seed, resamples)
-    present(result, workspace, submission, out, as_json)
+    show_result(result, workspace, submission, out, as_json)
 
 
 @click.command()
@@ -86,11 +86,11 @@ def submit(
     tokenmart submit --problem no4k --metric longppl --variant default --negate --out results/mine
     """
     from analysis.submission.submit import SubmissionRequest, write_submission
-    from analysis.submission.verifier import summary
+    from analysis.submission.verifier import result_text
     from warehouse.paths import find_workspace
 
     request = SubmissionRequest(problem, metric, variant, negate, unofficial, seed, resamples)
-    click.echo(summary(write_submission(find_workspace(), request, out)))
+    click.echo(result_text(write_submission(find_workspace(), request, out)))
     click.echo(f"written            {out}")
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.ranking.metric_table import load_table
+from analysis.ranking import load_table
 from analysis.submission.bundle import (
     BUNDLE_FILE,
     SCHEMA,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.ranking.metric_table import MetricColumn, MetricTable, load_table
+from analysis.ranking import MetricColumn, MetricTable, load_table
 from analysis.submission.bundle import (
     BUNDLE_FILE,
     PAGE_FILE,
@@ -153,12 +153,12 @@ def _check_coverage(
             " from coverage where problem = ? order by model_id, condition",
             [problem.name],
         ).fetchall()
-    probe = column.variant.partition("@")[2]
+    paired_with = column.variant.partition("@")[2]
     needed = [
         row
         for row in rows
         if row[2] == "full"
-        or (lineage.needs != "full" and probe and f"{row[1]}_".startswith(f"{probe}_"))
+        or (lineage.needs != "full" and paired_with and f"{row[1]}_".startswith(f"{paired_with}_"))
     ]
     seen = {row[0] for row in needed}
     gaps = [f"{m.full_id} (nothing)" for m in problem.models if m.model_id not in seen]

@@ -14,9 +14,14 @@ from typing import Any
 import click
 import numpy as np
 
-from analysis.statistics.bootstrap import DEFAULT_RESAMPLES, Estimate, Interval
-from analysis.statistics.skipped import CUTOFF, flag_stability
-from analysis.statistics.target_correlation import correlate_with_target
+from analysis.statistics import (
+    CUTOFF,
+    DEFAULT_RESAMPLES,
+    Estimate,
+    Interval,
+    correlate_with_target,
+    flag_stability,
+)
 from analysis.submission import locked_problem as locked
 from analysis.submission.format import Submission, read_submission
 from warehouse.errors import LockedFileError, StorageError
@@ -75,7 +80,7 @@ def verify_problem(
     """
     if name == locked.PROBLEM:
         return verify_locked(workspace, submission, metric_key, seed, resamples)
-    from analysis.ranking.metric_table import load_target
+    from analysis.ranking import load_target
     from warehouse.problem.spec import load_problem
 
     problem = load_problem(name, workspace)
@@ -155,7 +160,7 @@ def verification(
     }
 
 
-def present(
+def show_result(
     result: dict[str, Any], workspace: Workspace, submission: Path, out: Path | None, as_json: bool
 ) -> None:
     """Print the document, and save it where asked, never over one of the files it came from.
@@ -165,7 +170,7 @@ def present(
         TokenmartError: `out` is a file that the project must keep.
     """
     text = json.dumps(result, indent=2, allow_nan=False)
-    click.echo(text if as_json else summary(result))
+    click.echo(text if as_json else result_text(result))
     if out is None:
         return
     inputs = (submission, workspace.root / locked.TARGET_PATH)
@@ -177,7 +182,7 @@ def present(
     write_whole(out, text + "\n")
 
 
-def summary(result: dict[str, Any]) -> str:
+def result_text(result: dict[str, Any]) -> str:
     """The document in a few lines of plain text."""
     skipped, target = result["skipped_spearman"], result["target"]
     stability = skipped["stability"]

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from analysis.report import cli
 from analysis.report.viewer import Reading, Segment, View, load_view, merge
-from analysis.report.viewer_page import ROW_CHARACTERS, rows, viewer_page
+from analysis.report.viewer_page import ROW_CHARACTERS, rows, view_page
 from analysis.report.viewer_terminal import intensity, print_view, shaded
 from warehouse.errors import TokenmartError
 from warehouse.problem.spec import load_problem
@@ -87,7 +87,7 @@ def test_the_terminal_shows_every_character_once(view):
 
 
 def test_the_page_carries_text_as_data_only(view):
-    page = viewer_page(view, "gain")
+    page = view_page(view, "gain")
     assert page.count("</script>") == 2
     assert "doc &lt;0&gt;" in page and "doc <0>" not in page
     embedded = re.search(r'id="data">(.*?)</script>', page)[1]
@@ -103,7 +103,7 @@ def test_the_page_carries_text_as_data_only(view):
 @pytest.mark.slow
 def test_in_a_browser(view, tmp_path):
     path = tmp_path / "show.html"
-    path.write_text(viewer_page(view, "gain"))
+    path.write_text(view_page(view, "gain"))
     script = """
       const cells = [...document.querySelectorAll('.row')].map(r => [...r.children].map(
         c => c.textContent.replaceAll('↵', '\\n')));
