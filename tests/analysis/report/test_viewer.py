@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 
 import duckdb
 import pytest
@@ -213,3 +214,28 @@ def test_the_command_prints_and_writes(synthetic, tmp_path):
     assert written.exit_code == 0 and out.read_text().startswith("<!doctype html>")
     refused = show("--models", "a,b,c")
     assert refused.exit_code == 1 and "give one model, or two" in refused.stderr
+
+
+def test_a_model_id_with_two_dashes_keeps_its_name(synthetic):
+    """The slug of lab/a--b could be read as lab/a/b; only the problem file knows."""
+    _, workspace = synthetic
+    folder = workspace.data / "tokens" / "problem=synthetic"
+    (folder / "model_id=lab--model-0").rename(folder / "model_id=lab--a--b")
+    path = workspace.problems / "synthetic.yml"
+    path.write_text(path.read_text().replace("lab/model-0", "lab/a--b"))
+    problem = load_problem("synthetic", workspace)
+    for name in ("lab/a--b", "lab--a--b", "a--b"):
+        assert load_view(problem, workspace, "0", [name]).readings[0].model == "lab/a--b"
+    with pytest.raises(TokenmartError, match="extract --problem synthetic --model lab/a--b"):
+        shutil.rmtree(folder / "model_id=lab--a--b")
+        load_view(problem, workspace, "0", ["a--b"])
+
+
+def test_the_page_never_replaces_a_problem_file(synthetic):
+    _, workspace = synthetic
+    path = workspace.problems / "synthetic.yml"
+    before = path.read_bytes()
+    arguments = ["--problem", "synthetic", "--document", "0", "--models", "model-0"]
+    result = CliRunner().invoke(cli.show, [*arguments, "--out", str(path)])
+    assert result.exit_code == 1 and "holds the problem files" in result.stderr
+    assert path.read_bytes() == before
