@@ -104,14 +104,15 @@ def correlate_with_target(
     def skipped_rows(columns_x: Floats, columns_y: Floats) -> Floats:
         return mcd_skipped_rows(columns_x, columns_y, seed)
 
+    rho, r, tau = spearman(x, y), pearson(x, y), kendall(x, y)
     skipped = mcd_skipped(x, y, seed)
     projection = projection_skipped(x, y, seed)
     draws = draw(x.size, resamples, seed, clusters)
     return Correlations(
         n=x.size,
-        spearman=bootstrap_estimate(spearman(x, y), spearman_rows, x, y, draws, clusters),
-        pearson=pearson(x, y),
-        kendall=kendall(x, y),
+        spearman=bootstrap_estimate(rho, spearman_rows, x, y, draws, clusters),
+        pearson=r,
+        kendall=tau,
         skipped=skipped,
         skipped_spearman=bootstrap_estimate(skipped.value, skipped_rows, x, y, draws, clusters),
         projection=projection,

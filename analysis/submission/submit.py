@@ -1,7 +1,6 @@
 """From a metric to a submission with its bundle.
 
-Refuses rather than explains later: incomplete coverage, a metric that may not be submitted, a
-label in the lineage.
+Refused are incomplete coverage, a metric that may not be submitted, and a label in the lineage.
 """
 
 from __future__ import annotations
