@@ -24,10 +24,10 @@ from analysis.statistics.bootstrap import (
 )
 from analysis.statistics.comparison import difference, swap_test
 from analysis.statistics.correlations import Floats, spearman_rows
-from analysis.statistics.family_interval import family_interval, within_families
+from analysis.statistics.families import family_interval, within_families
 from analysis.statistics.permutation import max_test
 from analysis.statistics.skipped import mcd_skipped_rows
-from analysis.statistics.winner import STABLE_SHARE, rule
+from analysis.statistics.winner import STABLE_SHARE, winner_conditions
 
 FAMILIES = ["qwen"] * 9 + ["llama"] * 5 + ["mistral"] * 2 + ["yi"]
 LABELS = np.unique(FAMILIES, return_inverse=True)[1]
@@ -205,10 +205,10 @@ def _winners(studies: int) -> None:
             for study in range(studies):
                 generator = np.random.default_rng([study, 6])
                 metrics, target, groups = _library(generator, shared, strengths, copies)
-                found = rule(metrics, target, FAMILIES, groups, study, 1000)
+                found = winner_conditions(metrics, target, FAMILIES, groups, study, 1000)
                 stability = found.stability
                 mine = (stability.same_ranking, stability.same_variant, stability.same_metric)
-                others = not set(found.failures) - {"unstable"}
+                others = not set(found.failed) - {"stable_choice"}
                 named = np.array([others and share >= STABLE_SHARE for share in mine])
                 true = int(groups[found.best]) in strengths
                 right += named & true

@@ -1,1 +1,5 @@
-"""Metric tables against the target: correlations, the leaderboard, the selected metric."""
+"""Metric tables against the target: the leaderboard and the selection of a metric."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import json
+
 import click
 
 from analysis.options import PROBLEM, RESAMPLES, SEED
 
+METRIC = click.option(
+    "--metric", "metrics", multiple=True, help="Take only this metric; may be repeated."
+)
+TOP = click.option(
+    "--top",
+    default=20,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Show this many rows of the table.",
+)
+JSON = click.option("--json", "as_json", is_flag=True, help="Print all rows as JSON.")
+
 
 @click.command()
 @PROBLEM
-@click.option("--metric", "metrics", multiple=True, help="Only this metric; may be repeated.")
-@click.option("--top", default=20, show_default=True, type=click.IntRange(1), help="Rows shown.")
+@METRIC
+@TOP
 @click.option("--clustered", is_flag=True, help="Resample model families instead of models.")
 @RESAMPLES
 @SEED
-@click.option("--json", "as_json", is_flag=True, help="All rows as JSON.")
+@JSON
 def correlate(
     problem: str,
     metrics: tuple[str, ...],
@@ -34,25 +48,38 @@ def correlate(
     tokenmart correlate --problem minilong --metric longppl --resamples 10000
     tokenmart correlate --problem minilong --json > correlations.json
     """
-    from analysis.ranking.correlate import run_correlate
+    from analysis.ranking.leaderboard import leaderboard_record, rank_metrics
+    from analysis.ranking.metric_table import load_table
+    from analysis.ranking.tables import print_leaderboard
+    from warehouse.paths import find_workspace
+    from warehouse.problem.spec import load_problem
+    from warehouse.progress import progress_bar
 
-    run_correlate(problem, metrics, None if as_json else top, clustered, resamples, seed)
+    workspace = find_workspace()
+    table = load_table(load_problem(problem, workspace), workspace, metrics)
+    detailed = len(table.columns) if as_json else min(top, len(table.columns))
+    with progress_bar(detailed, "variants") as progress:
+        board = rank_metrics(table, seed, resamples, detailed, clustered, progress=progress)
+    if as_json:
+        click.echo(json.dumps(leaderboard_record(board), indent=2, allow_nan=False))
+    else:
+        print_leaderboard(board, top)
 
 
 @click.command()
 @PROBLEM
-@click.option("--metric", "metrics", multiple=True, help="Only this metric; may be repeated.")
-@click.option("--top", default=20, show_default=True, type=click.IntRange(1), help="Rows shown.")
+@METRIC
+@TOP
 @click.option(
     "--splits",
     default=500,
     show_default=True,
     type=click.IntRange(10, 100_000),
-    help="Random train/test splits.",
+    help="Number of random splits into training and test models.",
 )
 @click.option("--unofficial", is_flag=True, help="Let metrics compete that need a second model.")
 @SEED
-@click.option("--json", "as_json", is_flag=True, help="All rows as JSON.")
+@JSON
 def select(
     problem: str,
     metrics: tuple[str, ...],
@@ -71,6 +98,16 @@ def select(
     tokenmart select --problem minilong
     tokenmart select --problem minilong --json > selection.json
     """
-    from analysis.ranking.select import run_select
+    from analysis.ranking.metric_selection import select_metric, selection_record
+    from analysis.ranking.metric_table import load_table
+    from analysis.ranking.tables import print_selection
+    from warehouse.paths import find_workspace
+    from warehouse.problem.spec import load_problem
 
-    run_select(problem, metrics, top, splits, seed, unofficial, as_json)
+    workspace = find_workspace()
+    table = load_table(load_problem(problem, workspace), workspace, metrics)
+    selection = select_metric(table, seed, splits, unofficial)
+    if as_json:
+        click.echo(json.dumps(selection_record(selection), indent=2, allow_nan=False))
+    else:
+        print_selection(selection, top)

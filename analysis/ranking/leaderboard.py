@@ -11,51 +11,49 @@ from typing import Any
 import numpy as np
 
 from analysis.ranking.metric_table import MetricColumn, MetricTable
-from analysis.statistics.bootstrap import Interval
-from analysis.statistics.coefficients import Agreement, agreement
-from analysis.statistics.correlations import spearman
-from analysis.statistics.family_interval import WithinFamilies, family_interval, within_families
-from analysis.statistics.permutation import MaxTest, max_test
+from analysis.statistics import ColumnCorrelation, Interval, MaxTest, correlate_column, max_test
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One variant: oriented Spearman over its models, and the details when asked for.
+class LeaderboardRow:
+    """One variant: its correlation with the target (oriented), and permutation p-values.
 
-    family: interval for rho that allows for families; within: rho inside families.
+    p_single: on its own; p_adjusted: against the best of all variants.
     """
 
     column: MetricColumn
-    n: int
-    rho: float
-    family: Interval
-    within: WithinFamilies
+    correlation: ColumnCorrelation
     p_single: float
     p_adjusted: float
-    details: Agreement | None
+
+    @property
+    def rho(self) -> float:
+        """Spearman with the target over the models that have a value; NaN where undefined."""
+        return self.correlation.rho
 
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """Entries best first by |rho|; undefined ones last."""
+    """Rows best first by |rho|; undefined ones last."""
 
-    entries: tuple[Entry, ...]
+    table: MetricTable
+    rows: tuple[LeaderboardRow, ...]
     test: MaxTest
     seed: int
     resamples: int
     clustered: bool
 
 
-def leaderboard(
+def rank_metrics(
     table: MetricTable,
     seed: int,
     resamples: int,
     top: int | None = None,
     clustered: bool = False,
     per_metric: int | None = None,
-    advance: Callable[[], None] = lambda: None,
+    progress: Callable[[str, int], None] = lambda what, units: None,
 ) -> Leaderboard:
-    """Rank every column; the first `top` get every coefficient with its intervals.
+    """Rank every column; the first `top` get every coefficient with its bootstrap intervals.
 
     Values are oriented first: 'lower is better' metrics are negated, so that a positive
     rho means the metric behaves as its catalogue entry expects.
@@ -64,90 +62,83 @@ def leaderboard(
         table: of the problem.
         seed: of bootstrap, permutations and MCD filter.
         resamples: of each interval.
-        top: how many entries get details; all when None.
+        top: how many rows get bootstrap intervals; all when None.
         clustered: resample families instead of models.
-        per_metric: details only for the best so many variants of each metric.
-        advance: called after each detailed entry.
+        per_metric: bootstrap intervals only for the best so many variants of each metric.
+        progress: told of each row that got its intervals.
     """
-    metrics = np.stack([column.oriented for column in table.columns])
-    test = max_test(metrics, table.target, seed)
-    ranked: list[tuple[float, int]] = []
-    rhos: list[float] = []
-    for index, column in enumerate(table.columns):
-        present = column.present
-        rho = spearman(column.oriented[present], table.target[present])
-        rhos.append(rho)
-        ranked.append((-abs(rho) if not math.isnan(rho) else 1.0, index))
-    entries = []
-    seen: Counter[str] = Counter()
-    for place, (_, index) in enumerate(sorted(ranked)):
+    test = max_test(np.stack([column.oriented for column in table.columns]), table.target, seed)
+    rows = []
+    of_metric: Counter[str] = Counter()
+    for place, index in enumerate(np.argsort(-test.observed, kind="stable").tolist()):
         column = table.columns[index]
-        present = column.present
-        seen[column.metric] += 1
+        of_metric[column.metric] += 1
         detailed = (
-            not math.isnan(rhos[index])
+            not math.isnan(test.observed[index])
             and (top is None or place < top)
-            and (per_metric is None or seen[column.metric] <= per_metric)
+            and (per_metric is None or of_metric[column.metric] <= per_metric)
         )
-        families = [f for f, there in zip(table.families, present, strict=True) if there]
-        details = (
-            agreement(
-                column.oriented[present],
-                table.target[present],
-                seed,
-                resamples,
-                families if clustered else None,
-            )
-            if detailed
-            else None
+        correlation = correlate_column(
+            column.oriented,
+            table.target,
+            table.families,
+            seed,
+            resamples if detailed else None,
+            clustered,
         )
         if detailed:
-            advance()
-        entries.append(
-            Entry(
-                column=column,
-                n=int(present.sum()),
-                rho=rhos[index],
-                family=family_interval(column.oriented[present], table.target[present], families),
-                within=within_families(column.oriented[present], table.target[present], families),
-                p_single=float(test.p_single[index]),
-                p_adjusted=float(test.p_adjusted[index]),
-                details=details,
-            )
-        )
-    return Leaderboard(tuple(entries), test, seed, resamples, clustered)
+            progress(f"bootstrap: {column.metric}", 1)
+        p_single, p_adjusted = float(test.p_single[index]), float(test.p_adjusted[index])
+        rows.append(LeaderboardRow(column, correlation, p_single, p_adjusted))
+    return Leaderboard(table, tuple(rows), test, seed, resamples, clustered)
 
 
-def entry_record(entry: Entry) -> dict[str, Any]:
-    """One entry as JSON-ready values; undefined numbers become None."""
-    record: dict[str, Any] = {
-        "metric": entry.column.metric,
-        "variant": entry.column.variant,
-        "family": entry.column.family,
-        "direction": entry.column.direction,
-        "admissible": entry.column.admissible,
-        "n": entry.n,
-        "spearman": number(entry.rho),
-        "spearman_ci95_family": interval_record(entry.family),
-        "spearman_within_families": number(entry.within.value),
-        "spearman_within_families_ci95": interval_record(entry.within.interval),
-        "p_single": number(entry.p_single),
-        "p_adjusted": number(entry.p_adjusted),
+def leaderboard_record(board: Leaderboard) -> dict[str, Any]:
+    """The leaderboard as JSON-ready values; undefined numbers become None."""
+    table = board.table
+    return {
+        "problem": table.problem,
+        "models": [model.full_id for model in table.models],
+        "without_target": list(table.without_target),
+        "orientation": "metrics where lower is better are negated first",
+        "seed": board.seed,
+        "resamples": board.resamples,
+        "clustered": board.clustered,
+        "permutations": board.test.permutations,
+        "null_95_of_best": number(board.test.null_95),
+        "rows": [_row_record(row) for row in board.rows],
     }
-    if entry.details is not None:
-        found = entry.details
-        skipped = found.skipped_spearman
+
+
+def _row_record(row: LeaderboardRow) -> dict[str, Any]:
+    found = row.correlation
+    record: dict[str, Any] = {
+        "metric": row.column.metric,
+        "variant": row.column.variant,
+        "family": row.column.family,
+        "direction": row.column.direction,
+        "admissible": row.column.admissible,
+        "n": found.n,
+        "spearman": number(found.rho),
+        "spearman_ci95_family": interval_record(found.family_interval),
+        "spearman_within_families": number(found.within_families.value),
+        "spearman_within_families_ci95": interval_record(found.within_families.interval),
+        "p_single": number(row.p_single),
+        "p_adjusted": number(row.p_adjusted),
+    }
+    every = found.bootstrapped
+    if every is not None:
         record |= {
-            "spearman_ci95": interval_record(found.spearman.percentile),
-            "spearman_ci95_bca": interval_record(found.spearman.bca),
-            "pearson": number(found.pearson),
-            "kendall": number(found.kendall),
-            "skipped_spearman": number(skipped.value),
-            "skipped_spearman_ci95": interval_record(skipped.percentile),
-            "skipped_spearman_ci95_bca": interval_record(skipped.bca),
-            "skipped_kept": found.skipped.kept,
-            "projection_skipped_spearman": number(found.projection.value),
-            "projection_skipped_kept": found.projection.kept,
+            "spearman_ci95": interval_record(every.spearman.percentile),
+            "spearman_ci95_bca": interval_record(every.spearman.bca),
+            "pearson": number(every.pearson),
+            "kendall": number(every.kendall),
+            "skipped_spearman": number(every.skipped_spearman.value),
+            "skipped_spearman_ci95": interval_record(every.skipped_spearman.percentile),
+            "skipped_spearman_ci95_bca": interval_record(every.skipped_spearman.bca),
+            "skipped_kept": every.skipped.kept,
+            "projection_skipped_spearman": number(every.projection.value),
+            "projection_skipped_kept": every.projection.kept,
         }
     return record
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from analysis.statistics.correlations import Flags, Floats
+from analysis.statistics import Flags, Floats
 from warehouse.errors import TokenmartError
 
 if TYPE_CHECKING:
@@ -190,11 +190,9 @@ def load_target(problem: Problem, workspace: Workspace) -> tuple[dict[str, float
             "section to its problem file (`tokenmart sql` and `tokenmart extract` need none)"
         )
     if problem.target.kind == "file":
-        from warehouse.problem.target_file import read_target
-        from warehouse.sources.lock_file import check_sha256
+        from warehouse.problem.target_file import read_locked_target
 
-        target = read_target(workspace.root / problem.target.path)
-        check_sha256(workspace, problem.name, problem.target.path, target.sha256)
+        target = read_locked_target(workspace, problem.name, problem.target.path)
         scores = {
             spec.model_id: target.scores[spec.full_id]
             for spec in problem.models

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import click
 
 from analysis.options import FILE, PROBLEM, RESAMPLES, SEED
+
+if TYPE_CHECKING:
+    from analysis.report.viewer import Measure
+
+TERMINAL_CHARACTERS = 2000
+FIGURES_OF_THE_PAGE = 6
 
 
 @click.command()
@@ -14,7 +21,7 @@ from analysis.options import FILE, PROBLEM, RESAMPLES, SEED
 @click.option(
     "--out", default="report.html", show_default=True, type=FILE, help="Where to write the page."
 )
-@click.option("--figures", type=FILE, help="Folder for PNG and SVG files of each figure.")
+@click.option("--figures", type=FILE, help="Folder for a PNG and an SVG file of each figure.")
 @RESAMPLES
 @SEED
 def report(problem: str, out: Path, figures: Path | None, resamples: int, seed: int) -> None:
@@ -24,9 +31,34 @@ def report(problem: str, out: Path, figures: Path | None, resamples: int, seed: 
     tokenmart report --problem minilong --out report.html
     tokenmart report --problem minilong --figures figures/
     """
-    from analysis.report.command import run_report
+    from analysis.ranking import load_table
+    from analysis.report.data import detailed_rows, gather
+    from analysis.report.page import figure_files, report_page
+    from analysis.report.svg import file_png, file_svg
+    from warehouse.files import refuse_protected, write_whole
+    from warehouse.paths import find_workspace
+    from warehouse.problem.spec import load_problem
+    from warehouse.progress import progress_bar
 
-    run_report(problem, out, figures, resamples, seed)
+    workspace = find_workspace()
+    refuse_protected(out, workspace)
+    if figures is not None:
+        refuse_protected(figures, workspace, "--figures")
+    chosen = load_problem(problem, workspace)
+    table = load_table(chosen, workspace)
+    with progress_bar(detailed_rows(table) + FIGURES_OF_THE_PAGE, "steps") as progress:
+        data = gather(chosen, table, workspace, seed, resamples, progress)
+        page = report_page(data, progress)
+    write_whole(out, page)
+    click.echo(f"written {out} ({len(page.encode()) / 1e6:.1f} MB)")
+    if figures is not None:
+        charts = figure_files(data)
+        with progress_bar(len(charts), "figures") as progress:
+            for name, chart in charts.items():
+                progress(f"files: {name}", 1)
+                write_whole(figures / f"{name}.svg", file_svg(chart))
+                write_whole(figures / f"{name}.png", file_png(chart))
+        click.echo(f"written {figures} (PNG and SVG)")
 
 
 @click.command()
@@ -40,11 +72,21 @@ def report(problem: str, out: Path, figures: Path | None, resamples: int, seed: 
     type=click.Choice(["logprob", "gain", "rank"]),
     help="What the shade shows.",
 )
-@click.option("--condition", help="Window condition that gain is taken from; by default the first.")
-@click.option("--keys-only", is_flag=True, help="Shade only LongPPL's key tokens (terminal).")
-@click.option("--start", default=0, show_default=True, type=int, help="First character shown.")
-@click.option("--characters", type=click.IntRange(1), help="How many; 2000 in the terminal.")
-@click.option("--out", type=FILE, help="Write an HTML page instead of printing.")
+@click.option(
+    "--condition", help="Window condition that the gain is taken from; by default the first."
+)
+@click.option(
+    "--keys-only", is_flag=True, help="Shade only LongPPL's key tokens (in the terminal)."
+)
+@click.option(
+    "--start", default=0, show_default=True, type=int, help="The first character to show."
+)
+@click.option(
+    "--characters",
+    type=click.IntRange(1),
+    help="How many characters to show; by default 2000 in the terminal, all on a page.",
+)
+@click.option("--out", type=FILE, help="Write an HTML page there instead of printing.")
 def show(
     problem: str,
     document: str,
@@ -63,6 +105,33 @@ def show(
     tokenmart show --problem minilong --document 0 --models smollm2-135m,gemma3-270m \\
         --measure gain --out tokens.html
     """
-    from analysis.report.show import run_show
+    from rich.console import Console
 
-    run_show(problem, document, models, measure, condition, keys_only, start, characters, out)
+    from analysis.report.viewer import load_view
+    from analysis.report.viewer_page import view_page
+    from analysis.report.viewer_terminal import print_view
+    from warehouse.errors import TokenmartError
+    from warehouse.files import refuse_protected, write_whole
+    from warehouse.paths import find_workspace
+    from warehouse.problem.spec import load_problem
+
+    names = [name.strip() for name in models.split(",") if name.strip()]
+    if not 1 <= len(names) <= 2:
+        raise TokenmartError(f"--models {models}: give one model, or two separated by a comma")
+    workspace = find_workspace()
+    if out is not None:
+        refuse_protected(out, workspace)
+    chosen = load_problem(problem, workspace)
+    length = characters or (TERMINAL_CHARACTERS if out is None else None)
+    view = load_view(chosen, workspace, document, names, start, length, condition)
+    shaded_by = cast("Measure", measure)
+    if shaded_by == "gain" and all(reading.gain_condition is None for reading in view.readings):
+        raise TokenmartError(
+            f"{chosen.name}: no gain yet; extract a window condition and run `tokenmart dbt build`"
+        )
+    if out is None:
+        print_view(Console(), view, shaded_by, keys_only)
+        return
+    page = view_page(view, shaded_by)
+    write_whole(out, page)
+    click.echo(f"written {out} ({len(page.encode()) / 1e6:.1f} MB)")

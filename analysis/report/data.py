@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.ranking.leaderboard import Entry, Leaderboard, leaderboard
-from analysis.ranking.metric_table import MetricColumn, MetricTable, load_table
-from analysis.ranking.verdict import BASELINE_METRIC, MINIMUM_MODELS, Candidate, Verdict, judge
-from analysis.statistics.correlations import Floats, spearman_rows
-from analysis.statistics.permutation import MaxTest
+from analysis.ranking import (
+    BASELINE_METRIC,
+    MINIMUM_MODELS,
+    Candidate,
+    Leaderboard,
+    LeaderboardRow,
+    MetricColumn,
+    MetricSelection,
+    MetricTable,
+    rank_metrics,
+    select_metric,
+)
+from analysis.statistics import Floats, MaxTest, spearman
 from warehouse.sql.connection import connect_read_only
 from warehouse.store.provenance import code_revision, versions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from warehouse.paths import Workspace
     from warehouse.problem.spec import Problem
+    from warehouse.progress import Progress
 
 
 DETAILED = 2
@@ -54,9 +64,24 @@ class Cost:
     peak_bytes: int
     bytes_on_disk: int
 
+    @property
+    def bytes_per_row(self) -> float:
+        """Of the token store; NaN where nothing is there."""
+        known = self.bytes_on_disk and self.tokens_scored
+        return self.bytes_on_disk / self.tokens_scored if known else math.nan
+
 
 @dataclass(frozen=True)
-class Agreement:
+class MetricDescription:
+    """What the catalogue says of a metric, without the formula that opens its description."""
+
+    name: str
+    formula: str
+    description: str
+
+
+@dataclass(frozen=True)
+class MetricCorrelations:
     """Spearman between metrics (each by its best variant) and with the target.
 
     names: row and column labels, the target last. matrix: `[names, names]`.
@@ -74,67 +99,91 @@ class ReportData:
     description: str
     table: MetricTable
     board: Leaderboard
-    verdict: Verdict | None
+    selection: MetricSelection | None
     profiles: tuple[ProfileBand, ...]
     gains: tuple[ProfileBand, ...]
     costs: tuple[Cost, ...]
-    agreement: Agreement
+    metric_correlations: MetricCorrelations
     provenance: dict[str, Any]
 
     @property
-    def best(self) -> Entry:
-        """The admissible entry with the largest |rho|."""
-        return next((e for e in self.board.entries if e.column.admissible), self.board.entries[0])
+    def best(self) -> LeaderboardRow:
+        """The admissible row with the largest |rho|."""
+        return next((row for row in self.board.rows if row.column.admissible), self.board.rows[0])
 
     @property
-    def baseline(self) -> Entry | None:
-        """Perplexity's entry, if it is among the metrics."""
-        wanted = self.verdict.baseline if self.verdict else None
+    def baseline(self) -> LeaderboardRow | None:
+        """Perplexity's row, if it is among the metrics."""
+        wanted = self.selection.baseline if self.selection else None
         matching = [
-            entry
-            for entry in self.board.entries
-            if entry.column is wanted or (wanted is None and entry.column.metric == BASELINE_METRIC)
+            row
+            for row in self.board.rows
+            if row.column is wanted or (wanted is None and row.column.metric == BASELINE_METRIC)
         ]
         return matching[0] if matching else None
 
     @property
-    def luck(self) -> MaxTest:
-        """The test against the best of many: of the verdict's variants, or of all."""
-        return self.verdict.ruling.overall if self.verdict else self.board.test
+    def best_of_many(self) -> MaxTest:
+        """The test against the best of many: of the variants that may be chosen, or of all."""
+        return self.selection.conditions.overall if self.selection else self.board.test
 
     @property
     def compared(self) -> int:
         """How many variants that test compares."""
-        return self.luck.observed.size
+        return self.best_of_many.observed.size
+
+    @property
+    def metrics(self) -> list[MetricDescription]:
+        """Every metric of the leaderboard, by name."""
+        columns = {row.column.metric: row.column for row in reversed(self.board.rows)}
+        return [
+            MetricDescription(name, column.formula, _without_formula(column))
+            for name, column in sorted(columns.items())
+        ]
 
     def candidate(self, column: MetricColumn) -> Candidate | None:
-        """The verdict's line about a column."""
-        found = self.verdict.candidates if self.verdict else ()
+        """What the selection says about a column; None where it may not be chosen."""
+        found = self.selection.candidates if self.selection else ()
         return next((c for c in found if c.column is column), None)
+
+
+def detailed_rows(table: MetricTable) -> int:
+    """How many variants the report shows with bootstrap intervals."""
+    variants = Counter(column.metric for column in table.columns)
+    return sum(min(count, DETAILED) for count in variants.values())
 
 
 def gather(
     problem: Problem,
+    table: MetricTable,
     workspace: Workspace,
     seed: int,
     resamples: int,
-    advance: Callable[[], None] = lambda: None,
+    progress: Progress,
 ) -> ReportData:
-    """Read the marts and compute what the report shows; `advance` is called now and then."""
-    table = load_table(problem, workspace)
-    board = leaderboard(table, seed, resamples, per_metric=DETAILED, advance=advance)
-    verdict = judge(table, seed) if len(table.models) >= MINIMUM_MODELS else None
+    """Read the other marts and compute what the report shows.
+
+    Args:
+        problem: of the report.
+        table: its metric table.
+        workspace: the checkout.
+        seed: of bootstrap, permutations and splits.
+        resamples: of each interval.
+        progress: told of each of `detailed_rows`.
+    """
+    board = rank_metrics(table, seed, resamples, per_metric=DETAILED, progress=progress)
+    selection = select_metric(table, seed) if len(table.models) >= MINIMUM_MODELS else None
     profiles, gains = _profiles(table, workspace)
     return ReportData(
         title=problem.title,
         description=problem.description,
         table=table,
         board=board,
-        verdict=verdict,
+        selection=selection,
         profiles=profiles,
         gains=gains,
         costs=_costs(table, workspace),
-        agreement=_agreement(table, board),
+        metric_correlations=_metric_correlations(table, board),
         provenance={
             **code_revision(),
             "versions": versions(("tokenmart", "duckdb", "numpy", "scikit-learn")),
@@ -158,6 +207,11 @@ def point_labels(names: Sequence[str]) -> dict[str, str]:
     return labels
 
 
+def _without_formula(column: MetricColumn) -> str:
+    text = column.description.replace(f"`{column.formula}`", "", 1).strip()
+    return text.removeprefix("Formula:").lstrip(" .:\n")
+
+
 def _profiles(
     table: MetricTable, workspace: Workspace
 ) -> tuple[tuple[ProfileBand, ...], tuple[ProfileBand, ...]]:
@@ -172,9 +226,9 @@ def _profiles(
     full: list[ProfileBand] = []
     gains: list[ProfileBand] = []
     for model_id, first, last, nll, gain, tokens in rows:
-        if model_id not in models:
+        model = models.get(model_id)
+        if model is None:
             continue
-        model = models[model_id]
         middle = math.sqrt(max(first, 8) * last)
         band = ProfileBand(short_name(model.full_id), model.family, middle, nll, gain, tokens)
         (full if gain is None else gains).append(band)
@@ -214,17 +268,17 @@ def _bytes_on_disk(workspace: Workspace, problem: str, model_id: str) -> int:
     return sum(path.stat().st_size for path in folder.glob("*/*.parquet"))
 
 
-def _agreement(table: MetricTable, board: Leaderboard) -> Agreement:
+def _metric_correlations(table: MetricTable, board: Leaderboard) -> MetricCorrelations:
     """One variant per metric, the best; Spearman of each pair over the models both cover."""
     columns: dict[str, MetricColumn] = {}
-    for entry in board.entries:
-        if not math.isnan(entry.rho):
-            columns.setdefault(entry.column.metric, entry.column)
+    for row in board.rows:
+        if not math.isnan(row.rho):
+            columns.setdefault(row.column.metric, row.column)
     names = (*columns, "target")
     values = np.vstack([*(c.oriented for c in columns.values()), table.target])
     matrix = np.full((len(names), len(names)), np.nan)
-    for i, row in enumerate(values):
+    for i, one in enumerate(values):
         for j, other in enumerate(values):
-            both = np.isfinite(row) & np.isfinite(other)
-            matrix[i, j] = spearman_rows(row[None, both], other[None, both])[0]
-    return Agreement(names, matrix)
+            both = np.isfinite(one) & np.isfinite(other)
+            matrix[i, j] = spearman(one[both], other[both])
+    return MetricCorrelations(names, matrix)

@@ -11,8 +11,14 @@ from typing import Any, TypeAlias
 
 import altair as alt
 
-from analysis.ranking.leaderboard import Entry
-from analysis.report.data import Agreement, ProfileBand, ReportData, point_labels, short_name
+from analysis.ranking import LeaderboardRow, MetricColumn
+from analysis.report.data import (
+    MetricCorrelations,
+    ProfileBand,
+    ReportData,
+    point_labels,
+    short_name,
+)
 from analysis.report.labels import (
     FONT_SIZE,
     PLACES,
@@ -30,7 +36,7 @@ from analysis.report.palette import (
     SURFACE,
     family_colours,
 )
-from analysis.statistics.skipped import mcd_skipped
+from analysis.statistics import mcd_skipped
 
 Chart: TypeAlias = Any
 """An Altair chart; the package ships no types that hold for layered charts."""
@@ -50,7 +56,7 @@ SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down"
 def leaderboard_figure(data: ReportData, width: int) -> Chart:
     """Spearman of each variant with its 95% intervals, and its held-out value."""
     narrow = width < NARROW
-    rows = [_leaderboard_row(data, entry) for entry in _shown(data)]
+    rows = [_leaderboard_point(data, row) for row in _shown(data)]
     order = [row["variant"] for row in rows]
     axis_y = (
         alt.Axis(title=None, labels=False, ticks=False, domain=False)
@@ -58,16 +64,16 @@ def leaderboard_figure(data: ReportData, width: int) -> Chart:
         else alt.Axis(title=None, labelLimit=0, ticks=False, domain=False, labelPadding=8)
     )
     y = alt.Y("variant:N", sort=order, axis=axis_y)
-    luck = data.luck.null_95
+    chance = data.best_of_many.null_95
     ends = [row[end] for row in rows for end in ("low", "family_low") if row[end] is not None]
-    lowest = min([-luck, *ends])
+    lowest = min([-chance, *ends])
     x = alt.X(
         "rho:Q",
         scale=alt.Scale(domain=[max(-1.0, math.floor(lowest * 4) / 4), 1], nice=False),
         axis=alt.Axis(title="Spearman with the target", tickCount=5, format="+"),
     )
     band = (
-        alt.Chart(alt.Data(values=[{"low": -luck, "high": luck}]))
+        alt.Chart(alt.Data(values=[{"low": -chance, "high": chance}]))
         .mark_rect(color=FAINT, opacity=0.16, aria=False)
         .encode(x="low:Q", x2="high:Q")
     )
@@ -95,14 +101,14 @@ def leaderboard_figure(data: ReportData, width: int) -> Chart:
     return alt.layer(*layers).properties(width=width, height=step * max(len(rows), 1))
 
 
-def scatter_figure(data: ReportData, entry: Entry, width: int) -> Chart:
+def scatter_figure(data: ReportData, shown: LeaderboardRow, width: int) -> Chart:
     """One metric against the target: a named point per model, dropped points hollow."""
     families = family_colours(data.table.families)
-    rows = _scatter_rows(data, entry)
+    rows = _scatter_points(data, shown.column)
     height = round(width * 0.8)
     x_domain, log = _domain([row["metric"] for row in rows])
     y_domain, _ = _domain([row["target"] for row in rows], allow_log=False)
-    lower = entry.column.direction == "lower"
+    lower = shown.column.direction == "lower"
     pixels = [
         (
             width * _along(row["metric"], x_domain, log, lower),
@@ -116,7 +122,7 @@ def scatter_figure(data: ReportData, entry: Entry, width: int) -> Chart:
     places = place_labels(pixels, [row["label"] for row in rows], width, height)
     for row, place in zip(rows, places, strict=True):
         row["place"] = place
-    title = entry.column.name + (", log scale" if log else "")
+    title = shown.column.name + (", log scale" if log else "")
     scale_type = "log" if log else "linear"
     x = alt.X(
         "metric:Q",
@@ -228,9 +234,9 @@ def profile_figure(
     return alt.layer(lines, points, names).properties(width=plot, height=height)
 
 
-def agreement_figure(agreement: Agreement, width: int) -> Chart:
+def metric_correlations_figure(correlations: MetricCorrelations, width: int) -> Chart:
     """Heat map: sign by colour, size of the correlation by depth and in writing."""
-    names = list(agreement.names)
+    names = list(correlations.names)
     rows = [
         {
             "row": row,
@@ -242,7 +248,7 @@ def agreement_figure(agreement: Agreement, width: int) -> Chart:
         }
         for i, row in enumerate(names)
         for j, column in enumerate(names)
-        if not math.isnan(value := agreement.matrix[i, j])
+        if not math.isnan(value := correlations.matrix[i, j])
     ]
     x = alt.X(
         "column:N",
@@ -274,48 +280,47 @@ def agreement_figure(agreement: Agreement, width: int) -> Chart:
     return alt.layer(*layers).properties(width=width, height=round(min(cell, 40) * len(names)))
 
 
-def _shown(data: ReportData) -> list[Entry]:
-    """Detailed entries; with many metrics only the best variant of each, and the baseline."""
-    detailed = [entry for entry in data.board.entries if entry.details]
-    first: dict[str, Entry] = {}
-    for entry in detailed:
-        first.setdefault(entry.column.metric, entry)
+def _shown(data: ReportData) -> list[LeaderboardRow]:
+    """Rows with intervals; with many metrics only the best variant of each, and the baseline."""
+    detailed = [row for row in data.board.rows if row.correlation.bootstrapped]
+    first: dict[str, LeaderboardRow] = {}
+    for row in detailed:
+        first.setdefault(row.column.metric, row)
     if len(first) <= MANY_METRICS:
         return detailed
-    return [e for e in detailed if e is first[e.column.metric] or e is data.baseline]
+    return [row for row in detailed if row is first[row.column.metric] or row is data.baseline]
 
 
-def _leaderboard_row(data: ReportData, entry: Entry) -> dict[str, Any]:
-    assert entry.details is not None
-    candidate = data.candidate(entry.column)
-    interval = entry.details.spearman.percentile
+def _leaderboard_point(data: ReportData, row: LeaderboardRow) -> dict[str, Any]:
+    assert row.correlation.bootstrapped is not None
+    candidate = data.candidate(row.column)
+    interval = row.correlation.bootstrapped.spearman.percentile
+    families = row.correlation.family_interval
     held_out = math.nan if candidate is None else candidate.held_out
-    if entry.rho < 0:
+    if row.rho < 0:
         held_out = -held_out
     said = "" if math.isnan(held_out) else f", held out {held_out:+.2f}"
     return {
-        "variant": entry.column.name + ("" if entry.column.admissible else " †"),
-        "rho": entry.rho,
+        "variant": row.column.name + ("" if row.column.admissible else " †"),
+        "rho": row.rho,
         "low": _or_none(interval.low),
         "high": _or_none(interval.high),
-        "family_low": _or_none(entry.family.low),
-        "family_high": _or_none(entry.family.high),
+        "family_low": _or_none(families.low),
+        "family_high": _or_none(families.high),
         "held_out": _or_none(held_out),
-        "description": f"{entry.column.name}: {entry.rho:+.2f}, 95% CI {interval.low:+.2f} to "
-        f"{interval.high:+.2f}, with families {entry.family.low:+.2f} to "
-        f"{entry.family.high:+.2f}{said}",
+        "description": f"{row.column.name}: {row.rho:+.2f}, 95% CI {interval.low:+.2f} to "
+        f"{interval.high:+.2f}, with families {families.low:+.2f} to "
+        f"{families.high:+.2f}{said}",
     }
 
 
-def _scatter_rows(data: ReportData, entry: Entry) -> list[dict[str, Any]]:
-    present = entry.column.present
-    filtered = mcd_skipped(
-        entry.column.values[present], data.table.target[present], data.board.seed
-    )
+def _scatter_points(data: ReportData, column: MetricColumn) -> list[dict[str, Any]]:
+    present = column.present
+    filtered = mcd_skipped(column.values[present], data.table.target[present], data.board.seed)
     kept = iter(filtered.keep.tolist())
     rows = []
     for model, value, target, there in zip(
-        data.table.models, entry.column.values, data.table.target, present, strict=True
+        data.table.models, column.values, data.table.target, present, strict=True
     ):
         if not there:
             continue

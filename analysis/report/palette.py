@@ -20,7 +20,7 @@ class Role:
     dark: str
 
 
-_ROLES = (
+ROLES = (
     Role("--ink", "#010101", "#1c2430", "#e8ecf2"),
     Role("--faint", "#010102", "#66707f", "#98a3b3"),
     Role("--grid", "#010103", "#e1e5eb", "#2c3644"),
@@ -37,8 +37,8 @@ _ROLES = (
     Role("--c7", "#020207", "#4d5b6b", "#b4c0ce"),
 )
 
-INK, FAINT, GRID, SURFACE, POSITIVE, NEGATIVE = (role.placeholder for role in _ROLES[:6])
-CATEGORIES = tuple(role.placeholder for role in _ROLES[6:])
+INK, FAINT, GRID, SURFACE, POSITIVE, NEGATIVE = (role.placeholder for role in ROLES[:6])
+CATEGORIES = tuple(role.placeholder for role in ROLES[6:])
 
 
 def family_colours(families: Iterable[str]) -> dict[str, str]:
@@ -49,19 +49,14 @@ def family_colours(families: Iterable[str]) -> dict[str, str]:
 
 def variable_of(placeholder: str) -> str:
     """`var(--…)` for a placeholder, for use in the page's own markup."""
-    return next(f"var({role.variable})" for role in _ROLES if role.placeholder == placeholder)
+    return next(f"var({role.variable})" for role in ROLES if role.placeholder == placeholder)
 
 
 def as_variables() -> Mapping[str, str]:
     """Placeholder → CSS variable."""
-    return {role.placeholder: f"var({role.variable})" for role in _ROLES}
+    return {role.placeholder: f"var({role.variable})" for role in ROLES}
 
 
 def as_light() -> Mapping[str, str]:
     """Placeholder → fixed colour of the light theme."""
-    return {role.placeholder: role.light for role in _ROLES}
-
-
-def css(theme: str) -> str:
-    """The variables of `light` or `dark` as CSS declarations."""
-    return "".join(f"{role.variable}:{getattr(role, theme)};" for role in _ROLES)
+    return {role.placeholder: role.light for role in ROLES}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from analysis.report.figures import Chart
 
 MAXIMUM_SCALE = 1.15
+_NAMESPACE = "http://www.w3.org/2000/svg"
+ElementTree.register_namespace("", _NAMESPACE)
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 _CONFIG: dict[str, Any] = {
     "background": None,
@@ -41,51 +43,53 @@ def page_svg(chart: Chart, name: str, title: str) -> str:
         name: unique within the page, for the title's id.
         title: what a screen reader says before the figure's marks.
     """
-    svg = _recolour(_svg(chart), as_variables())
-    # CSS owns the size; an id-free <title> keeps the accessible name inside the figure.
-    svg = re.sub(r'(<svg\b[^>]*?) width="([\d.]+)" height="[\d.]+"', _free_size, svg, count=1)
-    svg = re.sub(r'\sclass="marks"', ' class="figure"', svg, count=1)
-    svg = re.sub(r"(<svg\b[^>]*)>", rf'\1 role="group" aria-labelledby="{name}">', svg, count=1)
-    svg = re.sub(r"(<svg\b[^>]*>)", rf'\1<title id="{name}">{title}</title>', svg, count=1)
-    return svg.replace('font-family="sans-serif"', "")
-
-
-def _free_size(opening: re.Match[str]) -> str:
-    """Let the column set the size, up to a little more than the drawn one."""
-    widest = round(float(opening.group(2)) * MAXIMUM_SCALE)
-    return f'{opening.group(1)} style="max-width:{widest}px"'
+    svg = _parsed(chart, as_variables())
+    # CSS owns the size, up to a little more than the drawn one, and the font.
+    widest = round(float(svg.attrib.pop("width")) * MAXIMUM_SCALE)
+    del svg.attrib["height"]
+    for element in svg.iter():
+        if element.get("font-family") == "sans-serif":
+            del element.attrib["font-family"]
+    svg.attrib |= {
+        "class": "figure",
+        "style": f"max-width:{widest}px",
+        "role": "group",
+        "aria-labelledby": name,
+    }
+    label = ElementTree.Element(f"{{{_NAMESPACE}}}title", {"id": name})
+    label.text = title
+    svg.insert(0, label)
+    return ElementTree.tostring(svg, encoding="unicode")
 
 
 def file_svg(chart: Chart) -> str:
     """A stand-alone SVG in the light theme."""
-    return _recolour(_svg(chart), as_light()).replace(
-        'font-family="sans-serif"', f'font-family="{_FONT}"'
-    )
+    svg = _parsed(chart, as_light())
+    for element in svg.iter():
+        if element.get("font-family") == "sans-serif":
+            element.set("font-family", _FONT)
+    return ElementTree.tostring(svg, encoding="unicode")
 
 
 def file_png(chart: Chart) -> bytes:
     """A PNG at twice the size, in the light theme on white."""
     import vl_convert
 
-    svg = _recolour(_svg(chart), as_light())
-    svg = re.sub(
-        r"(<svg\b[^>]*>)", r'\1<rect width="100%" height="100%" fill="#ffffff"/>', svg, count=1
-    )
-    data: bytes = vl_convert.svg_to_png(svg, scale=2)
+    svg = _parsed(chart, as_light())
+    ground = {"width": "100%", "height": "100%", "fill": "#ffffff"}
+    svg.insert(0, ElementTree.Element(f"{{{_NAMESPACE}}}rect", ground))
+    data: bytes = vl_convert.svg_to_png(ElementTree.tostring(svg, encoding="unicode"), scale=2)
     return data
 
 
-def _svg(chart: Chart) -> str:
+def _parsed(chart: Chart, colours: Mapping[str, str]) -> ElementTree.Element:
+    """The chart's SVG with every placeholder replaced by its colour."""
     import vl_convert
 
     spec = json.loads(chart.to_json())
     spec["config"] = _CONFIG
     spec["padding"] = 4
     text: str = vl_convert.vegalite_to_svg(spec, vl_version="5.20")
-    return text
-
-
-def _recolour(svg: str, colours: Mapping[str, str]) -> str:
     for placeholder, colour in colours.items():
-        svg = svg.replace(placeholder, colour)
-    return svg
+        text = text.replace(placeholder, colour)
+    return ElementTree.fromstring(text)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from warehouse.paths import Workspace
-    from warehouse.problem.spec import Problem
+    from warehouse.problem.spec import ModelSpec, Problem
 
 Measure = Literal["logprob", "gain", "rank"]
 MEASURES: tuple[Measure, ...] = ("logprob", "gain", "rank")
@@ -55,6 +55,21 @@ class Reading:
     segments: tuple[Segment, ...]
     gain_condition: str | None
 
+    @property
+    def tokens(self) -> int:
+        """How many tokens the segments hold."""
+        return sum(segment.tokens for segment in self.segments)
+
+    @property
+    def mean_nll(self) -> float:
+        """Nats per token."""
+        return sum(-segment.logprob for segment in self.segments) / max(self.tokens, 1)
+
+    @property
+    def tokens_with_gain(self) -> int:
+        """How many of the tokens have a gain."""
+        return sum(segment.tokens for segment in self.segments if segment.gain is not None)
+
 
 @dataclass(frozen=True)
 class View:
@@ -93,7 +108,7 @@ def load_view(
     """
     from warehouse.sql.connection import connect_for_queries
 
-    chosen = [_model_id(problem, name) for name in models]
+    chosen = [_model(problem, name) for name in models]
     with connect_for_queries(workspace) as connection:
         doc_id, name, text = _document(connection, problem.name, document)
         if not 0 <= start < len(text):
@@ -102,8 +117,8 @@ def load_view(
             )
         end = len(text) if characters is None else min(len(text), start + characters)
         readings = tuple(
-            _reading(connection, problem.name, model_id, doc_id, start, end, condition)
-            for model_id in chosen
+            _reading(connection, problem.name, model, doc_id, start, end, condition)
+            for model in chosen
         )
     if characters is None:
         end = max(segment.end for reading in readings for segment in reading.segments)
@@ -136,15 +151,12 @@ def merge(rows: list[tuple[int, int, float, float, int, float | None, int]]) -> 
     return segments
 
 
-def _model_id(problem: Problem, name: str) -> str:
-    ids = {model.full_id: model.model_id for model in problem.models}
-    if name in ids:
-        return ids[name]
-    found = [value for full, value in ids.items() if name == value or full.endswith(f"/{name}")]
+def _model(problem: Problem, name: str) -> ModelSpec:
+    exact = [model for model in problem.models if name in (model.full_id, model.model_id)]
+    found = exact or [model for model in problem.models if model.full_id.endswith(f"/{name}")]
     if len(found) != 1:
-        raise TokenmartError(
-            f"--models {name}: no such model in {problem.name}; there are {', '.join(ids)}"
-        )
+        known = ", ".join(model.full_id for model in problem.models)
+        raise TokenmartError(f"--models {name}: no such model in {problem.name}; there are {known}")
     return found[0]
 
 
@@ -175,7 +187,7 @@ def _document(
 def _reading(
     connection: duckdb.DuckDBPyConnection,
     problem: str,
-    model_id: str,
+    model: ModelSpec,
     doc_id: int,
     start: int,
     end: int,
@@ -184,20 +196,20 @@ def _reading(
     full = connection.execute(
         "select condition from units where problem = ? and model_id = ?"
         " and condition_kind = 'full' limit 1",
-        [problem, model_id],
+        [problem, model.model_id],
     ).fetchone()
     rows = connection.execute(
         "select char_start, char_end, logprob, entropy, rank, position from tokens"
         " where problem = ? and model_id = ? and condition = ? and doc_id = ?"
         " and char_end >= ? and char_start < ? order by position",
-        [problem, model_id, full[0] if full else "full", doc_id, start, end],
+        [problem, model.model_id, full[0] if full else "full", doc_id, start, end],
     ).fetchall()
     if not rows:
         raise TokenmartError(
-            f"{model_id}: nothing extracted for document {doc_id} in characters {start} to {end}; "
-            f"run `tokenmart extract --problem {problem} --model {model_id.replace('--', '/')}`"
+            f"{model.full_id}: nothing extracted for document {doc_id} in characters {start} to "
+            f"{end}; run `tokenmart extract --problem {problem} --model {model.full_id}`"
         )
-    gain_condition, gains = _gains(connection, problem, model_id, doc_id, condition)
+    gain_condition, gains = _gains(connection, problem, model.model_id, doc_id, condition)
     segments = merge(
         [
             (first, last, logprob, entropy, rank, gains.get(position), position)
@@ -205,7 +217,7 @@ def _reading(
         ]
     )
     shown = tuple(segment for segment in segments if segment.end > start and segment.start < end)
-    return Reading(model_id.replace("--", "/"), shown, gain_condition)
+    return Reading(model.full_id, shown, gain_condition)
 
 
 def _gains(

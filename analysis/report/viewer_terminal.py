@@ -62,10 +62,6 @@ def _style(level: float, cool: bool) -> str:
 
 
 def _headline(reading: Reading) -> str:
-    scored = len(reading.segments)
-    mean = sum(-s.logprob for s in reading.segments) / max(
-        sum(s.tokens for s in reading.segments), 1
-    )
     keys = sum(s.is_key for s in reading.segments)
     known = sum(s.gain is not None for s in reading.segments)
     gain = (
@@ -73,4 +69,6 @@ def _headline(reading: Reading) -> str:
         if reading.gain_condition
         else ""
     )
-    return f"{reading.model}: {scored} segments, mean NLL {mean:.3f}{gain}"
+    return (
+        f"{reading.model}: {len(reading.segments)} segments, mean NLL {reading.mean_nll:.3f}{gain}"
+    )

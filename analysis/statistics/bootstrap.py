@@ -37,6 +37,15 @@ class Interval:
 
 
 @dataclass(frozen=True)
+class Estimate:
+    """A statistic with its percentile and BCa intervals at 95%."""
+
+    value: float
+    percentile: Interval
+    bca: Interval
+
+
+@dataclass(frozen=True)
 class Draws:
     """Resampled point indices, grouped by how many points a resample has.
 
@@ -72,6 +81,33 @@ def draw(points: int, resamples: int, seed: int, clusters: Sequence[str] | None 
         index = np.concatenate([members[cluster] for cluster in row])
         by_size.setdefault(index.size, []).append(index)
     return Draws(tuple(np.stack(by_size[size]) for size in sorted(by_size)))
+
+
+def bootstrap_estimate(
+    value: float,
+    statistic: Statistic,
+    x: Floats,
+    y: Floats,
+    draws: Draws,
+    clusters: Sequence[str] | None = None,
+) -> Estimate:
+    """A statistic's value on `[n]` columns with both of its intervals, from the same resamples.
+
+    Args:
+        value: the statistic on the data.
+        statistic: in its batch form.
+        x: `[n]`.
+        y: `[n]`.
+        draws: the resamples.
+        clusters: what the resamples drew as wholes, left out as wholes by the jackknife too.
+    """
+    replicates = replicate(statistic, x, y, draws)
+    left_out = jackknife(statistic, x, y, clusters)
+    return Estimate(
+        value=value,
+        percentile=percentile_interval(replicates),
+        bca=bca_interval(value, replicates, left_out),
+    )
 
 
 def replicate(statistic: Statistic, x: Floats, y: Floats, draws: Draws) -> Floats:

@@ -12,25 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.statistics.bootstrap import (
-    Draws,
-    Interval,
-    bca_interval,
-    percentile_interval,
-    replicate,
-)
+from analysis.statistics.bootstrap import Draws, Estimate, bootstrap_estimate
 from analysis.statistics.correlations import Floats, masked_ranks, spearman_rows
 
 DEFAULT_SWAPS = 10_000
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Spearman of a metric minus Spearman of the baseline, with intervals."""
-
-    value: float
-    percentile: Interval
-    bca: Interval
 
 
 @dataclass(frozen=True)
@@ -46,29 +31,16 @@ class SwapTest:
     p_adjusted: Floats
 
 
-def difference(metric: Floats, baseline: Floats, target: Floats, draws: Draws) -> Difference:
-    """The difference of two dependent correlations of `[n]` oriented columns."""
-    value = _difference_rows(metric[None], baseline[None], target[None])[0]
-    index = np.arange(target.size, dtype=np.float64)
+def difference(metric: Floats, baseline: Floats, target: Floats, draws: Draws) -> Estimate:
+    """Spearman of a metric minus Spearman of the baseline, both `[n]` and oriented."""
 
     def statistic(rows: Floats, targets: Floats) -> Floats:
         points = rows.astype(np.intp)
         return _difference_rows(metric[points], baseline[points], targets)
 
-    replicates = replicate(statistic, index, target, draws)
-    left_out = np.array(
-        [
-            _difference_rows(
-                np.delete(metric, i)[None], np.delete(baseline, i)[None], np.delete(target, i)[None]
-            )[0]
-            for i in range(target.size)
-        ]
-    )
-    return Difference(
-        value=float(value),
-        percentile=percentile_interval(replicates),
-        bca=bca_interval(float(value), replicates, left_out),
-    )
+    index = np.arange(target.size, dtype=np.float64)
+    value = float(_difference_rows(metric[None], baseline[None], target[None])[0])
+    return bootstrap_estimate(value, statistic, index, target, draws)
 
 
 def swap_test(

@@ -34,6 +34,22 @@ def masked_ranks(values: Floats, keep: Flags) -> Floats:
     return np.where(keep, below + 0.5 * (level + 1.0), 0.0)
 
 
+def unit_ranks(values: Floats, keep: Flags) -> Floats:
+    """Centred ranks of unit length, so that a dot product of two rows is their Spearman's rho.
+
+    Args:
+        values: `[rows, points]`.
+        keep: `[rows, points]`; points outside count as 0.
+
+    Returns:
+        `[rows, points]`, NaN in rows whose kept points are constant.
+    """
+    count = keep.sum(axis=1, keepdims=True)
+    centred = np.where(keep, masked_ranks(values, keep) - (count + 1) / 2, 0.0)
+    length = np.linalg.norm(centred, axis=1, keepdims=True)
+    return np.asarray(centred / np.where(length > 0, length, np.nan))
+
+
 def pearson_rows(x: Floats, y: Floats, keep: Flags | None = None) -> Floats:
     """Pearson's r of each row over its kept points.
 

@@ -1,8 +1,8 @@
-"""Is the best of many variants better than luck? Permutation tests with the max statistic.
+"""Is the best of many variants better than chance? Permutation tests with the max statistic.
 
 The target is permuted jointly for all variants, which keeps their dependence, and the largest
 |Spearman| over the variants is noted each time (Westfall & Young 1993). Models are taken as
-exchangeable; where families share both metric and target levels that is too kind, so the
+exchangeable; where families share both metric and target levels that understates p, so the
 same test can permute within families only (`strata`).
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.statistics.correlations import Flags, Floats, Indices, masked_ranks, spearman_rows
+from analysis.statistics.correlations import Floats, Indices, spearman_rows, unit_ranks
 
 DEFAULT_PERMUTATIONS = 10_000
 
@@ -66,10 +66,9 @@ def null_correlations(metrics: Floats, target: Floats, order: Indices) -> Floats
     complete = np.isfinite(metrics).all(axis=1)
     permuted = target[order]
     if complete.any():
-        everything = np.ones((1, target.size), dtype=np.bool_)
-        x = _unit_ranks(metrics[complete], everything)
-        y = _unit_ranks(permuted, everything)
-        result[complete] = np.abs(x @ y.T)
+        x = unit_ranks(metrics[complete], np.isfinite(metrics[complete]))
+        y = unit_ranks(permuted, np.isfinite(permuted))
+        result[complete] = np.nan_to_num(np.abs(x @ y.T))
     for row in np.flatnonzero(~complete):
         present = np.isfinite(metrics[row])
         y = permuted[:, present]
@@ -86,9 +85,11 @@ def max_test(
     strata: Sequence[str] | None = None,
 ) -> MaxTest:
     """Adjusted and single p-values of `[K, n]` metrics against the `[n]` target."""
-    observed = np.array([_absolute(row, target) for row in metrics])
     order = permuted_indices(target.size, permutations, seed, strata)
     null = null_correlations(metrics, target, order)
+    present = np.isfinite(metrics)
+    every_target = np.broadcast_to(target, metrics.shape)
+    observed = np.abs(spearman_rows(np.where(present, metrics, 0.0), every_target, present))
     largest = null.max(axis=0)
     reached = np.nan_to_num(observed) - 1e-12
     p_single = (1 + (null >= reached[:, None]).sum(axis=1)) / (permutations + 1)
@@ -100,16 +101,3 @@ def max_test(
         null_95=float(np.quantile(largest, 0.95)),
         permutations=permutations,
     )
-
-
-def _absolute(metric: Floats, target: Floats) -> float:
-    present = np.isfinite(metric)
-    return abs(float(spearman_rows(metric[None, present], target[None, present])[0]))
-
-
-def _unit_ranks(values: Floats, keep: Flags) -> Floats:
-    """Centred ranks of unit length, so that a dot product is Spearman's rho; constant → 0."""
-    ranks = masked_ranks(values, np.broadcast_to(keep, values.shape))
-    centred = ranks - ranks.mean(axis=1, keepdims=True)
-    length = np.linalg.norm(centred, axis=1, keepdims=True)
-    return np.asarray(centred / np.where(length > 0, length, 1.0))

@@ -1,6 +1,6 @@
-"""Choosing among many variants, honestly: the choice happens inside the training part only.
+"""Choosing among many variants, with the choice made inside the training part only.
 
-The rule is fixed: on the training models, take the variant with the largest |Spearman| and
+What is chosen is fixed: on the training models, take the variant with the largest |Spearman| and
 the sign it has there. What it is worth is measured on models the choice never saw.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.statistics.correlations import Flags, Floats, Indices, masked_ranks, spearman_rows
+from analysis.statistics.correlations import Flags, Floats, Indices, spearman_rows, unit_ranks
 
 MINIMUM_TRAINING = 5
 DEFAULT_SPLITS = 500
@@ -21,7 +21,7 @@ TEST_SHARE = 1 / 3
 
 @dataclass(frozen=True)
 class Choice:
-    """The rule's choice on one training part; `rho` is its training Spearman, with its sign."""
+    """The choice on one training part; `rho` is its training Spearman, with its sign."""
 
     variant: int
     rho: float
@@ -85,7 +85,7 @@ class Splits:
 
 
 def choose(metrics: Floats, target: Floats) -> Choice:
-    """The rule: the variant with the largest |Spearman|, the first among equals.
+    """The variant with the largest |Spearman|, the first among equals.
 
     Args:
         metrics: `[K, n]`, oriented, complete.
@@ -181,17 +181,9 @@ def repeated_splits(
 
 def _rho_of_parts(metrics: Floats, target: Floats, part: Flags) -> Floats:
     """Spearman of each variant on each part: `[K, n]`, `[n]`, `[splits, n]` → `[K, splits]`."""
-    y = _unit_ranks(np.broadcast_to(target, part.shape), part)
+    y = unit_ranks(np.broadcast_to(target, part.shape), part)
     result = np.empty((len(metrics), len(part)))
     for row, metric in enumerate(metrics):
-        x = _unit_ranks(np.broadcast_to(metric, part.shape), part)
+        x = unit_ranks(np.broadcast_to(metric, part.shape), part)
         result[row] = (x * y).sum(axis=1)
     return result
-
-
-def _unit_ranks(values: Floats, part: Flags) -> Floats:
-    """Centred unit-length ranks within each part; NaN rows where constant."""
-    ranks = masked_ranks(values, part)
-    centred = np.where(part, ranks - (part.sum(axis=1, keepdims=True) + 1) / 2, 0.0)
-    length = np.linalg.norm(centred, axis=1, keepdims=True)
-    return np.asarray(centred / np.where(length > 0, length, np.nan))

@@ -1,9 +1,9 @@
-"""When the best of many variants may be called the winner: the rule, as a pure function.
+"""When the best of many variants may be called the winner: the conditions, as a pure function.
 
 The best variant is the one with the largest |Spearman| over all models. It wins when all of
 this holds:
 
-1. It beats luck: its max-statistic p over all variants is below 0.05.
+1. It beats chance: its max-statistic p over all variants is below 0.05.
 2. It doesn't only tell model families apart: the same with the target permuted within families
    (families that share a level make the free permutation reject far too often).
 3. Chosen without a model, the choice places that model: the left-out places correlate
@@ -11,13 +11,13 @@ this holds:
 4. The choice is stable: in at least half of the folds that leave one model out, the variant
    that is chosen ranks all models as the winner does, with Spearman 0.95 or more.
 
-'The same choice' is a matter of how the models are ranked, not of names. A rule on names would
-depend on how finely a grid of parameters was cut: copies of the winner under other names would
-make it look unstable ('the same variant'), while one metric may hold variants that rank the
-models quite differently ('the same metric'). Neither can happen to rankings. At 0.95 two
+'The same choice' is a matter of how the models are ranked, not of names. A condition on names
+would depend on how finely a grid of parameters was cut: copies of the winner under other names
+would make it look unstable ('the same variant'), while one metric may hold variants that rank
+the models quite differently ('the same metric'). Neither can happen to rankings. At 0.95 two
 rankings differ by 0.09 n places in the root mean square, 1.5 places among 17. All three shares
-are reported; only this one decides. What the rule lets through and what it finds was simulated:
-see benchmarks/statistics_coverage.py.
+are reported; only this one decides. What the conditions let through and what they find was
+simulated: see benchmarks/statistics_coverage.py.
 """
 
 from __future__ import annotations
@@ -36,7 +36,13 @@ LEVEL = 0.05
 STABLE_SHARE = 0.5
 SAME_RANKING = 0.95
 
-Failure = Literal["luck", "families", "model_left_out", "family_left_out", "unstable"]
+Condition = Literal[
+    "beats_chance",
+    "beats_chance_within_families",
+    "places_left_out_models",
+    "places_left_out_families",
+    "stable_choice",
+]
 
 
 @dataclass(frozen=True)
@@ -56,12 +62,12 @@ class Stability:
 
 
 @dataclass(frozen=True)
-class Ruling:
+class WinnerConditions:
     """The best variant, what is known about it, and the conditions that it fails.
 
     best: index of the variant with the largest |Spearman|.
     p_within_families: its adjusted p when the target is permuted within model families.
-    failures: empty for a winner.
+    failed: empty for a winner.
     """
 
     best: int
@@ -70,18 +76,18 @@ class Ruling:
     by_model: LeftOut
     by_family: LeftOut
     stability: Stability
-    failures: tuple[Failure, ...]
+    failed: tuple[Condition, ...]
 
 
-def rule(
+def winner_conditions(
     metrics: Floats,
     target: Floats,
     families: Sequence[str],
     groups: Sequence[str],
     seed: int,
     permutations: int = DEFAULT_PERMUTATIONS,
-) -> Ruling:
-    """Apply the rule.
+) -> WinnerConditions:
+    """Find the best variant and check each condition on it.
 
     Args:
         metrics: `[K, n]`, complete, none constant.
@@ -98,21 +104,21 @@ def rule(
     by_family = leave_out(metrics, target, family_folds(families))
     stability = stability_of(metrics, groups, choice.variant, choice.rho, by_model)
     p_within = float(within.p_adjusted[choice.variant])
-    checks: dict[Failure, bool] = {
-        "luck": bool(overall.p_adjusted[choice.variant] < LEVEL),
-        "families": p_within < LEVEL,
-        "model_left_out": by_model.held_out > 0,
-        "family_left_out": by_family.covered <= target.size / 2 or by_family.held_out > 0,
-        "unstable": stability.same_ranking >= STABLE_SHARE,
+    checks: dict[Condition, bool] = {
+        "beats_chance": bool(overall.p_adjusted[choice.variant] < LEVEL),
+        "beats_chance_within_families": p_within < LEVEL,
+        "places_left_out_models": by_model.held_out > 0,
+        "places_left_out_families": by_family.covered <= target.size / 2 or by_family.held_out > 0,
+        "stable_choice": stability.same_ranking >= STABLE_SHARE,
     }
-    return Ruling(
+    return WinnerConditions(
         best=choice.variant,
         overall=overall,
         p_within_families=p_within,
         by_model=by_model,
         by_family=by_family,
         stability=stability,
-        failures=tuple(name for name, holds in checks.items() if not holds),
+        failed=tuple(name for name, holds in checks.items() if not holds),
     )
 
 

@@ -1,7 +1,7 @@
 """The reproducibility bundle: everything a reader needs to redo a submission, as data.
 
 Filled from the ledger (`units`), the model and document tables, the lock records and dbt's
-lineage graph; `analysis.submission.bundle_page` turns it into one page of Markdown.
+lineage graph. `bundle_page` shows it as one page of Markdown.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from analysis.ranking.metric_table import MetricColumn
+from analysis.ranking import MetricColumn
+from analysis.templates import environment
 from warehouse.metrics.lineage import Lineage
 from warehouse.store.provenance import code_revision, versions
 
@@ -147,6 +148,23 @@ def documents_sha256(connection: duckdb.DuckDBPyConnection, problem: str) -> str
     return hashlib.sha256(lines.encode()).hexdigest()
 
 
+def bundle_page(bundle: dict[str, Any], verification: dict[str, Any]) -> str:
+    """One page for a reader: what was submitted, how it scored, what it took, how to redo it."""
+    pages = environment("analysis.submission", escape_html=False)
+    pages.filters |= {"line": _line, "cell": _cell}
+    return pages.get_template("bundle.md.j2").render(bundle=bundle, verification=verification)
+
+
+def _line(value: object) -> str:
+    """A name as Markdown that breaks neither its line nor a code span around it."""
+    return " ".join(str(value).split()).replace("`", "'")
+
+
+def _cell(value: object) -> str:
+    """A name as Markdown that doesn't break the table it stands in."""
+    return _line(value).replace("|", "\\|")
+
+
 def _units(connection: duckdb.DuckDBPyConnection, problem: str) -> list[dict[str, Any]]:
     fields = (
         "model_id", "condition", "probe_params", "doc_id", "status", "device", "dtype",
@@ -169,6 +187,7 @@ def _models(
     known = {row[0]: row for row in rows}
     return {
         model.full_id: {
+            "model_id": model.model_id,
             "revision": known[model.model_id][1],
             "tokenizer_sha256": known[model.model_id][2],
             "interventions": known[model.model_id][3],

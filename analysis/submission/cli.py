@@ -10,13 +10,28 @@ from analysis.options import FILE, PROBLEM, RESAMPLES, SEED
 
 
 @click.command()
-@click.option("--submission", required=True, type=FILE, help="JSON object or list of rows.")
-@click.option("--metric-key", default="score", show_default=True, help="Score key of a row.")
-@click.option("--problem", default="no4k", show_default=True, help="Whose models and target count.")
+@click.option(
+    "--submission",
+    required=True,
+    type=FILE,
+    help="JSON object {model: score}, or list of rows with 'model' and the metric key.",
+)
+@click.option(
+    "--metric-key",
+    default="score",
+    show_default=True,
+    help="Key of the score in a row; an object needs none.",
+)
+@click.option(
+    "--problem",
+    default="no4k",
+    show_default=True,
+    help="Problem whose models and target the submission is scored against.",
+)
 @click.option("--out", type=FILE, help="Where to save the result as JSON.")
 @RESAMPLES
 @SEED
-@click.option("--json", "as_json", is_flag=True, help="Print the JSON document.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def verify(
     submission: Path,
     metric_key: str,
@@ -33,21 +48,23 @@ def verify(
     \b
     tokenmart verify --submission submission.json --out result.json
     """
-    from analysis.submission.verifier import present, verify_problem
+    from analysis.submission.verifier import show_result, verify_problem
     from warehouse.paths import find_workspace
 
     workspace = find_workspace()
     result = verify_problem(workspace, problem, submission, metric_key, seed, resamples)
-    present(result, workspace, submission, out, as_json)
+    show_result(result, workspace, submission, out, as_json)
 
 
 @click.command()
 @PROBLEM
-@click.option("--metric", required=True, help="Metric to submit.")
+@click.option("--metric", required=True, help="The metric to submit.")
 @click.option("--variant", help="Its variant; needed when there are several.")
 @click.option("--negate", is_flag=True, help="Submit the values with the sign changed.")
 @click.option("--unofficial", is_flag=True, help="Allow a metric that needs a second model.")
-@click.option("--out", required=True, type=FILE, help="New folder for submission and bundle.")
+@click.option(
+    "--out", required=True, type=FILE, help="New folder for the submission and its bundle."
+)
 @RESAMPLES
 @SEED
 def submit(
@@ -68,14 +85,12 @@ def submit(
     \b
     tokenmart submit --problem no4k --metric longppl --variant default --negate --out results/mine
     """
-    from analysis.submission.submit import Order
-    from analysis.submission.submit import submit as write_submission
-    from analysis.submission.verifier import summary
+    from analysis.submission.submit import SubmissionRequest, write_submission
+    from analysis.submission.verifier import result_text
     from warehouse.paths import find_workspace
 
-    order = Order(problem, metric, variant, negate, unofficial, seed, resamples)
-    result = write_submission(find_workspace(), order, out)
-    click.echo(summary(result))
+    request = SubmissionRequest(problem, metric, variant, negate, unofficial, seed, resamples)
+    click.echo(result_text(write_submission(find_workspace(), request, out)))
     click.echo(f"written            {out}")
 
 
@@ -90,14 +105,14 @@ def reproduce(folder: Path, problem: str | None) -> None:
     \b
     tokenmart reproduce results/mine
     """
-    from analysis.submission.submit import reproduce as redo
+    from analysis.submission.reproduce import compare_with_warehouse
     from warehouse.errors import TokenmartError
     from warehouse.paths import find_workspace
 
-    checks = redo(find_workspace(), folder, problem)
-    for check in checks:
-        word = "same   " if check.holds else "DIFFERS" if check.decisive else "moved  "
-        click.echo(f"{word}  {check.what}: {check.finding}")
-    failed = [check.what for check in checks if check.decisive and not check.holds]
+    comparisons = compare_with_warehouse(find_workspace(), folder, problem)
+    for comparison in comparisons:
+        word = "same   " if comparison.holds else "DIFFERS" if comparison.decisive else "moved  "
+        click.echo(f"{word}  {comparison.what}: {comparison.finding}")
+    failed = [found.what for found in comparisons if found.decisive and not found.holds]
     if failed:
         raise TokenmartError(f"{folder}: not reproduced: {', '.join(failed)} differ")

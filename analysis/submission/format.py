@@ -1,4 +1,4 @@
-"""Submission files: one finite number per model, read without mercy and written plainly."""
+"""Submission files: one finite number per model, read strictly."""
 
 from __future__ import annotations
 

@@ -1,49 +1,42 @@
-"""From a metric to a submission with its bundle, and back again.
+"""From a metric to a submission with its bundle.
 
-`submit` refuses rather than explains later: incomplete coverage, a metric that may not be
-submitted, a label in the lineage. `reproduce` rebuilds the scores from the warehouse.
+Refused are incomplete coverage, a metric that may not be submitted, and a label in the lineage.
 """
 
 from __future__ import annotations
 
 import json
-import math
+import os
 import shutil
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.ranking.metric_table import MetricColumn, MetricTable, load_table
+from analysis.ranking import MetricColumn, MetricTable, load_table
 from analysis.submission.bundle import (
     BUNDLE_FILE,
     PAGE_FILE,
-    SCHEMA,
     SUBMISSION_FILE,
     VERIFY_FILE,
     build_bundle,
-    documents_sha256,
+    bundle_page,
 )
-from analysis.submission.bundle_page import bundle_page
 from analysis.submission.verifier import verify_problem
 from warehouse.errors import StorageError, TokenmartError
+from warehouse.files import refuse_protected, storage_errors
 from warehouse.metrics.lineage import Lineage, manifest_path, read_lineage
 from warehouse.problem.spec import load_problem
 from warehouse.sql.connection import connect_read_only
-from warehouse.strict_json import StrictJsonError, read_json
 
 if TYPE_CHECKING:
     from warehouse.paths import Workspace
     from warehouse.problem.spec import Problem
 
-RELATIVE_TOLERANCE = 1e-9
-"""DuckDB's float sums vary in the last bits with the number of threads."""
-
-_MAXIMUM_BYTES = 16 << 20
-
 
 @dataclass(frozen=True)
-class Order:
+class SubmissionRequest:
     """What the user asked to submit."""
 
     problem: str
@@ -55,7 +48,7 @@ class Order:
     resamples: int
 
 
-def submit(workspace: Workspace, order: Order, out: Path) -> dict[str, Any]:
+def write_submission(workspace: Workspace, request: SubmissionRequest, out: Path) -> dict[str, Any]:
     """Write submission, verifier output and bundle into the new folder `out`.
 
     Returns:
@@ -65,109 +58,65 @@ def submit(workspace: Workspace, order: Order, out: Path) -> dict[str, Any]:
         TokenmartError: the submission would be incomplete or against the rules.
         StorageError: `out` exists and isn't empty, or can't be written.
     """
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    refuse_protected(out, workspace)
+    with storage_errors(out):
+        taken = out.exists() and (not out.is_dir() or any(out.iterdir()))
+    if taken:
         raise StorageError(f"{out}: already there; choose a new folder with --out")
-    problem = load_problem(order.problem, workspace)
+    problem = load_problem(request.problem, workspace)
     table = load_table(problem, workspace)
-    column = table.column(order.metric, order.variant)
+    column = table.column(request.metric, request.variant)
     lineage = read_lineage(manifest_path(workspace), column.metric)
-    _check_rules(column, lineage, order.unofficial)
+    _check_rules(column, lineage, request.unofficial)
     _check_coverage(problem, workspace, table, column, lineage)
-    scores = _scores(table, column, order.negate)
-    try:
+    with storage_errors(out, "then submit again"):
         out.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
-    except OSError as error:
-        raise StorageError(f"{out}: can't be written ({error.strerror}); choose another") from error
-    try:
-        path = draft / SUBMISSION_FILE
-        path.write_text(json.dumps(scores, indent=2) + "\n", encoding="utf-8")
-        verification = verify_problem(
-            workspace, order.problem, path, "score", order.seed, order.resamples
-        )
-        verification["submission"]["path"] = SUBMISSION_FILE
-        with connect_read_only(workspace) as connection:
-            bundle = build_bundle(
-                problem,
-                workspace,
-                connection,
-                column,
-                lineage,
-                verification,
-                order.negate,
-                column.admissible and not lineage.labels,
-            )
-        _write_json(draft / VERIFY_FILE, verification)
-        _write_json(draft / BUNDLE_FILE, bundle)
-        page = bundle_page(bundle, verification)
-        (draft / PAGE_FILE).write_text(page, encoding="utf-8")
-        draft.chmod(0o755)
-        if out.exists():
-            out.rmdir()
-        draft.replace(out)
-    except BaseException:
-        shutil.rmtree(draft, ignore_errors=True)
-        raise
+        with suppress(FileNotFoundError):
+            os.lstat(out)  # a name too long is refused here; the draft's own is short
+        draft = Path(tempfile.mkdtemp(dir=out.parent, prefix=".submission."))
+        try:
+            verification = _fill(draft, problem, workspace, request, table, column, lineage)
+            draft.chmod(0o755)
+            if out.exists():
+                out.rmdir()
+            draft.replace(out)
+        except BaseException:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
     return verification
 
 
-@dataclass(frozen=True)
-class Check:
-    """One comparison of `reproduce`: what, whether it holds, and the finding."""
-
-    what: str
-    holds: bool
-    finding: str
-    decisive: bool = True
-
-
-def reproduce(workspace: Workspace, folder: Path, problem_file: str | None = None) -> list[Check]:
-    """Rebuild the scores of a bundle from the warehouse and compare.
-
-    Raises:
-        TokenmartError: the folder isn't a bundle, or the warehouse lacks the metric.
-    """
-    bundle = _read(folder / BUNDLE_FILE)
-    try:
-        if bundle["schema"] != SCHEMA:
-            raise TokenmartError(
-                f"{folder / BUNDLE_FILE}: schema is {bundle['schema']}, not {SCHEMA}"
-            )
-        metric, verification = bundle["metric"], bundle["verification"]
-        order = Order(
-            problem=problem_file or bundle["problem"],
-            metric=metric["metric"],
-            variant=metric["variant"],
-            negate=metric["negated"],
-            unofficial=not bundle["official"],
-            seed=verification["seed"],
-            resamples=verification["resamples"],
-        )
-        recorded_submission = bundle["submission"]["sha256"]
-        files = bundle["files"]
-    except (KeyError, TypeError) as error:
-        raise TokenmartError(
-            f"{folder / BUNDLE_FILE}: field {error} is missing or malformed; "
-            "restore the bundle that `tokenmart submit` wrote"
-        ) from error
-    problem = load_problem(order.problem, workspace)
-    table = load_table(problem, workspace)
-    column = table.column(order.metric, order.variant)
-    rebuilt = _scores(table, column, order.negate)
+def _fill(
+    folder: Path,
+    problem: Problem,
+    workspace: Workspace,
+    request: SubmissionRequest,
+    table: MetricTable,
+    column: MetricColumn,
+    lineage: Lineage,
+) -> dict[str, Any]:
+    """Write every file of the submission into a folder; returns the verifier's document."""
     path = folder / SUBMISSION_FILE
-    result = verify_problem(workspace, order.problem, path, "score", order.seed, order.resamples)
+    _write_json(path, scores_of(table, column, request.negate))
+    verification = verify_problem(
+        workspace, request.problem, path, "score", request.seed, request.resamples
+    )
+    verification["submission"]["path"] = SUBMISSION_FILE
     with connect_read_only(workspace) as connection:
-        documents = documents_sha256(connection, problem.name)
-    found = result["submission"]["sha256"]
-    submitted = _read(path)
-    return [
-        _same("submission file", recorded_submission, found),
-        _compare_scores(submitted, rebuilt),
-        _compare_results(_read(folder / VERIFY_FILE), result),
-        _same("target", files["target"].get("sha256"), result["target"].get("sha256")),
-        _same("proxy documents", files["proxy"].get("documents_sha256"), documents),
-        _same("code revision", bundle["code"]["revision"], result["code"]["revision"], False),
-    ]
+        bundle = build_bundle(
+            problem,
+            workspace,
+            connection,
+            column,
+            lineage,
+            verification,
+            request.negate,
+            column.admissible and not lineage.labels,
+        )
+    _write_json(folder / VERIFY_FILE, verification)
+    _write_json(folder / BUNDLE_FILE, bundle)
+    (folder / PAGE_FILE).write_text(bundle_page(bundle, verification), encoding="utf-8")
+    return verification
 
 
 def _check_rules(column: MetricColumn, lineage: Lineage, unofficial: bool) -> None:
@@ -203,12 +152,12 @@ def _check_coverage(
             " from coverage where problem = ? order by model_id, condition",
             [problem.name],
         ).fetchall()
-    probe = column.variant.partition("@")[2]
+    paired_with = column.variant.partition("@")[2]
     needed = [
         row
         for row in rows
         if row[2] == "full"
-        or (lineage.needs != "full" and probe and f"{row[1]}_".startswith(f"{probe}_"))
+        or (lineage.needs != "full" and paired_with and f"{row[1]}_".startswith(f"{paired_with}_"))
     ]
     seen = {row[0] for row in needed}
     gaps = [f"{m.full_id} (nothing)" for m in problem.models if m.model_id not in seen]
@@ -219,17 +168,18 @@ def _check_coverage(
         if done < documents or documents == 0
     ]
     if gaps:
-        raise TokenmartError(f"{column.name}: coverage is incomplete: {_some(gaps)}; {remedy}")
+        raise TokenmartError(f"{column.name}: coverage is incomplete: {listed(gaps)}; {remedy}")
     absent = [
         model.full_id
         for model, there in zip(table.models, column.present, strict=True)
         if not there
     ]
     if absent:
-        raise TokenmartError(f"{column.name}: no value for {_some(absent)}; {remedy}")
+        raise TokenmartError(f"{column.name}: no value for {listed(absent)}; {remedy}")
 
 
-def _scores(table: MetricTable, column: MetricColumn, negate: bool) -> dict[str, float]:
+def scores_of(table: MetricTable, column: MetricColumn, negate: bool) -> dict[str, float]:
+    """Model → submitted score, in the problem's order."""
     sign = -1.0 if negate else 1.0
     return {
         model.full_id: sign * float(value)
@@ -237,50 +187,11 @@ def _scores(table: MetricTable, column: MetricColumn, negate: bool) -> dict[str,
     }
 
 
-def _compare_scores(submitted: Any, rebuilt: dict[str, float]) -> Check:
-    moved = [
-        f"{model} {submitted.get(model)!r} → {value!r}"
-        for model, value in rebuilt.items()
-        if not math.isclose(submitted.get(model, math.nan), value, rel_tol=RELATIVE_TOLERANCE)
-    ]
-    finding = _some(moved) if moved else f"{len(rebuilt)} equal to {RELATIVE_TOLERANCE:g} relative"
-    return Check("scores from the warehouse", not moved, finding)
-
-
-def _compare_results(recorded: Any, result: dict[str, Any]) -> Check:
-    pairs = {
-        name: (recorded[name]["value"], result[name]["value"])
-        for name in ("spearman", "pearson", "skipped_spearman")
-    }
-    moved = [
-        f"{name} {before} → {after}"
-        for name, (before, after) in pairs.items()
-        if before != after
-        and (before is None or after is None or not math.isclose(before, after, abs_tol=1e-9))
-    ]
-    finding = _some(moved) or f"Spearman {result['spearman']['value']}, as recorded"
-    return Check("verifier output", not moved, finding)
-
-
-def _same(what: str, recorded: Any, found: Any, decisive: bool = True) -> Check:
-    holds = recorded == found
-    finding = f"{found}" if holds else f"recorded {recorded}, found {found}"
-    return Check(what, holds, finding, decisive)
-
-
-def _read(path: Path) -> Any:
-    try:
-        return read_json(path, _MAXIMUM_BYTES).content
-    except StrictJsonError as error:
-        raise TokenmartError(
-            f"{path}: {error}; point at a folder that `tokenmart submit` wrote"
-        ) from error
-
-
 def _write_json(path: Path, content: dict[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def _some(items: list[str], most: int = 6) -> str:
+def listed(items: list[str], most: int = 6) -> str:
+    """The first few of a list, and how many more there are."""
     more = f" and {len(items) - most} more" if len(items) > most else ""
     return ", ".join(items[:most]) + more

@@ -14,15 +14,20 @@ from typing import Any
 import click
 import numpy as np
 
-from analysis.statistics.bootstrap import DEFAULT_RESAMPLES, Interval
-from analysis.statistics.coefficients import Estimate, agreement
-from analysis.statistics.skipped import CUTOFF, flag_stability
+from analysis.statistics import (
+    CUTOFF,
+    DEFAULT_RESAMPLES,
+    Estimate,
+    Interval,
+    correlate_with_target,
+    flag_stability,
+)
 from analysis.submission import locked_problem as locked
 from analysis.submission.format import Submission, read_submission
 from warehouse.errors import LockedFileError, StorageError
+from warehouse.files import refuse_protected, storage_errors, write_whole
 from warehouse.paths import Workspace
-from warehouse.problem.target_file import read_target
-from warehouse.sources.lock_file import check_sha256
+from warehouse.problem.target_file import read_locked_target
 from warehouse.store.provenance import code_revision, versions
 
 SCHEMA = "tokenmart/verify_result/1"
@@ -46,18 +51,17 @@ def verify_locked(
         LockedFileError: the target file is missing, malformed or changed (exit code 3).
         BadSubmissionError: the submission breaks the contract (exit code 2).
     """
-    target = read_target(workspace.root / locked.TARGET_PATH)
+    target = read_locked_target(workspace, locked.PROBLEM, locked.TARGET_PATH, locked.MODELS)
     scores = target.only(locked.MODELS)
-    lock = check_sha256(workspace, locked.PROBLEM, locked.TARGET_PATH, target.sha256)
     checked = read_submission(submission, locked.MODELS, metric_key)
     source = {
         "kind": "file",
         "path": locked.TARGET_PATH.as_posix(),
         "sha256": target.sha256,
     }
-    if lock.first_use:
+    if target.first_use:
         click.echo(f"note: recorded sha256 of {locked.TARGET_PATH} on first use", err=True)
-    return verdict(locked.PROBLEM, checked, metric_key, scores, source, seed, resamples)
+    return verification(locked.PROBLEM, checked, metric_key, scores, source, seed, resamples)
 
 
 def verify_problem(
@@ -76,7 +80,7 @@ def verify_problem(
     """
     if name == locked.PROBLEM:
         return verify_locked(workspace, submission, metric_key, seed, resamples)
-    from analysis.ranking.metric_table import load_target
+    from analysis.ranking import load_target
     from warehouse.problem.spec import load_problem
 
     problem = load_problem(name, workspace)
@@ -85,10 +89,10 @@ def verify_problem(
         model.full_id: by_id[model.model_id] for model in problem.models if model.model_id in by_id
     }
     checked = read_submission(submission, tuple(scores), metric_key)
-    return verdict(problem.name, checked, metric_key, scores, source, seed, resamples)
+    return verification(problem.name, checked, metric_key, scores, source, seed, resamples)
 
 
-def verdict(
+def verification(
     problem: str,
     submission: Submission,
     metric_key: str,
@@ -113,7 +117,7 @@ def verdict(
     y = np.array([target[model] for model in models])
     if np.ptp(y) == 0:
         raise LockedFileError("every model has the same target score: no correlation is defined")
-    found = agreement(x, y, seed, resamples)
+    found = correlate_with_target(x, y, seed, resamples)
     stability = flag_stability(x, y, seed)
     return {
         "schema": SCHEMA,
@@ -156,33 +160,29 @@ def verdict(
     }
 
 
-def write_result(result: dict[str, Any], out: Path, inputs: tuple[Path, ...]) -> None:
-    """Save the document, never over one of the files it was computed from.
+def show_result(
+    result: dict[str, Any], workspace: Workspace, submission: Path, out: Path | None, as_json: bool
+) -> None:
+    """Print the document, and save it where asked, never over one of the files it came from.
 
     Raises:
         StorageError: `out` is one of the inputs or can't be written.
+        TokenmartError: `out` is a file that the project must keep.
     """
-    if any(out.exists() and path.exists() and out.samefile(path) for path in inputs):
+    text = json.dumps(result, indent=2, allow_nan=False)
+    click.echo(text if as_json else result_text(result))
+    if out is None:
+        return
+    inputs = (submission, workspace.root / locked.TARGET_PATH)
+    with storage_errors(out):
+        is_input = any(out.exists() and path.exists() and out.samefile(path) for path in inputs)
+    if is_input:
         raise StorageError(f"{out}: --out names an input file; choose another path")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(json.dumps(result, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise StorageError(
-            f"{out}: can't write the result ({error.strerror}); choose another --out"
-        ) from error
+    refuse_protected(out, workspace)
+    write_whole(out, text + "\n")
 
 
-def present(
-    result: dict[str, Any], workspace: Workspace, submission: Path, out: Path | None, as_json: bool
-) -> None:
-    """Print the document, and save it where asked."""
-    click.echo(json.dumps(result, indent=2, allow_nan=False) if as_json else summary(result))
-    if out is not None:
-        write_result(result, out, (submission, workspace.root / locked.TARGET_PATH))
-
-
-def summary(result: dict[str, Any]) -> str:
+def result_text(result: dict[str, Any]) -> str:
     """The document in a few lines of plain text."""
     skipped, target = result["skipped_spearman"], result["target"]
     stability = skipped["stability"]

@@ -9,12 +9,15 @@ verifier needs it without pyarrow, torch or dbt.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from warehouse.errors import LockedFileError
 from warehouse.strict_json import StrictJsonError, kind, read_json, shown
+
+if TYPE_CHECKING:
+    from warehouse.paths import Workspace
 
 MAXIMUM_BYTES = 64 << 20
 SCORE_KEY = "overall"
@@ -24,11 +27,15 @@ WRAPPER_KEYS = ("models", "results", "scores")
 
 @dataclass(frozen=True)
 class Target:
-    """A target file: full model id → overall score, and the hash of the bytes read."""
+    """A target file: full model id → overall score, and the hash of the bytes read.
+
+    first_use: whether this reading recorded the hash in the lock file.
+    """
 
     path: Path
     sha256: str
     scores: dict[str, float]
+    first_use: bool = False
 
     def only(self, models: Iterable[str]) -> dict[str, float]:
         """The scores of the given models, in their order.
@@ -65,6 +72,29 @@ def read_target(path: Path) -> Target:
     if not scores:
         raise LockedFileError(f"{path}: target file holds no model; restore the original file")
     return Target(path=path, sha256=file.sha256, scores=scores)
+
+
+def read_locked_target(
+    workspace: Workspace, problem: str, path: Path, required: Iterable[str] = ()
+) -> Target:
+    """Read a problem's target file and check it against its lock file, or record it there.
+
+    Args:
+        workspace: the checkout.
+        problem: its name.
+        path: of the target file, relative to the workspace's root.
+        required: models without which the file isn't even recorded.
+
+    Raises:
+        LockedFileError: missing, malformed, changed since it was locked, or without a required
+            model.
+    """
+    from warehouse.sources.lock_file import check_sha256
+
+    target = read_target(workspace.root / path)
+    target.only(required)
+    lock = check_sha256(workspace, problem, path, target.sha256)
+    return replace(target, first_use=lock.first_use)
 
 
 def _unwrap(path: Path, content: Any) -> Any:

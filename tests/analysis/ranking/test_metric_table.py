@@ -60,3 +60,9 @@ def test_a_value_without_a_catalogue_line_is_an_error(minilong):
         connection.execute("delete from metric_catalog where metric = 'good'")
     with pytest.raises(TokenmartError, match="good/a has values but no line in metric_catalog"):
         table(minilong)
+
+
+def test_a_problem_without_a_target_has_nothing_to_correlate_with(minilong):
+    problem = load_problem("minilong", minilong.workspace).model_copy(update={"target": None})
+    with pytest.raises(TokenmartError, match=r"minilong has no target: .*add a target section"):
+        load_table(problem, minilong.workspace)

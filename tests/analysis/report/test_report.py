@@ -147,7 +147,7 @@ def test_both_themes_have_readable_contrast():
         linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
         return float(np.dot([0.2126, 0.7152, 0.0722], linear))
 
-    roles = {role.variable: role for role in palette._ROLES}
+    roles = {role.variable: role for role in palette.ROLES}
     for theme in ("light", "dark"):
         ground = luminance(getattr(roles["--surface"], theme))
         for variable, role in roles.items():
@@ -213,3 +213,38 @@ def test_noise_gets_no_winner(marts, tmp_path):
         marts.metric("minilong", "perplexity", f"v{variant}", values, "lower")
     text = report(marts, tmp_path)
     assert "<strong>No winner.</strong>" in text and "may be luck" in text
+
+
+def test_out_and_figures_never_replace_what_the_project_keeps(minilong, tmp_path):
+    workspace = minilong.workspace
+    (workspace.locks).mkdir(parents=True)
+    kept = {
+        workspace.locks / "minilong.json": "holds the lock files",
+        workspace.problems / "minilong.yml": "holds the problem files",
+        workspace.database: "database that dbt builds",
+    }
+    for path, why in kept.items():
+        before = path.read_bytes() if path.exists() else None
+        for arguments in (("--out", path), ("--out", tmp_path / "r.html", "--figures", path)):
+            base = ["--problem", "minilong", "--resamples", "100"]
+            result = CliRunner().invoke(cli.report, [*base, *map(str, arguments)])
+            assert result.exit_code == 1 and result.stderr.count("\n") == 1
+            assert f"{arguments[-2]} {path}: not written" in result.stderr and why in result.stderr
+        assert (path.read_bytes() if path.exists() else None) == before
+    assert not (tmp_path / "r.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("x" * 300 + ".html", "name is too long"),
+        ("checkout", "it is a folder"),
+        ("/dev/full", "the disk is full"),
+    ],
+)
+def test_an_out_that_cannot_be_written_is_one_line(minilong, tmp_path, name, words):
+    base = ["--problem", "minilong", "--resamples", "100", "--out", str(tmp_path / name)]
+    result = CliRunner().invoke(cli.report, base)
+    assert result.exit_code == 4
+    assert result.stderr.splitlines()[-1].startswith("error: ") and words in result.stderr
+    assert result.stdout == ""

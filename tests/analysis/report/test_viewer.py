@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 
 import duckdb
 import pytest
@@ -16,7 +17,7 @@ from rich.console import Console
 
 from analysis.report import cli
 from analysis.report.viewer import Reading, Segment, View, load_view, merge
-from analysis.report.viewer_page import ROW_CHARACTERS, rows, viewer_page
+from analysis.report.viewer_page import ROW_CHARACTERS, rows, view_page
 from analysis.report.viewer_terminal import intensity, print_view, shaded
 from warehouse.errors import TokenmartError
 from warehouse.problem.spec import load_problem
@@ -87,7 +88,7 @@ def test_the_terminal_shows_every_character_once(view):
 
 
 def test_the_page_carries_text_as_data_only(view):
-    page = viewer_page(view, "gain")
+    page = view_page(view, "gain")
     assert page.count("</script>") == 2
     assert "doc &lt;0&gt;" in page and "doc <0>" not in page
     embedded = re.search(r'id="data">(.*?)</script>', page)[1]
@@ -103,7 +104,7 @@ def test_the_page_carries_text_as_data_only(view):
 @pytest.mark.slow
 def test_in_a_browser(view, tmp_path):
     path = tmp_path / "show.html"
-    path.write_text(viewer_page(view, "gain"))
+    path.write_text(view_page(view, "gain"))
     script = """
       const cells = [...document.querySelectorAll('.row')].map(r => [...r.children].map(
         c => c.textContent.replaceAll('↵', '\\n')));
@@ -213,3 +214,28 @@ def test_the_command_prints_and_writes(synthetic, tmp_path):
     assert written.exit_code == 0 and out.read_text().startswith("<!doctype html>")
     refused = show("--models", "a,b,c")
     assert refused.exit_code == 1 and "give one model, or two" in refused.stderr
+
+
+def test_a_model_id_with_two_dashes_keeps_its_name(synthetic):
+    """The slug of lab/a--b could be read as lab/a/b; only the problem file knows."""
+    _, workspace = synthetic
+    folder = workspace.data / "tokens" / "problem=synthetic"
+    (folder / "model_id=lab--model-0").rename(folder / "model_id=lab--a--b")
+    path = workspace.problems / "synthetic.yml"
+    path.write_text(path.read_text().replace("lab/model-0", "lab/a--b"))
+    problem = load_problem("synthetic", workspace)
+    for name in ("lab/a--b", "lab--a--b", "a--b"):
+        assert load_view(problem, workspace, "0", [name]).readings[0].model == "lab/a--b"
+    with pytest.raises(TokenmartError, match="extract --problem synthetic --model lab/a--b"):
+        shutil.rmtree(folder / "model_id=lab--a--b")
+        load_view(problem, workspace, "0", ["a--b"])
+
+
+def test_the_page_never_replaces_a_problem_file(synthetic):
+    _, workspace = synthetic
+    path = workspace.problems / "synthetic.yml"
+    before = path.read_bytes()
+    arguments = ["--problem", "synthetic", "--document", "0", "--models", "model-0"]
+    result = CliRunner().invoke(cli.show, [*arguments, "--out", str(path)])
+    assert result.exit_code == 1 and "holds the problem files" in result.stderr
+    assert path.read_bytes() == before

@@ -1,4 +1,4 @@
-"""The winner rule: what counts as the same choice, and each condition on its own."""
+"""The conditions for a winner: what counts as the same choice, and each condition on its own."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import pytest
 import scipy.stats
 
 from analysis.statistics.selection import Choice, LeftOut
-from analysis.statistics.winner import rule, stability_of
+from analysis.statistics.winner import stability_of, winner_conditions
 
 FAMILIES = ["q"] * 9 + ["l"] * 5 + ["m"] * 2 + ["y"]
 
 
-def ruled(metrics, target, groups=None, families=FAMILIES):
+def conditions(metrics, target, groups=None, families=FAMILIES):
     names = groups or [f"metric {i}" for i in range(len(metrics))]
-    return rule(np.array(metrics), target, families, names, seed=0, permutations=500)
+    return winner_conditions(np.array(metrics), target, families, names, seed=0, permutations=500)
 
 
 def signal(seed, strength=0.9, others=12):
@@ -27,22 +27,22 @@ def signal(seed, strength=0.9, others=12):
 
 def test_a_clear_signal_wins_and_noise_does_not():
     metrics, target = signal(0)
-    assert ruled(metrics, target).failures == ()
-    assert "luck" in ruled(metrics[1:], target).failures
+    assert conditions(metrics, target).failed == ()
+    assert "beats_chance" in conditions(metrics[1:], target).failed
 
 
 def test_the_sign_of_a_metric_is_its_own_business():
     metrics, target = signal(0)
     metrics[0] *= -1
-    found = ruled(metrics, target)
-    assert found.failures == () and found.stability.same_ranking == 1
+    found = conditions(metrics, target)
+    assert found.failed == () and found.stability.same_ranking == 1
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_copies_under_other_names_change_nothing(seed):
     metrics, target = signal(seed, strength=0.8)
-    once, often = ruled(metrics, target), ruled(np.repeat(metrics, 3, axis=0), target)
-    assert once.failures == often.failures
+    once, often = conditions(metrics, target), conditions(np.repeat(metrics, 3, axis=0), target)
+    assert once.failed == often.failed
     assert once.stability.same_ranking == often.stability.same_ranking
     assert once.p_within_families == often.p_within_families
 
@@ -51,11 +51,11 @@ def test_a_finer_grid_lowers_the_share_of_names_not_of_rankings():
     metrics, target = signal(0)
     generator = np.random.default_rng(5)
     near = metrics[0] + 0.03 * generator.normal(size=(8, 17))
-    found = ruled(np.vstack([metrics, near]), target, ["good", *["x"] * 12, *["good"] * 8])
+    found = conditions(np.vstack([metrics, near]), target, ["good", *["x"] * 12, *["good"] * 8])
     stability = found.stability
     assert stability.same_variant < 1
     assert stability.same_ranking == stability.same_metric == 1
-    assert found.failures == ()
+    assert found.failed == ()
 
 
 def test_one_metric_whose_variants_disagree_is_not_one_choice():
@@ -93,6 +93,6 @@ def test_a_metric_that_tells_families_apart_fails_by_that_name():
     generator = np.random.default_rng(3)
     level = np.repeat([0.0, 10.0, 20.0, 30.0], [9, 5, 2, 1])
     metrics = np.vstack([level + generator.normal(size=17), generator.normal(size=(5, 17))])
-    found = ruled(metrics, level + generator.normal(size=17))
+    found = conditions(metrics, level + generator.normal(size=17))
     assert found.best == 0 and found.overall.p_adjusted[0] < 0.05
-    assert found.p_within_families > 0.05 and "families" in found.failures
+    assert found.p_within_families > 0.05 and "beats_chance_within_families" in found.failed

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from analysis.submission import cli
-from analysis.submission.bundle import compute_budget
+from analysis.submission.bundle import bundle_page, compute_budget
 from warehouse.sources.lock_file import file_sha256
 
 
@@ -159,3 +159,33 @@ def test_failed_units_cost_too():
     assert budget["total"]["failed_units"] == 1
     assert budget["total"]["tokens_processed"] == 20
     assert budget["models"]["m"] == budget["conditions"]["full"] == budget["total"]
+
+
+def test_names_break_neither_the_page_nor_its_table(written):
+    """A slug isn't turned back into a name, and no name ends a cell, a line or a code span."""
+    bundle = json.loads((written / "bundle.json").read_text())
+    verification = json.loads((written / "verify.json").read_text())
+    name = "lab/a--b"
+    first = next(iter(bundle["models"]))
+    bundle["models"] = {name: bundle["models"][first] | {"model_id": "lab--a--b"}}
+    bundle["compute"]["models"] = {"lab--a--b": bundle["compute"]["models"][first]}
+    assert f"| {name} | `abc123` | 2,400 | 2,000 | 5 | 2.0 |" in bundle_page(bundle, verification)
+    bundle["models"] = {"odd|name\nof `mine`": bundle["models"][name]}
+    bundle["metric"]["formula"] = "sum(|x|)\n`y` <b>"
+    page = bundle_page(bundle, verification)
+    assert "| odd\\|name of 'mine' | `abc123` |" in page
+    assert "Formula: `sum(|x|) 'y' <b>`\n" in page
+
+
+def test_a_submission_never_replaces_what_the_project_keeps(submit, minilong, tmp_path):
+    for out in (minilong.workspace.locks / "mine", minilong.workspace.root / "results/downstream"):
+        result = submit(out=out)
+        assert result.exit_code == 1 and result.stderr.count("\n") == 1
+        assert f"--out {out}: not written" in result.stderr
+        assert not out.exists()
+
+
+def test_a_name_too_long_is_one_line(submit, tmp_path):
+    result = submit(out=tmp_path / ("x" * 300))
+    assert result.exit_code == 4 and "name is too long" in result.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"checkout"}

@@ -310,6 +310,20 @@ def test_out_never_overwrites_an_input(run, target, write_json):
         assert out.read_bytes() == before
 
 
+def test_out_never_overwrites_a_lock_file_and_a_long_name_is_one_line(
+    run, target, write_json, workspace, tmp_path
+):
+    path = write_json(GOOD)
+    assert run("--submission", path, "--resamples", 100).exit_code == 0
+    lock = lock_path(workspace, locked.PROBLEM)
+    before = lock.read_bytes()
+    result = run("--submission", path, "--out", lock, "--resamples", 100)
+    assert result.exit_code == 1 and "holds the lock files" in result.stderr
+    assert lock.read_bytes() == before
+    long = run("--submission", path, "--out", tmp_path / ("x" * 300), "--resamples", 100)
+    assert long.exit_code == 4 and "name is too long" in long.stderr
+
+
 def test_partly_constant_scores_still_get_a_spearman(run, write_json, verify_schema, tmp_path):
     submission = {m: 1.0 if i < 14 else float(i) for i, m in enumerate(MODELS)}
     out = tmp_path / "result.json"

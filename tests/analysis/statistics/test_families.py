@@ -10,7 +10,7 @@ import pingouin
 import pytest
 import scipy.stats
 
-from analysis.statistics.family_interval import (
+from analysis.statistics.families import (
     design_effect,
     family_interval,
     intraclass,

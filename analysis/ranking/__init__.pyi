@@ -1,0 +1,17 @@
+from .leaderboard import Leaderboard as Leaderboard
+from .leaderboard import LeaderboardRow as LeaderboardRow
+from .leaderboard import leaderboard_record as leaderboard_record
+from .leaderboard import rank_metrics as rank_metrics
+from .metric_selection import BASELINE_METRIC as BASELINE_METRIC
+from .metric_selection import MINIMUM_MODELS as MINIMUM_MODELS
+from .metric_selection import Candidate as Candidate
+from .metric_selection import MetricSelection as MetricSelection
+from .metric_selection import select_metric as select_metric
+from .metric_selection import selection_record as selection_record
+from .metric_table import MetricColumn as MetricColumn
+from .metric_table import MetricTable as MetricTable
+from .metric_table import Model as Model
+from .metric_table import load_table as load_table
+from .metric_table import load_target as load_target
+from .tables import print_leaderboard as print_leaderboard
+from .tables import print_selection as print_selection

@@ -1,0 +1,283 @@
+"""The choice of a metric: what each variant is worth on held-out models, and which wins, if any.
+
+The conditions for a winner are in `analysis.statistics.winner`; here they meet the problem's
+metrics, the baseline and the words for what failed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from analysis.ranking.leaderboard import interval_record, number
+from analysis.ranking.metric_table import MetricColumn, MetricTable
+from analysis.statistics import (
+    DEFAULT_SPLITS,
+    SAME_RANKING,
+    Condition,
+    Estimate,
+    Splits,
+    SwapTest,
+    WinnerConditions,
+    difference,
+    draw,
+    max_test,
+    partial_spearman,
+    repeated_splits,
+    spearman,
+    swap_test,
+    winner_conditions,
+)
+from warehouse.errors import TokenmartError
+
+MINIMUM_MODELS = 8
+DIFFERENCE_RESAMPLES = 10_000
+BASELINE_METRIC = "perplexity"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One variant that may be chosen, with everything known about it.
+
+    held_out: mean test rho over the random splits; chosen_share: of the splits that chose it.
+    partial: Spearman given log parameters; minus_baseline: rho minus that of the baseline.
+    """
+
+    column: MetricColumn
+    rho: float
+    p_adjusted: float
+    p_in_family: float
+    held_out: float
+    chosen_share: float
+    partial: float
+    minus_baseline: float
+    p_beats_baseline: float
+
+
+@dataclass(frozen=True)
+class MetricSelection:
+    """Everything `tokenmart select` has to say about a problem.
+
+    candidates: best held-out correlation first.
+    best: the variant with the largest |rho| over all models.
+    winner: the same when every condition holds, else None; `reasons` says which failed.
+    conditions: the figures behind that.
+    incomplete, inadmissible: names of variants that could not compete.
+    swap_test: whether candidates beat the baseline; None without one.
+    """
+
+    candidates: tuple[Candidate, ...]
+    best: Candidate
+    winner: Candidate | None
+    reasons: tuple[str, ...]
+    models: int
+    incomplete: tuple[str, ...]
+    inadmissible: tuple[str, ...]
+    baseline: MetricColumn | None
+    conditions: WinnerConditions
+    splits: Splits
+    swap_test: SwapTest | None
+    best_minus_baseline: Estimate | None
+    seed: int
+
+
+def select_metric(
+    table: MetricTable,
+    seed: int,
+    splits: int = DEFAULT_SPLITS,
+    unofficial: bool = False,
+    baseline: MetricColumn | None = None,
+) -> MetricSelection:
+    """Compare all complete variants of a problem and choose one, if any may be chosen.
+
+    Args:
+        table: of the problem.
+        seed: of splits and permutations.
+        splits: random train/test splits.
+        unofficial: let variants compete that need a second model.
+        baseline: what the others are compared with; by default the first perplexity.
+
+    Raises:
+        TokenmartError: too few models or no complete variant.
+    """
+    size = len(table.models)
+    if size < MINIMUM_MODELS:
+        raise TokenmartError(
+            f"{table.problem}: {size} models have a target score; selection needs {MINIMUM_MODELS}"
+        )
+    allowed = [c for c in table.columns if c.admissible or unofficial]
+    complete = [c for c in allowed if c.present.all() and np.ptp(c.values) > 0]
+    if not complete:
+        raise TokenmartError(
+            f"{table.problem}: no variant has a value for all {size} models; "
+            f"see `tokenmart status --problem {table.problem}`"
+        )
+    metrics = np.stack([column.oriented for column in complete])
+    base = baseline or _default_baseline(complete)
+    base_index = next((i for i, c in enumerate(complete) if c is base), None)
+    conditions = winner_conditions(
+        metrics, table.target, table.families, [c.metric for c in complete], seed
+    )
+    families = [column.family for column in complete]
+    p_in_family = np.empty(len(complete))
+    for family in set(families):
+        rows = np.flatnonzero([family == f for f in families])
+        p_in_family[rows] = max_test(metrics[rows], table.target, seed).p_adjusted
+    parts = repeated_splits(metrics, table.target, seed, splits, base_index)
+    swaps = None if base is None else swap_test(metrics, base.oriented, table.target, seed)
+    candidates = [
+        Candidate(
+            column=column,
+            rho=spearman(column.oriented, table.target),
+            p_adjusted=float(conditions.overall.p_adjusted[i]),
+            p_in_family=float(p_in_family[i]),
+            held_out=float(parts.variant_test[i]),
+            chosen_share=float((parts.chosen == i).mean()),
+            partial=_partial(table, column),
+            minus_baseline=float(swaps.difference[i]) if swaps else math.nan,
+            p_beats_baseline=float(swaps.p_adjusted[i]) if swaps else math.nan,
+        )
+        for i, column in enumerate(complete)
+    ]
+    best = candidates[conditions.best]
+    reasons = tuple(_reason(condition, best, conditions) for condition in conditions.failed)
+    return MetricSelection(
+        candidates=tuple(sorted(candidates, key=lambda c: -c.held_out)),
+        best=best,
+        winner=None if reasons else best,
+        reasons=reasons,
+        models=size,
+        incomplete=tuple(c.name for c in allowed if c not in complete),
+        inadmissible=tuple(c.name for c in table.columns if c not in allowed),
+        baseline=base,
+        conditions=conditions,
+        splits=parts,
+        swap_test=swaps,
+        best_minus_baseline=_against(base, best.column, table, seed),
+        seed=seed,
+    )
+
+
+def _reason(failed: Condition, best: Candidate, conditions: WinnerConditions) -> str:
+    """Why there is no winner, in words."""
+    name, stability = best.column.name, conditions.stability
+    reasons: dict[Condition, str] = {
+        "beats_chance": (
+            f"the best of the variants ({name}, rho {best.rho:+.2f}) may be luck: adjusted "
+            f"p = {best.p_adjusted:.3f}"
+        ),
+        "beats_chance_within_families": (
+            f"{name} (rho {best.rho:+.2f}) may only tell model families apart: permuting within "
+            f"families, adjusted p = {conditions.p_within_families:.3f}"
+        ),
+        "places_left_out_models": (
+            "chosen without a model, the choice doesn't place that model (held-out rho "
+            f"{conditions.by_model.held_out:+.2f})"
+        ),
+        "places_left_out_families": (
+            "chosen without a family, the choice doesn't place that family (held-out rho "
+            f"{conditions.by_family.held_out:+.2f})"
+        ),
+        "stable_choice": (
+            f"the choice isn't stable: in {stability.same_ranking:.0%} of the folds that leave one "
+            f"model out, what is chosen ranks the models as {name} does (Spearman {SAME_RANKING} "
+            "or more)"
+        ),
+    }
+    return reasons[failed]
+
+
+def _default_baseline(columns: list[MetricColumn]) -> MetricColumn | None:
+    """The first perplexity variant, preferring one that is comparable across tokenizers."""
+    found = [c for c in columns if c.metric == BASELINE_METRIC]
+    by_byte = [c for c in found if "byte" in c.variant]
+    return next(iter(by_byte or found), None)
+
+
+def _against(
+    base: MetricColumn | None, best: MetricColumn, table: MetricTable, seed: int
+) -> Estimate | None:
+    """The best variant against the baseline, with intervals; None when they are the same."""
+    if base is None or base is best:
+        return None
+    draws = draw(len(table.models), DIFFERENCE_RESAMPLES, seed)
+    return difference(best.oriented, base.oriented, table.target, draws)
+
+
+def _partial(table: MetricTable, column: MetricColumn) -> float:
+    known = np.isfinite(table.log_parameters)
+    if known.sum() < MINIMUM_MODELS:
+        return math.nan
+    return partial_spearman(
+        column.oriented[known], table.target[known], table.log_parameters[known]
+    )
+
+
+def selection_record(selection: MetricSelection) -> dict[str, Any]:
+    """The selection as JSON-ready values."""
+    splits, conditions = selection.splits, selection.conditions
+    stability = conditions.stability
+    return {
+        "models": selection.models,
+        "variants": len(selection.candidates),
+        "winner": None if selection.winner is None else selection.winner.column.name,
+        "best": selection.best.column.name,
+        "reasons": list(selection.reasons),
+        "p_adjusted": number(selection.best.p_adjusted),
+        "p_adjusted_within_model_families": number(conditions.p_within_families),
+        "stability": {
+            "folds": stability.folds,
+            "same_variant": number(stability.same_variant),
+            "same_metric": number(stability.same_metric),
+            "same_ranking": number(stability.same_ranking),
+            "distinct_choices": len({choice.variant for choice in conditions.by_model.choices}),
+        },
+        "held_out": {
+            "leave_one_model_out": number(conditions.by_model.held_out),
+            "leave_one_family_out": number(conditions.by_family.held_out),
+            "leave_one_family_out_models": conditions.by_family.covered,
+            "splits": len(splits.chosen),
+            "splits_mean": number(splits.held_out),
+            "splits_in_sample_mean": number(splits.held_out + splits.optimism),
+            "optimism": number(splits.optimism),
+            "baseline_splits_mean": number(splits.baseline_held_out),
+            "beats_baseline_share_of_splits": number(splits.beats_baseline),
+        },
+        "baseline": None if selection.baseline is None else selection.baseline.name,
+        "best_minus_baseline": _difference_record(selection),
+        "incomplete": list(selection.incomplete),
+        "inadmissible": list(selection.inadmissible),
+        "seed": selection.seed,
+        "candidates": [_candidate_record(candidate) for candidate in selection.candidates],
+    }
+
+
+def _difference_record(selection: MetricSelection) -> dict[str, Any] | None:
+    found = selection.best_minus_baseline
+    if found is None:
+        return None
+    return {
+        "value": number(found.value),
+        "ci95": interval_record(found.percentile),
+        "ci95_bca": interval_record(found.bca),
+    }
+
+
+def _candidate_record(candidate: Candidate) -> dict[str, Any]:
+    return {
+        "metric": candidate.column.metric,
+        "variant": candidate.column.variant,
+        "family": candidate.column.family,
+        "direction": candidate.column.direction,
+        "spearman": number(candidate.rho),
+        "held_out": number(candidate.held_out),
+        "chosen_share": number(candidate.chosen_share),
+        "p_adjusted": number(candidate.p_adjusted),
+        "p_adjusted_in_family": number(candidate.p_in_family),
+        "partial_given_log_parameters": number(candidate.partial),
+        "minus_baseline": number(candidate.minus_baseline),
+        "p_beats_baseline": number(candidate.p_beats_baseline),
+    }

@@ -1,0 +1,13 @@
+from .data import ReportData as ReportData
+from .data import detailed_rows as detailed_rows
+from .data import gather as gather
+from .page import figure_files as figure_files
+from .page import report_page as report_page
+from .svg import file_png as file_png
+from .svg import file_svg as file_svg
+from .viewer import Reading as Reading
+from .viewer import Segment as Segment
+from .viewer import View as View
+from .viewer import load_view as load_view
+from .viewer_page import view_page as view_page
+from .viewer_terminal import print_view as print_view

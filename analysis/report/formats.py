@@ -1,0 +1,66 @@
+"""How numbers and names are written on a page: the filters of the templates."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+from analysis.statistics import Interval
+
+
+def signed(value: float, digits: int = 2) -> str:
+    """With its sign, a true minus; a dash where undefined."""
+    return "–" if math.isnan(value) else f"{value:+.{digits}f}".replace("-", "−")
+
+
+def span(interval: Interval) -> str:
+    """Both ends of an interval."""
+    if math.isnan(interval.low):
+        return "undefined"
+    return f"{signed(interval.low)} to {signed(interval.high)}"
+
+
+def share(value: float) -> str:
+    """A share of 1 as whole percent."""
+    return f"{value:.0%}"
+
+
+def p_value(value: float) -> str:
+    """A p-value with three digits at most."""
+    return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds, minutes or hours, whichever reads best."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def thousands(value: int) -> str:
+    """A count with separators."""
+    return f"{value:,}"
+
+
+def joints(name: str) -> list[str]:
+    """A variant's name in the parts between which a narrow column may break it."""
+    return re.split(r"(?<=/)|(?=@)", name)
+
+
+def code_spans(text: str) -> list[str]:
+    """A catalogue text cut at its backticks: every second part is code."""
+    return text.replace("**", "").split("`")
+
+
+FILTERS: dict[str, Callable[..., Any]] = {
+    "signed": signed,
+    "span": span,
+    "share": share,
+    "p_value": p_value,
+    "duration": duration,
+    "thousands": thousands,
+    "joints": joints,
+    "code_spans": code_spans,
+}

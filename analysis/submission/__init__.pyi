@@ -1,0 +1,12 @@
+from .bundle import build_bundle as build_bundle
+from .bundle import bundle_page as bundle_page
+from .format import Submission as Submission
+from .format import read_submission as read_submission
+from .reproduce import Comparison as Comparison
+from .reproduce import compare_with_warehouse as compare_with_warehouse
+from .submit import SubmissionRequest as SubmissionRequest
+from .submit import write_submission as write_submission
+from .verifier import result_text as result_text
+from .verifier import show_result as show_result
+from .verifier import verify_locked as verify_locked
+from .verifier import verify_problem as verify_problem
