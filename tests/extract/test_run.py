@@ -19,8 +19,9 @@ from tiny_models import PROBES, make_checkpoint, make_text
 from transformers import AutoTokenizer
 
 from extract.cli import extract, status
-from extract.engine import Engine, NonFiniteLogits
 from extract.run import Extraction
+from extract.scored import NonFiniteLogits
+from extract.scoring.engine import Engine
 from warehouse.paths import Workspace
 from warehouse.store import token_files as store
 from warehouse.store.ledger import content_sha256, read_units

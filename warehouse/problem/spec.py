@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from warehouse.errors import ProblemFileError
 from warehouse.paths import Workspace
+from warehouse.probes.probe import Probe, probe_kinds
 from warehouse.problem.model_shape import ModelShape
 
 if TYPE_CHECKING:
@@ -175,43 +176,10 @@ class SdistDocuments(Frozen):
 
 Documents = Annotated[JsonDocuments | SdistDocuments, Field(discriminator="kind")]
 
-_PROBE_NAME = r"^[a-z][a-z0-9_]*$"
-
-
-class FullProbe(Frozen):
-    """Every token of the document, with everything before it as context."""
-
-    kind: Literal["full"]
-    name: str = Field(default="full", pattern=_PROBE_NAME)
-
-
-class WindowProbe(Frozen):
-    """LongPPL's short context: blocks of `stride` tokens, each after `context` tokens."""
-
-    kind: Literal["window"]
-    name: str = Field(pattern=_PROBE_NAME)
-    context: int = Field(ge=1)
-    stride: int = Field(ge=1)
-
-
-class RetrievalProbe(Frozen):
-    """True continuations of excerpts, scored after document + excerpt, and after the excerpt.
-
-    Excerpts start in the first `region` share of the document, at least `min_gap` tokens
-    before its end, drawn without overlap with the given seed.
-    """
-
-    kind: Literal["retrieval"]
-    name: str = Field(default="retrieval", pattern=_PROBE_NAME)
-    excerpts: int = Field(ge=1)
-    excerpt_tokens: int = Field(ge=1)
-    answer_tokens: int = Field(ge=1)
-    min_gap: int = Field(ge=0)
-    region: float = Field(default=0.66, gt=0, le=1)
-    seed: int = 0
-
-
-Probe = Annotated[FullProbe | WindowProbe | RetrievalProbe, Field(discriminator="kind")]
+if TYPE_CHECKING:
+    AnyProbe = Probe
+else:
+    AnyProbe = Annotated[Union[tuple(probe_kinds().values())], Field(discriminator="kind")]  # noqa: UP007
 
 
 class FileTarget(Frozen):
@@ -276,7 +244,7 @@ class Problem(Frozen):
     description: str = ""
     documents: Documents
     models: tuple[ModelSpec, ...] = Field(min_length=1)
-    probes: tuple[Probe, ...] = Field(min_length=1)
+    probes: tuple[AnyProbe, ...] = Field(min_length=1)
     target: Target
     demo: Demo | None = None
 
@@ -294,7 +262,7 @@ class Problem(Frozen):
             f"--model {name}: not in problem {self.name}; its models are: {known}"
         )
 
-    def probe(self, name: str) -> FullProbe | WindowProbe | RetrievalProbe:
+    def probe(self, name: str) -> Probe:
         """The probe with this name.
 
         Raises:

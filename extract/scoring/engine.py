@@ -11,7 +11,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,35 +18,21 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from extract.head import LogitTransform, TokenScores, VocabularyHead, to_host
-from extract.linear import onednn_available, pack_linear_layers
-from extract.memory import BRANCH_TOKENS, gpu_budgets
-from extract.placement import exact_float32, execution_device
-from extract.probes import Ids, Request
+from extract.scored import NonFiniteLogits, Scored, TokenScores
+from extract.scoring.budgets import BRANCH_TOKENS, CPU_BATCH_TOKENS, gpu_budgets
+from extract.scoring.head import LogitTransform, VocabularyHead, to_host
+from extract.scoring.linear import onednn_available, pack_linear_layers
+from extract.scoring.placement import exact_float32, execution_device
 from warehouse.errors import TokenmartError
+from warehouse.probes.request import Ids, Request
 from warehouse.problem.model_shape import ModelShape
-
-CPU_BATCH_TOKENS = 1024
 
 CHECK_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.35, torch.float16: 0.05}
 """Largest difference in log-prob (nats) to the model's own logits accepted at load; the
 model's half-precision logits are themselves rounded."""
 
-
-@dataclass(frozen=True)
-class Scored:
-    """Statistics of one request, and the backbone tokens spent on it."""
-
-    scores: TokenScores
-    tokens_processed: int
-
-
 _OnDevice = tuple[Tensor, int]
 """A request's statistics where they were computed, and the backbone tokens spent on it."""
-
-
-class NonFiniteLogits(Exception):
-    """The model produced NaN or infinite logits."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -58,7 +43,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 class Engine:
-    """Scores requests with one model.
+    """Scores requests with one model; `parameters` and `attention` describe it for the ledger.
 
     Args:
         model: a causal language model of transformers, in eval mode, on its device.
@@ -67,12 +52,11 @@ class Engine:
         branch_tokens: tokens of branches packed into one forward behind a trunk.
         compiled: fuse norms, feed-forward layers and the head's tiles with `torch.compile`; the
             first document waits for the compiler.
-        self_check: compare with the model's own logits first.
+        self_check: call `check` at once.
 
     Raises:
-        TokenmartError: the self-check found a difference; the model's forward does
-            something after the backbone that this engine does not know.
-        NonFiniteLogits: the model produces NaN or infinite logits.
+        TokenmartError: see `check`.
+        NonFiniteLogits: see `check`.
     """
 
     def __init__(
@@ -92,7 +76,10 @@ class Engine:
         self.batch_tokens = batch_tokens or CPU_BATCH_TOKENS
         self.branch_tokens = branch_tokens
         self.config: Any = self.model.config.get_text_config()
-        reference = self._reference() if self_check else None
+        self.parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        self.attention = str(getattr(self.model.config, "_attn_implementation", "unknown"))
+        self.attention += ", compiled" if compiled else ""
+        self._reference = self._own_statistics()
         self.head = VocabularyHead(
             self.model.get_output_embeddings(),
             LogitTransform.of(self.config),
@@ -112,8 +99,8 @@ class Engine:
         # between the members of a padded batch
         self.length_dependent = rope.get("rope_type") in ("dynamic", "longrope")
         self.share_trunks = not self.length_dependent
-        if reference is not None:
-            self._check(*reference)
+        if self_check:
+            self.check()
 
     def _compile_layers(self) -> None:
         """Compile what all layers share; attention has kernels of its own, and a cache inside."""
@@ -327,7 +314,7 @@ class Engine:
         added = torch.zeros(mask.shape, dtype=self.dtype, device=self.device)
         return added.masked_fill_(~mask, torch.finfo(self.dtype).min)
 
-    def _reference(self) -> tuple[Ids, TokenScores]:
+    def _own_statistics(self) -> tuple[Ids, TokenScores]:
         """The model's own statistics on a short fixed sequence, before anything is replaced."""
         size = min(96, self.model.get_output_embeddings().out_features)
         ids = np.random.default_rng(0).integers(0, size, 96).astype(np.int32)
@@ -335,8 +322,15 @@ class Engine:
             logits = self.model(input_ids=self._ids(ids[None])).logits[0].float()
         return ids, _plain_statistics(logits[:-1], self._ids(ids[1:]))
 
-    def _check(self, ids: Ids, reference: TokenScores) -> None:
-        """Compare the plain path and the tree path with the model's own logits."""
+    def check(self) -> None:
+        """Compare the plain path and the tree path with the model's own logits.
+
+        Raises:
+            TokenmartError: they differ; the model's forward does something after the backbone
+                that this engine does not know.
+            NonFiniteLogits: the model produces NaN or infinite logits.
+        """
+        ids, reference = self._reference
         tolerance = CHECK_TOLERANCE[self.dtype]
 
         def request(start: int, trunk: int) -> Request:

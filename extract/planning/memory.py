@@ -1,0 +1,114 @@
+"""The memory plan: what scoring a document needs at its peak, before anything is loaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from extract.planning.model_size import ModelSize, linear_parameters
+from extract.scoring.budgets import (
+    CPU_ROWS,
+    CPU_TILE,
+    GPU_ROWS,
+    GPU_TILE,
+    activation_bytes_per_token,
+)
+from warehouse.errors import TokenmartError
+from warehouse.problem.spec import ModelSpec, WindowIntervention
+
+BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+HOST_PROCESS = 450 * 2**20
+"""Python, PyTorch and transformers themselves, resident on the host."""
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Predicted peak in bytes: weights, KV cache, activations of one layer, tiles of logits."""
+
+    weights: int
+    cache: int
+    activations: int
+    logits: int
+
+    @property
+    def forward(self) -> int:
+        """What a forward needs beside the weights."""
+        return self.cache + self.activations + self.logits
+
+    @property
+    def total(self) -> int:
+        """The peak."""
+        return self.weights + self.forward
+
+
+def footprint(
+    spec: ModelSpec,
+    size: ModelSize,
+    *,
+    dtype: str,
+    device: str,
+    longest: int,
+    branch_tokens: int,
+) -> Footprint:
+    """Predict the peak of scoring one document.
+
+    Args:
+        spec: the model; its attention-window interventions need masks.
+        size: from `model_size`.
+        dtype: a torch dtype's name.
+        device: `cpu` counts the process and the head's float32 copy, too.
+        longest: tokens of the longest document.
+        branch_tokens: tokens of one packed forward behind the document; 0 when no condition
+            branches off it, and then no cache is kept.
+    """
+    shape, number = size.shape, BYTES[dtype]
+    on_cpu = device == "cpu"
+    weights = size.parameters * number
+    if on_cpu:
+        weights += shape.vocabulary * shape.width * 4 + HOST_PROCESS
+        if dtype == "float32":
+            # packed copies of the linear layers; the mapped file stays resident beside them
+            weights += 4 * linear_parameters(shape)
+    kept = longest + branch_tokens if branch_tokens else 0
+    cache = 2 * shape.layers * shape.kv_width * kept * number
+    activations = longest * activation_bytes_per_token(shape, number)
+    local = shape.window is not None and longest > shape.window
+    if local or any(isinstance(i, WindowIntervention) for i in spec.interventions):
+        # a boolean mask, and the additive one that SDPA makes of it
+        activations += longest * longest * (1 + number)
+    activations += branch_tokens * kept * (2 + number)
+    rows, tile = (CPU_ROWS, CPU_TILE) if on_cpu else (GPU_ROWS, GPU_TILE)
+    logits = 3 * 4 * rows * min(tile, shape.vocabulary)
+    return Footprint(weights, cache, activations, logits)
+
+
+def available_memory(device: str) -> int:
+    """Memory of the device (of all GPUs and the host for a device map), in bytes."""
+    import psutil
+
+    host = int(psutil.virtual_memory().total)
+    if not device.startswith(("cuda", "auto-map")):
+        return host
+    import torch
+
+    gpus = [
+        int(torch.cuda.get_device_properties(n).total_memory)
+        for n in range(torch.cuda.device_count())
+    ]
+    return sum(gpus) + host if device == "auto-map" else max(gpus, default=0)
+
+
+def refuse_too_large(spec: ModelSpec, needed: Footprint, device: str, longest: int) -> None:
+    """Stop before anything is downloaded or loaded when a model can't fit.
+
+    Raises:
+        TokenmartError: the predicted peak is above the device's memory; with the numbers.
+    """
+    there = available_memory(device)
+    if needed.total > there:
+        raise TokenmartError(
+            f"{spec.full_id}: needs about {needed.total / 2**30:.1f} GiB (weights "
+            f"{needed.weights / 2**30:.1f}, KV cache {needed.cache / 2**30:.1f}, activations "
+            f"{needed.activations / 2**30:.1f}, logits {needed.logits / 2**30:.1f}; documents of "
+            f"{longest:,} tokens), {device} has {there / 2**30:.1f} GiB; use --dtype bfloat16, "
+            "--device auto-map, a larger machine, or fewer --max-tokens"
+        )
