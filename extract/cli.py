@@ -174,12 +174,13 @@ def _extract(
 ) -> None:
     from extract.run import Extraction
     from warehouse.errors import UnitFailedError
-    from warehouse.progress import no_progress, progress_bar
+    from warehouse.progress import no_progress, progress_bar, without_library_bars
 
     total = len(selection.models) * len(documents) * len(selection.conditions)
     started = time.monotonic()
     # a worker's part is in the ledger, which its parent reads
-    with nullcontext(no_progress) if quiet else progress_bar(total, "units") as progress:
+    shown = nullcontext(no_progress) if quiet else progress_bar(total, "units")
+    with without_library_bars(), shown as progress:
         run = Extraction(problem, selection, documents, workspace, progress, since)
         outcome = run.run()
     seconds = time.monotonic() - started

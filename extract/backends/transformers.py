@@ -25,4 +25,4 @@ class Transformers(Backend):
             attention=loading.attention,
             room=loading.room,
         )
-        return Engine(model, compiled=loading.compiled, self_check=False)
+        return Engine(model, compiled=loading.compiled, check=False)

@@ -14,6 +14,8 @@ def resolve_device(asked: str) -> str:
     Raises:
         TokenmartError: a device that is not here.
     """
+    if asked == "cpu":
+        return asked
     import torch
 
     if asked == "auto":
