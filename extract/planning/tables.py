@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
+from extract.checkpoints import trusts_remote_code
 from extract.planning.cost import document_lengths, estimate, planned_memory, work_of
 from extract.planning.devices import likely_dtype
 from extract.planning.memory import Footprint
 from extract.planning.model_size import model_size
 from extract.planning.plan import Document, Selection
 from warehouse.paths import Workspace
-from warehouse.problem.spec import HubSource, ModelSpec, Problem
+from warehouse.problem.spec import ModelSpec, Problem
 from warehouse.sources.fetch import documents_path
 from warehouse.store.token_files import finished_units, published_path
 
@@ -101,7 +102,7 @@ def make_plan(problem: Problem, selection: Selection, workspace: Workspace) -> P
     notes = (
         f"device {selection.device}; {source}. Memory: weights + KV cache + activations and "
         f"logits of the longest document. Times are estimates ({flops:.1e} FLOPs to do) "
-        "at an assumed speed; the progress bar knows better once it runs.",
+        "at an assumed speed; the progress bar shows the measured one.",
         *_unknown(models),
         *_permissions(selection),
     )
@@ -124,23 +125,18 @@ def _unknown(models: Sequence[PlannedModel]) -> list[str]:
 
 def _permissions(selection: Selection) -> list[str]:
     """What the user must do first for gated repositories and for those with code of their own."""
-    hub = [
-        (spec.full_id, spec.source)
-        for spec in selection.models
-        if isinstance(spec.source, HubSource)
-    ]
     lines = []
-    gated = [name for name, source in hub if source.gated]
+    gated = [spec.full_id for spec in selection.models if getattr(spec.source, "gated", False)]
     if gated:
         lines.append(
             f"Gated: {', '.join(gated)}. Accept the licence on the model's page, then log in "
             "with `hf auth login` (or set HF_TOKEN)."
         )
-    trusted = [name for name, source in hub if source.trust_remote_code]
+    trusted = [spec.full_id for spec in selection.models if trusts_remote_code(spec)]
     if trusted:
         lines.append(
-            f"Runs code from its repository: {', '.join(trusted)}. Read that code at the pinned "
-            "revision first."
+            f"Runs code that comes with its weights: {', '.join(trusted)}. Read that code, at the "
+            "pinned revision, first."
         )
     return lines
 

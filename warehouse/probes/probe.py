@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -59,6 +60,7 @@ def probe_kinds() -> dict[str, type[Probe]]:
     return plugins.kinds(Probe, package)  # type: ignore[type-abstract]
 
 
+@cache
 def condition_kinds() -> Mapping[str, ConditionKind]:
     """Every kind of condition by its name.
 
