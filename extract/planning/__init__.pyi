@@ -1,7 +1,6 @@
 from .cost import Cost as Cost
 from .memory import Footprint as Footprint
 from .model_size import ModelSize as ModelSize
-from .model_size import model_size as model_size
 from .plan import Document as Document
 from .plan import ModelPlan as ModelPlan
 from .plan import Selection as Selection
