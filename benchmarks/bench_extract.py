@@ -36,7 +36,9 @@ def memory(field: str) -> int:
 
 def setup(name: str) -> tuple[Any, Any, Any]:
     """A real model in float32, its tokenizer and the tokens of a long real document."""
-    from extract.loading import find_checkpoint, load_model, load_tokenizer
+    from extract.checkpoints import find_checkpoint
+    from extract.scoring.loading import load_model
+    from extract.tokenization import load_tokenizer
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_problem
     from warehouse.sources.fetch import ensure_documents
@@ -111,14 +113,15 @@ def one(case: str, name: str, size: int, extra: int, repeats: int) -> dict[str, 
     """One measurement; runs in a process of its own."""
     import numpy as np
 
-    from extract import probes
-    from extract.engine import Engine
-    from warehouse.problem.spec import RetrievalProbe
+    from extract.scoring.engine import Engine
+    from warehouse.probes.full import full_requests
+    from warehouse.probes.retrieval import RetrievalProbe, retrieval_requests
+    from warehouse.probes.window import window_requests
 
     model, tokenizer, tokens = setup(name)
     bos = tokenizer.bos
     tokens = tokens[: size - (bos is not None)]
-    (full,) = probes.full(tokens, bos)
+    (full,) = full_requests(tokens, bos)
     if case == "bare":
         return measure(bare_forward(model, full.ids), repeats)
     if case == "longppl":
@@ -131,13 +134,13 @@ def one(case: str, name: str, size: int, extra: int, repeats: int) -> dict[str, 
     engine = Engine(model)
     requests = [full]
     if case == "ours-longppl":
-        requests += probes.window(tokens, bos, context=CONTEXT, stride=STRIDE)
+        requests += window_requests(tokens, bos, context=CONTEXT, stride=STRIDE)
     elif case == "ours-retrieval":
-        condition = RetrievalProbe(
+        probe = RetrievalProbe(
             kind="retrieval", excerpts=extra, excerpt_tokens=48, answer_tokens=32, min_gap=512
         )
         for seen in (True, False):
-            requests += probes.retrieval(tokens, bos, with_document=seen, condition=condition)
+            requests += retrieval_requests(tokens, bos, with_document=seen, probe=probe)
     result = measure(lambda: engine.score(requests), repeats)
     if reference is not None:
         ours = [scored.scores.logprob for scored in engine.score(requests)]

@@ -1,6 +1,11 @@
 """Claims: several processes or machines share a folder without doing a unit twice.
 
 A claim is a file created exclusively; its owner touches it while it works.
+
+filelock's `SoftFileLease` keeps all promises but one: a contender takes over a silent owner of
+another machine only after it has itself watched the file for the whole lease, so who tries once
+and goes on to the next document, as we do, never takes it over. Ours tells the age of a claim by
+the file system's own clock at a single look.
 """
 
 from __future__ import annotations
@@ -20,20 +25,20 @@ HEARTBEAT_SECONDS = 20.0
 
 def _take_over(path: Path, owner: str) -> bool:
     """Remove the abandoned claim of `owner`; of several processes that try, one succeeds."""
-    grave = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}")
+    aside = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}")
     try:
-        path.rename(grave)
+        path.rename(aside)
     except FileNotFoundError:
         return False
     try:
-        if grave.read_text() == owner:
+        if aside.read_text() == owner:
             return True
         # another process took it over in between: its claim goes back
         with suppress(FileExistsError):
-            path.hardlink_to(grave)
+            path.hardlink_to(aside)
         return False
     finally:
-        grave.unlink(missing_ok=True)
+        aside.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -18,13 +18,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from extract.engine import Engine
-from extract.interventions import describe
-from extract.loading import DocumentTokenizer
-from extract.plan import ModelPlan
-from extract.probes import Ids, Request
+from extract.backends.backend import Scorer
+from extract.planning.plan import ModelPlan, describe_interventions
+from extract.tokenization import DocumentTokenizer
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
+from warehouse.probes.request import Ids, Request
 from warehouse.problem.spec import Problem, RecallTarget
 from warehouse.store.ledger import fingerprint
 from warehouse.store.schema import DOWNSTREAM
@@ -161,10 +160,10 @@ def _question(name: str, value: str, tokenizer: DocumentTokenizer) -> tuple[Ids,
     return encoded.ids, int(np.argmax(inside))
 
 
-def score_items(engine: Engine, items: Sequence[Item], target: RecallTarget) -> pa.Table:
+def score_items(scorer: Scorer, items: Sequence[Item], target: RecallTarget) -> pa.Table:
     """Run the questions; one row per question in the DOWNSTREAM schema."""
     rows: list[dict[str, Any]] = []
-    for index, result in enumerate(engine.score([item.request for item in items])):
+    for index, result in enumerate(scorer.score([item.request for item in items])):
         item = items[index]
         first = result.scores.rank == 1
         measures = {
@@ -185,14 +184,15 @@ def score_items(engine: Engine, items: Sequence[Item], target: RecallTarget) -> 
     return pa.Table.from_pylist(rows, schema=DOWNSTREAM)
 
 
-def target_fingerprint(problem: Problem, target: RecallTarget, plan: ModelPlan) -> str:
+def target_fingerprint(target: RecallTarget, plan: ModelPlan, backend: str) -> str:
     """Everything the measured rows depend on."""
     return fingerprint(
         {
             "revision": plan.checkpoint.revision,
-            "interventions": describe(plan.spec.interventions),
+            "interventions": describe_interventions(plan.spec),
             "tokenizer": plan.tokenizer_sha256,
             "dtype": plan.dtype,
+            "backend": backend,
             "recall": RECALL_VERSION,
             "target": target.model_dump(mode="json"),
             "names": hashlib.sha256(" ".join(ADJECTIVES + NOUNS).encode()).hexdigest(),

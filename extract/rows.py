@@ -8,14 +8,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from extract.engine import Scored
-from extract.loading import Encoded
-from extract.probes import Request
+from extract.scored import Scored
+from extract.tokenization import TokenizedDocument
+from warehouse.probes.request import Request
 from warehouse.store.schema import TOKENS
 
 
 def token_rows(
-    doc_id: int, encoded: Encoded, requests: Sequence[Request], results: Sequence[Scored]
+    doc_id: int,
+    document: TokenizedDocument,
+    requests: Sequence[Request],
+    results: Sequence[Scored],
 ) -> pa.Table:
     """Rows of one unit in the token schema, sorted by (segment, position)."""
     if not requests:
@@ -28,8 +31,8 @@ def token_rows(
         "position": positions,
         "context_tokens": join([request.context_tokens for request in requests]),
         "token_id": join([request.targets for request in requests]),
-        "char_start": encoded.char_start[positions],
-        "char_end": encoded.char_end[positions],
+        "char_start": document.char_start[positions],
+        "char_end": document.char_end[positions],
         **{
             name: join([getattr(result.scores, name) for result in results])
             for name in ("logprob", "entropy", "rank", "top_logprob")

@@ -11,34 +11,34 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
-from typing import Any
+from pathlib import Path
 
 import pyarrow as pa
 
+from extract.backends.backend import Loading, Scorer, find_backend
 from extract.background import Background
 from extract.claims import claim
-from extract.engine import Engine, NonFiniteLogits, Scored
-from extract.estimate import CHARACTERS_PER_TOKEN, planned_memory
-from extract.interventions import describe
-from extract.loading import Encoded, context_limit, load_model
-from extract.memory import Footprint, refuse_too_large
 from extract.observe import PeakMemory, running_code
-from extract.plan import (
+from extract.planning.cost import CHARACTERS_PER_TOKEN, planned_memory
+from extract.planning.memory import Footprint, refuse_too_large
+from extract.planning.plan import (
     Document,
     ModelPlan,
     Selection,
     Task,
-    encode,
+    describe_interventions,
     is_settled,
     max_tokens_of,
     plan_model,
 )
-from extract.probes import Condition, Request
-from extract.progress import Progress
 from extract.rows import token_rows
+from extract.scored import NonFiniteLogits, Scored
+from extract.tokenization import TokenizedDocument
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
-from warehouse.problem.spec import Problem
+from warehouse.probes.request import Condition, Request
+from warehouse.problem.spec import ModelSpec, Problem
+from warehouse.progress import Progress
 from warehouse.store.ledger import UnitRecord, content_sha256
 from warehouse.store.schema import MODELS, TOKENS
 from warehouse.store.token_files import finished_units, publish, write_table, write_unit
@@ -74,7 +74,7 @@ def scoring_groups(todo: Sequence[Condition]) -> list[list[Condition]]:
 
     The others are scored apart, so that no row depends on what else happened to be missing.
     """
-    sharing = [c for c in todo if c.kind in ("full", "retrieval_with_document")]
+    sharing = [c for c in todo if c.kind.reads_document]
     apart = [[c] for c in todo if c not in sharing]
     return [sharing, *apart] if sharing else apart
 
@@ -122,17 +122,16 @@ class Extraction:
         """
         for spec in self.selection.models:
             try:
-                needed, known = planned_memory(spec, self.selection, self.longest, self.workspace)
-                if known:
-                    refuse_too_large(spec, needed, self.selection.device, self.longest)
+                needed = self._memory(spec)
                 plan = plan_model(
                     self.problem, self.selection, spec, self.documents, self.workspace, self.since
                 )
+                needed = needed or self._memory(spec, plan.checkpoint.folder)
                 self.progress(f"{spec.full_id}: planned", plan.done)
                 self.outcome.failures += plan.failed
                 try:
                     if plan.tasks:
-                        self._run_model(plan, needed)
+                        self._run_model(plan, needed.forward if needed else 0)
                 finally:
                     self._publish(plan)
             except StorageError:
@@ -148,34 +147,42 @@ class Extraction:
             publish(self.workspace, self.problem.name, plan.spec.model_id, condition.name)
         self.publish_seconds = time.monotonic() - started
 
-    def _run_model(self, plan: ModelPlan, needed: Footprint) -> None:
-        encoded = {
-            task.document.doc_id: encode(plan, task.document, self.problem, self.selection)
-            for task in plan.tasks
-        }
+    def _memory(self, spec: ModelSpec, folder: Path | None = None) -> Footprint | None:
+        """What a model needs, as far as its size is known by now.
+
+        Raises:
+            TokenmartError: more than the device has.
+        """
+        needed = planned_memory(spec, self.selection, self.longest, self.workspace, folder)
+        if needed is not None:
+            refuse_too_large(spec, needed, self.selection.device, self.longest)
+        return needed
+
+    def _run_model(self, plan: ModelPlan, room: int) -> None:
+        documents = {task.document.doc_id: plan.tokenize(task.document) for task in plan.tasks}
         self.progress(f"{plan.spec.full_id}: loading", 0)
-        model = load_model(
-            plan.checkpoint,
-            plan.spec,
-            device=self.selection.device,
-            dtype=plan.dtype,
-            attention=self.selection.attention,
-            room=needed.forward,
+        scorer = find_backend(self.selection.backend).load(
+            Loading(
+                spec=plan.spec,
+                checkpoint=plan.checkpoint,
+                device=self.selection.device,
+                dtype=plan.dtype,
+                attention=self.selection.attention,
+                compiled=self.selection.compiled,
+                room=room,
+            )
         )
-        self._write_model(plan, model)
-        compiled = self.selection.compiled
-        attention = str(getattr(model.config, "_attn_implementation", "unknown"))
-        attention += ", compiled" if compiled else ""
+        self._write_model(plan, scorer)
         try:
-            engine = Engine(model, compiled=compiled)
+            scorer.check()
         except NonFiniteLogits as error:
-            self._record_failure(plan, attention, encoded, str(error))
+            self._record_failure(plan, scorer, documents, str(error))
             return
         published = time.monotonic()
         with Background() as storing:
             for task in plan.tasks:
                 storing.check()
-                self._claim_and_score(plan, task, engine, attention, encoded, storing)
+                self._claim_and_score(plan, task, scorer, documents[task.document.doc_id], storing)
                 # publishing rewrites whole files: at most a twentieth of the time goes there
                 if time.monotonic() - published > max(PUBLISH_SECONDS, 20 * self.publish_seconds):
                     storing.submit(partial(self._publish, plan))
@@ -185,31 +192,30 @@ class Extraction:
         self,
         plan: ModelPlan,
         task: Task,
-        engine: Engine,
-        attention: str,
-        encoded: Mapping[int, tuple[Encoded, int]],
+        scorer: Scorer,
+        tokenized: TokenizedDocument,
         storing: Background,
     ) -> None:
         """Score one document if no other process has it; its claim is held until it is stored."""
-        document = task.document.doc_id
-        label = f"{plan.spec.full_id}: document {document}"
+        doc_id = task.document.doc_id
+        label = f"{plan.spec.full_id}: document {doc_id}"
         folder = self.workspace.data / "claims" / self.problem.name / plan.spec.model_id
         self.progress(label, 0)
         with ExitStack() as held:
-            ours = held.enter_context(claim(folder / f"doc-{document:06d}.claim"))
+            ours = held.enter_context(claim(folder / f"doc-{doc_id:06d}.claim"))
             todo = self._still_missing(plan, task) if ours else ()
             if not todo:
                 self.outcome.elsewhere += 0 if ours else len(task.missing)
                 self.progress(label, len(task.missing))
                 return
-            scored = self._score_task(plan, task, todo, engine, encoded[document][0])
+            scored = self._score_task(plan, task, todo, scorer, tokenized)
             storing.finish()
             release = held.pop_all()
 
         def store() -> None:
             with release:
                 for each in scored:
-                    self._store(plan, task, each, attention, encoded[document])
+                    self._store(plan, task, each, scorer, tokenized)
             self.progress(label, len(task.missing))
 
         storing.submit(store)
@@ -229,15 +235,15 @@ class Extraction:
     def _record_failure(
         self,
         plan: ModelPlan,
-        attention: str,
-        encoded: Mapping[int, tuple[Encoded, int]],
+        scorer: Scorer,
+        documents: Mapping[int, TokenizedDocument],
         reason: str,
     ) -> None:
         """Every missing unit of a model that can't be scored at all, in the ledger."""
         for task in plan.tasks:
             for condition in task.missing:
                 failed = _ScoredUnit(condition, (), (), reason, 0, 0.0, self.memory.bytes())
-                self._store(plan, task, failed, attention, encoded[task.document.doc_id])
+                self._store(plan, task, failed, scorer, documents[task.document.doc_id])
         self.outcome.failures.append(f"{plan.spec.full_id}: {reason}")
 
     def _score_task(
@@ -245,18 +251,19 @@ class Extraction:
         plan: ModelPlan,
         task: Task,
         todo: Sequence[Condition],
-        engine: Engine,
-        encoded: Encoded,
+        scorer: Scorer,
+        tokenized: TokenizedDocument,
     ) -> list[_ScoredUnit]:
         scored: list[_ScoredUnit] = []
         for together in scoring_groups(todo):
-            built = [c.build(encoded.ids, plan.tokenizer.bos) for c in together]
+            built = [c.build(tokenized.ids, plan.tokenizer.bos) for c in together]
             requests = [request for group in built for request in group]
             self.memory.reset()
             started = time.perf_counter()
-            reason, results = "", list[Scored]()
+            reason = ""
+            results: Sequence[Scored] = ()
             try:
-                results = engine.score(requests)
+                results = scorer.score(requests)
             except (NonFiniteLogits, TokenmartError) as error:
                 reason = str(error)
                 self.outcome.failures.append(
@@ -281,13 +288,13 @@ class Extraction:
         plan: ModelPlan,
         task: Task,
         scored: _ScoredUnit,
-        attention: str,
-        sizes: tuple[Encoded, int],
+        scorer: Scorer,
+        tokenized: TokenizedDocument,
     ) -> None:
         rows = (
             TOKENS.empty_table()
             if scored.reason
-            else token_rows(task.document.doc_id, sizes[0], scored.requests, scored.results)
+            else token_rows(task.document.doc_id, tokenized, scored.requests, scored.results)
         )
         commit, dirty = running_code()
         condition = scored.condition
@@ -295,7 +302,7 @@ class Extraction:
             problem=self.problem.name,
             model_id=plan.spec.model_id,
             condition=condition.name,
-            condition_kind=condition.kind,
+            condition_kind=condition.kind.name,
             probe=condition.probe,
             probe_params=json.dumps(condition.params, sort_keys=True),
             doc_id=task.document.doc_id,
@@ -309,10 +316,10 @@ class Extraction:
             peak_bytes=scored.peak_bytes,
             device=self.selection.device,
             dtype=plan.dtype,
-            attention=attention,
+            attention=scorer.attention,
             document_sha256=task.document.sha256,
-            document_tokens=len(sizes[0].ids),
-            document_tokens_total=sizes[1],
+            document_tokens=len(tokenized.ids),
+            document_tokens_total=tokenized.total_tokens,
             torch_version=version("torch"),
             transformers_version=version("transformers"),
             tokenmart_version=version("tokenmart"),
@@ -326,19 +333,19 @@ class Extraction:
         self.outcome.units += not scored.reason
         self.outcome.tokens += scored.tokens
 
-    def _write_model(self, plan: ModelPlan, model: Any) -> None:
+    def _write_model(self, plan: ModelPlan, scorer: Scorer) -> None:
         spec = plan.spec
         row = {
             "full_id": spec.full_id,
             "family": spec.family,
             "base_id": spec.base_id,
             "revision": plan.checkpoint.revision,
-            "parameters": sum(parameter.numel() for parameter in model.parameters()),
-            "trained_context": context_limit(plan.config, spec) or 0,
+            "parameters": scorer.parameters,
+            "trained_context": plan.context_limit or 0,
             "licence": spec.licence,
             "tokenizer_sha256": plan.tokenizer_sha256,
             "prepends_bos": plan.tokenizer.bos is not None,
-            "interventions": json.dumps(describe(spec.interventions)),
+            "interventions": json.dumps(describe_interventions(spec)),
         }
         path = (
             self.workspace.models

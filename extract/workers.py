@@ -2,7 +2,7 @@
 
 Workers share nothing but the folder: each goes through all models and takes the documents that
 nobody has claimed. The parent shows what the ledger says, and afterwards does what a worker
-that died has left.
+that failed has left.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import click
 
-from extract.progress import Progress
+from warehouse.files import storage_errors
+from warehouse.paths import Workspace
+from warehouse.progress import Progress
 
 OWN_TO_PARENT = ("workers", "dry_run", "as_worker")
 POLL_SECONDS = 1.0
@@ -70,6 +73,7 @@ def worker_environments(workers: int, device: str) -> list[dict[str, str]]:
 def run_workers(
     arguments: Sequence[str],
     environments: Sequence[Mapping[str, str]],
+    logs: Sequence[Path],
     finished: Callable[[], int],
     progress: Progress,
 ) -> list[str]:
@@ -78,22 +82,30 @@ def run_workers(
     Args:
         arguments: of each worker, from `worker_arguments`.
         environments: one per worker, added to this process's own.
+        logs: one file per worker, for its standard error; an empty one is removed.
         finished: counts the finished units.
         progress: of the parent.
 
     Returns:
-        One line for each worker that died.
+        One line for each worker that failed: how, its last line, where its log is.
+
+    Raises:
+        StorageError: a log can't be written.
     """
     command = [sys.executable, "-m", "tokenmart", *arguments]
-    children = [
-        subprocess.Popen(
-            command,
-            env={**os.environ, **environment},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        for environment in environments
-    ]
+    children = []
+    for log, environment in zip(logs, environments, strict=True):
+        with storage_errors(log):
+            log.parent.mkdir(parents=True, exist_ok=True)
+            with log.open("wb") as errors:
+                children.append(
+                    subprocess.Popen(
+                        command,
+                        env={**os.environ, **environment},
+                        stdout=subprocess.DEVNULL,
+                        stderr=errors,
+                    )
+                )
     label = f"{len(children)} workers"
     before = finished()
     progress(label, before)
@@ -103,11 +115,32 @@ def run_workers(
             now = finished()
             progress(label, now - before)
             before = now
-    return [
-        f"worker {number} was killed (signal {-child.returncode}); what it left is done now"
-        for number, child in enumerate(children, 1)
-        if child.returncode < 0
+    failures = [
+        f"worker {number} {_how(child.returncode)}: {_last_line(log)}; what it left is done now "
+        f"(log: {log})"
+        for number, (child, log) in enumerate(zip(children, logs, strict=True), 1)
+        if child.returncode != 0
     ]
+    for child, log in zip(children, logs, strict=True):
+        if child.returncode == 0 and not log.stat().st_size:
+            log.unlink()
+    return failures
+
+
+def worker_logs(workspace: Workspace, since: str, workers: int) -> list[Path]:
+    """Where the workers of the run that started at this time (ISO format) write their errors."""
+    stamp = "".join(character for character in since if character not in ":-+")
+    folder = workspace.data / "logs"
+    return [folder / f"extract-{stamp}-worker-{number}.log" for number in range(1, workers + 1)]
+
+
+def _how(code: int) -> str:
+    return f"was killed (signal {-code})" if code < 0 else f"failed (exit code {code})"
+
+
+def _last_line(log: Path) -> str:
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    return lines[-1].strip() if lines else "it said nothing"
 
 
 @contextmanager

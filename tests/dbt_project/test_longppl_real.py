@@ -16,8 +16,9 @@ import yaml
 from click.testing import CliRunner
 from dbt_harness import Warehouse
 
+from extract.checkpoints import find_checkpoint
 from extract.cli import extract
-from extract.loading import find_checkpoint, load_model
+from extract.scoring.loading import load_model
 from warehouse.paths import Workspace, find_workspace
 from warehouse.problem.spec import load_problem
 from warehouse.sources.fetch import ensure_documents

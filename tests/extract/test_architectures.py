@@ -13,9 +13,10 @@ from reference import assert_agree, plain_scores
 from tiny_models import ARCHITECTURES
 from tiny_requests import load, requests_of
 
-from extract import probes
-from extract.engine import Engine, NonFiniteLogits
+from extract.scored import NonFiniteLogits
+from extract.scoring.engine import Engine
 from warehouse.errors import TokenmartError
+from warehouse.probes.full import full_requests
 
 
 @pytest.mark.parametrize("bos", [None, 0])
@@ -103,7 +104,7 @@ def test_non_finite_logits_stop_the_unit(
         model.get_input_embeddings().weight[5] = value
     tokens = np.full(30, 5, dtype=np.int32)
     with pytest.raises(NonFiniteLogits):
-        engine.score(probes.full(tokens, 0))
+        engine.score(full_requests(tokens, 0))
 
 
 def test_a_tiled_vocabulary_gives_the_same_statistics(
@@ -112,7 +113,7 @@ def test_a_tiled_vocabulary_gives_the_same_statistics(
     folder = tiny_checkpoint("llama")
     requests = requests_of(0)
     plain = [plain_scores(load(folder), request) for request in requests]
-    monkeypatch.setattr("extract.head.CPU_TILE", 37)
-    monkeypatch.setattr("extract.head.CPU_ROWS", 7)
+    monkeypatch.setattr("extract.scoring.head.CPU_TILE", 37)
+    monkeypatch.setattr("extract.scoring.head.CPU_ROWS", 7)
     for result, expected in zip(Engine(load(folder)).score(requests), plain, strict=True):
         assert_agree(result.scores, expected)

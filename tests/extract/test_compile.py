@@ -14,7 +14,7 @@ from reference import assert_agree, plain_scores
 from tiny_requests import load, requests_of
 
 from extract.cli import extract
-from extract.engine import Engine
+from extract.scoring.engine import Engine
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.store.ledger import read_units

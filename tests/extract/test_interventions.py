@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from extract.loading import Checkpoint, load_model
+from extract.checkpoints import Checkpoint
+from extract.scoring.loading import load_model
 from warehouse.errors import TokenmartError
 from warehouse.problem.spec import ModelSpec
 

@@ -14,16 +14,12 @@ from tiny_requests import requests_of
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from extract.cli import extract, status
-from extract.engine import Engine
-from extract.estimate import planned_memory
-from extract.memory import (
-    count_parameters,
-    footprint,
-    gpu_budgets,
-    refuse_too_large,
-    shape_of,
-)
-from extract.plan import select
+from extract.planning.cost import planned_memory
+from extract.planning.memory import footprint, refuse_too_large
+from extract.planning.model_size import count_parameters, model_size
+from extract.planning.plan import select
+from extract.scoring.budgets import gpu_budgets
+from extract.scoring.engine import Engine
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace, find_workspace
 from warehouse.problem.model_shape import ModelShape
@@ -114,12 +110,11 @@ def test_half_precision_stays_near_float32(
 def test_the_plan_adds_up_by_hand() -> None:
     """Llama-2-7B at 32k in bfloat16: 13.5 GB of weights, 2 · 32 · 4096 · 2 bytes a token."""
     spec = LOCKED.model("Leooyii/PI_32k_Slimpajama_1B")
-    assert spec.shape is not None
-    alone = footprint(
-        spec, spec.shape, dtype="bfloat16", device="cuda", longest=32_768, branch_tokens=0
-    )
+    size = model_size(spec, CHECKOUT)
+    assert size is not None and not size.assumed
+    alone = footprint(spec, size, dtype="bfloat16", device="cuda", longest=32_768, branch_tokens=0)
     shared = footprint(
-        spec, spec.shape, dtype="bfloat16", device="cuda", longest=32_768, branch_tokens=1024
+        spec, size, dtype="bfloat16", device="cuda", longest=32_768, branch_tokens=1024
     )
     assert alone.weights == 6_738_415_616 * 2
     assert alone.cache == 0
@@ -140,25 +135,11 @@ def test_budgets_of_a_gpu_follow_its_free_memory() -> None:
 
 def test_a_model_that_can_not_fit_is_refused_with_the_numbers() -> None:
     spec = LOCKED.model("Qwen/Qwen2.5-14B-Instruct")
-    assert spec.shape is not None
-    needed = footprint(
-        spec, spec.shape, dtype="float32", device="cpu", longest=10**7, branch_tokens=1024
-    )
+    size = model_size(spec, CHECKOUT)
+    assert size is not None
+    needed = footprint(spec, size, dtype="float32", device="cpu", longest=10**7, branch_tokens=1024)
     with pytest.raises(TokenmartError, match=r"weights \d+\.\d, KV cache \d+\.\d"):
         refuse_too_large(spec, needed, "cpu", 10**7)
-
-
-def test_the_shape_of_a_local_model_is_read_from_its_configuration(
-    workspace: Workspace, tiny_problem: Callable[..., Path]
-) -> None:
-    problem = load_problem(str(tiny_problem()), workspace)
-    shape, known = shape_of(problem.models[0], workspace)
-    assert known and (shape.layers, shape.width, shape.kv_heads) == (3, 32, 2)
-    bare = problem.models[0].model_copy(
-        update={"source": problem.models[0].source.model_copy(update={"path": workspace.root})}
-    )
-    shape, known = shape_of(bare, workspace)
-    assert not known and shape.kind == "assumed"
 
 
 def test_dry_run_and_status_show_memory(
@@ -180,5 +161,5 @@ def test_the_dry_run_of_the_locked_problem_names_gated_repositories() -> None:
 def test_predictions_are_near_what_was_measured(name: str, measured: float) -> None:
     """GiB of the whole process in a float32 run of minilong's probes, documents of 4,096 tokens."""
     selection = select(SMALL, device="cpu", dtype="float32")
-    predicted, known = planned_memory(SMALL.model(name), selection, 4096, CHECKOUT)
-    assert known and 0.85 * measured < predicted.total / 2**30 < 1.25 * measured
+    predicted = planned_memory(SMALL.model(name), selection, 4096, CHECKOUT)
+    assert predicted is not None and 0.85 * measured < predicted.total / 2**30 < 1.25 * measured

@@ -14,11 +14,12 @@ from tiny_requests import load, requests_of
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import flash_attention_mask
 
-from extract import placement
-from extract.engine import Engine
-from extract.loading import Checkpoint, load_model
-from extract.placement import is_offloaded, with_room
-from extract.plan import resolve_attention, resolve_dtype
+from extract.checkpoints import Checkpoint
+from extract.planning.devices import resolve_attention, resolve_dtype
+from extract.scoring import placement
+from extract.scoring.engine import Engine
+from extract.scoring.loading import load_model
+from extract.scoring.placement import is_offloaded, with_room
 from warehouse.errors import TokenmartError
 from warehouse.problem.spec import ModelSpec
 from warehouse.sources.weights import LocalSource

@@ -9,11 +9,16 @@ import pytest
 import torch
 from reference import assert_agree, plain_scores
 
-from extract import probes
-from extract.engine import Engine
-from extract.loading import find_checkpoint, load_model, load_tokenizer
+from extract.checkpoints import find_checkpoint
+from extract.scoring.engine import Engine
+from extract.scoring.loading import load_model
+from extract.tokenization import load_tokenizer
 from warehouse.paths import Workspace
-from warehouse.problem.spec import RetrievalProbe, load_problem
+from warehouse.probes.full import full_requests
+from warehouse.probes.request import Request
+from warehouse.probes.retrieval import RetrievalProbe, retrieval_requests
+from warehouse.probes.window import window_requests
+from warehouse.problem.spec import load_problem
 from warehouse.sources.fetch import ensure_documents
 
 # the first one may have to download and convert the checkpoints
@@ -25,12 +30,12 @@ RETRIEVAL = RetrievalProbe(
 )
 
 
-def requests_of(tokens: np.ndarray[Any, Any], bos: int | None) -> list[probes.Request]:
+def requests_of(tokens: np.ndarray[Any, Any], bos: int | None) -> list[Request]:
     return [
-        *probes.full(tokens, bos),
-        *probes.window(tokens, bos, context=128, stride=64),
-        *probes.retrieval(tokens, bos, with_document=True, probe=RETRIEVAL),
-        *probes.retrieval(tokens, bos, with_document=False, probe=RETRIEVAL),
+        *full_requests(tokens, bos),
+        *window_requests(tokens, bos, context=128, stride=64),
+        *retrieval_requests(tokens, bos, with_document=True, probe=RETRIEVAL),
+        *retrieval_requests(tokens, bos, with_document=False, probe=RETRIEVAL),
     ]
 
 
@@ -76,7 +81,7 @@ def test_bfloat16_stays_close_to_float32(real_workspace: Workspace) -> None:
     tokens = load_tokenizer(checkpoint, spec).encode(text).ids[:TOKENS]
     scores = {
         dtype: Engine(load_model(checkpoint, spec, device="cpu", dtype=dtype))
-        .score(probes.full(tokens, None))[0]
+        .score(full_requests(tokens, None))[0]
         .scores
         for dtype in ("float32", "bfloat16")
     }

@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from extract.engine import Engine
-from extract.loading import Checkpoint, load_model, load_tokenizer
+from extract.checkpoints import Checkpoint
 from extract.recall import Context, Item, build_items, make_contexts, score_items
+from extract.scoring.engine import Engine
+from extract.scoring.loading import load_model
+from extract.tokenization import load_tokenizer
 from warehouse.errors import TokenmartError
 from warehouse.problem.spec import ModelSpec, RecallTarget
 from warehouse.store.schema import DOWNSTREAM

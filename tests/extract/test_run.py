@@ -18,9 +18,10 @@ from published_tables import assert_same
 from tiny_models import PROBES, make_checkpoint, make_text
 from transformers import AutoTokenizer
 
-from extract.cli import extract, status
-from extract.engine import Engine, NonFiniteLogits
+from extract.cli import extract, recall, status
 from extract.run import Extraction
+from extract.scored import NonFiniteLogits
+from extract.scoring.engine import Engine
 from warehouse.paths import Workspace
 from warehouse.store import token_files as store
 from warehouse.store.ledger import content_sha256, read_units
@@ -248,6 +249,38 @@ def test_an_unknown_probe_kind_in_the_file(
 ) -> None:
     message = one_line_error(run(tiny_problem(probes=[{"kind": "ful"}])), 1)
     assert "tiny.yml:" in message and "probes[0]" in message and "'full'" in message
+
+
+def test_a_model_id_with_two_hyphens_survives(
+    workspace: Workspace, tiny_problem: Callable[..., Path]
+) -> None:
+    raw = yaml.safe_load(tiny_problem(probes=PROBES[:1]).read_text())
+    raw["models"][0]["full_id"] = "lab/a--b"
+    path = workspace.problems / "tiny.yml"
+    path.write_text(yaml.safe_dump(raw))
+    assert "extracted 4 units" in ok(run(path, "--model", "lab/a--b"))
+    assert "extracted 0 units" in ok(run(path, "--model", "lab--a--b"))
+    (row,) = pq.read_table(workspace.models / "problem=tiny").to_pylist()
+    assert (row["full_id"], row["model_id"]) == ("lab/a--b", "lab--a--b")
+
+
+def test_no_library_draws_a_bar(workspace: Workspace, tiny_problem: Callable[..., Path]) -> None:
+    output = ok(run(tiny_problem(texts=1)))
+    assert "%|" not in output and "Loading weights" not in output, output
+
+
+def test_a_problem_without_a_target_is_extracted(
+    workspace: Workspace, tiny_problem: Callable[..., Path]
+) -> None:
+    raw = yaml.safe_load(tiny_problem(texts=1, probes=PROBES[:1]).read_text())
+    del raw["target"]
+    path = workspace.problems / "tiny.yml"
+    path.write_text(yaml.safe_dump(raw))
+    assert "still to do" in ok(run(path, "--dry-run"))
+    assert "extracted 2 units" in ok(run(path))
+    assert "incomplete" not in ok(CliRunner().invoke(status, ["--problem", str(path)]))
+    asked = CliRunner().invoke(recall, ["--problem", str(path)])
+    assert "problem tiny has no target: nothing to measure" in one_line_error(asked, 1)
 
 
 def test_a_missing_model_does_not_stop_the_others(

@@ -139,8 +139,34 @@ def test_a_failing_model_is_tried_once_and_said_once(
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 5, output
     assert output.count("NaN or infinite logits") == 2  # one line for each document
+    # a worker that met them says so in its log and in the parent's warning
+    for warning in [line for line in output.splitlines() if line.startswith("warning: worker")]:
+        assert "failed (exit code 5): error: " in warning
+        log = Path(warning.rpartition("(log: ")[2].rstrip(")"))
+        assert log.parent == workspace.data / "logs"
+        assert "NaN or infinite logits" in log.read_text()
+    assert "warning: worker" in output
     units = read_units(published_path(workspace, "tiny", "tiny--one", "full"))
     assert [unit.status for unit in units] == ["failed", "failed"]
+
+
+def test_a_worker_that_fails_for_any_reason_is_reported(workspace: Workspace) -> None:
+    logs = workers.worker_logs(workspace, "2026-01-02T03:04:05+00:00", 2)
+    assert [log.name for log in logs] == [
+        f"extract-20260102T0304050000-worker-{number}.log" for number in (1, 2)
+    ]
+    (first, second) = workers.run_workers(
+        ["extract", "--problem", "nowhere.yml"], [{}, {}], logs, lambda: 0, lambda what, units: None
+    )
+    assert first.startswith("worker 1 failed (exit code 1): error: nowhere.yml: no such problem")
+    assert second.endswith(f"(log: {logs[1]})")
+    assert "no such problem" in logs[1].read_text()
+
+
+def test_workers_that_end_well_leave_no_logs(workspace: Workspace) -> None:
+    logs = workers.worker_logs(workspace, "2026-01-02T03:04:05+00:00", 1)
+    failures = workers.run_workers(["--help"], [{}], logs, lambda: 0, lambda what, units: None)
+    assert failures == [] and not logs[0].exists()
 
 
 def test_more_workers_than_fit_are_refused(

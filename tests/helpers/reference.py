@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from extract.head import TokenScores
-from extract.probes import Request
+from extract.scored import TokenScores
+from warehouse.probes.request import Request
 
 
 def plain_scores(model: Any, request: Request) -> TokenScores:

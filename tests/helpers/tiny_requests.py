@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from transformers import AutoModelForCausalLM
 
-from extract import probes
-from warehouse.problem.spec import RetrievalProbe
+from warehouse.probes.full import full_requests
+from warehouse.probes.request import Request
+from warehouse.probes.retrieval import RetrievalProbe, retrieval_requests
+from warehouse.probes.window import window_requests
 
 RETRIEVAL = RetrievalProbe(
     kind="retrieval", excerpts=3, excerpt_tokens=8, answer_tokens=6, min_gap=20, seed=1
@@ -20,11 +22,11 @@ def load(folder: Path) -> Any:
     return AutoModelForCausalLM.from_pretrained(folder).eval()
 
 
-def requests_of(bos: int | None) -> list[probes.Request]:
+def requests_of(bos: int | None) -> list[Request]:
     tokens = np.random.default_rng(5).integers(2, 300, 90).astype(np.int32)
     return [
-        *probes.full(tokens, bos),
-        *probes.window(tokens, bos, context=24, stride=16),
-        *probes.retrieval(tokens, bos, with_document=True, probe=RETRIEVAL),
-        *probes.retrieval(tokens, bos, with_document=False, probe=RETRIEVAL),
+        *full_requests(tokens, bos),
+        *window_requests(tokens, bos, context=24, stride=16),
+        *retrieval_requests(tokens, bos, with_document=True, probe=RETRIEVAL),
+        *retrieval_requests(tokens, bos, with_document=False, probe=RETRIEVAL),
     ]

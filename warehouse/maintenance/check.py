@@ -18,6 +18,8 @@ import pyarrow.parquet as pq
 
 from warehouse.errors import StorageError
 from warehouse.paths import Workspace
+from warehouse.probes.probe import condition_kinds
+from warehouse.probes.request import ConditionKind
 from warehouse.store.ledger import UnitRecord, content_sha256, read_ledger
 from warehouse.store.schema import TOKENS
 from warehouse.store.token_files import (
@@ -279,7 +281,7 @@ def _broken_rules(
         "token_id >= 0": columns["token_id"] < 0,
         "context_tokens >= 0": columns["context_tokens"] < 0,
         "context_tokens = position after the whole document": (
-            (columns["context_tokens"] != position) & (unit.condition_kind == "full")
+            (columns["context_tokens"] != position) & _kind(unit).whole_context
         ),
         "0 <= position < document_tokens": (position < 0) | (position >= unit.document_tokens),
         "0 <= char_start <= char_end <= characters of the document": (
@@ -288,15 +290,22 @@ def _broken_rules(
     }
 
 
+def _kind(unit: UnitRecord) -> ConditionKind:
+    """What the unit's probe promises; nothing where its plugin is not here."""
+    name = unit.condition_kind
+    return condition_kinds().get(name, ConditionKind(name))
+
+
 def _gap(columns: Columns, unit: UnitRecord) -> str:
-    """Missing positions: inside a segment, and for `full` and `window` up to the last token."""
+    """Missing positions: inside a segment, and of a contiguous kind up to the last token."""
     position = columns["position"].astype(np.int64)
     same = np.diff(columns["segment"]) == 0
-    if unit.condition_kind in ("full", "window"):
-        same[:] = True  # windows follow each other without a gap
+    kind = _kind(unit)
+    if kind.contiguous:
+        same[:] = True
         if len(position) and position[-1] != unit.document_tokens - 1:
             return f"positions end at {position[-1]}, not {unit.document_tokens - 1}"
-    if unit.condition_kind == "full" and (not len(position) or position[0] > 1):
+    if kind.whole_context and (not len(position) or position[0] > 1):
         return "positions do not begin at 0 or 1"
     holes = int((np.diff(position)[same] != 1).sum())
     return f"positions have {holes} gaps" if holes else ""

@@ -19,7 +19,7 @@ from warehouse.errors import StorageError, TokenmartError
 from warehouse.files import storage_errors
 from warehouse.maintenance.check import DocumentFacts, check_documents
 from warehouse.paths import Workspace
-from warehouse.problem.spec import Problem, RetrievalProbe, list_problems, load_problem
+from warehouse.problem.spec import Problem, list_problems, load_problem
 from warehouse.store.ledger import UnitRecord, read_units
 from warehouse.store.owners import abandoned_owner, file_system_now
 from warehouse.store.token_files import (
@@ -98,14 +98,8 @@ def _reasons(
 
 
 def _conditions(problem: Problem) -> dict[str, object]:
-    """Parameters of the probe by the name of the condition; a retrieval probe has two."""
-    conditions: dict[str, object] = {}
-    for probe in problem.probes:
-        params = json.loads(json.dumps(probe.model_dump(exclude={"kind", "name"})))
-        twofold = isinstance(probe, RetrievalProbe)
-        names = [f"{probe.name}_with", f"{probe.name}_without"] if twofold else [probe.name]
-        conditions |= dict.fromkeys(names, params)
-    return conditions
+    """Parameters by the name of the condition."""
+    return {c.name: c.params for probe in problem.probes for c in probe.conditions()}
 
 
 def _superseded(

@@ -16,6 +16,7 @@ from warehouse.errors import ProblemFileError
 from warehouse.frozen import Frozen
 from warehouse.paths import Workspace
 from warehouse.plugins import kinds
+from warehouse.probes.probe import Probe, probe_kinds
 from warehouse.problem.model_shape import ModelShape
 from warehouse.sources import documents as document_kinds
 from warehouse.sources import weights as weight_kinds
@@ -136,43 +137,10 @@ class ModelSpec(Frozen):
         return self.source.need(self.base or self.full_id, place)
 
 
-_PROBE_NAME = r"^[a-z][a-z0-9_]*$"
-
-
-class FullProbe(Frozen):
-    """Every token of the document, with everything before it as context."""
-
-    kind: Literal["full"]
-    name: str = Field(default="full", pattern=_PROBE_NAME)
-
-
-class WindowProbe(Frozen):
-    """LongPPL's short context: blocks of `stride` tokens, each after `context` tokens."""
-
-    kind: Literal["window"]
-    name: str = Field(pattern=_PROBE_NAME)
-    context: int = Field(ge=1)
-    stride: int = Field(ge=1)
-
-
-class RetrievalProbe(Frozen):
-    """True continuations of excerpts, scored after document + excerpt, and after the excerpt.
-
-    Excerpts start in the first `region` share of the document, at least `min_gap` tokens
-    before its end, drawn without overlap with the given seed.
-    """
-
-    kind: Literal["retrieval"]
-    name: str = Field(default="retrieval", pattern=_PROBE_NAME)
-    excerpts: int = Field(ge=1)
-    excerpt_tokens: int = Field(ge=1)
-    answer_tokens: int = Field(ge=1)
-    min_gap: int = Field(ge=0)
-    region: float = Field(default=0.66, gt=0, le=1)
-    seed: int = 0
-
-
-Probe = Annotated[FullProbe | WindowProbe | RetrievalProbe, Field(discriminator="kind")]
+if TYPE_CHECKING:
+    AnyProbe = Probe
+else:
+    AnyProbe = Annotated[Union[tuple(probe_kinds().values())], Field(discriminator="kind")]  # noqa: UP007
 
 
 class FileTarget(Frozen):
@@ -233,7 +201,7 @@ class Problem(Frozen):
     description: str = ""
     documents: Documents
     models: tuple[ModelSpec, ...] = Field(min_length=1)
-    probes: tuple[Probe, ...] = Field(min_length=1)
+    probes: tuple[AnyProbe, ...] = Field(min_length=1)
     target: Target | None = None
     demo: Demo | None = None
 
@@ -251,7 +219,7 @@ class Problem(Frozen):
             f"--model {name}: not in problem {self.name}; its models are: {known}"
         )
 
-    def probe(self, name: str) -> FullProbe | WindowProbe | RetrievalProbe:
+    def probe(self, name: str) -> Probe:
         """The probe with this name.
 
         Raises:

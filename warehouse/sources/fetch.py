@@ -1,4 +1,4 @@
-"""What a problem needs, on disk and checked: documents, filler, target files.
+"""What a problem needs, on disk and checked: documents, target files.
 
 Every `ensure_…` function is idempotent: it returns at once what is there and right, fetches
 what is missing, and leaves either a whole file or none. A model's weights come from its source:
@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 
 from warehouse.files import sha256_file
 from warehouse.paths import Workspace
-from warehouse.sources.archives import PinnedArchive
 from warehouse.sources.documents.interface import DocumentSource, documents_table
 from warehouse.sources.lock_file import check_sha256
 from warehouse.sources.locked_files import ensure_locked_file
@@ -40,14 +39,6 @@ class HasDocuments(HasName, Protocol):
     @property
     def documents(self) -> DocumentSource:
         """Where they come from."""
-
-
-class HasFiller(Protocol):
-    """A target that is measured on contexts made of other texts."""
-
-    @property
-    def filler(self) -> PinnedArchive:
-        """Where the texts come from."""
 
 
 def documents_path(problem: HasName, workspace: Workspace) -> Path:
@@ -80,17 +71,6 @@ def _made_from(path: Path, source: str) -> bool:
     except (OSError, pa.ArrowException):
         return False
     return metadata.get(SOURCE_KEY) == source.encode()
-
-
-def ensure_filler(
-    target: HasFiller, workspace: Workspace, offline: bool = False
-) -> list[tuple[str, str]]:
-    """Filler texts of a recall target as (name, text), sorted by name.
-
-    Raises:
-        TokenmartError: the package can't be fetched or has another hash.
-    """
-    return target.filler.texts(Place(workspace, offline=offline))
 
 
 def ensure_target_file(path: Path, url: str | None, place: Place) -> Path:

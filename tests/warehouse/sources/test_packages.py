@@ -23,12 +23,9 @@ from pydantic import ValidationError
 import warehouse.sources.packages
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
-from warehouse.problem.spec import ModelSpec
+from warehouse.problem.spec import ModelSpec, RecallTarget
 from warehouse.sources.archives import glob_matcher
-from warehouse.sources.fetch import (
-    ensure_documents,
-    ensure_filler,
-)
+from warehouse.sources.fetch import ensure_documents
 from warehouse.sources.place import Place
 from warehouse.sources.weights import Located
 
@@ -324,10 +321,11 @@ def test_filler_is_sorted_text(workspace: Workspace) -> None:
     }
     recall = {"kind": "recall", "filler": filler, "lengths": [64], "contexts": 1, "key_every": 32}
     target = problem(target=recall).target
-    assert ensure_filler(target, workspace) == [("p/a/a.md", "Now"), ("p/b.md", "To be")]
+    assert isinstance(target, RecallTarget)
+    assert target.filler.texts(Place(workspace)) == [("p/a/a.md", "Now"), ("p/b.md", "To be")]
     wheel.unlink()
     with pytest.raises(TokenmartError, match=r"place plays-1\.0-py3-none-any\.whl in"):
-        ensure_filler(target, workspace, offline=True)
+        target.filler.texts(Place(workspace, offline=True))
 
 
 @pytest.mark.parametrize(

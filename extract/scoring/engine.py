@@ -9,9 +9,8 @@ length-sorted batches under a token budget. The LM head runs over scored positio
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,35 +18,18 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from extract.head import LogitTransform, TokenScores, VocabularyHead, to_host
-from extract.linear import onednn_available, pack_linear_layers
-from extract.memory import BRANCH_TOKENS, gpu_budgets
-from extract.placement import exact_float32, execution_device
-from extract.probes import Ids, Request
+from extract.scored import NonFiniteLogits, Scored, TokenScores
+from extract.scoring import self_check
+from extract.scoring.budgets import BRANCH_TOKENS, CPU_BATCH_TOKENS, gpu_budgets
+from extract.scoring.head import LogitTransform, VocabularyHead, to_host
+from extract.scoring.linear import onednn_available, pack_linear_layers
+from extract.scoring.placement import exact_float32, execution_device
 from warehouse.errors import TokenmartError
+from warehouse.probes.request import Ids, Request
 from warehouse.problem.model_shape import ModelShape
-
-CPU_BATCH_TOKENS = 1024
-
-CHECK_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.35, torch.float16: 0.05}
-"""Largest difference in log-prob (nats) to the model's own logits accepted at load; the
-model's half-precision logits are themselves rounded."""
-
-
-@dataclass(frozen=True)
-class Scored:
-    """Statistics of one request, and the backbone tokens spent on it."""
-
-    scores: TokenScores
-    tokens_processed: int
-
 
 _OnDevice = tuple[Tensor, int]
 """A request's statistics where they were computed, and the backbone tokens spent on it."""
-
-
-class NonFiniteLogits(Exception):
-    """The model produced NaN or infinite logits."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -58,7 +40,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 class Engine:
-    """Scores requests with one model.
+    """Scores requests with one model; `parameters` and `attention` describe it for the ledger.
 
     Args:
         model: a causal language model of transformers, in eval mode, on its device.
@@ -67,12 +49,11 @@ class Engine:
         branch_tokens: tokens of branches packed into one forward behind a trunk.
         compiled: fuse norms, feed-forward layers and the head's tiles with `torch.compile`; the
             first document waits for the compiler.
-        self_check: compare with the model's own logits first.
+        check: call `check` at once.
 
     Raises:
-        TokenmartError: the self-check found a difference; the model's forward does
-            something after the backbone that this engine does not know.
-        NonFiniteLogits: the model produces NaN or infinite logits.
+        TokenmartError: see `check`.
+        NonFiniteLogits: see `check`.
     """
 
     def __init__(
@@ -82,7 +63,7 @@ class Engine:
         batch_tokens: int | None = None,
         branch_tokens: int = BRANCH_TOKENS,
         compiled: bool = False,
-        self_check: bool = True,
+        check: bool = True,
     ) -> None:
         self.model: Any = model
         self.backbone: Any = self.model.get_decoder()
@@ -92,7 +73,10 @@ class Engine:
         self.batch_tokens = batch_tokens or CPU_BATCH_TOKENS
         self.branch_tokens = branch_tokens
         self.config: Any = self.model.config.get_text_config()
-        reference = self._reference() if self_check else None
+        self.parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        self.attention = str(getattr(self.model.config, "_attn_implementation", "unknown"))
+        self.attention += ", compiled" if compiled else ""
+        self._reference = self._own_statistics()
         self.head = VocabularyHead(
             self.model.get_output_embeddings(),
             LogitTransform.of(self.config),
@@ -112,8 +96,8 @@ class Engine:
         # between the members of a padded batch
         self.length_dependent = rope.get("rope_type") in ("dynamic", "longrope")
         self.share_trunks = not self.length_dependent
-        if reference is not None:
-            self._check(*reference)
+        if check:
+            self.check()
 
     def _compile_layers(self) -> None:
         """Compile what all layers share; attention has kernels of its own, and a cache inside."""
@@ -327,71 +311,32 @@ class Engine:
         added = torch.zeros(mask.shape, dtype=self.dtype, device=self.device)
         return added.masked_fill_(~mask, torch.finfo(self.dtype).min)
 
-    def _reference(self) -> tuple[Ids, TokenScores]:
+    def _own_statistics(self) -> tuple[Ids, TokenScores]:
         """The model's own statistics on a short fixed sequence, before anything is replaced."""
-        size = min(96, self.model.get_output_embeddings().out_features)
-        ids = np.random.default_rng(0).integers(0, size, 96).astype(np.int32)
+        ids = self_check.fixed_text(self.model.get_output_embeddings().out_features)
         with torch.inference_mode():
             logits = self.model(input_ids=self._ids(ids[None])).logits[0].float()
-        return ids, _plain_statistics(logits[:-1], self._ids(ids[1:]))
+        return ids, self_check.plain_statistics(logits[:-1], self._ids(ids[1:]))
 
-    def _check(self, ids: Ids, reference: TokenScores) -> None:
-        """Compare the plain path and the tree path with the model's own logits."""
-        tolerance = CHECK_TOLERANCE[self.dtype]
+    def check(self) -> None:
+        """Compare the plain path and the tree path with the model's own logits.
 
-        def request(start: int, trunk: int) -> Request:
-            nothing = np.zeros(len(ids) - max(start, 1), dtype=np.int32)
-            return Request(
-                segment=0,
-                ids=ids[trunk:],
-                first_target=max(start, 1) - trunk,
-                positions=nothing,
-                context_tokens=nothing,
-                trunk=ids[:64] if trunk else ids[:0],
-                prefix_length=trunk,
-            )
-
-        if not np.isfinite(reference.logprob).all():
+        Raises:
+            TokenmartError: they differ; the model's forward does something after the backbone
+                that this engine does not know.
+            NonFiniteLogits: the model produces NaN or infinite logits.
+        """
+        ids, own = self._reference
+        if not np.isfinite(own.logprob).all():
             raise NonFiniteLogits("the model produced NaN or infinite logits on a plain text")
-        try:
-            plain = self.score([request(1, 0)])[0].scores
-        except torch._dynamo.exc.TorchDynamoException as error:
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:150]
-            raise TokenmartError(
-                f"--compile: the compiler failed ({reason}); leave --compile out, or install a "
-                "C++ compiler (processor) or triton (GPU)"
-            ) from error
-        self._compare("plain", plain.logprob, reference.logprob, tolerance)
+        with self_check.compiler_errors():
+            (plain,) = self.score([self_check.whole(ids)])
+        self_check.compare(self.model, "plain", plain.scores, own)
         if self.share_trunks:
             try:
-                trees = self.score([request(48, 48), request(64, 64)])
-                for start, tree in zip((48, 64), trees, strict=True):
-                    wanted = reference.logprob[start - 1 :]
-                    self._compare("tree", tree.scores.logprob, wanted, tolerance)
+                # both in one forward, so that neither may see the other
+                for tree in self.score([self_check.branch(ids, start) for start in (48, 64)]):
+                    self_check.compare(self.model, "tree", tree.scores, own)
             except (TokenmartError, TypeError, ValueError, RuntimeError, KeyError):
                 # an architecture or attention that takes no tree mask: run requests one by one
                 self.share_trunks = False
-
-    def _compare(
-        self, path: str, ours: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any], tolerance: float
-    ) -> None:
-        difference = float(np.max(np.abs(ours - wanted)))
-        if not difference <= tolerance:
-            name = type(self.model).__name__
-            raise TokenmartError(
-                f"{name}: {path} scoring differs from the model's own logits by "
-                f"{difference:.3g} nats (at most {tolerance:g} is accepted): its forward does "
-                "something after the backbone that Tokenmart does not know; please report it"
-            )
-
-
-def _plain_statistics(logits: Tensor, targets: Tensor) -> TokenScores:
-    logprobs = logits.log_softmax(-1)
-    own = logprobs.gather(1, targets[:, None])
-    collect: Callable[[Tensor], Any] = lambda tensor: tensor.cpu().numpy()  # noqa: E731
-    return TokenScores(
-        logprob=collect(own[:, 0]),
-        entropy=collect(-(logprobs.exp() * logprobs).sum(-1)),
-        rank=collect((logprobs > own).sum(-1).int() + 1),
-        top_logprob=collect(logprobs.amax(-1)),
-    )

@@ -7,8 +7,9 @@ import itertools
 import numpy as np
 import pytest
 
-from extract import probes
-from warehouse.problem.spec import FullProbe, RetrievalProbe, WindowProbe
+from warehouse.probes.full import FullProbe, full_requests
+from warehouse.probes.retrieval import RetrievalProbe, excerpt_starts, retrieval_requests
+from warehouse.probes.window import WindowProbe, window_requests
 
 TOKENS = np.arange(100, 200, dtype=np.int32)
 RETRIEVAL = RetrievalProbe(
@@ -18,7 +19,7 @@ RETRIEVAL = RetrievalProbe(
 
 @pytest.mark.parametrize("bos", [None, 7])
 def test_full_scores_every_token_that_has_something_before_it(bos: int | None) -> None:
-    (request,) = probes.full(TOKENS, bos)
+    (request,) = full_requests(TOKENS, bos)
     scored = TOKENS if bos is not None else TOKENS[1:]
     assert request.targets.tolist() == scored.tolist()
     assert TOKENS[request.positions].tolist() == scored.tolist()
@@ -35,7 +36,7 @@ def test_windows_follow_the_published_procedure(bos: int | None, context: int, s
         window = sequence[start : start + context + stride]
         expected.append((window, window[context:]))
         start += stride
-    requests = probes.window(TOKENS, bos, context=context, stride=stride)
+    requests = window_requests(TOKENS, bos, context=context, stride=stride)
     assert [(r.ids.tolist(), r.targets.tolist()) for r in requests] == expected
     for request in requests:
         assert (TOKENS[request.positions] == request.targets).all()
@@ -51,8 +52,8 @@ def test_windows_follow_the_published_procedure(bos: int | None, context: int, s
 
 @pytest.mark.parametrize("bos", [None, 7])
 def test_retrieval_scores_the_same_answers_with_and_without_the_document(bos: int | None) -> None:
-    seen = probes.retrieval(TOKENS, bos, with_document=True, probe=RETRIEVAL)
-    alone = probes.retrieval(TOKENS, bos, with_document=False, probe=RETRIEVAL)
+    seen = retrieval_requests(TOKENS, bos, with_document=True, probe=RETRIEVAL)
+    alone = retrieval_requests(TOKENS, bos, with_document=False, probe=RETRIEVAL)
     assert len(seen) == len(alone) == RETRIEVAL.excerpts
     for one, other in zip(seen, alone, strict=True):
         assert one.targets.tolist() == other.targets.tolist() == TOKENS[one.positions].tolist()
@@ -66,16 +67,15 @@ def test_retrieval_scores_the_same_answers_with_and_without_the_document(bos: in
 
 @pytest.mark.parametrize("length", range(5, 200, 7))
 def test_excerpts_never_overlap_and_keep_their_distance_from_the_end(length: int) -> None:
-    settings = RETRIEVAL.model_dump(exclude={"kind", "name"})
-    starts = probes.excerpt_starts(length, **settings)
-    assert starts == probes.excerpt_starts(length, **settings)
+    starts = excerpt_starts(length, RETRIEVAL)
+    assert starts == excerpt_starts(length, RETRIEVAL)
     assert all(b - a >= 9 for a, b in itertools.pairwise(starts))
     assert all(0 <= s <= length * 0.66 and s + 9 <= length - 20 for s in starts)
 
 
 def test_a_retrieval_probe_becomes_two_conditions() -> None:
-    names = [c.name for c in probes.conditions(RETRIEVAL)]
+    names = [c.name for c in RETRIEVAL.conditions()]
     assert names == ["retrieval_with", "retrieval_without"]
-    assert [c.kind for c in probes.conditions(FullProbe(kind="full"))] == ["full"]
+    assert [c.kind.name for c in FullProbe(kind="full").conditions()] == ["full"]
     window = WindowProbe(kind="window", name="window_8", context=8, stride=4)
-    assert probes.conditions(window)[0].params == {"context": 8, "stride": 4}
+    assert window.conditions()[0].params == {"context": 8, "stride": 4}

@@ -7,11 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from extract.placement import is_offloaded
+from extract.scoring.placement import is_offloaded
 from warehouse.errors import TokenmartError
 from warehouse.problem.spec import (
     DropLayersIntervention,
-    Intervention,
     ModelSpec,
     NoiseIntervention,
     RopeIntervention,
@@ -47,11 +46,6 @@ def apply(model: Any, spec: ModelSpec) -> None:
     for intervention in spec.interventions:
         if isinstance(intervention, WindowIntervention):
             _limit_attention(model, intervention)
-
-
-def describe(interventions: tuple[Intervention, ...]) -> list[dict[str, Any]]:
-    """Plain values for the fingerprint and the models table."""
-    return [item.model_dump(exclude_none=True) for item in interventions]
 
 
 def _configure_rope(config: Any, spec: ModelSpec, change: RopeIntervention) -> None:

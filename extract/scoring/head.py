@@ -16,24 +16,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from extract.linear import onednn_available, pack, packed_product
-from extract.placement import execution_device, resident_weight
-
-CPU_ROWS, CPU_TILE = 64, 49_152
-GPU_ROWS, GPU_TILE = 2048, 65_536
-
-
-@dataclass(frozen=True)
-class TokenScores:
-    """Statistics of n scored tokens, each of shape (n,); nats, natural logarithm."""
-
-    logprob: NDArray[np.float32]
-    entropy: NDArray[np.float32]
-    rank: NDArray[np.int32]
-    top_logprob: NDArray[np.float32]
+from extract.scored import TokenScores
+from extract.scoring.budgets import CPU_ROWS, CPU_TILE, GPU_ROWS, GPU_TILE
+from extract.scoring.linear import onednn_available, pack, packed_product
+from extract.scoring.placement import execution_device, resident_weight
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,5 @@
+"""Scoring backends: what turns requests into token statistics, one file each."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,106 @@
+"""The interface of a scoring backend.
+
+A backend is one file in this package, or in `backends/` of a folder of $TOKENMART_PLUGINS: a
+subclass of `Backend` whose `load` gives a `Scorer`. Heavy packages are imported inside `load`, so
+that listing the backends costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from extract.checkpoints import Checkpoint
+from extract.scored import Scored
+from warehouse import plugins
+from warehouse.errors import TokenmartError
+from warehouse.probes.request import Request
+from warehouse.problem.spec import ModelSpec
+
+DEFAULT = "transformers"
+
+
+@dataclass(frozen=True)
+class Loading:
+    """Which model to load, and how.
+
+    Attributes:
+        spec: the model of the problem file, with its interventions.
+        checkpoint: its files: safetensors, config.json, tokenizer.
+        device: `cpu`, `cuda`, `cuda:1` …, or `auto-map` for one model over several GPUs.
+        dtype: a torch dtype's name: float32, bfloat16 or float16.
+        attention: attention implementation; None leaves the choice to the backend.
+        compiled: whether the user asked for compilation.
+        room: bytes per GPU that the forward needs beside the weights.
+    """
+
+    spec: ModelSpec
+    checkpoint: Checkpoint
+    device: str
+    dtype: str
+    attention: str | None = None
+    compiled: bool = False
+    room: int = 0
+
+
+class Scorer(Protocol):
+    """A loaded model.
+
+    Attributes:
+        parameters: weights of the model, interventions applied.
+        attention: what computes attention, for the ledger.
+    """
+
+    parameters: int
+    attention: str
+
+    def check(self) -> None:
+        """Score a short fixed text and compare it with the model's own logits.
+
+        Called once, before anything is scored.
+
+        Raises:
+            TokenmartError: they differ; nothing of this model may be stored.
+            NonFiniteLogits: the model produces NaN or infinite logits.
+        """
+
+    def score(self, requests: Sequence[Request]) -> Sequence[Scored]:
+        """Statistics of each request's targets, in the order of the requests.
+
+        Raises:
+            TokenmartError: it can't be done here, out of memory for example.
+            NonFiniteLogits: the model produced NaN or infinite logits.
+        """
+
+
+class Backend(ABC):
+    """Loads models. A subclass declares `kind`, the name that `--backend` takes."""
+
+    kind: ClassVar[str]
+
+    @abstractmethod
+    def load(self, loading: Loading) -> Scorer:
+        """Load a model.
+
+        Raises:
+            TokenmartError: it can't be loaded.
+        """
+
+
+def find_backend(name: str) -> Backend:
+    """The backend of this name.
+
+    Raises:
+        TokenmartError: no such backend; the message lists what there is.
+    """
+    package = importlib.import_module(__package__)
+    known = plugins.kinds(Backend, package)  # type: ignore[type-abstract]
+    if name not in known:
+        raise TokenmartError(
+            f"--backend {name}: no such backend; there are: {', '.join(known)} (further ones: "
+            f"`backends/` in a folder of {plugins.VARIABLE})"
+        )
+    return known[name]()

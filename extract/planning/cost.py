@@ -1,0 +1,172 @@
+"""What a selection costs: tokens, rows, time, memory and disk, before anything is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from extract.planning.devices import likely_dtype
+from extract.planning.memory import Footprint, available_memory, footprint
+from extract.planning.model_size import model_size
+from extract.planning.plan import Selection, max_tokens_of
+from extract.scoring.budgets import BRANCH_TOKENS
+from warehouse.errors import TokenmartError
+from warehouse.paths import Workspace
+from warehouse.probes.request import Condition
+from warehouse.problem.spec import ModelSpec, Problem
+from warehouse.sources.fetch import documents_path
+
+CHARACTERS_PER_TOKEN = 4.0
+BYTES_PER_ROW = 10
+CPU_FLOPS_PER_CORE = {"float32": 6e10, "bfloat16": 1.2e11, "float16": 2e10}
+GPU_FLOPS = 1.2e14
+"""Sustained speed assumed for estimates: a 2024 server processor's core, an A100-class GPU."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the conditions ask of any model.
+
+    Attributes:
+        tokens: through the backbone; a text that several requests continue counts once.
+        rows: scored tokens.
+        pairs: (token, visible token), what attention computes.
+    """
+
+    tokens: int
+    rows: int
+    pairs: float
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Estimated work of one model: tokens through the backbone, rows, FLOPs, seconds, bytes."""
+
+    tokens: int
+    rows: int
+    flops: float
+    seconds: float
+    disk_bytes: int
+
+
+def work_of(tokens_per_document: Sequence[int], selected: Sequence[Condition]) -> Work:
+    """Work of documents of these lengths, counted on the very requests of each condition."""
+    tokens = rows = 0
+    pairs = 0.0
+    for length in tokens_per_document:
+        document = np.arange(length, dtype=np.int32)
+        requests = [request for each in selected for request in each.build(document, None)]
+        read = {request.ids.tobytes() for request in requests if not request.prefix_length}
+        for request in requests:
+            trunk = request.trunk.tobytes()
+            if request.prefix_length and trunk not in read:
+                read.add(trunk)
+                tokens += len(request.trunk)
+                pairs += len(request.trunk) ** 2 / 2
+            own = len(request.ids)
+            tokens += own
+            rows += len(request.targets)
+            pairs += own * (request.prefix_length + own / 2)
+    return Work(tokens, rows, pairs)
+
+
+def estimate(work: Work, *, parameters: int, dtype: str, device: str) -> Cost:
+    """Cost of the work with one model.
+
+    FLOPs: 2 × parameters per token, plus attention at 4 × width × layers per pair of tokens,
+    where width × layers follows from the parameters of a typical decoder (12 · layers · width²,
+    width = 128 · layers).
+    """
+    layers = (parameters / (12 * 128**2)) ** (1 / 3)
+    flops = 2.0 * parameters * work.tokens + 4.0 * 128 * layers**2 * work.pairs
+    if device == "cpu":
+        import psutil
+
+        cores = psutil.cpu_count(logical=False) or 1
+        speed = CPU_FLOPS_PER_CORE[dtype] * cores
+    else:
+        speed = GPU_FLOPS
+    return Cost(work.tokens, work.rows, flops, flops / speed, work.rows * BYTES_PER_ROW)
+
+
+def document_lengths(
+    problem: Problem, selection: Selection, workspace: Workspace
+) -> tuple[list[int], str]:
+    """Tokens per document (estimated from characters), and where the estimate comes from."""
+    limit = max_tokens_of(problem, selection)
+    path = documents_path(problem, workspace)
+    if path.is_file():
+        characters = pq.read_table(path, columns=["characters"], partitioning=None)
+        sizes = characters["characters"].slice(0, selection.documents).to_pylist()
+        lengths = [int(size / CHARACTERS_PER_TOKEN) for size in sizes]
+        source = f"{len(lengths)} documents at {CHARACTERS_PER_TOKEN:g} characters a token"
+    else:
+        expected = problem.documents.count or 1
+        longest = problem.documents.expected_tokens
+        lengths = [longest] * min(expected, selection.documents or expected)
+        source = (
+            f"{len(lengths)} documents of up to {longest:,} tokens; they are not here yet: "
+            f"tokenmart data fetch --problem {problem.name}"
+        )
+    return [min(n, limit) if limit else n for n in lengths], source
+
+
+def planned_memory(
+    spec: ModelSpec,
+    selection: Selection,
+    longest: int,
+    workspace: Workspace,
+    folder: Path | None = None,
+) -> Footprint | None:
+    """Predicted peak of one model of a selection; None where its size is not known.
+
+    Args:
+        spec: the model.
+        selection: dtype, device and conditions.
+        longest: tokens of the longest document.
+        workspace: where the model's files are.
+        folder: its checkpoint, where it is here already.
+    """
+    size = model_size(spec, workspace, folder)
+    if size is None:
+        return None
+    return footprint(
+        spec,
+        size,
+        dtype=likely_dtype(spec, selection.dtype, selection.device),
+        device=selection.device,
+        longest=longest,
+        branch_tokens=BRANCH_TOKENS if any(c.kind.branches for c in selection.conditions) else 0,
+    )
+
+
+def refuse_too_many(
+    workers: int, problem: Problem, selection: Selection, workspace: Workspace
+) -> None:
+    """Stop before workers start that don't fit into the host's memory side by side.
+
+    Raises:
+        TokenmartError: several copies of the largest model are more than the host has.
+    """
+    if selection.device != "cpu":
+        return
+    longest = max(document_lengths(problem, selection, workspace)[0], default=0)
+    peaks = {
+        spec.full_id: peak.total
+        for spec in selection.models
+        if (peak := planned_memory(spec, selection, longest, workspace)) is not None
+    }
+    if not peaks:
+        return
+    name = max(peaks, key=lambda each: peaks[each])
+    there = available_memory("cpu")
+    if workers * peaks[name] > there:
+        raise TokenmartError(
+            f"--workers {workers}: each needs up to {peaks[name] / 2**30:.1f} GiB ({name}), and "
+            f"this machine has {there / 2**30:.1f} GiB; use --workers "
+            f"{max(1, there // peaks[name])} or fewer --max-tokens"
+        )

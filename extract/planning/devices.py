@@ -1,0 +1,87 @@
+"""Which device, which dtype and which attention."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from warehouse.errors import TokenmartError
+from warehouse.problem.spec import ModelSpec
+
+
+def resolve_device(asked: str) -> str:
+    """`auto` → the first GPU (all of them for several), else the processor.
+
+    Raises:
+        TokenmartError: a device that is not here.
+    """
+    if asked == "cpu":
+        return asked
+    import torch
+
+    if asked == "auto":
+        if torch.cuda.is_available():
+            return "cuda" if torch.cuda.device_count() == 1 else "auto-map"
+        return "mps" if torch.backends.mps.is_available() else "cpu"
+    if asked.startswith("cuda") and not torch.cuda.is_available():
+        raise TokenmartError(
+            f"--device {asked}: no CUDA device here; use --device cpu, or see `tokenmart doctor`"
+        )
+    try:
+        if asked != "auto-map":
+            torch.empty(0, device=asked)
+    except RuntimeError as error:
+        raise TokenmartError(
+            f"--device {asked}: not a device here; use auto, cpu, cuda, cuda:0 or auto-map"
+        ) from error
+    return asked
+
+
+def likely_device() -> str:
+    """What `auto` is likely to be; asks torch, slow to import, only where a driver is."""
+    if Path("/proc/driver/nvidia").exists():
+        return resolve_device("auto")
+    return "cpu"
+
+
+def resolve_dtype(spec: ModelSpec, asked: str, device: str) -> str:
+    """The dtype to compute in: the command line's, the model's, or what the device does best.
+
+    On a GPU bfloat16 where it is supported, else float16; on a processor bfloat16 when it has
+    instructions for it, else float32.
+    """
+    wanted = asked if asked != "auto" else spec.dtype
+    if wanted != "auto":
+        return wanted
+    import torch
+
+    if device == "cpu" or (device == "auto-map" and not torch.cuda.is_available()):
+        fast = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+        return "bfloat16" if fast else "float32"
+    if device.startswith(("cuda", "auto-map")) and not torch.cuda.is_bf16_supported():
+        return "float16"
+    return "bfloat16"
+
+
+def likely_dtype(spec: ModelSpec, asked: str, device: str) -> str:
+    """What `resolve_dtype` is likely to give, without importing torch."""
+    wanted = asked if asked != "auto" else spec.dtype
+    if wanted != "auto":
+        return wanted
+    return "float32" if device == "cpu" else "bfloat16"
+
+
+def resolve_attention(asked: str | None, device: str) -> str | None:
+    """The attention implementation to load models with; None leaves it to the backend.
+
+    Raises:
+        TokenmartError: FlashAttention 2 where it can't run.
+    """
+    if asked == "flash_attention_2":
+        from transformers.utils import is_flash_attn_2_available
+
+        if not device.startswith(("cuda", "auto-map")) or not is_flash_attn_2_available():
+            raise TokenmartError(
+                f"--attention flash_attention_2: needs a CUDA device (here: {device}) and the "
+                "flash-attn package; leave --attention out: SDPA has flash kernels of its own"
+            )
+    return asked

@@ -1,0 +1,161 @@
+"""How large a model is, from the problem file or its own files; weights are never read."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from warehouse.paths import Workspace
+from warehouse.problem.model_shape import ModelShape
+from warehouse.problem.spec import ModelSpec
+from warehouse.sources.place import Place
+
+
+@dataclass(frozen=True)
+class ModelSize:
+    """Sizes of a model: its number of weights, and the shape that memory follows from.
+
+    `assumed` says that only the number of weights is known; the shape is that of a typical
+    decoder with as many.
+    """
+
+    parameters: int
+    shape: ModelShape
+    assumed: bool = False
+
+
+def model_size(
+    spec: ModelSpec, workspace: Workspace, folder: Path | None = None
+) -> ModelSize | None:
+    """The size of a model, or None where nothing says it.
+
+    Asked in this order: `shape` and `parameters` of the problem file, the header of a GGUF file
+    (a package's, too, once it is fetched), the config.json of a local folder, `parameters` alone.
+
+    Args:
+        spec: the model of the problem file.
+        workspace: where its files are.
+        folder: its checkpoint, where it is here already; its config.json is asked first.
+    """
+    shape, counted = spec.shape, None
+    if shape is None and folder is not None:
+        shape = _of_config(folder)
+    if shape is None:
+        shape, counted = _of_source(spec, workspace)
+    parameters = spec.parameters or counted
+    if shape is not None:
+        return ModelSize(parameters or count_parameters(shape), shape)
+    if parameters is not None:
+        return ModelSize(parameters, ModelShape.assumed(parameters), assumed=True)
+    return None
+
+
+def _of_source(spec: ModelSpec, workspace: Workspace) -> tuple[ModelShape | None, int | None]:
+    """Shape and number of weights as the model's own files say, as far as they are here."""
+    path = spec.present(Place(workspace))
+    if path is None:
+        return None, None
+    return (_of_config(path), None) if path.is_dir() else _of_gguf(path)
+
+
+def count_parameters(shape: ModelShape) -> int:
+    """Weights of a gated decoder without biases and norms; within 1% of the real number."""
+    return linear_parameters(shape) + shape.vocabulary * shape.width * (1 if shape.tied else 2)
+
+
+def linear_parameters(shape: ModelShape) -> int:
+    """Weights of the linear layers of a gated decoder."""
+    attention = 2 * shape.width * (shape.query_width + shape.kv_width)
+    return shape.layers * (attention + 3 * shape.width * shape.inner)
+
+
+def _of_config(folder: Path) -> ModelShape | None:
+    try:
+        config = json.loads((folder / "config.json").read_bytes())
+    except (OSError, ValueError):
+        return None
+    return ModelShape.of_config(config) if isinstance(config, dict) else None
+
+
+def _of_gguf(path: Path) -> tuple[ModelShape | None, int | None]:
+    try:
+        stamp = path.stat().st_mtime_ns
+    except OSError:
+        return None, None
+    return _read_gguf(path, stamp)
+
+
+@lru_cache(maxsize=64)
+def _read_gguf(path: Path, stamp: int) -> tuple[ModelShape | None, int | None]:
+    """Shape and number of weights from a GGUF file's header, as far as its form is known.
+
+    The file is mapped into memory: pages of tensors are never touched.
+    """
+    try:
+        reader = _header_reader()(path)
+    except (OSError, ValueError, IndexError):
+        return None, None
+    fields = reader.fields
+
+    def value(name: str) -> Any:
+        return fields[name].contents() if name in fields else None
+
+    kind = value("general.architecture")
+    of: Callable[[str], Any] = lambda name: value(f"{kind}.{name}")  # noqa: E731
+    sizes = {tensor.name: tensor for tensor in reader.tensors}
+    heads, inner = _largest(of("attention.head_count")), _largest(of("feed_forward_length"))
+    try:
+        shape = ModelShape(
+            kind=str(kind),
+            layers=of("block_count"),
+            width=of("embedding_length"),
+            inner=inner,
+            heads=heads,
+            kv_heads=_largest(of("attention.head_count_kv")) or heads,
+            # dimensions are stored innermost first: (width, vocabulary)
+            vocabulary=int(sizes["token_embd.weight"].shape[-1]),
+            head_width=of("attention.key_length"),
+            window=of("attention.sliding_window") or None,
+            tied="output.weight" not in sizes,
+        )
+    except (KeyError, IndexError, ValueError):
+        shape = None
+    return shape, sum(int(tensor.n_elements) for tensor in sizes.values()) or None
+
+
+def _header_reader() -> type[Any]:
+    """gguf's reader, but that long arrays are skipped: it takes seconds for a vocabulary."""
+    import gguf
+
+    longest = 4096
+    string, array = gguf.GGUFValueType.STRING, gguf.GGUFValueType.ARRAY
+
+    class HeaderReader(gguf.GGUFReader):  # type: ignore[misc]
+        def _get_field_parts(self, start: int, kind: int) -> tuple[int, list[Any], list[int], Any]:
+            if kind == array and self.byte_order == "I":
+                item, count = struct.unpack_from("<IQ", self.data, start)
+                scalar = self.gguf_scalar_to_np.get(gguf.GGUFValueType(item))
+                end = start + 12
+                if count > longest and scalar is not None:
+                    end += count * np.dtype(scalar).itemsize
+                elif count > longest and item == string:
+                    for _ in range(count):
+                        end += 8 + struct.unpack_from("<Q", self.data, end)[0]
+                if end > start + 12:
+                    return end - start, [], [], [array]
+            found: tuple[int, list[Any], list[int], Any] = super()._get_field_parts(start, kind)
+            return found
+
+    return HeaderReader
+
+
+def _largest(value: Any) -> Any:
+    """Of a value that may be given for each layer, the largest."""
+    return max(value) if isinstance(value, list) else value

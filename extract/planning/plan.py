@@ -1,0 +1,297 @@
+"""What has to be computed: the selected part of a problem, fingerprints, missing units."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from extract.backends.backend import DEFAULT, find_backend
+from extract.checkpoints import Checkpoint, find_checkpoint
+from extract.planning.devices import resolve_attention, resolve_dtype
+from extract.tokenization import (
+    DocumentTokenizer,
+    TokenizedDocument,
+    load_tokenizer,
+    tokenizer_fingerprint,
+)
+from warehouse.errors import TokenmartError
+from warehouse.paths import Workspace
+from warehouse.probes.request import Condition
+from warehouse.problem.spec import ModelSpec, Problem
+from warehouse.store.ledger import UnitRecord, fingerprint
+from warehouse.store.token_files import finished_units
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The part of a problem to run, and how."""
+
+    models: tuple[ModelSpec, ...]
+    conditions: tuple[Condition, ...]
+    documents: int | None
+    max_tokens: int | None
+    device: str
+    dtype: str
+    attention: str | None = None
+    compiled: bool = False
+    backend: str = DEFAULT
+
+
+@dataclass(frozen=True)
+class Document:
+    """One proxy document."""
+
+    doc_id: int
+    name: str
+    sha256: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Task:
+    """The missing conditions of one (model, document), scored together."""
+
+    document: Document
+    fingerprints: dict[str, str]
+    missing: tuple[Condition, ...]
+
+
+@dataclass(frozen=True)
+class ModelPlan:
+    """One model, ready to load, and the tasks left for it.
+
+    Tokenizer and configuration are loaded when they are first needed: a plan with nothing to
+    do costs a look at the ledger.
+
+    Attributes:
+        spec: the model of the problem file.
+        checkpoint: its files.
+        tokenizer_sha256: fingerprint of tokenizer and BOS policy.
+        dtype: what to compute in.
+        max_tokens: where documents are cut; None for nowhere.
+        truncates: whether a document beyond the model's context is cut, or refused.
+        tasks: what is missing.
+        done: number of settled units.
+        failed: which of them failed, and why.
+    """
+
+    spec: ModelSpec
+    checkpoint: Checkpoint
+    tokenizer_sha256: str
+    dtype: str
+    max_tokens: int | None
+    truncates: bool
+    tasks: tuple[Task, ...]
+    done: int
+    failed: tuple[str, ...]
+
+    @cached_property
+    def tokenizer(self) -> DocumentTokenizer:
+        """The model's tokenizer."""
+        return load_tokenizer(self.checkpoint, self.spec)
+
+    @cached_property
+    def config(self) -> Any:
+        """The model's configuration, interventions applied."""
+        from extract.scoring.loading import load_config
+
+        return load_config(self.checkpoint, self.spec)
+
+    @property
+    def context_limit(self) -> int | None:
+        """Longest input the model is meant for: the problem file's word, else its own."""
+        if self.spec.context is not None:
+            return self.spec.context
+        limit = getattr(self.config.get_text_config(), "max_position_embeddings", None)
+        return None if limit is None else int(limit)
+
+    def tokenize(self, document: Document) -> TokenizedDocument:
+        """A document in the model's tokens, cut where the problem says so.
+
+        Raises:
+            TokenmartError: no tokens, or longer than the model's context and not to be cut.
+        """
+        whole = self.tokenizer.encode(document.text)
+        total = whole.total_tokens
+        if total < 2:
+            raise TokenmartError(
+                f"document {document.doc_id} ({document.name}): {total} tokens for "
+                f"{self.spec.full_id}; remove it from the corpus"
+            )
+        keep = min(total, self.max_tokens or total)
+        context = self.context_limit
+        room = None if context is None else context - (self.tokenizer.bos is not None)
+        if room is not None and keep > room:
+            if not self.truncates:
+                raise TokenmartError(
+                    f"document {document.doc_id} ({document.name}): {keep} tokens for "
+                    f"{self.spec.full_id}, whose context is {context}; set documents.max_tokens, "
+                    "documents.too_long: truncate, or the model's `context` in the problem file"
+                )
+            keep = room
+        return whole.cut(keep)
+
+
+def describe_interventions(spec: ModelSpec) -> list[dict[str, Any]]:
+    """Plain values for the fingerprint and the models table."""
+    return [item.model_dump(exclude_none=True) for item in spec.interventions]
+
+
+def select(
+    problem: Problem,
+    *,
+    models: Sequence[str] = (),
+    probes: Sequence[str] = (),
+    documents: int | None = None,
+    max_tokens: int | None = None,
+    demo: bool = False,
+    device: str,
+    dtype: str,
+    attention: str | None = None,
+    compiled: bool = False,
+    backend: str = DEFAULT,
+) -> Selection:
+    """Resolve the command line's words against the problem.
+
+    Raises:
+        ProblemFileError: an unknown model or probe; the message lists the known ones.
+        TokenmartError: no such backend, an attention that can't run here, or no demo.
+    """
+    if demo:
+        if problem.demo is None:
+            raise TokenmartError(
+                f"problem {problem.name} has no `demo` section; leave out --demo or add one"
+            )
+        documents = documents or problem.demo.documents
+        max_tokens = max_tokens or problem.demo.max_tokens
+        models = models or problem.demo.models
+    chosen = [problem.model(name) for name in models] if models else list(problem.models)
+    wanted = [problem.probe(name) for name in probes] if probes else list(problem.probes)
+    return Selection(
+        models=tuple(dict.fromkeys(chosen)),
+        conditions=tuple(c for probe in dict.fromkeys(wanted) for c in probe.conditions()),
+        documents=documents,
+        max_tokens=max_tokens,
+        device=device,
+        dtype=dtype,
+        attention=resolve_attention(attention, device),
+        compiled=compiled,
+        backend=find_backend(backend).kind,
+    )
+
+
+def documents_of(table: pa.Table, limit: int | None) -> list[Document]:
+    """The first `limit` documents.
+
+    Raises:
+        TokenmartError: a document is empty.
+    """
+    rows = table.slice(0, limit).to_pylist()
+    for row in rows:
+        if not row["text"].strip():
+            raise TokenmartError(
+                f"document {row['doc_id']} ({row['name']}) is empty; remove it from the corpus"
+            )
+    return [Document(row["doc_id"], row["name"], row["sha256"], row["text"]) for row in rows]
+
+
+def max_tokens_of(problem: Problem, selection: Selection) -> int | None:
+    """Explicit truncation in tokens: the smaller of the command line's and the problem's."""
+    limits = [n for n in (selection.max_tokens, problem.documents.max_tokens) if n is not None]
+    return min(limits, default=None)
+
+
+def unit_fingerprint(plan_parts: dict[str, Any], document: Document, condition: Condition) -> str:
+    """Fingerprint of one unit; see `warehouse.store.ledger.fingerprint`."""
+    return fingerprint(
+        {
+            **plan_parts,
+            "document": document.sha256,
+            "kind": condition.kind.name,
+            "params": condition.params,
+        }
+    )
+
+
+def plan_model(
+    problem: Problem,
+    selection: Selection,
+    spec: ModelSpec,
+    documents: Sequence[Document],
+    workspace: Workspace,
+    since: str | None = None,
+) -> ModelPlan:
+    """Find a model's files and what is left to compute for it. Nothing heavy is loaded.
+
+    Args:
+        problem: the problem.
+        selection: which part of it, and how.
+        spec: the model.
+        documents: the selected documents.
+        workspace: where its files and the ledger are.
+        since: units that failed since then are settled; without it failed units are tried again.
+
+    Raises:
+        TokenmartError: files are missing or can't be read.
+        StorageError: a published file is damaged.
+    """
+    checkpoint = find_checkpoint(spec, workspace, problem.name)
+    tokenizer_sha256 = tokenizer_fingerprint(checkpoint, spec, workspace)
+    dtype = resolve_dtype(spec, selection.dtype, selection.device)
+    parts = {
+        "revision": checkpoint.revision,
+        "interventions": describe_interventions(spec),
+        "tokenizer": tokenizer_sha256,
+        "dtype": dtype,
+        "backend": selection.backend,
+        "max_tokens": max_tokens_of(problem, selection),
+        "too_long": problem.documents.too_long,
+    }
+    finished = {
+        condition.name: finished_units(workspace, problem.name, spec.model_id, condition.name)
+        for condition in selection.conditions
+    }
+    tasks, failed, done = [], [], 0
+    for document in documents:
+        prints = {
+            condition.name: unit_fingerprint(parts, document, condition)
+            for condition in selection.conditions
+        }
+        missing = tuple(
+            condition
+            for condition in selection.conditions
+            if not is_settled(
+                finished[condition.name].get(document.doc_id), prints[condition.name], since
+            )
+        )
+        failed += [
+            f"{spec.full_id}, document {document.doc_id}: {unit.reason}"
+            for condition in selection.conditions
+            if condition not in missing
+            and (unit := finished[condition.name][document.doc_id]).status == "failed"
+        ]
+        done += len(selection.conditions) - len(missing)
+        if missing:
+            tasks.append(Task(document, prints, missing))
+    return ModelPlan(
+        spec=spec,
+        checkpoint=checkpoint,
+        tokenizer_sha256=tokenizer_sha256,
+        dtype=dtype,
+        max_tokens=max_tokens_of(problem, selection),
+        truncates=problem.documents.too_long == "truncate",
+        tasks=tuple(tasks),
+        done=done,
+        failed=tuple(dict.fromkeys(failed)),
+    )
+
+
+def is_settled(unit: UnitRecord | None, wanted: str, since: str | None) -> bool:
+    """Whether the ledger holds this unit with this fingerprint: done, or failed in this run."""
+    if unit is None or unit.fingerprint != wanted:
+        return False
+    return unit.status == "done" or (since is not None and unit.finished_at >= since)

@@ -1,0 +1,260 @@
+"""Plans and states as tables: what an extraction would cost, what is done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+
+from extract.checkpoints import trusts_remote_code
+from extract.planning.cost import document_lengths, estimate, planned_memory, work_of
+from extract.planning.devices import likely_dtype
+from extract.planning.memory import Footprint
+from extract.planning.model_size import model_size
+from extract.planning.plan import Document, Selection
+from warehouse.paths import Workspace
+from warehouse.problem.spec import ModelSpec, Problem
+from warehouse.sources.fetch import documents_path
+from warehouse.store.token_files import finished_units, published_path
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class PlannedModel:
+    """One model of a plan: units done and asked for, and what the whole of it costs.
+
+    `seconds` and `memory` are None where the model's size is not known. `assumed` says that only
+    its number of weights is.
+    """
+
+    spec: ModelSpec
+    done: int
+    units: int
+    tokens: int
+    rows: int
+    flops: float
+    disk_bytes: int
+    seconds: float | None
+    memory: Footprint | None
+    assumed: bool
+
+    @property
+    def left(self) -> float:
+        """The share that is still to do."""
+        return 1 - self.done / self.units if self.units else 0.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is planned, model by model, and the words around it."""
+
+    title: str
+    models: tuple[PlannedModel, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def hours(self) -> float:
+        """What is still to do, of the models whose size is known."""
+        return sum(model.left * (model.seconds or 0.0) for model in self.models) / 3600
+
+
+def make_plan(problem: Problem, selection: Selection, workspace: Workspace) -> Plan:
+    """What is planned and its cost, from the problem file, the ledger and files that are here."""
+    lengths, source = document_lengths(problem, selection, workspace)
+    work = work_of(lengths, selection.conditions)
+    models = []
+    for spec in selection.models:
+        size = model_size(spec, workspace)
+        cost = estimate(
+            work,
+            parameters=size.parameters if size else 1,
+            dtype=likely_dtype(spec, selection.dtype, selection.device),
+            device=selection.device,
+        )
+        done = sum(
+            unit.status == "done" and unit.doc_id < len(lengths)
+            for condition in selection.conditions
+            for unit in finished_units(
+                workspace, problem.name, spec.model_id, condition.name
+            ).values()
+        )
+        models.append(
+            PlannedModel(
+                spec=spec,
+                done=done,
+                units=len(lengths) * len(selection.conditions),
+                tokens=cost.tokens,
+                rows=cost.rows,
+                flops=cost.flops if size else 0.0,
+                disk_bytes=cost.disk_bytes,
+                seconds=cost.seconds if size else None,
+                memory=planned_memory(spec, selection, max(lengths, default=0), workspace),
+                assumed=size is not None and size.assumed,
+            )
+        )
+    flops = sum(model.left * model.flops for model in models)
+    notes = (
+        f"device {selection.device}; {source}. Memory: weights + KV cache + activations and "
+        f"logits of the longest document. Times are estimates ({flops:.1e} FLOPs to do) "
+        "at an assumed speed; the progress bar shows the measured one.",
+        *_unknown(models),
+        *_permissions(selection),
+    )
+    title = (
+        f"{problem.name}: {len(selection.models)} models × {len(selection.conditions)} "
+        f"conditions × {len(lengths)} documents"
+    )
+    return Plan(title, tuple(models), notes)
+
+
+def _unknown(models: Sequence[PlannedModel]) -> list[str]:
+    names = [model.spec.full_id for model in models if model.seconds is None]
+    if not names:
+        return []
+    return [
+        f"Size unknown until its files are here: {', '.join(names)}. Give `parameters`, or "
+        "`shape`, in the problem file to have it planned."
+    ]
+
+
+def _permissions(selection: Selection) -> list[str]:
+    """What the user must do first for gated repositories and for those with code of their own."""
+    lines = []
+    gated = [spec.full_id for spec in selection.models if getattr(spec.source, "gated", False)]
+    if gated:
+        lines.append(
+            f"Gated: {', '.join(gated)}. Accept the licence on the model's page, then log in "
+            "with `hf auth login` (or set HF_TOKEN)."
+        )
+    trusted = [spec.full_id for spec in selection.models if trusts_remote_code(spec)]
+    if trusted:
+        lines.append(
+            f"Runs code that comes with its weights: {', '.join(trusted)}. Read that code, at the "
+            "pinned revision, first."
+        )
+    return lines
+
+
+def plan_table(plan: Plan) -> Table:
+    """The plan as a table for the terminal."""
+    from rich.table import Table
+
+    table = Table(title=plan.title)
+    for name in ("model", "units done", "tokens", "rows", "time", "peak memory, GiB", "disk"):
+        table.add_column(name, justify="left" if name == "model" else "right", no_wrap=True)
+    for model in plan.models:
+        table.add_row(
+            model.spec.full_id,
+            f"{model.done}/{model.units}",
+            *_amounts(model.tokens, model.rows, model.seconds),
+            _gibibytes(model),
+            f"{model.disk_bytes / 1e6:,.0f} MB",
+        )
+    table.add_section()
+    tokens = sum(int(model.left * model.tokens) for model in plan.models)
+    rows = sum(int(model.left * model.rows) for model in plan.models)
+    size = sum(int(model.left * model.disk_bytes) for model in plan.models)
+    known = all(model.seconds is not None for model in plan.models)
+    seconds = plan.hours * 3600 if known or plan.hours else None
+    table.add_row("still to do", "", *_amounts(tokens, rows, seconds), "", f"{size / 1e6:,.0f} MB")
+    return table
+
+
+def _amounts(tokens: int, rows: int, seconds: float | None) -> tuple[str, str, str]:
+    if seconds is None:
+        time = UNKNOWN
+    else:
+        time = f"{seconds / 3600:,.1f} h" if seconds >= 3600 else f"{seconds / 60:,.1f} min"
+    return f"{tokens / 1e6:,.1f} M", f"{rows / 1e6:,.1f} M", time
+
+
+def _gibibytes(model: PlannedModel) -> str:
+    peak = model.memory
+    if peak is None:
+        return UNKNOWN
+    parts = (peak.weights, peak.cache, peak.activations + peak.logits)
+    split = " + ".join(f"{part / 2**30:.1f}" for part in parts)
+    return f"{'~' if model.assumed else ''}{peak.total / 2**30:.1f} = {split}"
+
+
+def count_finished(
+    problem: Problem,
+    selection: Selection,
+    documents: Sequence[Document],
+    workspace: Workspace,
+) -> int:
+    """Units of a selection that the ledger holds, finished or failed."""
+    wanted = {document.doc_id for document in documents}
+    return sum(
+        len(wanted & finished_units(workspace, problem.name, spec.model_id, condition.name).keys())
+        for spec in selection.models
+        for condition in selection.conditions
+    )
+
+
+def status_rows(
+    problem: Problem, selection: Selection, workspace: Workspace
+) -> list[dict[str, Any]]:
+    """One row per (model, condition): documents done, failed and expected, and what they cost.
+
+    `peak_bytes` is the largest measured so far (None before), `predicted_peak_bytes` the plan's
+    (None where the model's size is not known).
+    """
+    path = documents_path(problem, workspace)
+    expected = pq.read_metadata(path).num_rows if path.is_file() else problem.documents.count
+    longest = max(document_lengths(problem, selection, workspace)[0], default=0)
+    rows = []
+    for spec in selection.models:
+        predicted = planned_memory(spec, selection, longest, workspace)
+        for condition in selection.conditions:
+            units = finished_units(workspace, problem.name, spec.model_id, condition.name)
+            done = [unit for unit in units.values() if unit.status == "done"]
+            file = published_path(workspace, problem.name, spec.model_id, condition.name)
+            rows.append(
+                {
+                    "model_id": spec.model_id,
+                    "condition": condition.name,
+                    "done": len(done),
+                    "failed": len(units) - len(done),
+                    "documents": expected,
+                    "rows": sum(unit.rows for unit in done),
+                    "tokens_processed": sum(unit.tokens_processed for unit in done),
+                    "seconds": sum(unit.seconds for unit in done),
+                    "bytes": file.stat().st_size if file.is_file() else 0,
+                    "peak_bytes": max((unit.peak_bytes for unit in done), default=None),
+                    "predicted_peak_bytes": predicted.total if predicted else None,
+                }
+            )
+    return rows
+
+
+def status_table(problem: Problem, rows: Sequence[dict[str, Any]]) -> Table:
+    """The state as a table for the terminal."""
+    from rich.table import Table
+
+    table = Table(title=f"{problem.name}: what has been extracted")
+    for column in (
+        "model", "condition", "done", "failed", "of", "rows", "tokens", "seconds", "MB", "peak GiB",
+    ):  # fmt: skip
+        left = column in ("model", "condition")
+        table.add_column(column, justify="left" if left else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(
+            row["model_id"], row["condition"], str(row["done"]), str(row["failed"] or ""),
+            str(row["documents"] or "?"), f"{row['rows']:,}", f"{row['tokens_processed']:,}",
+            f"{row['seconds']:,.0f}", f"{row['bytes'] / 1e6:.1f}", _peak(row),
+        )  # fmt: skip
+    return table
+
+
+def _peak(row: dict[str, Any]) -> str:
+    if row["peak_bytes"]:
+        return f"{row['peak_bytes'] / 2**30:.1f}"
+    predicted = row["predicted_peak_bytes"]
+    return UNKNOWN if predicted is None else f"~{predicted / 2**30:.1f}"

@@ -1,0 +1,70 @@
+"""From a checkpoint to a model of transformers in memory, with its interventions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from extract.checkpoints import Checkpoint, load_errors, trusts_remote_code
+from extract.scoring import interventions
+from extract.scoring.placement import device_map_options
+from warehouse.problem.spec import ModelSpec
+
+
+def load_config(checkpoint: Checkpoint, spec: ModelSpec) -> Any:
+    """The model's configuration with interventions applied.
+
+    Raises:
+        TokenmartError: it can't be read, or an intervention doesn't fit it.
+    """
+    with load_errors(spec):
+        config = AutoConfig.from_pretrained(
+            checkpoint.folder, trust_remote_code=trusts_remote_code(spec)
+        )
+    interventions.configure(config, spec)
+    return config
+
+
+def load_model(
+    checkpoint: Checkpoint,
+    spec: ModelSpec,
+    *,
+    device: str,
+    dtype: str,
+    attention: str | None = None,
+    room: int = 0,
+) -> Any:
+    """Load a model in eval mode, with its interventions, on a device.
+
+    Args:
+        checkpoint: from `find_checkpoint`.
+        spec: the model of the problem file.
+        device: `cpu`, `cuda`, `cuda:1` …, or `auto-map` for accelerate's device map.
+        dtype: a torch dtype's name.
+        attention: attention implementation; None leaves the choice to transformers.
+        room: bytes that a device map leaves free on each GPU for the forward.
+
+    Raises:
+        TokenmartError: it can't be loaded, or its interventions can't act on offloaded weights.
+    """
+    if interventions.needs_masks(spec):
+        attention = "sdpa"
+    options = device_map_options(room) if device == "auto-map" else {}
+    if attention is not None:
+        options["attn_implementation"] = attention
+    with load_errors(spec):
+        model = AutoModelForCausalLM.from_pretrained(
+            checkpoint.folder,
+            config=load_config(checkpoint, spec),
+            dtype=getattr(torch, dtype),
+            trust_remote_code=trusts_remote_code(spec),
+            use_safetensors=True,
+            **options,
+        )
+    if device != "auto-map":
+        model.to(device)
+    model.eval()
+    interventions.apply(model, spec)
+    return model

@@ -1,0 +1,114 @@
+"""A document in one model's tokens, with the character span of each."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from extract.checkpoints import Checkpoint, load_errors, trusts_remote_code
+from warehouse.errors import TokenmartError
+from warehouse.paths import Workspace
+from warehouse.probes.request import Ids
+from warehouse.problem.spec import ModelSpec
+from warehouse.sources.hashes import remembered
+
+
+@dataclass(frozen=True)
+class TokenizedDocument:
+    """A document in one model's tokens, special tokens left out.
+
+    Attributes:
+        ids: shape (n,); vocabulary ids.
+        char_start: shape (n,); first character of each token in the document's text.
+        char_end: shape (n,); one past the last character, in Unicode code points.
+        total_tokens: tokens of the whole document; n is smaller after a cut.
+    """
+
+    ids: Ids
+    char_start: NDArray[np.int32]
+    char_end: NDArray[np.int32]
+    total_tokens: int
+
+    def cut(self, tokens: int) -> TokenizedDocument:
+        """The first `tokens` tokens."""
+        kept = slice(0, tokens)
+        return replace(
+            self,
+            ids=self.ids[kept],
+            char_start=self.char_start[kept],
+            char_end=self.char_end[kept],
+        )
+
+
+class DocumentTokenizer:
+    """A tokenizer with character spans and an explicit BOS policy.
+
+    Raises:
+        TokenmartError: the tokenizer gives no character spans, or a BOS is asked for and
+            it has none.
+    """
+
+    def __init__(self, tokenizer: Any, spec: ModelSpec) -> None:
+        if not getattr(tokenizer, "is_fast", False):
+            raise TokenmartError(
+                f"{spec.full_id}: its tokenizer gives no character spans (not a 'fast' one); "
+                "convert it with AutoTokenizer.from_pretrained(…, use_fast=True).save_pretrained"
+                " and point source to that folder"
+            )
+        self._tokenizer = tokenizer
+        self.bos = self._bos(spec)
+        described = tokenizer.backend_tokenizer.to_str() + f"|bos={self.bos}"
+        self.sha256 = hashlib.sha256(described.encode()).hexdigest()
+
+    def _bos(self, spec: ModelSpec) -> int | None:
+        bos = self._tokenizer.bos_token_id
+        if spec.bos == "never":
+            return None
+        if spec.bos == "always":
+            if bos is None:
+                raise TokenmartError(
+                    f"{spec.full_id}: bos: always, but its tokenizer has no BOS token; use "
+                    "bos: never or bos: tokenizer"
+                )
+            return int(bos)
+        ids = self._tokenizer("a").input_ids
+        return int(bos) if bos is not None and ids and ids[0] == bos else None
+
+    def encode(self, text: str) -> TokenizedDocument:
+        """Tokens of a text, without special tokens, uncut."""
+        batch = self._tokenizer(
+            text, add_special_tokens=False, return_offsets_mapping=True, verbose=False
+        )
+        ids = np.asarray(batch["input_ids"], dtype=np.int32)
+        spans = np.asarray(batch["offset_mapping"], dtype=np.int32).reshape(-1, 2)
+        return TokenizedDocument(ids, spans[:, 0], spans[:, 1], len(ids))
+
+
+def load_tokenizer(checkpoint: Checkpoint, spec: ModelSpec) -> DocumentTokenizer:
+    """Load a checkpoint's tokenizer; variants of one checkpoint share it.
+
+    Raises:
+        TokenmartError: it can't be loaded, or gives no character spans.
+    """
+    with load_errors(spec):
+        tokenizer = _tokenizer(checkpoint, trusts_remote_code(spec))
+    return DocumentTokenizer(tokenizer, spec)
+
+
+def tokenizer_fingerprint(checkpoint: Checkpoint, spec: ModelSpec, workspace: Workspace) -> str:
+    """sha256 of a checkpoint's tokenizer and BOS policy, without loading it a second time."""
+    key = f"tokenizer|{checkpoint.revision}|bos={spec.bos}|transformers={version('transformers')}"
+    return remembered(key, lambda: load_tokenizer(checkpoint, spec).sha256, workspace)
+
+
+@lru_cache(maxsize=2)
+def _tokenizer(checkpoint: Checkpoint, trust_remote_code: bool) -> Any:
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(checkpoint.folder, trust_remote_code=trust_remote_code)

@@ -1,0 +1,139 @@
+"""How large a model is: said by the problem file or read from the model's own files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from extract.cli import extract, status
+from extract.planning.model_size import ModelSize, model_size
+from warehouse.paths import Workspace
+from warehouse.problem.model_shape import ModelShape
+from warehouse.problem.spec import ModelSpec, load_problem
+from warehouse.sources.place import Place
+from warehouse.sources.weights.package import PackageSource
+
+WIDTH, LAYERS, WORDS = 64, 2, 5000
+SHAPE = ModelShape(
+    kind="qwen2",
+    layers=LAYERS,
+    width=WIDTH,
+    inner=96,
+    heads=4,
+    kv_heads=2,
+    vocabulary=WORDS,
+    head_width=16,
+)
+PARAMETERS = 2 * WORDS * WIDTH
+
+
+def write_gguf(path: Path, kind: str = "qwen2", layers: int | list[int] = 96) -> Path:
+    """A GGUF file with a whole header and two of its tensors."""
+    writer = gguf.GGUFWriter(path, kind)
+    writer.add_block_count(LAYERS)
+    writer.add_embedding_length(WIDTH)
+    writer.add_feed_forward_length(layers)
+    writer.add_head_count(4)
+    writer.add_head_count_kv(2)
+    writer.add_key_length(16)
+    writer.add_token_list([f"word {n}" for n in range(WORDS)])
+    writer.add_token_scores([float(n) for n in range(WORDS)])
+    for name in ("token_embd.weight", "output.weight"):
+        writer.add_tensor(name, np.zeros((WORDS, WIDTH), dtype=np.float16))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def spec_of(source: dict[str, Any], **changes: Any) -> ModelSpec:
+    raw = {"full_id": "lab/m", "family": "f", "source": source, **changes}
+    return ModelSpec.model_validate(raw)
+
+
+def test_a_gguf_model_is_as_large_as_its_header_says(workspace: Workspace, tmp_path: Path) -> None:
+    source = {"kind": "gguf", "path": str(write_gguf(tmp_path / "model.gguf"))}
+    assert model_size(spec_of(source), workspace) == ModelSize(PARAMETERS, SHAPE)
+    # the problem file has the last word
+    told = model_size(spec_of(source, parameters=7), workspace)
+    assert told == ModelSize(7, SHAPE)
+
+
+def test_a_width_for_each_layer_counts_by_its_largest(workspace: Workspace, tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "model.gguf", layers=[32, 96])
+    size = model_size(spec_of({"kind": "gguf", "path": str(path)}), workspace)
+    assert size == ModelSize(PARAMETERS, SHAPE)
+
+
+def test_a_package_model_is_planned_from_its_file_once_it_is_here(workspace: Workspace) -> None:
+    source = {"kind": "package", "packages": ["x==1"], "members": ["*"], "sha256": "0" * 64}
+    spec = spec_of(source)
+    assert model_size(spec, workspace) is None
+    assert isinstance(spec.source, PackageSource)
+    path = spec.source.gguf_path(Place(workspace))
+    path.parent.mkdir(parents=True)
+    write_gguf(path)
+    assert model_size(spec, workspace) == ModelSize(PARAMETERS, SHAPE)
+
+
+def test_a_local_model_is_as_large_as_its_configuration_says(
+    workspace: Workspace, tiny_checkpoint: Callable[..., Path]
+) -> None:
+    folder = tiny_checkpoint()
+    size = model_size(spec_of({"kind": "local", "path": str(folder)}), workspace)
+    assert size is not None and not size.assumed
+    assert (size.shape.layers, size.shape.width, size.shape.kv_heads) == (3, 32, 2)
+    # a hub model, once its snapshot is here
+    hub = spec_of({"kind": "hub"})
+    assert model_size(hub, workspace) is None
+    assert model_size(hub, workspace, folder) == size
+
+
+@pytest.mark.parametrize("content", [b"", b"GGUF", b"not a model at all" * 9])
+def test_what_can_not_be_read_is_unknown(
+    content: bytes, workspace: Workspace, tmp_path: Path
+) -> None:
+    (tmp_path / "model.gguf").write_bytes(content)
+    assert (
+        model_size(spec_of({"kind": "gguf", "path": f"{tmp_path}/model.gguf"}), workspace) is None
+    )
+    assert model_size(spec_of({"kind": "gguf", "path": f"{tmp_path}/none.gguf"}), workspace) is None
+
+
+def test_a_shape_is_assumed_where_only_the_number_of_weights_is_known(
+    workspace: Workspace,
+) -> None:
+    size = model_size(spec_of({"kind": "hub"}, parameters=500_000_000), workspace)
+    assert size is not None and size.assumed and size.parameters == 500_000_000
+
+
+def test_an_unknown_size_is_called_unknown(
+    workspace: Workspace, tiny_problem: Callable[..., Path], tmp_path: Path
+) -> None:
+    raw = yaml.safe_load(tiny_problem().read_text())
+    raw["models"][0]["source"] = {"kind": "hub"}
+    raw["models"][1]["source"] = {"kind": "gguf", "path": str(write_gguf(tmp_path / "m.gguf"))}
+    path = workspace.problems / "tiny.yml"
+    path.write_text(yaml.safe_dump(raw))
+    shown = CliRunner().invoke(extract, ["--problem", str(path), "--dry-run", "--device", "cpu"])
+    assert shown.exit_code == 0, shown.output
+    (unknown,) = [
+        line for line in shown.output.splitlines() if line.lstrip("│ ").startswith("tiny/one")
+    ]
+    assert unknown.count("unknown") == 2 and "~" not in unknown
+    (known,) = [
+        line for line in shown.output.splitlines() if line.lstrip("│ ").startswith("tiny/two")
+    ]
+    assert "unknown" not in known and " = 0.4 + 0.0 + " in known
+    assert "Size unknown until its files are here: tiny/one." in shown.output
+    assert "unknown" in CliRunner().invoke(status, ["--problem", str(path)]).output
+    problem = load_problem(str(path), workspace)
+    assert problem.models[0].parameters is None

@@ -1,0 +1,75 @@
+"""Progress: nothing of short work, lines of long work, and no other bars in between."""
+
+from __future__ import annotations
+
+import io
+import time
+
+import pytest
+from tqdm.auto import tqdm
+
+from warehouse import progress
+from warehouse.progress import progress_bar
+
+
+def test_nothing_is_shown_of_short_work(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress_bar(2, "units") as report:
+        report("one: this", 1)
+        report("two: that", 1)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_lines_of_long_work_say_what_is_done_now(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "SECONDS_BEFORE_SHOWN", 0.05)
+    with progress_bar(3, "units") as report:
+        report("one: this", 1)
+        time.sleep(0.2)
+        report("one: that", 0)
+        report("two: this", 1)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition("] ")[2] for line in lines] == [
+        "1/3 units; now one: this",
+        "2/3 units; now two: this",
+    ]
+
+
+def test_a_terminal_gets_a_bar_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "SECONDS_BEFORE_SHOWN", 0.05)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    shown = io.StringIO()
+    monkeypatch.setattr("sys.stderr", shown)
+    with progress_bar(3, "units") as report:
+        report("one: this", 1)
+        assert shown.getvalue() == ""
+        time.sleep(0.3)
+        report("two: that", 1)
+    assert "two: that" in shown.getvalue() and "2/3" in shown.getvalue()
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_the_bars_of_libraries_are_off_meanwhile(
+    shown: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from huggingface_hub.utils import tqdm as hub_bar
+    from transformers.utils import logging
+
+    def draw() -> str:
+        for bar in (tqdm, hub_bar, logging.tqdm):
+            for _ in bar(range(3), desc="weights", disable=False):
+                pass
+        return capsys.readouterr().err
+
+    if shown:
+        assert draw().count("weights: 100%") == 3
+    with progress_bar(1, "units"):
+        assert draw() == ""
+    assert draw().count("weights: 100%") == 3
+
+
+def test_an_error_gets_through_and_ends_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "SECONDS_BEFORE_SHOWN", 0.0)
+    with pytest.raises(KeyError), progress_bar(1, "units"):
+        time.sleep(0.05)
+        raise KeyError("x")

@@ -1,0 +1,70 @@
+"""The interface of a probe.
+
+A kind of probe is one file in this package, or in `probes/` of a folder of $TOKENMART_PLUGINS: a
+subclass of `Probe` with its parameters as fields, and a function from tokens to requests.
+"""
+
+from __future__ import annotations
+
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from warehouse import plugins
+from warehouse.probes.request import Build, Condition, ConditionKind
+
+PROBE_NAME = r"^[a-z][a-z0-9_]*$"
+
+
+class Probe(BaseModel, ABC):
+    """What a problem file asks for: an entry of its `probes`.
+
+    A subclass declares `kind: Literal[…]`, its parameters as fields, `condition_kinds`, and
+    `conditions`. It may give `name` a default.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+    condition_kinds: ClassVar[tuple[ConditionKind, ...]]
+    """The kinds of the conditions it creates."""
+
+    kind: str
+    name: str = Field(pattern=PROBE_NAME)
+
+    @abstractmethod
+    def conditions(self) -> list[Condition]:
+        """The context conditions it creates, one or several."""
+
+    def parameters(self) -> dict[str, Any]:
+        """Its parameters as JSON-able values, kind and name left out."""
+        return self.model_dump(mode="json", exclude={"kind", "name"})
+
+    def condition(
+        self, kind: ConditionKind, build: Build, *, suffix: str = "", seed: int = 0
+    ) -> Condition:
+        """A condition of this probe, named after it."""
+        return Condition(f"{self.name}{suffix}", kind, self.parameters(), self.name, seed, build)
+
+
+def probe_kinds() -> dict[str, type[Probe]]:
+    """Every kind of probe by its name: those that ship, then those of $TOKENMART_PLUGINS.
+
+    Raises:
+        TokenmartError: a plugin can't be loaded, or two claim one kind.
+    """
+    package = importlib.import_module(__package__)
+    return plugins.kinds(Probe, package)  # type: ignore[type-abstract]
+
+
+@cache
+def condition_kinds() -> Mapping[str, ConditionKind]:
+    """Every kind of condition by its name.
+
+    Raises:
+        TokenmartError: a plugin can't be loaded.
+    """
+    return {kind.name: kind for probe in probe_kinds().values() for kind in probe.condition_kinds}

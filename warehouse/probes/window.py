@@ -1,0 +1,55 @@
+"""LongPPL's short context: strided windows over the document (arXiv 2410.23771)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from warehouse.probes.probe import PROBE_NAME, Probe
+from warehouse.probes.request import Condition, ConditionKind, Ids, Request, span, with_bos
+
+WINDOW = ConditionKind("window", contiguous=True)
+
+
+class WindowProbe(Probe):
+    """LongPPL's short context: blocks of `stride` tokens, each after `context` tokens."""
+
+    condition_kinds: ClassVar = (WINDOW,)
+
+    kind: Literal["window"]
+    name: str = Field(pattern=PROBE_NAME)
+    context: int = Field(ge=1)
+    stride: int = Field(ge=1)
+
+    def conditions(self) -> list[Condition]:
+        """One condition."""
+        build = partial(window_requests, context=self.context, stride=self.stride)
+        return [self.condition(WINDOW, build)]
+
+
+def window_requests(tokens: Ids, bos: int | None, *, context: int, stride: int) -> list[Request]:
+    """Strided windows over [BOS] + document (arXiv 2410.23771).
+
+    For start = 0, stride, 2·stride … below T − context (T counts the BOS): run
+    [start, start + context + stride) and score what comes after the first `context` tokens.
+    Only the first window holds the BOS.
+    """
+    sequence = with_bos(tokens, bos)
+    offset = len(sequence) - len(tokens)
+    requests = []
+    for segment, start in enumerate(range(0, max(0, len(sequence) - context), stride)):
+        end = min(start + context + stride, len(sequence))
+        scored = span(start + context, end)
+        bos_inside = offset if start == 0 else 0
+        requests.append(
+            Request(
+                segment=segment,
+                ids=sequence[start:end],
+                first_target=context,
+                positions=scored - offset,
+                context_tokens=scored - start - bos_inside,
+            )
+        )
+    return requests
