@@ -28,7 +28,7 @@ class Workspace:
 
     @property
     def tokens(self) -> Path:
-        """Published token statistics: `problem=…/model_id=…/probe=…/tokens.parquet`."""
+        """Published token statistics: `problem=…/model_id=…/condition=…/tokens.parquet`."""
         return self.data / "tokens"
 
     @property

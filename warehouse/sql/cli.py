@@ -107,8 +107,8 @@ def sql(
     check_problem(named, workspace)
     if out is not None:
         refuse_protected(out, workspace)
-    with Session(workspace) as session, session.ask(text, values) as result:
-        left_out = write_rows(result, format_, out, limit)
+    with Session(workspace) as session:
+        left_out = write_rows(session, text, values, format_, out, limit)
     if left_out:
         click.echo(f"only {limit} rows shown; --limit 0 shows all, --out saves all", err=True)
 

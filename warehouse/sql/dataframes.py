@@ -19,7 +19,6 @@ import pyarrow as pa
 
 from warehouse.errors import TokenmartError
 from warehouse.paths import find_workspace
-from warehouse.sql.export import arrow_batches
 from warehouse.sql.queries import Value, check_problem, find_query
 from warehouse.sql.session import Session
 
@@ -72,11 +71,10 @@ def _rows(sql: str, into: Kind, parameters: Mapping[str, Value]) -> Any:
         raise TokenmartError(
             f"query into {into!r}: unknown; use 'arrow', 'pandas', 'polars' or 'relation'"
         )
-    with Session(find_workspace()) as session, session.ask(sql, parameters) as result:
-        if result.description is None:
+    with Session(find_workspace()) as session, session.stream(sql, parameters) as reader:
+        if reader is None:
             raise TokenmartError("query: the last statement returns no rows; end with a select")
-        with arrow_batches(result) as reader:
-            table = _plain_integers(reader.read_all())
+        table = _plain_integers(reader.read_all())
     if into == "pandas":
         return table.to_pandas()
     if into == "polars":

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import warnings
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from decimal import Decimal
 from io import TextIOWrapper
 from pathlib import Path
@@ -21,6 +22,9 @@ from warehouse.sql.execution import explain
 if TYPE_CHECKING:
     import pyarrow as pa
     from duckdb.sqltypes import DuckDBPyType
+
+    from warehouse.sql.queries import Value
+    from warehouse.sql.session import Session
 
 Format = Literal["table", "csv", "json", "parquet", "arrow"]
 ENDINGS: dict[str, Format] = {
@@ -57,12 +61,19 @@ def format_of(out: Path | None) -> Format:
 
 
 def write_rows(
-    result: duckdb.DuckDBPyConnection, format_: Format, out: Path | None, limit: int
+    session: Session,
+    sql: str,
+    parameters: Mapping[str, Value],
+    format_: Format,
+    out: Path | None,
+    limit: int,
 ) -> int:
     """Write the rows to standard output, or to a file that appears when it is complete.
 
     Args:
-        result: a connection that holds rows.
+        session: where the statements run.
+        sql: statements; the rows are those of the last one.
+        parameters: values of `$name` in the SQL.
         format_: `table` shows at most `limit` rows (0 = all); the others write every row.
         out: the file, or None for standard output.
         limit: see `format_`.
@@ -71,55 +82,56 @@ def write_rows(
         How many rows `table` left out, at least (1 stands for 'more').
 
     Raises:
-        TokenmartError: SQL failed while running, or Parquet or Arrow was asked for without a
-            file.
-        StorageError: the file can't be written.
+        TokenmartError: a mistake in the SQL, or Parquet or Arrow was asked for without a file.
+        StorageError: the file can't be written, or a file of the warehouse can't be read.
     """
-    if result.description is None:
-        return 0
     if out is None and format_ in ("parquet", "arrow"):
         raise TokenmartError(f"--format {format_}: give the file with --out FILE")
     try:
-        if out is None:
-            sys.stdout.flush()
-            return _write(result, format_, sys.stdout.buffer, limit)
-        with appearing(out) as draft, draft.open("wb") as stream:
-            return _write(result, format_, stream, limit)
+        if format_ == "table":
+            with session.ask(sql, parameters) as result:
+                if result.description is None:
+                    return 0
+                with _destination(out) as stream:
+                    text = TextIOWrapper(stream, encoding="utf-8", newline="")
+                    left_out = _write_table(result, text, limit)
+                    text.detach()
+                return left_out
+        with session.stream(sql, parameters) as reader:
+            if reader is not None:
+                with _destination(out) as stream:
+                    _write_batches(session, reader, format_, stream)
     except duckdb.Error as error:
-        raise explain(error, result) from error
-
-
-def arrow_batches(result: duckdb.DuckDBPyConnection) -> pa.RecordBatchReader:
-    """The rows as a stream of Arrow batches; until it is closed the connection is busy."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # that the rows are copied
-        return result.to_arrow_reader()
-
-
-def _write(result: duckdb.DuckDBPyConnection, format_: Format, stream: BinaryIO, limit: int) -> int:
-    if format_ == "table":
-        text = TextIOWrapper(stream, encoding="utf-8", newline="")
-        left_out = _write_table(result, text, limit)
-        text.detach()
-        return left_out
-    with arrow_batches(result) as reader:
-        if format_ == "arrow":
-            import pyarrow as pa
-
-            with pa.ipc.new_file(stream, reader.schema) as sink:
-                for batch in reader:
-                    sink.write_batch(batch)
-        else:
-            _copy(result, reader, format_, stream)
-    stream.flush()
+        raise explain(error) from error
     return 0
 
 
+@contextmanager
+def _destination(out: Path | None) -> Iterator[BinaryIO]:
+    if out is None:
+        sys.stdout.flush()
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    with appearing(out) as draft, draft.open("wb") as stream:
+        yield stream
+
+
+def _write_batches(
+    session: Session, reader: pa.RecordBatchReader, format_: Format, stream: BinaryIO
+) -> None:
+    if format_ != "arrow":
+        _copy(session, reader, format_, stream)
+        return
+    import pyarrow as pa
+
+    with pa.ipc.new_file(stream, reader.schema) as sink:
+        for batch in reader:
+            sink.write_batch(batch)
+
+
 def _copy(
-    result: duckdb.DuckDBPyConnection,
-    reader: pa.RecordBatchReader,
-    format_: Format,
-    stream: BinaryIO,
+    session: Session, reader: pa.RecordBatchReader, format_: Format, stream: BinaryIO
 ) -> None:
     """DuckDB's COPY of the rows, in a database of its own: the user's stays read-only.
 
@@ -142,7 +154,7 @@ def _copy(
             with os.fdopen(read_end, "rb", buffering=0) as pipe:
                 shutil.copyfileobj(pipe, stream, _CHUNK_BYTES)
         except BaseException:
-            result.interrupt()
+            session.interrupt()
             writer.interrupt()
             raise
         copying.result()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
+from typing import TYPE_CHECKING, TypeVar
 
 import duckdb
 
@@ -16,8 +17,13 @@ from warehouse.sql.connection import (
     connect_to_parquet,
     detach_marts,
 )
-from warehouse.sql.execution import execute
+from warehouse.sql.execution import execute, explain, stream
 from warehouse.sql.queries import Value
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_Answer = TypeVar("_Answer")
 
 
 class Session:
@@ -53,22 +59,68 @@ class Session:
             TokenmartError: a mistake in the SQL, or a statement that would write.
             StorageError: a file is damaged, or dbt writes a table that was asked for.
         """
+        with self._marts(execute) as run:
+            yield run(sql, parameters or {})
+
+    @contextmanager
+    def stream(
+        self, sql: str, parameters: Mapping[str, Value] | None = None
+    ) -> Iterator[pa.RecordBatchReader | None]:
+        """Run statements; the rows of the last one as Arrow batches, None when it returns none.
+
+        Raises:
+            TokenmartError, StorageError: see `ask`.
+        """
+        import pyarrow as pa
+
+        failed: list[TokenmartError] = []
+
+        def batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+            try:
+                yield from reader
+            except (pa.ArrowException, OSError) as error:
+                failed.append(explain(duckdb.Error(str(error))))
+                raise
+
+        with self._marts(stream) as run:
+            reader = run(sql, parameters or {})
+            if reader is None:
+                yield None
+                return
+            try:
+                yield pa.RecordBatchReader.from_batches(reader.schema, batches(reader))
+            except Exception:
+                # whoever was reading met it as an error of the stream
+                if failed:
+                    raise failed[0] from None
+                raise
+            finally:
+                reader.close()
+
+    def interrupt(self) -> None:
+        """Stop what is being computed."""
+        self._connection.interrupt()
+
+    @contextmanager
+    def _marts(
+        self, call: Callable[[duckdb.DuckDBPyConnection, str, Mapping[str, Value]], _Answer]
+    ) -> Iterator[Callable[[str, Mapping[str, Value]], _Answer]]:
+        """Lend the marts to the statements that `call` runs in the block."""
         busy: DatabaseBusyError | None = None
         try:
             attach_marts(self._connection, self._workspace, self._patience)
         except DatabaseBusyError as error:
             busy = error
+
+        def run(sql: str, parameters: Mapping[str, Value]) -> _Answer:
+            try:
+                return call(self._connection, sql, parameters)
+            except TokenmartError as error:
+                if busy and "Catalog Error" in error.message:
+                    raise busy from error
+                raise
+
         try:
-            yield self._run(sql, parameters or {}, busy)
+            yield run
         finally:
             detach_marts(self._connection, self._workspace)
-
-    def _run(
-        self, sql: str, parameters: Mapping[str, Value], busy: DatabaseBusyError | None
-    ) -> duckdb.DuckDBPyConnection:
-        try:
-            return execute(self._connection, sql, parameters)
-        except TokenmartError as error:
-            if busy and "Catalog Error" in error.message:
-                raise busy from error
-            raise

@@ -118,15 +118,13 @@ class _Shell:
         self.commands[name](arguments)
 
     def _run(self, sql: str, parameters: dict[str, Value]) -> None:
-        with self.session.ask(sql, parameters) as result:
-            left_out = write_rows(result, "table", None, self.limit)
+        left_out = write_rows(self.session, sql, parameters, "table", None, self.limit)
         self.last = sql, parameters
         if left_out:
             click.echo(f"only {self.limit} rows shown; .limit 0 shows all, .save FILE saves all")
 
     def _show(self, sql: str, **parameters: Value) -> None:
-        with self.session.ask(sql, parameters) as result:
-            write_rows(result, "table", None, 0)
+        write_rows(self.session, sql, parameters, "table", None, 0)
 
     def _tables(self, arguments: list[str]) -> None:
         if arguments:
@@ -174,8 +172,7 @@ class _Shell:
             raise TokenmartError(".save: expected one file, such as .save rows.parquet")
         out = Path(arguments[0]).expanduser()
         refuse_protected(out, self.workspace, ".save")
-        with self.session.ask(*self.last) as result:
-            write_rows(result, format_of(out), out, 0)
+        write_rows(self.session, *self.last, format_of(out), out, 0)
         click.echo(f"wrote {out}")
 
 

@@ -255,8 +255,11 @@ def test_what_the_project_keeps_is_not_written_over(workspace: Workspace, place:
 def test_a_file_appears_whole_or_not_at_all(filled: Workspace, tmp_path: Path, ending: str) -> None:
     out = tmp_path / f"rows.{ending}"
     out.write_text("the old one")
-    query = "select error('late') from range(3)"
-    assert "late" in failure(query, "--out", str(out))[1]
+    for rows in (3, 3_000_000):
+        late = (
+            f"select case when i > {rows} - 2 then error('late') end as e from range({rows}) t(i)"
+        )
+        assert failure(late, "--out", str(out)) == (1, "error: sql: Invalid Input Error: late\n")
     assert out.read_text() == "the old one"
     assert list(tmp_path.glob("*.tmp")) == list(tmp_path.glob(".*.tmp")) == []
 
@@ -309,6 +312,8 @@ def test_rows_in_python_leave_the_warehouse_to_dbt(filled: Workspace) -> None:
 def test_what_python_is_told(filled: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TokenmartError, match=r"'numpy': unknown; use 'arrow', 'pandas'"):
         query("select 1", "numpy")  # type: ignore[arg-type]
+    with pytest.raises(TokenmartError, match="sql: Invalid Input Error: late"):
+        query("select case when i > 2999999 then error('late') end from range(3000001) t(i)")
     with pytest.raises(TokenmartError, match="COPY is not allowed"):
         query("copy (select 1) to 'x.csv'")
     monkeypatch.setitem(sys.modules, "polars", None)
