@@ -316,6 +316,7 @@ class Extraction:
             peak_bytes=scored.peak_bytes,
             device=self.selection.device,
             dtype=plan.dtype,
+            backend=self.selection.backend,
             attention=scorer.attention,
             document_sha256=task.document.sha256,
             document_tokens=len(tokenized.ids),

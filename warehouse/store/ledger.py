@@ -50,6 +50,7 @@ class UnitRecord:
     peak_bytes: int
     device: str
     dtype: str
+    backend: str
     attention: str
     document_sha256: str
     document_tokens: int

@@ -102,6 +102,7 @@ UNITS = pa.schema(
         _field("peak_bytes", pa.int64(), "peak memory of the GPU or the process, in bytes"),
         _field("device", pa.string(), "cpu or the GPU"),
         _field("dtype", pa.string(), "number format of the weights"),
+        _field("backend", pa.string(), "what ran the model, e.g. transformers"),
         _field("attention", pa.string(), "attention implementation"),
         _field("document_sha256", pa.string(), "sha256 of the document's UTF-8 text"),
         _field("document_tokens", pa.int32(), "tokens of the document that were used"),

@@ -74,20 +74,22 @@ def write_table(path: Path, table: pa.Table, level: int = _PUBLISHED_LEVEL) -> N
     with appearing(path, _REMEDY) as draft:
         if shutil.disk_usage(draft.parent).free < table.nbytes // 4:
             raise OSError(errno.ENOSPC, "disk full")
-        # pyarrow's own copy of the schema would hold the ledger again, in base64
-        writer = pq.ParquetWriter(
-            draft,
-            table.schema,
-            compression="zstd",
-            compression_level=level,
-            use_dictionary=False,
-            column_encoding=encodings,
-            write_statistics=list(_WITH_STATISTICS) if tokens else True,
-            store_schema=False,
-        )
-        with writer:
-            writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
-            writer.add_key_value_metadata(table.schema.metadata or {})
+        # a file of ours: a writer that fails on a full disk leaves its own open
+        with draft.open("wb") as file:
+            # pyarrow's own copy of the schema would hold the ledger again, in base64
+            writer = pq.ParquetWriter(
+                file,
+                table.schema,
+                compression="zstd",
+                compression_level=level,
+                use_dictionary=False,
+                column_encoding=encodings,
+                write_statistics=list(_WITH_STATISTICS) if tokens else True,
+                store_schema=False,
+            )
+            with writer:
+                writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
+                writer.add_key_value_metadata(table.schema.metadata or {})
 
 
 def as_stored(rows: pa.Table) -> pa.Table:

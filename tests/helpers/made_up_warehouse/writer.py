@@ -312,6 +312,7 @@ class _Writer:
             peak_bytes=10**9,
             device="cpu",
             dtype="float32",
+            backend="transformers",
             attention="sdpa",
             document_sha256=_sha256(self.texts[doc_id]),
             document_tokens=tokens,
