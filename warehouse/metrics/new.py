@@ -101,7 +101,7 @@ def _yaml(name: str, context: str, direction: str) -> str:
         )
     )
     rows, units, condition, key, signs, variant = (
-        ("tokens", "int_full_units", "full", "logprob", "-", "micro")
+        ("stg_token_stats", "int_full_units", "full", "logprob", "-", "micro")
         if context == "full"
         else ("context_pairs", "int_pair_units", "window", "gain", "", "micro@window")
     )
