@@ -101,6 +101,8 @@ def appearing(path: Path, remedy: str = _AGAIN) -> Iterator[Path]:
         if path.exists() and not path.is_file() and not path.is_dir():
             yield path
             return
+        # what a link stands for is replaced, not the link
+        path = Path(os.path.realpath(path)) if path.is_symlink() else path
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -35,9 +35,9 @@ def run(page: Path, profile: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def probe(page: Path, folder: Path, script: str, *arguments: str) -> str:
+def evaluate(page: Path, folder: Path, script: str, *arguments: str) -> str:
     """Run JavaScript in a copy of the page and return the text it computes."""
-    copy = folder / "probe.html"
+    copy = folder / "evaluated.html"
     tail = (
         "<script>addEventListener('load', () => { document.title = String((() => {"
         f"{script}"

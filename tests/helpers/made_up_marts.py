@@ -62,9 +62,14 @@ class Marts:
 
     def models(self, problem: str) -> list[str]:
         """The model ids of a shipped problem."""
+        return list(self.full_ids(problem))
+
+    def full_ids(self, problem: str) -> dict[str, str]:
+        """Model id → full id, of a shipped problem."""
         from warehouse.problem.spec import load_problem
 
-        return [model.model_id for model in load_problem(problem, self.workspace).models]
+        models = load_problem(problem, self.workspace).models
+        return {model.model_id: model.full_id for model in models}
 
     def target(self, problem: str, scores: dict[str, float]) -> None:
         """Overall scores of a measured target."""
@@ -128,7 +133,8 @@ class Marts:
     def registry(self, problem: str) -> None:
         """The model and document tables."""
         models = [
-            (problem, m, m.replace("--", "/"), "abc123", "tok", "[]") for m in self.models(problem)
+            (problem, model_id, full_id, "abc123", "tok", "[]")
+            for model_id, full_id in self.full_ids(problem).items()
         ]
         documents = [(problem, i, f"doc {i}", f"{i}" * 64, 9, 9, "some text") for i in range(2)]
         with self.write() as connection:

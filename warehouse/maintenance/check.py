@@ -22,6 +22,7 @@ from warehouse.probes.probe import condition_kinds
 from warehouse.probes.request import ConditionKind
 from warehouse.store.ledger import UnitRecord, content_sha256, read_ledger
 from warehouse.store.schema import TOKENS
+from warehouse.store.schema_version import refuse_earlier_folders
 from warehouse.store.token_files import (
     keep_units,
     partition_keys,
@@ -87,7 +88,12 @@ class DocumentFacts:
 
 
 def token_files(workspace: Workspace, problem: str | None = None) -> list[Path]:
-    """Published and pending token files, of one problem or of all."""
+    """Published and pending token files, of one problem or of all.
+
+    Raises:
+        OtherVersionError: the folders are those of another version of Tokenmart.
+    """
+    refuse_earlier_folders(workspace.data, problem or "*")
     folders = f"problem={problem or '*'}/model_id=*/condition=*"
     published = workspace.tokens.glob(f"{folders}/*.parquet")
     pending = [path for folder in workspace.pending.glob(folders) for path in pending_files(folder)]

@@ -10,7 +10,7 @@ import duckdb
 
 from warehouse.errors import StorageError
 from warehouse.paths import Workspace
-from warehouse.sql.views import PUBLIC_VIEWS, create_views, quoted
+from warehouse.sql.views import PUBLIC_VIEWS, create_views, quoted, refuse_earlier_database
 
 PATIENCE_SECONDS = 3.0
 _SCHEMAS = ("main", "metrics", "intermediate", "staging")
@@ -30,6 +30,7 @@ def connect_read_only(workspace: Workspace) -> duckdb.DuckDBPyConnection:
     if not path.is_file():
         raise StorageError(f"{path}: no warehouse yet; run `tokenmart dbt build`")
     connection = _patiently(path, lambda: duckdb.connect(str(path), read_only=True))
+    refuse_earlier_database(connection, path)
     _search(connection, [(_catalog(path), schema) for schema in _SCHEMAS])
     return connection
 
@@ -79,6 +80,7 @@ def attach_marts(
         return
     attach = f"attach {quoted(path)} (read_only)"
     _patiently(path, lambda: connection.execute(attach), patience)
+    refuse_earlier_database(connection, path)
     _search(connection, [("memory", "main"), *((_catalog(path), name) for name in _SCHEMAS)])
 
 

@@ -11,7 +11,7 @@ from dbt_common.exceptions import DbtRuntimeError
 
 from warehouse.errors import TokenmartError
 from warehouse.paths import find_workspace
-from warehouse.sql.views import create_views, quoted
+from warehouse.sql.views import create_views, quoted, refuse_earlier_database
 
 
 class Plugin(BasePlugin):
@@ -28,10 +28,12 @@ class Plugin(BasePlugin):
         """Create the public views and macros.
 
         Raises:
-            DbtRuntimeError: the data folder can't be read; the message says what to do.
+            DbtRuntimeError: data or database can't be used; the message says what to do.
         """
+        workspace = find_workspace()
         try:
-            create_views(conn, find_workspace().data)
+            refuse_earlier_database(conn, workspace.database)
+            create_views(conn, workspace.data)
         except TokenmartError as error:
             raise DbtRuntimeError(error.format_message()) from error
 

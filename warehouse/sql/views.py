@@ -14,7 +14,11 @@ import pyarrow as pa
 
 from warehouse.errors import StorageError
 from warehouse.store.schema import SCHEMA_KEY, SCHEMA_VERSION, TABLES, UNITS, UNITS_KEY
-from warehouse.store.schema_version import refuse_earlier_folders, refuse_version
+from warehouse.store.schema_version import (
+    OtherVersionError,
+    refuse_earlier_folders,
+    refuse_version,
+)
 
 PUBLIC_VIEWS = (*TABLES, "units")
 _SQL_TYPES = {
@@ -55,6 +59,26 @@ def create_views(connection: duckdb.DuckDBPyConnection, data: Path) -> None:
             connection.execute(f"{view} (select {nothing}) where false")
     _create_units(connection, data)
     connection.execute(_MACROS.read_text(encoding="utf-8"))
+
+
+def refuse_earlier_database(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Stop at a database that was built when tables had a column `probe_kind`.
+
+    Args:
+        connection: has the database open or attached.
+        path: the database's file.
+
+    Raises:
+        OtherVersionError: another version of Tokenmart built it.
+    """
+    found = connection.execute(
+        "select 1 from duckdb_columns() where column_name = 'probe_kind' limit 1"
+    ).fetchone()
+    if found is not None:
+        raise OtherVersionError(
+            f"{path}: built by another version of Tokenmart; delete it (it holds nothing that "
+            "can't be built again) and run `tokenmart dbt build`"
+        )
 
 
 def quoted(value: object) -> str:

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from browser import probe, run
+from browser import evaluate, run
 from click.testing import CliRunner
 from made_up_marts import Marts, fill_minilong
 
@@ -117,7 +117,7 @@ def test_nothing_sticks_out_sideways(page, tmp_path, width):
         "const d = document.getElementById('f').contentDocument.documentElement;"
         "return d.scrollWidth + ' ' + d.clientWidth;"
     )
-    scroll, client = map(int, probe(frame, tmp_path, script).split())
+    scroll, client = map(int, evaluate(frame, tmp_path, script).split())
     assert client == width
     assert scroll <= client
 
@@ -135,7 +135,7 @@ def test_keyboard_and_tooltip(page, tmp_path):
       return [stops.length, before === first.getAttribute('aria-label'), before !== after,
               getComputedStyle(document.getElementById('tip')).visibility].join(' ');
     """
-    assert probe(page, tmp_path, script) == "1 true true visible"
+    assert evaluate(page, tmp_path, script) == "1 true true visible"
 
 
 def test_both_themes_have_readable_contrast():
@@ -163,8 +163,8 @@ def test_the_dark_theme_and_paper_are_used(page, tmp_path):
     script = "return getComputedStyle(document.body).backgroundColor"
     copy = tmp_path / "dark.html"
     copy.write_text(page.read_text())
-    assert probe(copy, tmp_path, script) == "rgb(255, 255, 255)"
-    dark = probe(copy, tmp_path, script, "--blink-settings=preferredColorScheme=0")
+    assert evaluate(copy, tmp_path, script) == "rgb(255, 255, 255)"
+    dark = evaluate(copy, tmp_path, script, "--blink-settings=preferredColorScheme=0")
     assert dark == "rgb(18, 23, 31)"
     run(page, tmp_path / "pdf", f"--print-to-pdf={tmp_path / 'report.pdf'}")
     assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")

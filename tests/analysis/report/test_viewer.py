@@ -8,7 +8,7 @@ import shutil
 
 import duckdb
 import pytest
-from browser import probe
+from browser import evaluate
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
@@ -129,7 +129,7 @@ def test_in_a_browser(view, tmp_path):
       const pale = document.querySelectorAll('.t.none').length;
       return JSON.stringify([whole, key, same, panel, off, focus, stops, visited, pale]);
     """
-    found = json.loads(probe(path, tmp_path, script))
+    found = json.loads(evaluate(path, tmp_path, script))
     whole, key, same, panel, off, focus, stops, visited, pale = found
     assert whole == [True, True]
     assert key == 3  # two key tokens, one of them cut by the line break
