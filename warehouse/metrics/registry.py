@@ -77,8 +77,9 @@ def find_families(project: Path) -> list[Family]:
     """All families of a dbt project, by name.
 
     Raises:
-        TokenmartError: a YAML can't be read, lacks a field, or describes another model than the
-            SQL files beside it; one line names the file, the field and what to do.
+        TokenmartError: a YAML can't be read, lacks a field or describes another model than the
+            SQL files beside it, or a family has no variants; one line names the file, the field
+            and what to do.
     """
     described: dict[str, tuple[Path, dict[str, Any]]] = {}
     models: dict[str, Path] = {}
@@ -107,6 +108,11 @@ def find_families(project: Path) -> list[Family]:
         }
         if "metric" in meta and config.get("enabled", True):
             families.append(_family(path, name, meta))
+            if not (project / "variants" / f"{name}.csv").is_file():
+                raise TokenmartError(
+                    f"{path}: {name} has no variants; write variants/{name}.csv, one row each, as "
+                    "`tokenmart metrics new` does"
+                )
     return families
 
 

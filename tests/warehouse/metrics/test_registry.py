@@ -168,6 +168,14 @@ def test_a_broken_yaml_is_named_before_dbt_starts(
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_a_family_without_variants_is_named(tmp_path: Path) -> None:
+    path = write_family(tmp_path, "steps")
+    (tmp_path / "variants" / "steps.csv").unlink()
+    with pytest.raises(TokenmartError) as caught:
+        find_families(tmp_path)
+    assert caught.value.message.startswith(f"{path}: steps has no variants; write variants/steps")
+
+
 def test_helpers_and_disabled_models_are_no_families(tmp_path: Path) -> None:
     helper = write_family(tmp_path, "helper")
     helper.write_text("models:\n  - name: helper\n", encoding="utf-8")
