@@ -263,7 +263,12 @@ class Extraction:
             reason = ""
             results: Sequence[Scored] = ()
             try:
-                results = scorer.score(requests)
+                results = list(scorer.score(requests))
+                if len(results) != len(requests):
+                    raise TokenmartError(
+                        f"backend {self.selection.backend}: {len(results)} results for "
+                        f"{len(requests)} requests; it must give one for each, in their order"
+                    )
             except (NonFiniteLogits, TokenmartError) as error:
                 reason = str(error)
                 self.outcome.failures.append(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -67,7 +67,7 @@ class Scorer(Protocol):
             NonFiniteLogits: the model produces NaN or infinite logits.
         """
 
-    def score(self, requests: Sequence[Request]) -> Sequence[Scored]:
+    def score(self, requests: Sequence[Request]) -> Iterable[Scored]:
         """Statistics of each request's targets, in the order of the requests.
 
         Raises:

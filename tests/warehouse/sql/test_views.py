@@ -13,9 +13,10 @@ from dbt_harness import PROJECT, Warehouse
 from made_up_warehouse import Shape, write_warehouse
 
 from warehouse.paths import Workspace
-from warehouse.sql.connection import connect_to_parquet
+from warehouse.sql.connection import connect_for_queries, connect_read_only, connect_to_parquet
 from warehouse.sql.views import PUBLIC_VIEWS
 from warehouse.store.schema import TABLES, TOKENS, UNITS
+from warehouse.store.schema_version import OtherVersionError
 
 Columns = list[tuple[str, str]]
 
@@ -123,3 +124,12 @@ def test_dbt_says_in_one_line_that_the_data_is_of_another_version(tmp_path: Path
     assert done.returncode != 0
     assert f"{old}: written by another version of Tokenmart" in done.stdout
     assert "Traceback" not in done.stdout
+
+
+def test_a_database_of_another_version_is_one_line(workspace: Workspace) -> None:
+    workspace.database.parent.mkdir(parents=True, exist_ok=True)
+    with duckdb.connect(str(workspace.database)) as connection:
+        connection.execute("create table coverage(probe varchar, probe_kind varchar)")
+    for connect in (connect_read_only, connect_for_queries):
+        with pytest.raises(OtherVersionError, match=r"delete it .* and run `tokenmart dbt build`"):
+            connect(workspace)

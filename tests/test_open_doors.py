@@ -1,0 +1,92 @@
+"""The examples of docs/architecture.md, dropped into a scratch folder and used together."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from tiny_models import make_checkpoint
+
+from warehouse.paths import Workspace
+from warehouse.store.token_files import published_path
+
+CHECKOUT = Path(__file__).parents[1]
+PAGE = CHECKOUT / "docs" / "architecture.md"
+DOORS = {"probes", "documents", "weights", "backends", "importers"}
+PROBLEM = """\
+name: mine
+title: Every part brought along
+documents: {kind: folder, path: texts}
+models: [{full_id: me/model, family: me, dtype: float32, source: {kind: shelf}}]
+probes: [{kind: last_tokens, name: tail, count: 3}]
+target: {kind: imported}
+"""
+
+
+def examples() -> dict[str, str]:
+    """Path in the scratch folder → code, of each block of the page that begins with a path."""
+    blocks = re.findall(r"```python\n(# (\S+\.py)\n.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    return {name: code for code, name in blocks}
+
+
+@pytest.fixture
+def tokenmart(tmp_path: Path, workspace: Workspace):  # type: ignore[no-untyped-def]
+    """Run the command with the page's examples as plugins."""
+    plugins = tmp_path / "plugins"
+    for name, code in examples().items():
+        (plugins / name).parent.mkdir(parents=True, exist_ok=True)
+        (plugins / name).write_text(code, encoding="utf-8")
+
+    def run(*arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "tokenmart", *arguments],
+            env={**os.environ, "TOKENMART_PLUGINS": str(plugins)},
+            cwd=CHECKOUT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    return run
+
+
+def test_the_page_has_an_example_of_each_door() -> None:
+    assert {name.split("/")[0] for name in examples()} == DOORS
+
+
+@pytest.mark.slow
+def test_the_examples_work_together(tokenmart, workspace: Workspace, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    (workspace.problems / "mine.yml").write_text(PROBLEM)
+    (workspace.root / "texts").mkdir()
+    (workspace.root / "texts" / "a.txt").write_text("the warehouse reads every token in place")
+    shelf = workspace.root / "shelf" / "me"
+    shelf.mkdir(parents=True)
+    shutil.move(make_checkpoint(tmp_path / "model"), shelf / "model")
+    assert "documents: 1" in tokenmart("data", "fetch", "--problem", "mine", "--only", "documents")
+    asked = ("extract", "--problem", "mine", "--device", "cpu")
+    assert "extracted 1 units" in tokenmart(*asked, "--backend", "uniform")
+    file = published_path(workspace, "mine", "me--model", "tail")
+    logprobs = pq.read_table(file, partitioning=None)["logprob"].to_numpy()
+    np.testing.assert_allclose(logprobs, np.full(3, -np.log(4)), atol=2e-5)
+    # the same probe under the backend that ships: other numbers, so the unit is computed anew
+    assert "extracted 1 units" in tokenmart(*asked)
+    again = pq.read_table(file, partitioning=None)["logprob"].to_numpy()
+    assert len(again) == 3 and not np.allclose(again, logprobs)
+    scores = workspace.root / "scores.txt"
+    scores.write_text("0 1\n1 0.5\n")
+    imported = tokenmart(
+        "data", "import", "--problem", "mine", "--model", "me/model", "--format", "pairs",
+        str(scores),
+    )  # fmt: skip
+    assert "2 items" in imported
+    means = tokenmart("sql", "select avg(score) as mean from downstream", "--format", "csv")
+    assert means.split() == ["mean", "0.75"]
