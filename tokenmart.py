@@ -12,7 +12,10 @@ import click
 from warehouse.errors import TokenmartError
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "data": ("warehouse.problem.cli:data", "Fetch and check documents, models and targets."),
+    "data": (
+        "warehouse.problem.cli:data",
+        "Fetch and check what a problem needs; import scores made elsewhere.",
+    ),
     "doctor": (
         "warehouse.maintenance.cli:doctor",
         "Check the environment; say what is missing and the remedy.",
