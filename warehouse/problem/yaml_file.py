@@ -121,7 +121,7 @@ def report(model: type[Parsed], raw: Any, tree: YamlTree) -> Parsed:
 def _by_cause(
     model: type[BaseModel], errors: list[ErrorDetails], tree: YamlTree
 ) -> list[ErrorDetails]:
-    """Misspelt keys first, then the others; without the keys that are missing because of them."""
+    """Misspelt keys first, from the top; without the keys that are missing because of them."""
     meant = {
         error["loc"]: key
         for error in errors
@@ -129,7 +129,7 @@ def _by_cause(
     }
     missing = {(*location[:-1], key) for location, key in meant.items()}
     left = [e for e in errors if e["type"] != "missing" or e["loc"] not in missing]
-    return sorted(left, key=lambda error: error["loc"] not in meant)
+    return sorted(left, key=lambda error: (error["loc"] not in meant, tree.line(error["loc"])[0]))
 
 
 def _meant(model: type[BaseModel], location: Location, tree: YamlTree) -> str | None:
