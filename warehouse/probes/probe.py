@@ -12,22 +12,21 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from warehouse import plugins
+from warehouse.frozen import Frozen
 from warehouse.probes.request import Build, Condition, ConditionKind
 
 PROBE_NAME = r"^[a-z][a-z0-9_]*$"
 
 
-class Probe(BaseModel, ABC):
+class Probe(Frozen, ABC):
     """What a problem file asks for: an entry of its `probes`.
 
     A subclass declares `kind: Literal[…]`, its parameters as fields, `condition_kinds`, and
     `conditions`. It may give `name` a default.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
     condition_kinds: ClassVar[tuple[ConditionKind, ...]]
     """The kinds of the conditions it creates."""
