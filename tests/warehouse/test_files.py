@@ -70,13 +70,13 @@ def test_errors_inside_the_block_name_the_path(tmp_path: Path) -> None:
 
 
 def test_what_the_project_keeps_is_never_an_output(workspace: Workspace, tmp_path: Path) -> None:
-    workspace.locks.mkdir(parents=True)
+    workspace.lock_files.mkdir(parents=True)
     record = {"files": {"elsewhere/labels.json": "0" * 64}, "revisions": {}}
-    (workspace.locks / "p.json").write_text(json.dumps(record))
+    (workspace.lock_files / "p.json").write_text(json.dumps(record))
     link = tmp_path / "link.json"
-    link.symlink_to(workspace.locks / "p.json")
+    link.symlink_to(workspace.lock_files / "p.json")
     kept = (
-        workspace.locks / "p.json",
+        workspace.lock_files / "p.json",
         link,
         workspace.problems / "no4k.yml",
         workspace.root / "elsewhere" / "labels.json",

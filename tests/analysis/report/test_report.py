@@ -217,9 +217,9 @@ def test_noise_gets_no_winner(marts, tmp_path):
 
 def test_out_and_figures_never_replace_what_the_project_keeps(minilong, tmp_path):
     workspace = minilong.workspace
-    (workspace.locks).mkdir(parents=True)
+    (workspace.lock_files).mkdir(parents=True)
     kept = {
-        workspace.locks / "minilong.json": "holds the lock files",
+        workspace.lock_files / "minilong.json": "holds the lock files",
         workspace.problems / "minilong.yml": "holds the problem files",
         workspace.database: "database that dbt builds",
     }
