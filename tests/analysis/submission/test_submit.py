@@ -178,7 +178,8 @@ def test_names_break_neither_the_page_nor_its_table(written):
 
 
 def test_a_submission_never_replaces_what_the_project_keeps(submit, minilong, tmp_path):
-    for out in (minilong.workspace.lock_files / "mine", minilong.workspace.root / "results/downstream"):
+    workspace = minilong.workspace
+    for out in (workspace.lock_files / "mine", workspace.root / "results/downstream"):
         result = submit(out=out)
         assert result.exit_code == 1 and result.stderr.count("\n") == 1
         assert f"--out {out}: not written" in result.stderr
