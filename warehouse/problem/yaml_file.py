@@ -129,7 +129,9 @@ def _by_cause(
     }
     missing = {(*location[:-1], key) for location, key in meant.items()}
     left = [e for e in errors if e["type"] != "missing" or e["loc"] not in missing]
-    return sorted(left, key=lambda error: (error["loc"] not in meant, tree.line(error["loc"])[0]))
+    misspelt = [error for error in left if error["loc"] in meant]
+    misspelt.sort(key=lambda error: tree.line(error["loc"])[0])
+    return misspelt + [error for error in left if error["loc"] not in meant]
 
 
 def _meant(model: type[BaseModel], location: Location, tree: YamlTree) -> str | None:
