@@ -2,6 +2,7 @@
 --
 --     select model_id, ppl(logprob) from tokens where condition = 'full' group by all;
 --     select token_text(doc_id, char_start, char_end), gain from context_pairs limit 20;
+--     select model_id, avg(gain) from paired_tokens('minilong', 'window_512') group by all;
 --
 -- The text macros take the problem as a last argument; without it the first document of that
 -- number answers, which is right as long as the warehouse holds one problem.
@@ -13,6 +14,38 @@ create or replace macro main.bits_per_byte(logprobs, bytes) as
 
 create or replace macro main.gain(long_logprob, short_logprob) as
     long_logprob::double - short_logprob::double;
+
+-- Tokens scored both after the whole document and in a condition with less context.
+create or replace macro main.paired_tokens(problem_name, short_condition) as table
+    select
+        long.model_id,
+        long.doc_id,
+        long.position,
+        long.token_id,
+        long.char_start,
+        long.char_end,
+        long.context_tokens,
+        short.context_tokens as short_context_tokens,
+        long.logprob,
+        short.logprob as short_logprob,
+        long.rank,
+        short.rank as short_rank,
+        main.gain(long.logprob, short.logprob) as gain
+    from main.tokens as long
+    inner join main.tokens as short
+        on long.model_id = short.model_id
+        and long.doc_id = short.doc_id
+        and long.position = short.position
+    where long.problem = problem_name
+        and short.problem = problem_name
+        and long.condition = 'full'
+        and short.condition = short_condition;
+
+create or replace macro main.document_name(document, problem_name := null) as (
+    select min_by(d.name, d.problem)
+    from main.documents as d
+    where d.doc_id = document and coalesce(d.problem = problem_name, true)
+);
 
 create or replace macro main.token_text(document, first, past, problem_name := null) as (
     select substring(min_by(d.text, d.problem), first + 1, past - first)

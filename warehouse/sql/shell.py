@@ -60,7 +60,7 @@ _TABLES = f"""
 _MACROS = """
     select function_name as macro, array_to_string(parameters, ', ') as parameters
     from duckdb_functions()
-    where not internal and function_type = 'macro' and database_name = 'memory'
+    where not internal and function_type like '%macro' and database_name = 'memory'
     order by function_name
 """
 _COLUMNS = f"""

@@ -18,15 +18,11 @@ with strongest as (
 )
 
 select
-    exp(strongest.top_logprob) as first_choice_probability,
-    exp(strongest.logprob) as probability,
-    strongest.rank,
-    documents.name as document,
-    strongest.position,
-    context_snippet(
-        strongest.doc_id, strongest.char_start, strongest.char_end, 28, $problem
-    ) as words
+    exp(top_logprob) as first_choice_probability,
+    exp(logprob) as probability,
+    rank,
+    document_name(doc_id, $problem) as document,
+    position,
+    context_snippet(doc_id, char_start, char_end, 28, $problem) as words
 from strongest
-inner join documents
-    on strongest.doc_id = documents.doc_id and documents.problem = $problem
-order by strongest.top_logprob - strongest.logprob desc, strongest.doc_id, strongest.position
+order by top_logprob - logprob desc, doc_id, position

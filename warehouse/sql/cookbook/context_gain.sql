@@ -3,24 +3,6 @@
 -- param problem = minilong  -- which problem
 -- param short = window_512  -- the short-context condition
 -- param threshold = 0.5  -- a token counts as helped or hurt beyond this many nats
-with pairs as (
-    select
-        long.model_id,
-        long.logprob::double - short.logprob::double as gain
-    from tokens as long
-    inner join tokens as short
-        on
-            long.problem = short.problem
-            and long.model_id = short.model_id
-            and long.doc_id = short.doc_id
-            and long.position = short.position
-    where
-        long.problem = $problem
-        and short.problem = $problem
-        and long.condition = 'full'
-        and short.condition = $short
-)
-
 select
     model_id,
     count(*) as tokens,
@@ -28,6 +10,6 @@ select
     median(gain) as median_gain,
     avg((gain > $threshold)::integer) as share_helped,
     avg((gain < -$threshold)::integer) as share_hurt
-from pairs
+from paired_tokens($problem, $short)
 group by model_id
 order by mean_gain desc

@@ -11,7 +11,8 @@ with pairs as (
         a.char_start,
         a.char_end,
         a.logprob as logprob_a,
-        b.logprob as logprob_b
+        b.logprob as logprob_b,
+        a.logprob - b.logprob as difference
     from tokens as a
     inner join tokens as b
         on
@@ -26,23 +27,15 @@ with pairs as (
         and a.condition = $condition
         and a.model_id = $model_a
         and b.model_id = $model_b
-),
-
-strongest as (
-    select * from pairs
-    order by abs(logprob_a - logprob_b) desc, doc_id, char_start
+    order by abs(difference) desc, a.doc_id, a.char_start
     limit $limit
 )
 
 select
-    exp(strongest.logprob_a) as probability_a,
-    exp(strongest.logprob_b) as probability_b,
-    strongest.logprob_a - strongest.logprob_b as difference,
-    documents.name as document,
-    context_snippet(
-        strongest.doc_id, strongest.char_start, strongest.char_end, 28, $problem
-    ) as words
-from strongest
-inner join documents
-    on strongest.doc_id = documents.doc_id and documents.problem = $problem
-order by abs(strongest.logprob_a - strongest.logprob_b) desc, strongest.doc_id, strongest.char_start
+    exp(logprob_a) as probability_a,
+    exp(logprob_b) as probability_b,
+    difference,
+    document_name(doc_id, $problem) as document,
+    context_snippet(doc_id, char_start, char_end, 28, $problem) as words
+from pairs
+order by abs(difference) desc, doc_id, char_start

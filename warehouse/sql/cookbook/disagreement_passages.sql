@@ -7,6 +7,7 @@
 -- param condition = full  -- a condition that scores every token
 -- param characters = 80  -- length of a passage
 -- param limit = 20  -- how many
+-- A document may be cut at another character for each tokenizer: compare what both have scored.
 with scored as (
     select doc_id, char_start, char_end, logprob, model_id
     from tokens
@@ -45,12 +46,12 @@ strongest as (
 )
 
 select
-    strongest.bits_a - strongest.bits_b as more_bits_for_a,
-    strongest.bits_a,
-    strongest.bits_b,
-    documents.name as document,
-    substring(documents.text, strongest.passage * $characters + 1, $characters) as text
+    bits_a - bits_b as more_bits_for_a,
+    bits_a,
+    bits_b,
+    document_name(doc_id, $problem) as document,
+    token_text(
+        doc_id, passage * $characters, (passage + 1) * $characters, $problem
+    ) as text
 from strongest
-inner join documents
-    on strongest.doc_id = documents.doc_id and documents.problem = $problem
-order by abs(strongest.bits_a - strongest.bits_b) desc, strongest.doc_id, strongest.passage
+order by abs(bits_a - bits_b) desc, doc_id, passage

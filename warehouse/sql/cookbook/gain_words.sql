@@ -5,30 +5,7 @@
 -- param short = window_512  -- the short-context condition
 -- param least = 5  -- fewest occurrences
 -- param limit = 20  -- how many
-with pairs as (
-    select
-        long.token_id,
-        long.doc_id,
-        long.char_start,
-        long.char_end,
-        long.logprob::double - short.logprob::double as gain
-    from tokens as long
-    inner join tokens as short
-        on
-            long.problem = short.problem
-            and long.model_id = short.model_id
-            and long.doc_id = short.doc_id
-            and long.position = short.position
-    where
-        long.problem = $problem
-        and short.problem = $problem
-        and long.model_id = $model
-        and short.model_id = $model
-        and long.condition = 'full'
-        and short.condition = $short
-),
-
-by_token as (
+with by_token as (
     select
         token_id,
         count(*) as occurrences,
@@ -36,7 +13,8 @@ by_token as (
         avg(gain) as mean_gain,
         sum(gain) as total_gain,
         arg_max((doc_id, char_start, char_end), gain) as best
-    from pairs
+    from paired_tokens($problem, $short)
+    where model_id = $model
     group by token_id
     having count(*) >= $least
     order by mean_gain desc, token_id

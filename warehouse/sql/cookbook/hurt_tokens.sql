@@ -5,51 +5,23 @@
 -- param short = window_512  -- the short-context condition
 -- param document = -1  -- doc_id; -1 for all
 -- param limit = 20  -- how many
-with pairs as (
-    select
-        long.doc_id,
-        long.position,
-        long.char_start,
-        long.char_end,
-        long.logprob,
-        long.rank,
-        short.rank as short_rank,
-        long.logprob - short.logprob as gain
-    from tokens as long
-    inner join tokens as short
-        on
-            long.problem = short.problem
-            and long.model_id = short.model_id
-            and long.doc_id = short.doc_id
-            and long.position = short.position
+with strongest as (
+    select * from paired_tokens($problem, $short)
     where
-        long.problem = $problem
-        and short.problem = $problem
-        and long.model_id = $model
-        and short.model_id = $model
-        and long.condition = 'full'
-        and short.condition = $short
-        and ($document < 0 or long.doc_id = $document)
-        and long.logprob < short.logprob
-),
-
-strongest as (
-    select * from pairs
+        model_id = $model
+        and ($document < 0 or doc_id = $document)
+        and gain < 0
     order by gain, doc_id, position
     limit $limit
 )
 
 select
-    strongest.gain,
-    exp(strongest.logprob) as probability,
-    strongest.rank,
-    strongest.short_rank,
-    documents.name as document,
-    strongest.position,
-    context_snippet(
-        strongest.doc_id, strongest.char_start, strongest.char_end, 28, $problem
-    ) as words
+    gain,
+    exp(logprob) as probability,
+    rank,
+    short_rank,
+    document_name(doc_id, $problem) as document,
+    position,
+    context_snippet(doc_id, char_start, char_end, 28, $problem) as words
 from strongest
-inner join documents
-    on strongest.doc_id = documents.doc_id and documents.problem = $problem
-order by strongest.gain, strongest.doc_id, strongest.position
+order by gain, doc_id, position

@@ -6,21 +6,10 @@
 -- param beta = -2.0  -- least log-prob with full context
 with pairs as (
     select
-        long.model_id,
-        long.logprob::double as logprob,
-        long.logprob - short.logprob > $alpha and long.logprob > $beta as is_key
-    from tokens as long
-    inner join tokens as short
-        on
-            long.problem = short.problem
-            and long.model_id = short.model_id
-            and long.doc_id = short.doc_id
-            and long.position = short.position
-    where
-        long.problem = $problem
-        and short.problem = $problem
-        and long.condition = 'full'
-        and short.condition = $short
+        model_id,
+        logprob::double as logprob,
+        gain > $alpha and logprob > $beta as is_key
+    from paired_tokens($problem, $short)
 )
 
 select

@@ -12,16 +12,12 @@ with strongest as (
 )
 
 select
-    -strongest.logprob as nll,
-    strongest.entropy,
-    strongest.rank,
-    exp(strongest.top_logprob) as first_choice_probability,
-    documents.name as document,
-    strongest.position,
-    context_snippet(
-        strongest.doc_id, strongest.char_start, strongest.char_end, 28, $problem
-    ) as words
+    nll,
+    entropy,
+    rank,
+    exp(top_logprob) as first_choice_probability,
+    document_name(doc_id, $problem) as document,
+    position,
+    context_snippet(doc_id, char_start, char_end, 28, $problem) as words
 from strongest
-inner join documents
-    on strongest.problem = documents.problem and strongest.doc_id = documents.doc_id
-order by strongest.logprob, strongest.doc_id, strongest.position
+order by logprob, doc_id, position
