@@ -3,7 +3,9 @@
   these tokenisations with its features, as far as variants tell them apart. Tokens outside
   words have no frequency and fall above all edges; first occurrences have no distance.
 -#}
-{% macro banded_features(frequencies, distances) -%}
+{% macro banded_features() -%}
+    {%- set frequencies = frequency_edges() -%}
+    {%- set distances = distance_edges() -%}
 numbered_units as (
     select
         *,

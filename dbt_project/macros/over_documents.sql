@@ -8,7 +8,7 @@
   - suffix: a column whose value follows the variant's name, `variant@value`; a family that
     compares two conditions has a value for each probe that asks for the other one.
   - weight: a column of `terms`, for the aggregation `weighted`.
-  - is_log: an expression over `terms`; where it is true the value is exponentiated last.
+  - is_log: an expression over `terms` or `variants`; where it is true the value is exponentiated last.
 
   Aggregations: micro = ratio of sums, macro = mean over documents, weighted = mean weighted
   by `weight`, median, q10 and q90 = deciles over documents.

@@ -21,10 +21,6 @@
     inner join {{ ref('stg_metric_variants') }} as variants
         on variants.metric = '{{ metric }}'
         and position_sums.position_floor >= variants.from_position
-    group by
-        position_sums.problem,
-        position_sums.model_id,
-        position_sums.doc_id,
-        variants.variant
+    group by all
     having sum(position_sums.tokens) > {{ fewest }}
 {%- endmacro %}

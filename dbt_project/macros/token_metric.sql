@@ -40,10 +40,7 @@
             scored.* exclude (problem, model_id, condition, doc_id)
         from {{ rows }} as scored
         inner join {{ units }} as units
-            on scored.problem = units.problem
-            and scored.model_id = units.model_id
-            and scored.condition = units.condition
-            and scored.doc_id = units.doc_id
+            on {{ same_unit('scored', 'units') }}
         {%- if features %}
         inner join {{ ref('int_token_features') }} as token_features
             on units.token_features_id = token_features.token_features_id

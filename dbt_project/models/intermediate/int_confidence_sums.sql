@@ -18,10 +18,7 @@ tokens as (
         exp(cast(token_stats.top_logprob as double)) as confidence
     from token_stats
     inner join units
-        on token_stats.problem = units.problem
-        and token_stats.model_id = units.model_id
-        and token_stats.condition = units.condition
-        and token_stats.doc_id = units.doc_id
+        on {{ same_unit('token_stats', 'units') }}
 ),
 
 sums as (
@@ -39,16 +36,7 @@ sums as (
 ),
 
 confidence_sums as (
-    select
-        units.problem,
-        units.model_id,
-        units.condition,
-        units.doc_id,
-        units.document_tokens,
-        sums.*
-    from sums
-    inner join units
-        on sums.build_id = units.build_id
+    {{ with_unit_columns('sums') }}
 )
 
 select * from confidence_sums

@@ -28,10 +28,7 @@ short_context as (
         token_stats.rank
     from token_stats
     inner join numbered_units as units
-        on token_stats.problem = units.problem
-        and token_stats.model_id = units.model_id
-        and token_stats.condition = units.condition
-        and token_stats.doc_id = units.doc_id
+        on {{ same_unit('token_stats', 'units') }}
 ),
 
 full_context as (
@@ -47,10 +44,7 @@ full_context as (
         token_stats.rank
     from token_stats
     inner join numbered_units as units
-        on token_stats.problem = units.problem
-        and token_stats.model_id = units.model_id
-        and token_stats.condition = units.full_condition
-        and token_stats.doc_id = units.doc_id
+        on {{ same_unit('token_stats', 'units', 'full_condition') }}
 ),
 
 context_pairs as (

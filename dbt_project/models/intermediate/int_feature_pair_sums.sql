@@ -1,6 +1,3 @@
-{% set frequencies = frequency_edges() %}
-{% set distances = distance_edges() %}
-
 {{ config(
     materialized = 'incremental',
     pre_hook = "{{ drop_stale_builds(
@@ -13,12 +10,12 @@
 with units as (
     {{ missing_builds(
         ref('int_pair_units'),
-        [frequencies, distances],
+        [frequency_edges(), distance_edges()],
         ids = ['unit_id', 'token_features_id']
     ) }}
 ),
 
-{{ banded_features(frequencies, distances) }},
+{{ banded_features() }},
 
 -- No variant asks for the gain of other tokens.
 featured_tokens as (
@@ -60,25 +57,11 @@ sums as (
         sum(nll) as nll_sum,
         sum(short_nll) as short_nll_sum
     from tokens
-    group by
-        build_id,
-        is_number,
-        frequency_ceiling,
-        bigram_distance_floor,
-        fourgram_distance_floor
+    group by all
 ),
 
 feature_pair_sums as (
-    select
-        units.problem,
-        units.model_id,
-        units.condition,
-        units.doc_id,
-        units.document_tokens,
-        sums.*
-    from sums
-    inner join units
-        on sums.build_id = units.build_id
+    {{ with_unit_columns('sums') }}
 )
 
 select * from feature_pair_sums

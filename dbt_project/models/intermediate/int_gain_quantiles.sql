@@ -65,16 +65,7 @@ measured as (
 ),
 
 gain_quantiles as (
-    select
-        units.problem,
-        units.model_id,
-        units.condition,
-        units.doc_id,
-        units.document_tokens,
-        measured.*
-    from measured
-    inner join units
-        on measured.build_id = units.build_id
+    {{ with_unit_columns('measured') }}
 )
 
 select * from gain_quantiles

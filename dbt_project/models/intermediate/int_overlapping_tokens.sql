@@ -38,10 +38,7 @@ full_context as (
         cast(token_stats.logprob as double) as logprob
     from token_stats
     inner join units
-        on token_stats.problem = units.problem
-        and token_stats.model_id = units.model_id
-        and token_stats.condition = units.full_condition
-        and token_stats.doc_id = units.doc_id
+        on {{ same_unit('token_stats', 'units', 'full_condition') }}
     inner join clusters
         on units.token_features_id = clusters.token_features_id
         and token_stats.position = clusters.position
@@ -63,16 +60,7 @@ measured as (
 ),
 
 overlapping_tokens as (
-    select
-        units.problem,
-        units.model_id,
-        units.condition,
-        units.doc_id,
-        units.document_tokens,
-        measured.*
-    from measured
-    inner join units
-        on measured.build_id = units.build_id
+    {{ with_unit_columns('measured') }}
 )
 
 select * from overlapping_tokens

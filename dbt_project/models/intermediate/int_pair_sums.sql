@@ -54,16 +54,7 @@ sums as (
 ),
 
 pair_sums as (
-    select
-        units.problem,
-        units.model_id,
-        units.condition,
-        units.doc_id,
-        units.document_tokens,
-        sums.*
-    from sums
-    inner join units
-        on sums.build_id = units.build_id
+    {{ with_unit_columns('sums') }}
 )
 
 select * from pair_sums

@@ -22,10 +22,7 @@ answers as (
         and token_stats.model_id = conditions.model_id
         and token_stats.condition = conditions.condition
     inner join units
-        on token_stats.problem = units.problem
-        and token_stats.model_id = units.model_id
-        and token_stats.condition = units.condition
-        and token_stats.doc_id = units.doc_id
+        on {{ same_unit('token_stats', 'units') }}
     where conditions.kind in ('retrieval_with_document', 'retrieval_without_document')
 ),
 
@@ -64,12 +61,7 @@ excerpts as (
         and with_document.doc_id = without_document.doc_id
         and with_document.segment = without_document.segment
         and with_document.position = without_document.position
-    group by
-        with_document.problem,
-        with_document.model_id,
-        with_document.probe,
-        with_document.doc_id,
-        with_document.segment
+    group by all
 )
 
 select * from excerpts

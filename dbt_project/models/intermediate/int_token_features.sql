@@ -53,10 +53,7 @@ tokens as (
         token_stats.char_end
     from token_stats
     inner join numbered_units as units
-        on token_stats.problem = units.problem
-        and token_stats.model_id = units.model_id
-        and token_stats.condition = units.condition
-        and token_stats.doc_id = units.doc_id
+        on {{ same_unit('token_stats', 'units') }}
 ),
 
 -- Tokens share characters when their spans overlap, or when one of them is empty and they

@@ -18,12 +18,7 @@ bins as (
         sum(confidence_sums.tokens) as tokens
     from confidence_sums
     cross join variants
-    group by
-        confidence_sums.problem,
-        confidence_sums.model_id,
-        confidence_sums.doc_id,
-        variants.variant,
-        wide_bin
+    group by all
 ),
 
 terms as (
@@ -36,11 +31,7 @@ terms as (
         sum(tokens) as denominator,
         sum(tokens) as tokens
     from bins
-    group by
-        problem,
-        model_id,
-        doc_id,
-        variant
+    group by all
 ),
 
 calibration_error as (

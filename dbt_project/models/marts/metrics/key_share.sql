@@ -33,13 +33,7 @@ key_sums as (
         ) as key_gain_sum
     from gain_sums
     cross join variants
-    group by
-        gain_sums.problem,
-        gain_sums.model_id,
-        gain_sums.condition,
-        gain_sums.doc_id,
-        variants.variant,
-        variants.statistic
+    group by all
 ),
 
 terms as (

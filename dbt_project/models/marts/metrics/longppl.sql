@@ -26,12 +26,7 @@ separate_key_sums as (
         on gain_sums.gain_floor >= variants.alpha
         and gain_sums.logprob_floor >= variants.beta
     where not gain_sums.shares_span
-    group by
-        gain_sums.problem,
-        gain_sums.model_id,
-        gain_sums.condition,
-        gain_sums.doc_id,
-        variants.variant
+    group by all
 ),
 
 -- Tokens whose characters overlap: key when they lie inside the span of one that passes.
@@ -68,12 +63,7 @@ overlapping_key_sums as (
         sum(nll) as nll_sum,
         count(*) as tokens
     from overlapping_key_tokens
-    group by
-        problem,
-        model_id,
-        condition,
-        doc_id,
-        variant
+    group by all
 ),
 
 key_sums as (
@@ -112,13 +102,7 @@ terms as (
         and documents.condition = key_sums.condition
         and documents.doc_id = key_sums.doc_id
         and variants.variant = key_sums.variant
-    group by
-        documents.problem,
-        documents.model_id,
-        documents.condition,
-        documents.doc_id,
-        documents.document_tokens,
-        variants.variant
+    group by all
 ),
 
 longppl as (

@@ -1,47 +1,20 @@
-with gain_sums as (
-    select * from {{ ref('int_gain_sums') }}
-),
-
-variants as (
-    select
-        *,
-        ln(gamma) as ceiling_gain
-    from {{ ref('stg_metric_variants') }}
-    where metric = 'longppl_soft'
-),
-
-terms as (
-    select
-        gain_sums.problem,
-        gain_sums.model_id,
-        gain_sums.condition,
-        gain_sums.doc_id,
-        gain_sums.document_tokens,
-        variants.variant,
-        sum(
-            case
-                when gain_sums.gain_floor >= variants.ceiling_gain
-                    then variants.gamma * gain_sums.nll_sum
-                else gain_sums.weighted_nll_sum
-            end
-        ) as numerator,
-        sum(
-            case
-                when gain_sums.gain_floor >= variants.ceiling_gain
-                    then variants.gamma * gain_sums.tokens
-                else gain_sums.weight_sum
-            end
-        ) as denominator,
-        sum(gain_sums.tokens) as tokens
-    from gain_sums
-    cross join variants
-    group by
-        gain_sums.problem,
-        gain_sums.model_id,
-        gain_sums.condition,
-        gain_sums.doc_id,
-        gain_sums.document_tokens,
-        variants.variant
+with terms as (
+    {{ terms_over_bands(
+        'longppl_soft',
+        'int_gain_sums',
+        numerator = "
+            sum(if(
+                bands.gain_floor >= ln(variants.gamma),
+                variants.gamma * bands.nll_sum,
+                bands.weighted_nll_sum
+            ))
+        ",
+        denominator = "
+            sum(if(
+                bands.gain_floor >= ln(variants.gamma), variants.gamma * bands.tokens, bands.weight_sum
+            ))
+        ",
+    ) }}
 ),
 
 longppl_soft as (

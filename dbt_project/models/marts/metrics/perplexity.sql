@@ -3,7 +3,7 @@ with terms as (
 ),
 
 perplexity as (
-    {{ over_documents('perplexity', 'terms', is_log = "terms.unit = 'token'") }}
+    {{ over_documents('perplexity', 'terms', is_log = "variants.unit = 'token'") }}
 )
 
 select * from perplexity

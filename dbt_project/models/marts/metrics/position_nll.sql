@@ -1,5 +1,5 @@
 with terms as (
-    {{ nll_over_bands('position_nll', position_band('position_sums')) }}
+    {{ nll_over_bands('position_nll', position_band()) }}
 ),
 
 position_nll as (

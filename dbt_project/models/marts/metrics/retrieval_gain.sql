@@ -52,12 +52,7 @@ document_terms as (
         sum(tokens) as tokens
     from excerpt_terms
     where aggregation in ('micro', 'macro')
-    group by
-        problem,
-        model_id,
-        probe,
-        doc_id,
-        variant
+    group by all
 ),
 
 terms as (

@@ -1,5 +1,5 @@
 with terms as (
-    {{ nll_over_bands('tail_nll', 'position_sums.tail_ceiling <= variants.tail_tokens') }}
+    {{ nll_over_bands('tail_nll', 'bands.tail_ceiling <= variants.tail_tokens') }}
 ),
 
 tail_nll as (
