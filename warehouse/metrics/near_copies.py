@@ -54,47 +54,23 @@ _CORRELATIONS = f"""
 
     ranked as (
         select
-            given.problem,
-            given.metric,
-            given.variant,
+            variants.*,
             given.model_id,
             sets.common,
-            rank() over (
-                partition by given.problem, given.metric, given.variant, sets.common
-                order by given.value
-            )
-            + (count(*) over (
-                partition by given.problem, given.metric, given.variant, sets.common, given.value
-            ) - 1) / 2 as average_rank
-        from given
-        inner join variants
-            on given.problem = variants.problem
-            and given.metric = variants.metric
-            and given.variant = variants.variant
+            -- ties share the mean of their places: the first and the last one's, halved
+            (rank() over by_value + count(*) over by_value) / 2 as average_rank
+        from variants
+        inner join given
+            using (problem, metric, variant)
         inner join sets
             on variants.problem = sets.problem
             and variants.models = sets.models
             and list_contains(sets.common, given.model_id)
         where len(sets.common) >= {LEAST_MODELS}
-    ),
-
-    asked as (
-        select ranked.*, variants.models
-        from ranked
-        inner join variants
-            on ranked.problem = variants.problem
-            and ranked.metric = variants.metric
-            and ranked.variant = variants.variant
-        where variants.is_asked
-    ),
-
-    other as (
-        select ranked.*, variants.models
-        from ranked
-        inner join variants
-            on ranked.problem = variants.problem
-            and ranked.metric = variants.metric
-            and ranked.variant = variants.variant
+        window by_value as (
+            partition by problem, metric, variant, sets.common
+            order by given.value
+        )
     ),
 
     correlated as (
@@ -105,17 +81,18 @@ _CORRELATIONS = f"""
             other.variant as other_variant,
             count(*) as models,
             corr(asked.average_rank, other.average_rank) as spearman
-        from asked
+        from ranked as asked
         inner join compared
             on asked.problem = compared.problem
             and asked.models = compared.models_a
             and asked.common = compared.common
-        inner join other
+        inner join ranked as other
             on asked.problem = other.problem
             and compared.models_b = other.models
             and compared.common = other.common
             and asked.model_id = other.model_id
-        where other.metric != $metric or other.variant != asked.variant
+        where asked.is_asked
+            and (other.metric != $metric or other.variant != asked.variant)
         group by all
     )
 

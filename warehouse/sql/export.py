@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
@@ -21,7 +22,6 @@ from warehouse.sql.execution import explain
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from duckdb.sqltypes import DuckDBPyType
 
     from warehouse.sql.queries import Value
     from warehouse.sql.session import Session
@@ -40,6 +40,7 @@ _COPY_OPTIONS = {
     "json": "format json, array true",
     "parquet": "format parquet, compression zstd",
 }
+_TEXT_OR_NOT_FINITE = re.compile(rb'("(?:[^"\\]|\\.)*")|-?(?:NaN|Infinity)')
 _CHUNK_BYTES = 1 << 20
 _WIDEST_CELL = 80
 
@@ -141,18 +142,21 @@ def _copy(
     read_end, write_end = os.pipe()
     with duckdb.connect(":memory:") as writer, ThreadPoolExecutor(max_workers=1) as pool:
         writer.register("batches", reader)
-        rows = "batches" if format_ != "json" else f"(select {_json_columns(writer)} from batches)"
 
         def copy() -> None:
             try:
-                writer.execute(f"copy {rows} to '/dev/fd/{write_end}' ({_COPY_OPTIONS[format_]})")
+                options = _COPY_OPTIONS[format_]
+                writer.execute(f"copy batches to '/dev/fd/{write_end}' ({options})")
             finally:
                 os.close(write_end)
 
         copying = pool.submit(copy)
         try:
-            with os.fdopen(read_end, "rb", buffering=0) as pipe:
-                shutil.copyfileobj(pipe, stream, _CHUNK_BYTES)
+            with os.fdopen(read_end, "rb", buffering=_CHUNK_BYTES) as pipe:
+                if format_ == "json":
+                    stream.writelines(map(_finite, pipe))
+                else:
+                    shutil.copyfileobj(pipe, stream, _CHUNK_BYTES)
         except BaseException:
             session.interrupt()
             writer.interrupt()
@@ -160,39 +164,11 @@ def _copy(
         copying.result()
 
 
-def _json_columns(writer: duckdb.DuckDBPyConnection) -> str:
-    """All columns, with null for NaN and infinities, which JSON doesn't have."""
-    rows = writer.table("batches")
-    return ", ".join(
-        f"{_finite(name, kind)} as {name}"
-        for name, kind in zip(map(_identifier, rows.columns), rows.types, strict=True)
-    )
-
-
-def _finite(value: str, kind: DuckDBPyType, depth: int = 0) -> str:
-    """An expression for `value` with null for every number in it that isn't finite."""
-    if kind.id in ("float", "double"):
-        return f"case when isfinite({value}) then {value} end"
-    if kind.id not in ("list", "array", "struct", "map"):
-        return value
-    children: list[tuple[str, Any]] = kind.children
-    item = f"item_{depth}"
-    if kind.id in ("list", "array"):
-        child = _finite(item, children[0][1], depth + 1)
-        return f"list_transform({value}, lambda {item}: {child})"
-    if kind.id == "struct":
-        fields = ", ".join(
-            f"{_identifier(name)} := {_finite(f'{value}.{_identifier(name)}', child, depth)}"
-            for name, child in children
-        )
-        return f"case when {value} is not null then struct_pack({fields}) end"
-    child = _finite(f"{item}.value", children[1][1], depth + 1)
-    entry = f"struct_pack(key := {item}.key, value := {child})"
-    return f"map_from_entries(list_transform(map_entries({value}), lambda {item}: {entry}))"
-
-
-def _identifier(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+def _finite(line: bytes) -> bytes:
+    """A line of DuckDB's JSON with null for NaN and infinities, which JSON doesn't have."""
+    if b"NaN" not in line and b"Infinity" not in line:
+        return line
+    return _TEXT_OR_NOT_FINITE.sub(lambda found: found[1] or b"null", line)
 
 
 def _write_table(result: duckdb.DuckDBPyConnection, stream: IO[str], limit: int) -> int:
@@ -203,13 +179,9 @@ def _write_table(result: duckdb.DuckDBPyConnection, stream: IO[str], limit: int)
         stream.writelines(f"{row[1]}\n" for row in shown)
         return 0
     cells = [[_cell(value) for value in row] for row in shown]
-    widths = [
-        max([len(name), *(len(row[place]) for row in cells)]) for place, name in enumerate(columns)
-    ]
+    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
     numeric = [
-        all(isinstance(row[place], int | float | Decimal | None) for row in shown)
-        if shown
-        else False
+        bool(shown) and all(isinstance(row[place], int | float | Decimal | None) for row in shown)
         for place in range(len(columns))
     ]
     stream.write(_line(columns, widths, numeric))

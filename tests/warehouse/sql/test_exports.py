@@ -73,8 +73,8 @@ def test_no_rows_is_said(workspace: Workspace) -> None:
 
 
 def test_json_has_no_nan(workspace: Workspace) -> None:
-    rows = ask("select 'nan'::double as a, ['inf'::double, 1] as b, date '2026-01-02' as c")
-    assert rows == [{"a": None, "b": [None, 1.0], "c": "2026-01-02"}]
+    rows = ask("select 'nan'::double as a, ['inf'::double, 1] as b, 'no \"NaN, -Infinity\\' as c")
+    assert rows == [{"a": None, "b": [None, 1.0], "c": 'no "NaN, -Infinity\\'}]
     nested = ask(
         "select {'x': 'nan'::float, 'y z': [{'q': '-inf'::double}, null]} as s,"
         " null::double[] as l,"
@@ -100,8 +100,8 @@ def test_json_keeps_numbers_numbers_and_names_as_they_are(workspace: Workspace) 
         ' count(*) as "a ""b" from range(3) r(i)'
     )
     assert rows == [{"d": 1.5, "s": 3, "h": 2, "t": True, "e": "é", 'a "b': 3}]
-    (moment,) = ask("select timestamp '2026-01-02 03:04:05' as w")
-    assert moment == {"w": "2026-01-02 03:04:05"}
+    (moment,) = ask("select timestamp '2026-01-02 03:04:05' as w, date '2026-01-02' as d")
+    assert moment == {"w": "2026-01-02 03:04:05", "d": "2026-01-02"}
     assert ask("select 1 as x where false") == []
 
 
