@@ -78,25 +78,19 @@
 
 {% macro floor_edge(value, edges, operator, otherwise, type='double') -%}
     {#- The greatest edge with `value operator edge`; `otherwise` below all edges. -#}
-    {%- if edges -%}
-    case
-        {%- for edge in edges | reverse %}
-        when {{ value }} {{ operator }} cast('{{ edge }}' as {{ type }})
-            then cast('{{ edge }}' as {{ type }})
-        {%- endfor %}
-        else cast({{ otherwise }} as {{ type }})
-    end
-    {%- else -%}
-    cast({{ otherwise }} as {{ type }})
-    {%- endif -%}
+    {{- first_edge(value, edges | reverse | list, operator, otherwise, type) -}}
 {%- endmacro %}
 
 {% macro ceiling_edge(value, edges, otherwise, type='bigint') -%}
     {#- The smallest edge with `value <= edge`; `otherwise` above all edges. -#}
+    {{- first_edge(value, edges, '<=', otherwise, type) -}}
+{%- endmacro %}
+
+{% macro first_edge(value, edges, operator, otherwise, type) -%}
     {%- if edges -%}
     case
         {%- for edge in edges %}
-        when {{ value }} <= cast('{{ edge }}' as {{ type }})
+        when {{ value }} {{ operator }} cast('{{ edge }}' as {{ type }})
             then cast('{{ edge }}' as {{ type }})
         {%- endfor %}
         else cast({{ otherwise }} as {{ type }})

@@ -1,8 +1,4 @@
-with conditions as (
-    select * from {{ ref('int_conditions') }}
-),
-
-units as (
+with units as (
     select * from {{ ref('int_units') }}
 ),
 
@@ -12,18 +8,14 @@ token_stats as (
 
 answers as (
     select
-        conditions.kind,
-        conditions.probe,
+        units.kind,
+        units.probe,
         units.document_tokens,
         token_stats.*
     from token_stats
-    inner join conditions
-        on token_stats.problem = conditions.problem
-        and token_stats.model_id = conditions.model_id
-        and token_stats.condition = conditions.condition
     inner join units
         on {{ same_unit('token_stats', 'units') }}
-    where conditions.kind in ('retrieval_with_document', 'retrieval_without_document')
+    where units.kind in ('retrieval_with_document', 'retrieval_without_document')
 ),
 
 with_document as (

@@ -6,40 +6,10 @@ pair_sums as (
     select * from {{ ref('int_pair_sums') }}
 ),
 
-full_context as (
-    select
-        problem,
-        model_id,
-        condition,
-        position_floor,
-        doc_id,
-        tokens,
-        nll_sum,
-        null as short_nll_sum,
-        entropy_sum,
-        top_1
-    from position_sums
-),
-
-beside_short_context as (
-    select
-        problem,
-        model_id,
-        condition,
-        position_floor,
-        doc_id,
-        tokens,
-        nll_sum,
-        short_nll_sum,
-        entropy_sum,
-        top_1
-    from pair_sums
-),
-
 sums as (
-    select * from full_context
+    select * from position_sums
     union all by name
-    select * from beside_short_context
+    select * from pair_sums
 ),
 
 banded as (

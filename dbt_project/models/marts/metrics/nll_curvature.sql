@@ -17,13 +17,9 @@ centred as (
 -- The coefficient of x² beside x is the slope on what x leaves unexplained of x².
 terms as (
     select
-        problem,
-        model_id,
-        doc_id,
-        variant,
+        *,
         s_x2_y - s_x_x2 * s_x_y / s_x_x as numerator,
-        s_x2_x2 - s_x_x2 * s_x_x2 / s_x_x as denominator,
-        tokens
+        s_x2_x2 - s_x_x2 * s_x_x2 / s_x_x as denominator
     from centred
 ),
 

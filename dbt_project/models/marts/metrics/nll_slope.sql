@@ -4,13 +4,9 @@ with moments as (
 
 terms as (
     select
-        problem,
-        model_id,
-        doc_id,
-        variant,
+        *,
         x_y_sum - x_sum * y_sum / tokens as numerator,
-        x2_sum - x_sum * x_sum / tokens as denominator,
-        tokens
+        x2_sum - x_sum * x_sum / tokens as denominator
     from moments
 ),
 
