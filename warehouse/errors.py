@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import IO, Any
 
 import click
@@ -43,3 +45,9 @@ class UnitFailedError(TokenmartError):
     """One or more units of work failed; the others are kept; exit code 5."""
 
     exit_code = 5
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`did you mean 'x'? ` with the closest of the known names; empty when none is close."""
+    close = get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]!r}? " if close else ""

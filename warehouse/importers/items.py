@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Iterator
-from difflib import get_close_matches
 from pathlib import Path
 
 import duckdb
 
-from warehouse.errors import TokenmartError
+from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.importers.interface import Importer, Row
 
 REQUIRED = ("task", "item", "score")
@@ -64,10 +63,9 @@ def _check_columns(path: Path, columns: list[str]) -> None:
     left = [name for name in known if name not in columns]
     for name in columns:
         if name not in known:
-            close = get_close_matches(name, left, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else "remove it"
+            hint = did_you_mean(name, left) or "remove it "
             raise TokenmartError(
-                f"{path}: unknown column {name!r}; {hint} The columns are {', '.join(known)}"
+                f"{path}: unknown column {name!r}; {hint}The columns are {', '.join(known)}"
             )
     missing = [name for name in REQUIRED if name not in columns]
     if missing:

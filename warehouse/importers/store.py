@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from itertools import count
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import pyarrow.parquet as pq
 from pydantic import Field, ValidationError
 
 import warehouse.importers as package
-from warehouse.errors import TokenmartError
+from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.files import sha256_file
 from warehouse.frozen import Frozen
 from warehouse.importers.interface import Importer, Row
@@ -47,9 +46,10 @@ def importer(kind: str, metric: str | None = None) -> Importer:
     """
     known = kinds(Importer, package)  # type: ignore[type-abstract]
     if kind not in known:
-        close = get_close_matches(kind, known, n=1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        raise TokenmartError(f"--format {kind}: no such format; {hint}formats: {', '.join(known)}")
+        raise TokenmartError(
+            f"--format {kind}: no such format; {did_you_mean(kind, known)}"
+            f"formats: {', '.join(known)}"
+        )
     return known[kind](metric)
 
 

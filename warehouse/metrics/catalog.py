@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from warehouse.errors import TokenmartError
+from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.paths import Workspace
 
 if TYPE_CHECKING:
@@ -16,14 +15,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 _VARIANTS = """
-    select
-        metric,
-        variant,
-        family,
-        parameters,
-        direction,
-        admissible,
-        formula
+    select * exclude (description)
     from metric_catalog
     where coalesce(metric = $metric, true)
         and coalesce(family = $family, true)
@@ -40,14 +32,7 @@ _ENTRIES = """
 """
 
 _VALUES = """
-    select
-        problem,
-        variant,
-        model_id,
-        value,
-        tokens,
-        documents,
-        reason
+    select * exclude (metric)
     from metric_values
     where metric = $metric
         and coalesce(variant = $variant, true)
@@ -126,8 +111,7 @@ def _unknown(connection: duckdb.DuckDBPyConnection, name: str) -> TokenmartError
     known = sorted(
         {row["metric"] for row in _rows(connection, "select metric from metric_catalog")}
     )
-    close = get_close_matches(name.split()[0], known, n=1)
-    hint = f"did you mean {close[0]!r}? " if close and close[0] not in name.split() else ""
+    hint = "" if name.split()[0] in known else did_you_mean(name.split()[0], known)
     return TokenmartError(
         f"metrics: no {name!r} in the catalogue; {hint}metrics: {', '.join(known)}"
     )

@@ -63,19 +63,6 @@ select * from {name}
 
 
 def _yaml(name: str, context: str, direction: str) -> str:
-    columns = "".join(
-        f"      - name: {column}\n        data_type: {type_}\n"
-        for column, type_ in (
-            ("problem", "varchar"),
-            ("metric", "varchar"),
-            ("variant", "varchar"),
-            ("model_id", "varchar"),
-            ("value", "double"),
-            ("tokens", "bigint"),
-            ("documents", "bigint"),
-            ("reason", "varchar"),
-        )
-    )
     rows, units, condition, key, signs, variant = (
         ("stg_token_stats", "int_full_units", "full", "logprob", "-", "micro")
         if context == "full"
@@ -96,7 +83,15 @@ def _yaml(name: str, context: str, direction: str) -> str:
         admissible: true
         needs: {context}
     columns:
-{columns}    data_tests:
+      - {{name: problem, data_type: varchar}}
+      - {{name: metric, data_type: varchar}}
+      - {{name: variant, data_type: varchar}}
+      - {{name: model_id, data_type: varchar}}
+      - {{name: value, data_type: double}}
+      - {{name: tokens, data_type: bigint}}
+      - {{name: documents, data_type: bigint}}
+      - {{name: reason, data_type: varchar}}
+    data_tests:
       - one_row_per:
           arguments:
             columns: [problem, variant, model_id]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 
-from warehouse.errors import TokenmartError
+from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.paths import Workspace
 
 FOLDER = Path(__file__).parent / "cookbook"
@@ -93,8 +92,8 @@ def find_query(name: str) -> Query:
     path = FOLDER / f"{name}.sql"
     if re.fullmatch(r"\w+", name) and path.is_file():
         return read_query(path)
-    close = get_close_matches(name, [path.stem for path in FOLDER.glob("*.sql")], n=1)
-    hint = f"did you mean {close[0]!r}?" if close else "see tokenmart sql --list"
+    close = did_you_mean(name, (path.stem for path in FOLDER.glob("*.sql")))
+    hint = close.rstrip() or "see tokenmart sql --list"
     raise TokenmartError(f"--name {name}: no such query in the cookbook; {hint}")
 
 
@@ -116,8 +115,5 @@ def check_problem(given: Mapping[str, Value], workspace: Workspace) -> None:
         known |= {folder.name.partition("=")[2] for folder in table.glob("problem=*")}
     if name in known:
         return
-    close = get_close_matches(name, known, n=1)
-    hint = (
-        f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(known)) or 'none'}"
-    )
+    hint = did_you_mean(name, known).rstrip() or f"known: {', '.join(sorted(known)) or 'none'}"
     raise TokenmartError(f"problem {name!r}: no such problem here; {hint}")

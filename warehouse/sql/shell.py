@@ -135,9 +135,9 @@ class _Shell:
             self._show(_MACROS)
 
     def _columns(self, name: str) -> None:
-        with self.session.ask(f"select count(*) from ({_COLUMNS})", {"name": name}) as result:
+        with self.session.ask(_COLUMNS, {"name": name}) as result:
             found = result.fetchone()
-        if found == (0,):
+        if found is None:
             raise TokenmartError(f".tables {name}: no such table; .tables lists them")
         self._show(_COLUMNS, name=name)
 
