@@ -60,6 +60,14 @@ def test_token_text_and_snippet(built: Warehouse) -> None:
         assert snippet == f"{before}[{token}]{text[end : end + 10]}"
 
 
+def test_paired_tokens_are_the_context_pairs(built: Warehouse) -> None:
+    pairs = "select model_id, count(*), sum(short_context_tokens), round(sum(gain), 9) from"
+    found = built.rows(f"{pairs} paired_tokens('synthetic', 'window_64') group by all order by all")
+    assert found and found == built.rows(
+        f"{pairs} context_pairs where condition = 'window_64' group by all order by all"
+    )
+
+
 def test_key_tokens_are_those_of_longppl(built: Warehouse) -> None:
     assert built.rows("select count(*) > 0, min(gain) > 2, min(logprob) > -2 from key_tokens") == [
         (True, True, True)

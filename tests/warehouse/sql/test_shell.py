@@ -78,7 +78,14 @@ def test_commands(filled: Workspace, tmp_path: Path) -> None:
         "select 'never';",
     )
     assert err == ""
-    for part in (".cookbook [NAME", "context_snippet", "metric_values", "value", "VARCHAR"):
+    for part in (
+        ".cookbook [NAME",
+        "context_snippet",
+        "paired_tokens",
+        "metric_values",
+        "value",
+        "VARCHAR",
+    ):
         assert part in out
     assert "top_gain_tokens" in out
     assert "only 1 rows shown" in out
