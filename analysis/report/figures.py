@@ -282,7 +282,7 @@ def metric_correlations_figure(correlations: MetricCorrelations, width: int) -> 
 
 def _shown(data: ReportData) -> list[LeaderboardRow]:
     """Rows with intervals; with many metrics only the best variant of each, and the baseline."""
-    detailed = [row for row in data.board.rows if row.correlation.bootstrapped]
+    detailed = [row for row in data.board.rows if row.bootstrapped]
     first: dict[str, LeaderboardRow] = {}
     for row in detailed:
         first.setdefault(row.column.metric, row)
@@ -292,10 +292,10 @@ def _shown(data: ReportData) -> list[LeaderboardRow]:
 
 
 def _leaderboard_point(data: ReportData, row: LeaderboardRow) -> dict[str, Any]:
-    assert row.correlation.bootstrapped is not None
+    assert row.bootstrapped is not None
     candidate = data.candidate(row.column)
-    interval = row.correlation.bootstrapped.spearman.percentile
-    families = row.correlation.family_interval
+    interval = row.bootstrapped.spearman.percentile
+    families = row.family_interval
     held_out = math.nan if candidate is None else candidate.held_out
     if row.rho < 0:
         held_out = -held_out
