@@ -7,13 +7,13 @@ documented by `analysis/submission/verify_result.schema.json`. Imports neither t
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 
+from analysis.ranking import interval_record, load_target, number
 from analysis.statistics import (
     CUTOFF,
     DEFAULT_RESAMPLES,
@@ -80,7 +80,6 @@ def verify_problem(
     """
     if name == locked.PROBLEM:
         return verify_locked(workspace, submission, metric_key, seed, resamples)
-    from analysis.ranking import load_target
     from warehouse.problem.spec import load_problem
 
     problem = load_problem(name, workspace)
@@ -124,7 +123,7 @@ def verification(
         "problem": problem,
         "n": found.n,
         "spearman": _estimate(found.spearman),
-        "pearson": {"value": _number(found.pearson)},
+        "pearson": {"value": number(found.pearson)},
         "skipped_spearman": _estimate(found.skipped_spearman)
         | {
             "filter": f"MinCovDet, chi2({CUTOFF}, 2)",
@@ -142,8 +141,8 @@ def verification(
                     for model, share in zip(models, stability.drop_share, strict=True)
                     if share > 0
                 },
-                "low": _number(stability.value_low),
-                "high": _number(stability.value_high),
+                "low": number(stability.value_low),
+                "high": number(stability.value_high),
             },
         },
         "seed": seed,
@@ -211,9 +210,9 @@ def result_text(result: dict[str, Any]) -> str:
 
 def _estimate(estimate: Estimate) -> dict[str, Any]:
     return {
-        "value": _number(estimate.value),
-        "ci95": _interval(estimate.percentile),
-        "ci95_bca": _interval(estimate.bca),
+        "value": number(estimate.value),
+        "ci95": interval_record(estimate.percentile),
+        "ci95_bca": interval_record(estimate.bca),
     }
 
 
@@ -226,20 +225,6 @@ def _width_note(interval: Interval, models: int) -> str:
         f"the interval is {width:.2f} wide, of 2.00 possible: resampling {models} models says next "
         "to nothing about this coefficient"
     )
-
-
-def _interval(interval: Interval) -> dict[str, Any]:
-    return {
-        "low": _number(interval.low),
-        "high": _number(interval.high),
-        "method": interval.method,
-        "degenerate_resamples": interval.degenerate,
-    }
-
-
-def _number(value: float) -> float | None:
-    """Twelve digits: what is left beyond is the rounding of the machine."""
-    return None if math.isnan(value) else round(value, 12)
 
 
 def _shown(value: float | None) -> str:
