@@ -16,7 +16,6 @@ import numpy as np
 from analysis.ranking import interval_record, load_target, number
 from analysis.statistics import (
     CUTOFF,
-    DEFAULT_RESAMPLES,
     Estimate,
     Interval,
     correlate_with_target,
@@ -35,60 +34,43 @@ UNINFORMATIVE_WIDTH = 1.0
 """An interval wider than half of what is possible can't tell a strong from no correlation."""
 
 
-def verify_locked(
+def verify_problem(
     workspace: Workspace,
+    name: str,
     submission: Path,
-    metric_key: str = "score",
-    seed: int = 0,
-    resamples: int = DEFAULT_RESAMPLES,
+    metric_key: str,
+    seed: int,
+    resamples: int,
 ) -> dict[str, Any]:
-    """Verify a submission to the locked problem.
+    """Verify a submission against a problem's target; the locked one needs no problem file.
 
     Returns:
         The document.
 
     Raises:
+        TokenmartError: the problem has no target scores (yet).
         LockedFileError: the target file is missing, malformed or changed (exit code 3).
         BadSubmissionError: the submission breaks the contract (exit code 2).
     """
-    target = read_locked_target(workspace, locked.PROBLEM, locked.TARGET_PATH, locked.MODELS)
-    scores = target.only(locked.MODELS)
-    checked = read_submission(submission, locked.MODELS, metric_key)
-    source = {
-        "kind": "file",
-        "path": locked.TARGET_PATH.as_posix(),
-        "sha256": target.sha256,
-    }
-    if target.first_use:
-        click.echo(f"note: recorded sha256 of {locked.TARGET_PATH} on first use", err=True)
-    return verification(locked.PROBLEM, checked, metric_key, scores, source, seed, resamples)
-
-
-def verify_problem(
-    workspace: Workspace,
-    name: str,
-    submission: Path,
-    metric_key: str = "score",
-    seed: int = 0,
-    resamples: int = DEFAULT_RESAMPLES,
-) -> dict[str, Any]:
-    """`verify_locked` for the locked problem; else the same against a problem's own target.
-
-    Raises:
-        TokenmartError: the problem has no target scores (yet).
-        BadSubmissionError: the submission breaks the contract (exit code 2).
-    """
+    note = ""
     if name == locked.PROBLEM:
-        return verify_locked(workspace, submission, metric_key, seed, resamples)
-    from warehouse.problem.spec import load_problem
+        target = read_locked_target(workspace, name, locked.TARGET_PATH, locked.MODELS)
+        scores = target.only(locked.MODELS)
+        path = locked.TARGET_PATH.as_posix()
+        source: dict[str, Any] = {"kind": "file", "path": path, "sha256": target.sha256}
+        if target.first_use:
+            note = f"note: recorded sha256 of {path} on first use"
+    else:
+        from warehouse.problem.spec import load_problem
 
-    problem = load_problem(name, workspace)
-    by_id, source = load_target(problem, workspace)
-    scores = {
-        model.full_id: by_id[model.model_id] for model in problem.models if model.model_id in by_id
-    }
+        problem = load_problem(name, workspace)
+        name = problem.name
+        by_id, source = load_target(problem, workspace)
+        scores = {m.full_id: by_id[m.model_id] for m in problem.models if m.model_id in by_id}
     checked = read_submission(submission, tuple(scores), metric_key)
-    return verification(problem.name, checked, metric_key, scores, source, seed, resamples)
+    if note:
+        click.echo(note, err=True)
+    return verification(name, checked, metric_key, scores, source, seed, resamples)
 
 
 def verification(
