@@ -141,9 +141,7 @@ def scatter_figure(data: ReportData, shown: LeaderboardRow, width: int) -> Chart
     )
     names = list(families)
     marks = {
-        "color": alt.Color(
-            "family:N", scale=alt.Scale(domain=names, range=list(families.values())), legend=None
-        ),
+        "color": _family_colour(families),
         "shape": alt.Shape(
             "family:N",
             scale=alt.Scale(
@@ -212,11 +210,7 @@ def profile_figure(
         scale=alt.Scale(domain=domain, nice=False, zero=False),
         axis=alt.Axis(title=titles[what], tickCount=6),
     )
-    colour = alt.Color(
-        "family:N",
-        scale=alt.Scale(domain=list(families), range=list(families.values())),
-        legend=None,
-    )
+    colour = _family_colour(families)
     base = alt.Chart(alt.Data(values=rows))
     lines = base.mark_line(strokeWidth=2, opacity=0.75, aria=False).encode(
         x=x, y=y, color=colour, detail="model:N"
@@ -278,6 +272,11 @@ def metric_correlations_figure(correlations: MetricCorrelations, width: int) -> 
         text = base.mark_text(color=INK, fontSize=10 if cell < 34 else 11, aria=False)
         layers.append(text.encode(x=x, y=y, text="text:N"))
     return alt.layer(*layers).properties(width=width, height=round(min(cell, 40) * len(names)))
+
+
+def _family_colour(families: dict[str, str]) -> alt.Color:
+    scale = alt.Scale(domain=list(families), range=list(families.values()))
+    return alt.Color("family:N", scale=scale, legend=None)
 
 
 def _shown(data: ReportData) -> list[LeaderboardRow]:

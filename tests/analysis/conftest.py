@@ -46,7 +46,7 @@ def write_json(tmp_path: Path) -> Callable[[Any], Path]:
 
 @pytest.fixture
 def closed_pipe() -> Iterator[Path]:
-    """The writing end of a pipe whose reader has gone, as `--out /dev/stdout | head -1` leaves it."""
+    """A pipe whose reader has gone, as `--out /dev/stdout | head -1` leaves it."""
     reader, writer = os.pipe()
     os.close(reader)
     yield Path(f"/dev/fd/{writer}")
