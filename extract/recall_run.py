@@ -48,7 +48,10 @@ def recall_target(problem: Problem, contexts: int | None, demo: bool) -> RecallT
     """
     target = problem.target
     if target is None:
-        raise TokenmartError(f"problem {problem.name} has no target: nothing to measure")
+        raise TokenmartError(
+            f"problem {problem.name} has no target: nothing to measure; add `target: "
+            "{kind: recall, …}` to its problem file, or leave `tokenmart recall` out"
+        )
     if not isinstance(target, RecallTarget):
         raise TokenmartError(
             f"problem {problem.name}: its target is a locked file, nothing to measure; "

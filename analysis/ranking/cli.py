@@ -48,9 +48,8 @@ def correlate(
     tokenmart correlate --problem minilong --metric longppl --resamples 10000
     tokenmart correlate --problem minilong --json > correlations.json
     """
-    from analysis.ranking.leaderboard import leaderboard_record, rank_metrics
+    from analysis.ranking.leaderboard import leaderboard_record, print_leaderboard, rank_metrics
     from analysis.ranking.metric_table import load_table
-    from analysis.ranking.tables import print_leaderboard
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_problem
     from warehouse.progress import progress_bar
@@ -98,9 +97,9 @@ def select(
     tokenmart select --problem minilong
     tokenmart select --problem minilong --json > selection.json
     """
-    from analysis.ranking.metric_selection import select_metric, selection_record
+    from analysis.ranking.metric_selection import select_metric
     from analysis.ranking.metric_table import load_table
-    from analysis.ranking.tables import print_selection
+    from analysis.ranking.selection_view import print_selection, selection_record
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_problem
 

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from analysis.ranking.leaderboard import interval_record, number
 from analysis.ranking.metric_table import MetricColumn, MetricTable
 from analysis.statistics import (
     DEFAULT_SPLITS,
@@ -214,70 +212,3 @@ def _partial(table: MetricTable, column: MetricColumn) -> float:
     return partial_spearman(
         column.oriented[known], table.target[known], table.log_parameters[known]
     )
-
-
-def selection_record(selection: MetricSelection) -> dict[str, Any]:
-    """The selection as JSON-ready values."""
-    splits, conditions = selection.splits, selection.conditions
-    stability = conditions.stability
-    return {
-        "models": selection.models,
-        "variants": len(selection.candidates),
-        "winner": None if selection.winner is None else selection.winner.column.name,
-        "best": selection.best.column.name,
-        "reasons": list(selection.reasons),
-        "p_adjusted": number(selection.best.p_adjusted),
-        "p_adjusted_within_model_families": number(conditions.p_within_families),
-        "stability": {
-            "folds": stability.folds,
-            "same_variant": number(stability.same_variant),
-            "same_metric": number(stability.same_metric),
-            "same_ranking": number(stability.same_ranking),
-            "distinct_choices": len({choice.variant for choice in conditions.by_model.choices}),
-        },
-        "held_out": {
-            "leave_one_model_out": number(conditions.by_model.held_out),
-            "leave_one_family_out": number(conditions.by_family.held_out),
-            "leave_one_family_out_models": conditions.by_family.covered,
-            "splits": len(splits.chosen),
-            "splits_mean": number(splits.held_out),
-            "splits_in_sample_mean": number(splits.held_out + splits.optimism),
-            "optimism": number(splits.optimism),
-            "baseline_splits_mean": number(splits.baseline_held_out),
-            "beats_baseline_share_of_splits": number(splits.beats_baseline),
-        },
-        "baseline": None if selection.baseline is None else selection.baseline.name,
-        "best_minus_baseline": _difference_record(selection),
-        "incomplete": list(selection.incomplete),
-        "inadmissible": list(selection.inadmissible),
-        "seed": selection.seed,
-        "candidates": [_candidate_record(candidate) for candidate in selection.candidates],
-    }
-
-
-def _difference_record(selection: MetricSelection) -> dict[str, Any] | None:
-    found = selection.best_minus_baseline
-    if found is None:
-        return None
-    return {
-        "value": number(found.value),
-        "ci95": interval_record(found.percentile),
-        "ci95_bca": interval_record(found.bca),
-    }
-
-
-def _candidate_record(candidate: Candidate) -> dict[str, Any]:
-    return {
-        "metric": candidate.column.metric,
-        "variant": candidate.column.variant,
-        "family": candidate.column.family,
-        "direction": candidate.column.direction,
-        "spearman": number(candidate.rho),
-        "held_out": number(candidate.held_out),
-        "chosen_share": number(candidate.chosen_share),
-        "p_adjusted": number(candidate.p_adjusted),
-        "p_adjusted_in_family": number(candidate.p_in_family),
-        "partial_given_log_parameters": number(candidate.partial),
-        "minus_baseline": number(candidate.minus_baseline),
-        "p_beats_baseline": number(candidate.p_beats_baseline),
-    }

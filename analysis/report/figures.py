@@ -141,9 +141,7 @@ def scatter_figure(data: ReportData, shown: LeaderboardRow, width: int) -> Chart
     )
     names = list(families)
     marks = {
-        "color": alt.Color(
-            "family:N", scale=alt.Scale(domain=names, range=list(families.values())), legend=None
-        ),
+        "color": _family_colour(families),
         "shape": alt.Shape(
             "family:N",
             scale=alt.Scale(
@@ -212,11 +210,7 @@ def profile_figure(
         scale=alt.Scale(domain=domain, nice=False, zero=False),
         axis=alt.Axis(title=titles[what], tickCount=6),
     )
-    colour = alt.Color(
-        "family:N",
-        scale=alt.Scale(domain=list(families), range=list(families.values())),
-        legend=None,
-    )
+    colour = _family_colour(families)
     base = alt.Chart(alt.Data(values=rows))
     lines = base.mark_line(strokeWidth=2, opacity=0.75, aria=False).encode(
         x=x, y=y, color=colour, detail="model:N"
@@ -280,9 +274,14 @@ def metric_correlations_figure(correlations: MetricCorrelations, width: int) -> 
     return alt.layer(*layers).properties(width=width, height=round(min(cell, 40) * len(names)))
 
 
+def _family_colour(families: dict[str, str]) -> alt.Color:
+    scale = alt.Scale(domain=list(families), range=list(families.values()))
+    return alt.Color("family:N", scale=scale, legend=None)
+
+
 def _shown(data: ReportData) -> list[LeaderboardRow]:
     """Rows with intervals; with many metrics only the best variant of each, and the baseline."""
-    detailed = [row for row in data.board.rows if row.correlation.bootstrapped]
+    detailed = [row for row in data.board.rows if row.bootstrapped]
     first: dict[str, LeaderboardRow] = {}
     for row in detailed:
         first.setdefault(row.column.metric, row)
@@ -292,10 +291,10 @@ def _shown(data: ReportData) -> list[LeaderboardRow]:
 
 
 def _leaderboard_point(data: ReportData, row: LeaderboardRow) -> dict[str, Any]:
-    assert row.correlation.bootstrapped is not None
+    assert row.bootstrapped is not None
     candidate = data.candidate(row.column)
-    interval = row.correlation.bootstrapped.spearman.percentile
-    families = row.correlation.family_interval
+    interval = row.bootstrapped.spearman.percentile
+    families = row.family_interval
     held_out = math.nan if candidate is None else candidate.held_out
     if row.rho < 0:
         held_out = -held_out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from markupsafe import Markup
 
@@ -18,7 +19,15 @@ from warehouse.progress import Progress
 
 WIDE, HALF, PHONE = 700, 380, 330
 
-Draw = Callable[[int], figures.Chart]
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure: the name of its file and in the templates, what it shows, its width on the page."""
+
+    name: str
+    title: str
+    width: int
+    draw: Callable[[int], figures.Chart]
 
 
 @dataclass(frozen=True)
@@ -36,18 +45,6 @@ class FamilyKey:
     family: str
     shape: str
     colour: str
-
-
-@dataclass(frozen=True)
-class Drawings:
-    """Every figure of the page; None where there is nothing to draw."""
-
-    leaderboard: Drawing
-    baseline: Drawing | None
-    best: Drawing | None
-    nll: Drawing | None
-    gain: Drawing | None
-    metric_correlations: Drawing
 
 
 def report_page(data: ReportData, progress: Progress) -> str:
@@ -68,75 +65,53 @@ def report_page(data: ReportData, progress: Progress) -> str:
 
 def figure_files(data: ReportData) -> dict[str, figures.Chart]:
     """File name (without ending) → chart, for `--figures`."""
-    found = {
-        "leaderboard": figures.leaderboard_figure(data, WIDE),
-        "best_metric": figures.scatter_figure(data, data.best, WIDE),
-        "agreement": figures.metric_correlations_figure(data.metric_correlations, WIDE),
-    }
-    if data.baseline is not None:
-        found["baseline"] = figures.scatter_figure(data, data.baseline, WIDE)
-    if data.profiles:
-        found["nll_profile"] = figures.profile_figure(data, data.profiles, "nll", WIDE)
-    if data.gains:
-        found["gain_profile"] = figures.profile_figure(data, data.gains, "gain", WIDE)
+    return {figure.name: figure.draw(WIDE) for figure in _figures(data)}
+
+
+def _drawings(data: ReportData, progress: Progress) -> dict[str, Drawing]:
+    found = {}
+    for figure in _figures(data):
+        if figure.name == "best_metric" and data.best is data.baseline:
+            continue  # the page shows the two side by side
+        progress(f"figures: {figure.name}", 1)
+        wide, narrow = (
+            Markup(page_svg(figure.draw(width), f"{figure.name}-title-{column}", figure.title))
+            for width, column in ((figure.width, "wide"), (PHONE, "narrow"))
+        )
+        found[figure.name] = Drawing(wide, narrow)
     return found
 
 
-def _drawings(data: ReportData, progress: Progress) -> Drawings:
-    def drawing(name: str, title: str, draw: Draw, wide: int) -> Drawing:
-        progress(f"figures: {name}", 1)
-        return Drawing(
-            wide=Markup(page_svg(draw(wide), f"{name}-title-wide", title)),
-            narrow=Markup(page_svg(draw(PHONE), f"{name}-title-narrow", title)),
-        )
-
-    baseline, best = data.baseline, data.best
-    return Drawings(
-        leaderboard=drawing(
+def _figures(data: ReportData) -> list[Figure]:
+    """Every figure that has something to show."""
+    found = [
+        Figure(
             "leaderboard",
             "Spearman correlation of each metric's best variants with the target",
-            lambda width: figures.leaderboard_figure(data, width),
             620,
+            partial(figures.leaderboard_figure, data),
         ),
-        baseline=None
-        if baseline is None
-        else drawing(
-            "baseline",
-            f"{baseline.column.name} against the target, one point per model",
-            lambda width: figures.scatter_figure(data, baseline, width),
-            HALF,
-        ),
-        best=None
-        if best is baseline
-        else drawing(
-            "best",
-            f"{best.column.name} against the target, one point per model",
-            lambda width: figures.scatter_figure(data, best, width),
-            HALF,
-        ),
-        nll=drawing(
-            "nll",
-            "Surprise after the whole document so far: mean per position, one line per model",
-            lambda width: figures.profile_figure(data, data.profiles, "nll", width),
-            HALF,
-        )
-        if data.profiles
-        else None,
-        gain=drawing(
-            "gain",
-            "What the far context adds: mean per position, one line per model",
-            lambda width: figures.profile_figure(data, data.gains, "gain", width),
-            HALF,
-        )
-        if data.gains
-        else None,
-        metric_correlations=drawing(
+        Figure(
             "agreement",
             "Spearman between metrics, each by its best variant, and with the target",
-            lambda width: figures.metric_correlations_figure(data.metric_correlations, width),
             560,
+            partial(figures.metric_correlations_figure, data.metric_correlations),
         ),
-    )
+    ]
+    for name, row in (("baseline", data.baseline), ("best_metric", data.best)):
+        if row is not None:
+            title = f"{row.column.name} against the target, one point per model"
+            draw_points = partial(figures.scatter_figure, data, row)
+            found.append(Figure(name, title, HALF, draw_points))
+    for name, bands, title in (
+        ("nll", data.profiles, "Surprise after the whole document so far"),
+        ("gain", data.gains, "What the far context adds"),
+    ):
+        if bands:
+            title += ": mean per position, one line per model"
+            draw_lines = partial(figures.profile_figure, data, bands, name)
+            found.append(Figure(f"{name}_profile", title, HALF, draw_lines))
+    return found
 
 
 def _family_keys(data: ReportData) -> list[FamilyKey]:

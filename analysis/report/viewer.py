@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from warehouse.problem.spec import ModelSpec, Problem
 
 Measure = Literal["logprob", "gain", "rank"]
-MEASURES: tuple[Measure, ...] = ("logprob", "gain", "rank")
 KEY_GAIN = 2.0
 KEY_LOGPROB = -2.0
 """LongPPL's key tokens: gain above the first, log-prob above the second, in nats."""

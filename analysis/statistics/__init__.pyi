@@ -1,6 +1,8 @@
 from .bootstrap import DEFAULT_RESAMPLES as DEFAULT_RESAMPLES
+from .bootstrap import Correlations as Correlations
 from .bootstrap import Estimate as Estimate
 from .bootstrap import Interval as Interval
+from .bootstrap import correlate_with_target as correlate_with_target
 from .bootstrap import draw as draw
 from .comparison import SwapTest as SwapTest
 from .comparison import difference as difference
@@ -23,10 +25,6 @@ from .skipped import Skipped as Skipped
 from .skipped import flag_stability as flag_stability
 from .skipped import mcd_skipped as mcd_skipped
 from .skipped import projection_skipped as projection_skipped
-from .target_correlation import ColumnCorrelation as ColumnCorrelation
-from .target_correlation import Correlations as Correlations
-from .target_correlation import correlate_column as correlate_column
-from .target_correlation import correlate_with_target as correlate_with_target
 from .winner import LEVEL as LEVEL
 from .winner import SAME_RANKING as SAME_RANKING
 from .winner import STABLE_SHARE as STABLE_SHARE

@@ -1,4 +1,4 @@
-"""Paired bootstrap confidence intervals: percentile and BCa, by point or by family.
+"""Correlations with the target and their paired bootstrap intervals, by point or by family.
 
 A statistic takes `[rows, points]` columns and returns `[rows]` values, NaN where undefined.
 Resamples with an undefined statistic are left out of the interval and counted.
@@ -13,7 +13,15 @@ from statistics import NormalDist
 
 import numpy as np
 
-from analysis.statistics.correlations import Floats, Indices
+from analysis.statistics.correlations import (
+    Floats,
+    Indices,
+    kendall,
+    pearson,
+    spearman,
+    spearman_rows,
+)
+from analysis.statistics.skipped import Skipped, mcd_skipped, mcd_skipped_rows, projection_skipped
 
 Statistic = Callable[[Floats, Floats], Floats]
 
@@ -46,6 +54,23 @@ class Estimate:
 
 
 @dataclass(frozen=True)
+class Correlations:
+    """Every coefficient of one metric against the target, over n models.
+
+    `skipped` is the MCD-filtered statistic of the locked problem; `projection` is the other
+    one that goes by the name, Wilcox's.
+    """
+
+    n: int
+    spearman: Estimate
+    pearson: float
+    kendall: float
+    skipped: Skipped
+    skipped_spearman: Estimate
+    projection: Skipped
+
+
+@dataclass(frozen=True)
 class Draws:
     """Resampled point indices, grouped by how many points a resample has.
 
@@ -58,6 +83,41 @@ class Draws:
     def resamples(self) -> int:
         """Number of resamples over all groups."""
         return sum(len(group) for group in self.groups)
+
+
+def correlate_with_target(
+    x: Floats,
+    y: Floats,
+    seed: int,
+    resamples: int = DEFAULT_RESAMPLES,
+    clusters: Sequence[str] | None = None,
+) -> Correlations:
+    """Correlate `[n]` scores with the `[n]` target.
+
+    Args:
+        x: the metric.
+        y: the target.
+        seed: of the bootstrap and of the MCD filter.
+        resamples: of each interval; both intervals use the same resamples.
+        clusters: families to resample as wholes; None resamples models.
+    """
+
+    def skipped_rows(columns_x: Floats, columns_y: Floats) -> Floats:
+        return mcd_skipped_rows(columns_x, columns_y, seed)
+
+    rho, r, tau = spearman(x, y), pearson(x, y), kendall(x, y)
+    skipped = mcd_skipped(x, y, seed)
+    projection = projection_skipped(x, y, seed)
+    draws = draw(x.size, resamples, seed, clusters)
+    return Correlations(
+        n=x.size,
+        spearman=bootstrap_estimate(rho, spearman_rows, x, y, draws, clusters),
+        pearson=r,
+        kendall=tau,
+        skipped=skipped,
+        skipped_spearman=bootstrap_estimate(skipped.value, skipped_rows, x, y, draws, clusters),
+        projection=projection,
+    )
 
 
 def draw(points: int, resamples: int, seed: int, clusters: Sequence[str] | None = None) -> Draws:

@@ -78,16 +78,7 @@ def pearson_rows(x: Floats, y: Floats, keep: Flags | None = None) -> Floats:
 
 
 def spearman_rows(x: Floats, y: Floats, keep: Flags | None = None) -> Floats:
-    """Spearman's rho of each row over its kept points, ranked among those points.
-
-    Args:
-        x: `[rows, points]`.
-        y: `[rows, points]`.
-        keep: `[rows, points]` flags, all points when None.
-
-    Returns:
-        `[rows]`, NaN where undefined.
-    """
+    """Spearman's rho: `pearson_rows` of the ranks among each row's kept points."""
     flags = np.ones(x.shape, dtype=np.bool_) if keep is None else keep
     return pearson_rows(masked_ranks(x, flags), masked_ranks(y, flags), flags)
 

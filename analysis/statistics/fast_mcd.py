@@ -152,32 +152,28 @@ def _in_chunks(x: Floats, y: Floats, starts: Floats, cutoff: float) -> McdFlags:
 
 @dataclass(frozen=True)
 class _Scatter:
-    """Means and (biased) covariances of K weighted candidates, each field `[K]`."""
+    """Means and (biased) covariances of K weighted candidates.
 
-    mean_x: Floats
-    mean_y: Floats
-    xx: Floats
-    xy: Floats
-    yy: Floats
+    moments: `[5, K]`, the rows mean x, mean y, xx, xy, yy.
+    """
+
+    moments: Floats
 
     @property
     def det(self) -> Floats:
         """Determinants, exactly 0 where the candidate is a line or a point."""
-        raw = self.xx * self.yy - self.xy**2
-        return np.where(raw <= SINGULAR * self.xx * self.yy, 0.0, raw)
+        xx, xy, yy = self.moments[2:]
+        raw = xx * yy - xy**2
+        return np.where(raw <= SINGULAR * xx * yy, 0.0, raw)
 
     def take(self, index: Indices) -> _Scatter:
-        return _Scatter(
-            *(column[index] for column in (self.mean_x, self.mean_y, self.xx, self.xy, self.yy))
-        )
+        return _Scatter(self.moments[:, index])
 
     def distances(self, x: Floats, y: Floats) -> Floats:
         """Squared Mahalanobis distances of `[K, n]` points, by pseudo-inverse where singular."""
-        det = self.det[:, None]
-        trace = (self.xx + self.yy)[:, None]
-        dx = x - self.mean_x[:, None]
-        dy = y - self.mean_y[:, None]
-        xx, xy, yy = self.xx[:, None], self.xy[:, None], self.yy[:, None]
+        mean_x, mean_y, xx, xy, yy = self.moments[:, :, None]
+        det, trace = self.det[:, None], xx + yy
+        dx, dy = x - mean_x, y - mean_y
         with np.errstate(invalid="ignore", divide="ignore"):
             full = (yy * dx * dx - 2.0 * xy * dx * dy + xx * dy * dy) / det
             # The pseudo-inverse of a rank-one scatter C is C / trace(C)².
@@ -189,13 +185,10 @@ def _scatter(weights: Floats, moments: Floats) -> _Scatter:
     """Scatter of `[..., T, n]` weights over `[..., n, 5]` moments, flattened to `[K]`."""
     sums = np.matmul(weights, moments).reshape(-1, 5) / weights.sum(axis=-1).reshape(-1, 1)
     mean_x, mean_y = sums[:, 0], sums[:, 1]
-    return _Scatter(
-        mean_x=mean_x,
-        mean_y=mean_y,
-        xx=np.maximum(sums[:, 2] - mean_x**2, 0.0),
-        xy=sums[:, 3] - mean_x * mean_y,
-        yy=np.maximum(sums[:, 4] - mean_y**2, 0.0),
-    )
+    xx = np.maximum(sums[:, 2] - mean_x**2, 0.0)
+    xy = sums[:, 3] - mean_x * mean_y
+    yy = np.maximum(sums[:, 4] - mean_y**2, 0.0)
+    return _Scatter(np.stack([mean_x, mean_y, xx, xy, yy]))
 
 
 def _concentrate(scatter: _Scatter, x: Floats, y: Floats, moments: Floats, size: int) -> _Scatter:
@@ -218,7 +211,8 @@ def _flags(x: Floats, y: Floats, starts: Floats, cutoff: float) -> McdFlags:
     points = x.shape[1]
     size = support_size(points)
     moments = np.stack([x, y, x * x, x * y, y * y], axis=2)
-    best = _finish(_start(x, y, moments, starts, size), x, y, moments, size)
+    owner, scatter = _start(x, y, moments, starts, size)
+    best = _finish(owner, scatter, x, y, moments, size)
     undefined = half_coincides(x, y)
     distances = best.distances(x, y) / consistency_factor(size / points)
     central = distances < chi2_quantile(0.975)
@@ -229,8 +223,14 @@ def _flags(x: Floats, y: Floats, starts: Floats, cutoff: float) -> McdFlags:
     return McdFlags(keep=keep, singular=best.det <= 0.0, undefined=undefined)
 
 
-def _start(x: Floats, y: Floats, moments: Floats, starts: Floats, size: int) -> _Finalists:
-    """Two C-steps from every random half; the best `FINALISTS` of each data set."""
+def _start(
+    x: Floats, y: Floats, moments: Floats, starts: Floats, size: int
+) -> tuple[Indices, _Scatter]:
+    """Two C-steps from every random half; the best `FINALISTS` of each data set.
+
+    Returns:
+        The data set `[K]` that each candidate belongs to, and the K candidates.
+    """
     rows = len(x)
     trials = starts.shape[1]
     owner = np.repeat(np.arange(rows), trials)
@@ -244,15 +244,7 @@ def _start(x: Floats, y: Floats, moments: Floats, starts: Floats, size: int) -> 
     fresh = np.ones(order.shape, dtype=np.bool_)
     fresh[:, 1:] = np.diff(sorted_det, axis=1) > 1e-10 * sorted_det[:, 1:]
     row, column = np.nonzero(fresh)
-    return _Finalists(owner=row, scatter=scatter.take(row * trials + order[row, column]))
-
-
-@dataclass(frozen=True)
-class _Finalists:
-    """K candidates and the data set each belongs to."""
-
-    owner: Indices
-    scatter: _Scatter
+    return row, scatter.take(row * trials + order[row, column])
 
 
 def _step(
@@ -260,38 +252,22 @@ def _step(
 ) -> _Scatter:
     """A C-step for each candidate, except those already on a line, which can't improve."""
     stepped = _concentrate(scatter, x[owner], y[owner], moments[owner], size)
-    done = scatter.det <= 0.0
-    if not done.any():
-        return stepped
-    return _Scatter(
-        *(
-            np.where(done, getattr(scatter, name), getattr(stepped, name))
-            for name in ("mean_x", "mean_y", "xx", "xy", "yy")
-        )
-    )
+    return _Scatter(np.where(scatter.det <= 0.0, scatter.moments, stepped.moments))
 
 
-def _finish(finalists: _Finalists, x: Floats, y: Floats, moments: Floats, size: int) -> _Scatter:
-    """C-steps to convergence; returns the best candidate of each data set, `[B]` fields."""
-    columns = np.stack(
-        [
-            finalists.scatter.mean_x,
-            finalists.scatter.mean_y,
-            finalists.scatter.xx,
-            finalists.scatter.xy,
-            finalists.scatter.yy,
-        ]
-    )
-    active = np.arange(columns.shape[1])
+def _finish(
+    owner: Indices, scatter: _Scatter, x: Floats, y: Floats, moments: Floats, size: int
+) -> _Scatter:
+    """C-steps to convergence; returns the best candidate of each of the B data sets."""
+    converged = _Scatter(scatter.moments.copy())
+    active = np.arange(owner.size)
     for _ in range(LAST_STEPS + 1):
-        before = _Scatter(*columns[:, active])
-        owner = finalists.owner[active]
-        after = _step(before, owner, x, y, moments, size)
-        columns[:, active] = [after.mean_x, after.mean_y, after.xx, after.xy, after.yy]
+        before = converged.take(active)
+        after = _step(before, owner[active], x, y, moments, size)
+        converged.moments[:, active] = after.moments
         active = active[after.det < before.det * (1.0 - 1e-12)]
         if active.size == 0:
             break
-    converged = _Scatter(*columns)
-    order = np.lexsort((converged.det, finalists.owner))
-    first = np.searchsorted(finalists.owner[order], np.arange(len(x)))
+    order = np.lexsort((converged.det, owner))
+    first = np.searchsorted(owner[order], np.arange(len(x)))
     return converged.take(order[first])

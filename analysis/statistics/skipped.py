@@ -75,11 +75,8 @@ def mcd_skipped(x: Floats, y: Floats, seed: int) -> Skipped:
     keep = flags.keep[0]
     if flags.undefined[0]:
         return _undefined(x.size)
-    value = float(spearman_rows(x[None, :], y[None, :], keep[None, :])[0])
-    if math.isnan(value):
-        return Skipped(value, keep, "undefined: the kept points are too few or constant")
     note = "half of the points or more lie on one line" if flags.singular[0] else ""
-    return Skipped(value, keep, note)
+    return _spearman_of_kept(x, y, keep, note)
 
 
 def mcd_skipped_rows(x: Floats, y: Floats, seed: int) -> Floats:
@@ -134,8 +131,13 @@ def projection_skipped(x: Floats, y: Floats, seed: int) -> Skipped:
     fence = math.sqrt(chi2_quantile(CUTOFF)) * _ideal_fourths_spread(distances)
     threshold = np.median(distances, axis=1) + fence
     keep = ~(distances > threshold[:, None]).any(axis=0)
+    return _spearman_of_kept(x, y, keep, "")
+
+
+def _spearman_of_kept(x: Floats, y: Floats, keep: Flags, note: str) -> Skipped:
     value = float(spearman_rows(x[None, :], y[None, :], keep[None, :])[0])
-    note = "undefined: the kept points are too few or constant" if math.isnan(value) else ""
+    if math.isnan(value):
+        note = "undefined: the kept points are too few or constant"
     return Skipped(value, keep, note)
 
 

@@ -8,5 +8,4 @@ from .submit import SubmissionRequest as SubmissionRequest
 from .submit import write_submission as write_submission
 from .verifier import result_text as result_text
 from .verifier import show_result as show_result
-from .verifier import verify_locked as verify_locked
 from .verifier import verify_problem as verify_problem

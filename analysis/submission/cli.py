@@ -2,35 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
 from analysis.options import FILE, PROBLEM, RESAMPLES, SEED
 
+_SCORING = (
+    click.option(
+        "--submission",
+        required=True,
+        type=FILE,
+        help="JSON object {model: score}, or list of rows with 'model' and the metric key.",
+    ),
+    click.option(
+        "--metric-key",
+        default="score",
+        show_default=True,
+        help="Key of the score in a row; an object needs none.",
+    ),
+    click.option("--out", type=FILE, help="Where to save the result as JSON."),
+    RESAMPLES,
+    SEED,
+)
+
+
+def scoring_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that `verify` shares with the official script."""
+    for option in reversed(_SCORING):
+        command = option(command)
+    return command
+
 
 @click.command()
-@click.option(
-    "--submission",
-    required=True,
-    type=FILE,
-    help="JSON object {model: score}, or list of rows with 'model' and the metric key.",
-)
-@click.option(
-    "--metric-key",
-    default="score",
-    show_default=True,
-    help="Key of the score in a row; an object needs none.",
-)
+@scoring_options
 @click.option(
     "--problem",
     default="no4k",
     show_default=True,
     help="Problem whose models and target the submission is scored against.",
 )
-@click.option("--out", type=FILE, help="Where to save the result as JSON.")
-@RESAMPLES
-@SEED
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def verify(
     submission: Path,

@@ -1,4 +1,4 @@
-"""What the locked problem fixes: its models and the paths of its two files."""
+"""What the locked problem fixes: its models and the path of its target file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 PROBLEM = "no4k"
 
 TARGET_PATH = Path("results/downstream/downstream_avg.ruler32_longbench_lt32k.no4k.json")
-PROXY_PATH = Path("data/proxy/govreport_50_32k_tokens.json")
 
 MODELS = (
     "01-ai/Yi-6B-200K",

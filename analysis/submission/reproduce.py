@@ -15,7 +15,7 @@ from analysis.submission.bundle import (
     VERIFY_FILE,
     documents_sha256,
 )
-from analysis.submission.submit import SubmissionRequest, listed, scores_of
+from analysis.submission.submit import listed, scores_of
 from analysis.submission.verifier import verify_problem
 from warehouse.errors import TokenmartError
 from warehouse.problem.spec import load_problem
@@ -55,16 +55,10 @@ def compare_with_warehouse(
             raise TokenmartError(
                 f"{folder / BUNDLE_FILE}: schema is {bundle['schema']}, not {SCHEMA}"
             )
-        metric, verification = bundle["metric"], bundle["verification"]
-        request = SubmissionRequest(
-            problem=problem_file or bundle["problem"],
-            metric=metric["metric"],
-            variant=metric["variant"],
-            negate=metric["negated"],
-            unofficial=not bundle["official"],
-            seed=verification["seed"],
-            resamples=verification["resamples"],
-        )
+        name = problem_file or bundle["problem"]
+        metric, variant = bundle["metric"]["metric"], bundle["metric"]["variant"]
+        negate = bundle["metric"]["negated"]
+        seed, resamples = bundle["verification"]["seed"], bundle["verification"]["resamples"]
         recorded_submission = bundle["submission"]["sha256"]
         files = bundle["files"]
     except (KeyError, TypeError) as error:
@@ -72,14 +66,12 @@ def compare_with_warehouse(
             f"{folder / BUNDLE_FILE}: field {error} is missing or malformed; "
             "restore the bundle that `tokenmart submit` wrote"
         ) from error
-    problem = load_problem(request.problem, workspace)
+    problem = load_problem(name, workspace)
     table = load_table(problem, workspace)
-    column = table.column(request.metric, request.variant)
-    rebuilt = scores_of(table, column, request.negate)
+    column = table.column(metric, variant)
+    rebuilt = scores_of(table, column, negate)
     path = folder / SUBMISSION_FILE
-    result = verify_problem(
-        workspace, request.problem, path, "score", request.seed, request.resamples
-    )
+    result = verify_problem(workspace, name, path, "score", seed, resamples)
     with connect_read_only(workspace) as connection:
         documents = documents_sha256(connection, problem.name)
     found = result["submission"]["sha256"]

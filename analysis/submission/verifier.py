@@ -7,16 +7,15 @@ documented by `analysis/submission/verify_result.schema.json`. Imports neither t
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 
+from analysis.ranking import interval_record, load_target, number
 from analysis.statistics import (
     CUTOFF,
-    DEFAULT_RESAMPLES,
     Estimate,
     Interval,
     correlate_with_target,
@@ -35,61 +34,43 @@ UNINFORMATIVE_WIDTH = 1.0
 """An interval wider than half of what is possible can't tell a strong from no correlation."""
 
 
-def verify_locked(
+def verify_problem(
     workspace: Workspace,
+    name: str,
     submission: Path,
-    metric_key: str = "score",
-    seed: int = 0,
-    resamples: int = DEFAULT_RESAMPLES,
+    metric_key: str,
+    seed: int,
+    resamples: int,
 ) -> dict[str, Any]:
-    """Verify a submission to the locked problem.
+    """Verify a submission against a problem's target; the locked one needs no problem file.
 
     Returns:
         The document.
 
     Raises:
+        TokenmartError: the problem has no target scores (yet).
         LockedFileError: the target file is missing, malformed or changed (exit code 3).
         BadSubmissionError: the submission breaks the contract (exit code 2).
     """
-    target = read_locked_target(workspace, locked.PROBLEM, locked.TARGET_PATH, locked.MODELS)
-    scores = target.only(locked.MODELS)
-    checked = read_submission(submission, locked.MODELS, metric_key)
-    source = {
-        "kind": "file",
-        "path": locked.TARGET_PATH.as_posix(),
-        "sha256": target.sha256,
-    }
-    if target.first_use:
-        click.echo(f"note: recorded sha256 of {locked.TARGET_PATH} on first use", err=True)
-    return verification(locked.PROBLEM, checked, metric_key, scores, source, seed, resamples)
-
-
-def verify_problem(
-    workspace: Workspace,
-    name: str,
-    submission: Path,
-    metric_key: str = "score",
-    seed: int = 0,
-    resamples: int = DEFAULT_RESAMPLES,
-) -> dict[str, Any]:
-    """`verify_locked` for the locked problem; else the same against a problem's own target.
-
-    Raises:
-        TokenmartError: the problem has no target scores (yet).
-        BadSubmissionError: the submission breaks the contract (exit code 2).
-    """
+    note = ""
     if name == locked.PROBLEM:
-        return verify_locked(workspace, submission, metric_key, seed, resamples)
-    from analysis.ranking import load_target
-    from warehouse.problem.spec import load_problem
+        target = read_locked_target(workspace, name, locked.TARGET_PATH, locked.MODELS)
+        scores = target.only(locked.MODELS)
+        path = locked.TARGET_PATH.as_posix()
+        source: dict[str, Any] = {"kind": "file", "path": path, "sha256": target.sha256}
+        if target.first_use:
+            note = f"note: recorded sha256 of {path} on first use"
+    else:
+        from warehouse.problem.spec import load_problem
 
-    problem = load_problem(name, workspace)
-    by_id, source = load_target(problem, workspace)
-    scores = {
-        model.full_id: by_id[model.model_id] for model in problem.models if model.model_id in by_id
-    }
+        problem = load_problem(name, workspace)
+        name = problem.name
+        by_id, source = load_target(problem, workspace)
+        scores = {m.full_id: by_id[m.model_id] for m in problem.models if m.model_id in by_id}
     checked = read_submission(submission, tuple(scores), metric_key)
-    return verification(problem.name, checked, metric_key, scores, source, seed, resamples)
+    if note:
+        click.echo(note, err=True)
+    return verification(name, checked, metric_key, scores, source, seed, resamples)
 
 
 def verification(
@@ -124,7 +105,7 @@ def verification(
         "problem": problem,
         "n": found.n,
         "spearman": _estimate(found.spearman),
-        "pearson": {"value": _number(found.pearson)},
+        "pearson": {"value": number(found.pearson)},
         "skipped_spearman": _estimate(found.skipped_spearman)
         | {
             "filter": f"MinCovDet, chi2({CUTOFF}, 2)",
@@ -142,8 +123,8 @@ def verification(
                     for model, share in zip(models, stability.drop_share, strict=True)
                     if share > 0
                 },
-                "low": _number(stability.value_low),
-                "high": _number(stability.value_high),
+                "low": number(stability.value_low),
+                "high": number(stability.value_high),
             },
         },
         "seed": seed,
@@ -211,9 +192,9 @@ def result_text(result: dict[str, Any]) -> str:
 
 def _estimate(estimate: Estimate) -> dict[str, Any]:
     return {
-        "value": _number(estimate.value),
-        "ci95": _interval(estimate.percentile),
-        "ci95_bca": _interval(estimate.bca),
+        "value": number(estimate.value),
+        "ci95": interval_record(estimate.percentile),
+        "ci95_bca": interval_record(estimate.bca),
     }
 
 
@@ -226,20 +207,6 @@ def _width_note(interval: Interval, models: int) -> str:
         f"the interval is {width:.2f} wide, of 2.00 possible: resampling {models} models says next "
         "to nothing about this coefficient"
     )
-
-
-def _interval(interval: Interval) -> dict[str, Any]:
-    return {
-        "low": _number(interval.low),
-        "high": _number(interval.high),
-        "method": interval.method,
-        "degenerate_resamples": interval.degenerate,
-    }
-
-
-def _number(value: float) -> float | None:
-    """Twelve digits: what is left beyond is the rounding of the machine."""
-    return None if math.isnan(value) else round(value, 12)
 
 
 def _shown(value: float | None) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,15 @@ def write_json(tmp_path: Path) -> Callable[[Any], Path]:
         return path
 
     return write
+
+
+@pytest.fixture
+def closed_pipe() -> Iterator[Path]:
+    """A pipe whose reader has gone, as `--out /dev/stdout | head -1` leaves it."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    yield Path(f"/dev/fd/{writer}")
+    os.close(writer)
 
 
 SCHEMA = Path(__file__).parents[2] / "analysis" / "submission" / "verify_result.schema.json"

@@ -280,7 +280,8 @@ def test_a_problem_without_a_target_is_extracted(
     assert "extracted 2 units" in ok(run(path))
     assert "incomplete" not in ok(CliRunner().invoke(status, ["--problem", str(path)]))
     asked = CliRunner().invoke(recall, ["--problem", str(path)])
-    assert "problem tiny has no target: nothing to measure" in one_line_error(asked, 1)
+    line = one_line_error(asked, 1)
+    assert "problem tiny has no target: nothing to measure; add `target: {kind: recall" in line
 
 
 def test_a_missing_model_does_not_stop_the_others(

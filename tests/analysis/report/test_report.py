@@ -248,3 +248,10 @@ def test_an_out_that_cannot_be_written_is_one_line(minilong, tmp_path, name, wor
     assert result.exit_code == 4
     assert result.stderr.splitlines()[-1].startswith("error: ") and words in result.stderr
     assert result.stdout == ""
+
+
+def test_a_closed_pipe_is_one_line(minilong, closed_pipe):
+    base = ["--problem", "minilong", "--resamples", "100", "--out", str(closed_pipe)]
+    result = CliRunner().invoke(cli.report, base)
+    assert result.exit_code == 4 and result.stdout == ""
+    assert result.stderr.splitlines()[-1].startswith(f"error: {closed_pipe}: whoever was reading")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from analysis.submission import locked_problem as locked
 from warehouse.errors import ProblemFileError
 from warehouse.paths import Workspace
 from warehouse.problem.needs import problem_needs
@@ -15,26 +16,6 @@ from warehouse.sources.weights import HubSource
 
 ROOT = Path(__file__).parents[3]
 SHIPPED = Workspace(ROOT, ROOT / "data", ROOT / "warehouse" / "tokenmart.duckdb")
-
-CONTRACT_MODELS = [
-    "01-ai/Yi-6B-200K",
-    "In2Training/FILM-7B",
-    "Leooyii/Longlora_32k_Slimpajama_1B",
-    "Leooyii/NTK_32k_Slimpajama_1B",
-    "Leooyii/NTK_64k_Slimpajama_1B",
-    "Leooyii/NTK_64k_Slimpajama_2B",
-    "Leooyii/PI_32k_Slimpajama_1B",
-    "Qwen/Qwen2-0.5B-Instruct",
-    "Qwen/Qwen2-1.5B-Instruct",
-    "Qwen/Qwen2-7B-Instruct",
-    "Qwen/Qwen2.5-0.5B-Instruct",
-    "Qwen/Qwen2.5-1.5B-Instruct",
-    "Qwen/Qwen2.5-7B-Instruct",
-    "Qwen/Qwen2.5-14B-Instruct",
-    "Qwen/Qwen2.5-Coder-1.5B-Instruct",
-    "Qwen/Qwen2.5-Coder-7B-Instruct",
-    "mistralai/Mistral-7B-Instruct-v0.2",
-]
 
 GOOD = """\
 name: tiny
@@ -63,7 +44,7 @@ def write(workspace: Workspace, text: str | bytes) -> str:
 
 def test_no4k_is_the_contract() -> None:
     problem = load_problem("no4k", SHIPPED)
-    assert sorted(model.full_id for model in problem.models) == sorted(CONTRACT_MODELS)
+    assert sorted(model.full_id for model in problem.models) == sorted(locked.MODELS)
     assert problem.documents.path.as_posix() == "data/proxy/govreport_50_32k_tokens.json"
     assert problem.documents.too_long == "refuse"
     target = "results/downstream/downstream_avg.ruler32_longbench_lt32k.no4k.json"

@@ -1,78 +1,84 @@
-"""The leaderboard and the selection as tables in the terminal."""
+"""The selection as JSON and as a table in the terminal."""
 
 from __future__ import annotations
 
 import math
 import sys
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from analysis.ranking.leaderboard import Leaderboard
-from analysis.ranking.metric_selection import MetricSelection
-from analysis.statistics import SAME_RANKING, Interval
+from analysis.ranking.leaderboard import interval_record, number
+from analysis.ranking.metric_selection import Candidate, MetricSelection
+from analysis.statistics import SAME_RANKING
 
 
-def print_leaderboard(board: Leaderboard, top: int) -> None:
-    """The first `top` rows, and how to read them."""
-    table, rows = board.table, min(top, len(board.rows))
-    console = Console(width=None if sys.stdout.isatty() else 150)
-    view = Table(box=None, pad_edge=False, header_style="bold")
-    view.add_column("metric", overflow="fold")
-    view.add_column("variant", overflow="fold")
-    for heading in (
-        "better", "Spearman", "95% CI", "families", "Pearson", "skipped", "95% CI", "n", "p adj.",
-    ):  # fmt: skip
-        view.add_column(heading, justify="right", no_wrap=True)
-    for row in board.rows[:rows]:
-        found = row.correlation.bootstrapped
-        cells = ["–"] * 4
-        if found is not None:
-            cells = [
-                _interval(found.spearman.percentile),
-                _signed(found.pearson),
-                f"{_signed(found.skipped_spearman.value)} ({found.skipped.kept})",
-                _interval(found.skipped_spearman.percentile),
-            ]
-        view.add_row(
-            row.column.metric + ("" if row.column.admissible else " †"),
-            row.column.variant,
-            row.column.direction,
-            _signed(row.rho),
-            cells[0],
-            _interval(row.correlation.family_interval),
-            cells[1],
-            cells[2],
-            cells[3],
-            str(row.correlation.n),
-            "–" if math.isnan(row.p_adjusted) else f"{row.p_adjusted:.4f}",
-        )
-    console.print(view)
-    unit = "families" if board.clustered else "models"
-    notes = [
-        f"{table.problem}: {len(table.models)} models, {len(table.columns)} variants"
-        + (f", {rows} shown (--top)" if rows < len(table.columns) else ""),
-        "sign: 'lower is better' metrics are negated first, so + means: behaves as expected",
-        f"95% CI: percentile bootstrap over {unit}, {board.resamples} resamples (BCa: --json)",
-        "families: 95% CI that allows for models of a family being alike; trust it, not the "
-        "bootstrap, unless every model is its own family",
-        "skipped: MCD filter, points kept in brackets; its bootstrap CI errs on the wide side",
-        f"p adj.: permutation test against the best of all {len(table.columns)} variants; by luck "
-        f"the best reaches |rho| {board.test.null_95:.2f} one time in twenty",
-    ]
-    degenerate = sum(
-        row.correlation.bootstrapped.skipped_spearman.percentile.degenerate
-        for row in board.rows
-        if row.correlation.bootstrapped is not None
-    )
-    if degenerate:
-        notes.append(f"{degenerate} degenerate resamples in all were left out of the intervals")
-    if any(not row.column.admissible for row in board.rows[:rows]):
-        notes.append("† needs a second model: not admissible for an official submission")
-    if table.without_target:
-        notes.append(f"without a target score: {', '.join(table.without_target)}")
-    for note in notes:
-        console.print(note, style="dim", highlight=False)
+def selection_record(selection: MetricSelection) -> dict[str, Any]:
+    """The selection as JSON-ready values."""
+    splits, conditions = selection.splits, selection.conditions
+    stability = conditions.stability
+    return {
+        "models": selection.models,
+        "variants": len(selection.candidates),
+        "winner": None if selection.winner is None else selection.winner.column.name,
+        "best": selection.best.column.name,
+        "reasons": list(selection.reasons),
+        "p_adjusted": number(selection.best.p_adjusted),
+        "p_adjusted_within_model_families": number(conditions.p_within_families),
+        "stability": {
+            "folds": stability.folds,
+            "same_variant": number(stability.same_variant),
+            "same_metric": number(stability.same_metric),
+            "same_ranking": number(stability.same_ranking),
+            "distinct_choices": len({choice.variant for choice in conditions.by_model.choices}),
+        },
+        "held_out": {
+            "leave_one_model_out": number(conditions.by_model.held_out),
+            "leave_one_family_out": number(conditions.by_family.held_out),
+            "leave_one_family_out_models": conditions.by_family.covered,
+            "splits": len(splits.chosen),
+            "splits_mean": number(splits.held_out),
+            "splits_in_sample_mean": number(splits.held_out + splits.optimism),
+            "optimism": number(splits.optimism),
+            "baseline_splits_mean": number(splits.baseline_held_out),
+            "beats_baseline_share_of_splits": number(splits.beats_baseline),
+        },
+        "baseline": None if selection.baseline is None else selection.baseline.name,
+        "best_minus_baseline": _difference_record(selection),
+        "incomplete": list(selection.incomplete),
+        "inadmissible": list(selection.inadmissible),
+        "seed": selection.seed,
+        "candidates": [_candidate_record(candidate) for candidate in selection.candidates],
+    }
+
+
+def _difference_record(selection: MetricSelection) -> dict[str, Any] | None:
+    found = selection.best_minus_baseline
+    if found is None:
+        return None
+    return {
+        "value": number(found.value),
+        "ci95": interval_record(found.percentile),
+        "ci95_bca": interval_record(found.bca),
+    }
+
+
+def _candidate_record(candidate: Candidate) -> dict[str, Any]:
+    return {
+        "metric": candidate.column.metric,
+        "variant": candidate.column.variant,
+        "family": candidate.column.family,
+        "direction": candidate.column.direction,
+        "spearman": number(candidate.rho),
+        "held_out": number(candidate.held_out),
+        "chosen_share": number(candidate.chosen_share),
+        "p_adjusted": number(candidate.p_adjusted),
+        "p_adjusted_in_family": number(candidate.p_in_family),
+        "partial_given_log_parameters": number(candidate.partial),
+        "minus_baseline": number(candidate.minus_baseline),
+        "p_beats_baseline": number(candidate.p_beats_baseline),
+    }
 
 
 def print_selection(selection: MetricSelection, top: int) -> None:
@@ -178,13 +184,3 @@ def _signed_or_dash(value: float) -> str:
 
 def _p(value: float) -> str:
     return "–" if math.isnan(value) else f"{value:.4f}"
-
-
-def _signed(value: float) -> str:
-    return "undefined" if math.isnan(value) else f"{value:+.3f}"
-
-
-def _interval(interval: Interval) -> str:
-    if math.isnan(interval.low):
-        return "undefined"
-    return f"{interval.low:+.2f} to {interval.high:+.2f}"
