@@ -83,5 +83,5 @@ docs: $(READY)  ## dbt documentation in one HTML file: models, columns, formulas
 
 clean:  ## remove what can be rebuilt in seconds; extracted tokens, weights and .venv stay
 	rm -rf dbt_project/target dbt_project/logs logs build .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	rm -f warehouse/tokenmart.duckdb warehouse/tokenmart.duckdb.wal report.html
+	rm -f warehouse/tokenmart.duckdb warehouse/tokenmart.duckdb.wal warehouse/tokenmart.duckdb.built report.html
 	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
