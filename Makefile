@@ -23,8 +23,8 @@ help:  ## list the targets
 setup: $(READY)  ## create .venv with everything, at the tested versions
 
 $(READY): pyproject.toml requirements.lock
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
-	  { echo "error: $(PYTHON) is older than 3.10; run make PYTHON=python3.12 setup" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "error: $(PYTHON) is older than 3.11; run make PYTHON=python3.12 setup" >&2; exit 1; }
 	@echo "setting up $(VENV) (a few minutes the first time; log in $(LOG))"
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install -c requirements.lock -e '.[dev]' > $(LOG) 2>&1 || \
@@ -83,5 +83,5 @@ docs: $(READY)  ## dbt documentation in one HTML file: models, columns, formulas
 
 clean:  ## remove what can be rebuilt in seconds; extracted tokens, weights and .venv stay
 	rm -rf dbt_project/target dbt_project/logs logs build .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	rm -f warehouse/tokenmart.duckdb warehouse/tokenmart.duckdb.wal report.html
+	rm -f warehouse/tokenmart.duckdb warehouse/tokenmart.duckdb.wal warehouse/tokenmart.duckdb.built report.html
 	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +

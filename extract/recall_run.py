@@ -41,7 +41,7 @@ def recall_target(problem: Problem, contexts: int | None, demo: bool) -> RecallT
     Args:
         problem: the problem.
         contexts: contexts per model instead of the file's.
-        demo: takes the demo's number of contexts, unless one is given.
+        demo: takes the demo's lengths, and its number of contexts unless one is given.
 
     Raises:
         TokenmartError: the problem has no target that could be measured.
@@ -57,8 +57,12 @@ def recall_target(problem: Problem, contexts: int | None, demo: bool) -> RecallT
             f"problem {problem.name}: its target is a locked file, nothing to measure; "
             f"see `tokenmart data fetch --problem {problem.name} --only target`"
         )
-    contexts = contexts or (problem.demo.contexts if demo and problem.demo else None)
-    return target if contexts is None else target.model_copy(update={"contexts": contexts})
+    small = problem.demo if demo else None
+    changed = {
+        "contexts": contexts or (small and small.contexts),
+        "lengths": small and small.lengths,
+    }
+    return target.model_copy(update={k: v for k, v in changed.items() if v})
 
 
 def measure_recall(

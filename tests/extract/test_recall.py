@@ -10,11 +10,13 @@ import pytest
 
 from extract.checkpoints import Checkpoint
 from extract.recall import Context, Item, build_items, make_contexts, score_items
+from extract.recall_run import recall_target
 from extract.scoring.engine import Engine
 from extract.scoring.loading import load_model
 from extract.tokenization import load_tokenizer
 from warehouse.errors import TokenmartError
-from warehouse.problem.spec import ModelSpec, RecallTarget
+from warehouse.paths import find_workspace
+from warehouse.problem.spec import ModelSpec, RecallTarget, load_problem
 from warehouse.store.schema import DOWNSTREAM
 
 FILLER = [
@@ -50,6 +52,16 @@ def test_equal_seeds_give_equal_contexts_and_names_are_unique() -> None:
     assert one == again != other
     for context in one:
         assert len(set(context.names)) == len(context.names) == 4
+
+
+def test_the_demo_asks_in_fewer_and_shorter_contexts() -> None:
+    problem = load_problem("minilong", find_workspace(Path(__file__)))
+    demo, whole = problem.demo, problem.target
+    assert demo is not None and isinstance(whole, RecallTarget)
+    assert recall_target(problem, None, demo=False) == whole
+    small = recall_target(problem, None, demo=True)
+    assert (small.contexts, small.lengths) == (demo.contexts, demo.lengths)
+    assert recall_target(problem, 3, demo=True) == small.model_copy(update={"contexts": 3})
 
 
 @pytest.mark.parametrize("bos", [True, False])

@@ -9,7 +9,10 @@ import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 
+import click
+
 from warehouse.errors import TokenmartError
+from warehouse.metrics import last_build
 from warehouse.metrics.variant_files import refuse_uneven_rows
 from warehouse.paths import Workspace
 
@@ -35,6 +38,8 @@ def command() -> list[str] | None:
 def run_dbt(arguments: Sequence[str], workspace: Workspace) -> int:
     """Run dbt in the project's folder, with the workspace's data and database.
 
+    A build of everything is left out when nothing it reads has changed since the last one.
+
     Returns:
         dbt's exit status.
 
@@ -45,6 +50,14 @@ def run_dbt(arguments: Sequence[str], workspace: Workspace) -> int:
     if program is None:
         raise TokenmartError("dbt: not installed in this environment; run `make setup`")
     refuse_uneven_rows(workspace)
+    whole = program[0] == sys.executable and last_build.builds_all(arguments)
+    reads = last_build.read_by_build(workspace) if whole else ""
+    if whole and last_build.is_current(workspace, reads):
+        click.echo(
+            f"{workspace.database}: nothing new since the last build; to build it anyway: "
+            "tokenmart dbt build --full-refresh"
+        )
+        return 0
     workspace.database.parent.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
         [*program, *arguments],
@@ -52,4 +65,6 @@ def run_dbt(arguments: Sequence[str], workspace: Workspace) -> int:
         env={**os.environ, **workspace.environment()},
         check=False,
     )
+    if whole and done.returncode == 0:
+        last_build.remember(workspace, reads)
     return done.returncode

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from warehouse.errors import ProblemFileError
 from warehouse.frozen import Frozen
@@ -151,6 +151,15 @@ class FileTarget(Frozen):
     url: str | None = None
 
 
+def _increasing(lengths: tuple[int, ...]) -> tuple[int, ...]:
+    if list(lengths) != sorted(set(lengths)) or lengths[0] < 64:
+        raise ValueError("lengths must increase and be at least 64 tokens")
+    return lengths
+
+
+Lengths = Annotated[tuple[int, ...], Field(min_length=1), AfterValidator(_increasing)]
+
+
 class RecallTarget(Frozen):
     """Key-value recall over long contexts in the manner of RULER, measured by the project.
 
@@ -160,19 +169,12 @@ class RecallTarget(Frozen):
 
     kind: Literal["recall"]
     filler: PinnedArchive
-    lengths: tuple[int, ...] = Field(min_length=1)
+    lengths: Lengths
     contexts: int = Field(ge=1)
     key_every: int = Field(ge=32)
     value_digits: int = Field(default=5, ge=1, le=12)
     score: Literal["token_accuracy", "exact_match"] = "token_accuracy"
     seed: int = 0
-
-    @field_validator("lengths")
-    @classmethod
-    def _increasing(cls, lengths: tuple[int, ...]) -> tuple[int, ...]:
-        if list(lengths) != sorted(set(lengths)) or lengths[0] < 64:
-            raise ValueError("lengths must increase and be at least 64 tokens")
-        return lengths
 
 
 class ImportedTarget(Frozen):
@@ -185,12 +187,16 @@ Target = Annotated[FileTarget | RecallTarget | ImportedTarget, Field(discriminat
 
 
 class Demo(Frozen):
-    """A part of the problem small enough for a first run on a laptop."""
+    """A part of the problem small enough for a first run on a laptop.
+
+    `contexts` and `lengths` replace those of a recall target.
+    """
 
     documents: int = Field(gt=0)
     max_tokens: int = Field(gt=1)
     models: tuple[str, ...] = Field(min_length=1)
     contexts: int | None = Field(default=None, gt=0)
+    lengths: Lengths | None = None
 
 
 class Problem(Frozen):

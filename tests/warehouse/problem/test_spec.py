@@ -62,6 +62,19 @@ def test_minilong_is_small_real_and_diverse() -> None:
     assert len(problem.demo.models) >= 8
 
 
+def test_no_model_of_the_demo_is_its_base_again() -> None:
+    problem = load_problem("minilong", SHIPPED)
+    demo = problem.demo
+    assert demo is not None and demo.lengths is not None
+    windows = [
+        change.window
+        for name in demo.models
+        for change in problem.model(name).interventions
+        if change.kind == "attention_window"
+    ]
+    assert windows and max(windows) < min(demo.max_tokens, demo.lengths[-1])
+
+
 def test_a_model_inherits_from_its_base(workspace: Workspace) -> None:
     problem = load_problem(write(workspace, GOOD), workspace)
     base, changed = problem.models

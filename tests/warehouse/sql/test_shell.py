@@ -17,6 +17,7 @@ from pathlib import Path
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
+from busy import wait_for_work
 from click.testing import CliRunner
 from sql_samples import build_mart
 
@@ -289,7 +290,7 @@ def test_a_session_on_a_terminal(terminal: Terminal, filled: Workspace) -> None:
     terminal.wait_for("second-answer")
     terminal.wait_for("tokenmart>")
     terminal.type("select count(*) from range(1000000) a, range(1000000) b where a > b;\r")
-    time.sleep(2)
+    wait_for_work(terminal.pid)
     terminal.type("\x03")  # and stops a query that takes too long
     terminal.wait_for("interrupted")
     terminal.wait_for("tokenmart>")
