@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -146,7 +146,7 @@ def extract(
     chosen = documents_of(ensure_documents(problem, workspace), selection.documents)
     since = as_worker
     if workers > 1:
-        since = datetime.now(UTC).isoformat(timespec="seconds")
+        since = datetime.now(timezone.utc).isoformat(timespec="seconds")
         _run_workers(context, since, problem, selection, chosen, workspace)
     quiet = as_worker is not None
     _extract(problem, selection, chosen, workspace, since, quiet)

@@ -332,7 +332,7 @@ class Extraction:
             code_revision=commit,
             code_dirty=dirty,
             seed=condition.seed,
-            finished_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            finished_at=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
             content_sha256=content_sha256(rows),
         )
         write_unit(self.workspace, unit, rows)

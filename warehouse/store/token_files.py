@@ -40,7 +40,7 @@ STEP_NATS = {"logprob": 2.0**-15, "top_logprob": 2.0**-15, "entropy": 2.0**-11}
 
 _ENCODINGS = {"rank": "PLAIN", "token_id": "PLAIN"}
 """Measured on real extractions; other integers take deltas, floats a byte split. A byte split
-would save 0.2 bytes a row on ranks too, but tools with DuckDB before 2.0 couldn't read it."""
+would save 0.2 bytes a row on ranks too, but DuckDB 1.5, the last for Python 3.10, can't read it."""
 
 _PENDING_LEVEL, _PUBLISHED_LEVEL = 3, 15
 _WITH_STATISTICS = ("doc_id", "segment", "position")
