@@ -22,6 +22,7 @@ class HubSource(WeightSource):
     revision: str = "main"
     subfolder: str = ""
     gated: bool = False
+    pickled: bool = False
     trust_remote_code: bool = False
 
     def locate(self, full_id: str, place: Place) -> Located:

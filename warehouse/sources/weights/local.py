@@ -18,6 +18,7 @@ class LocalSource(WeightSource):
 
     kind: Literal["local"]
     path: Path
+    pickled: bool = False
     trust_remote_code: bool = False
 
     def locate(self, full_id: str, place: Place) -> Located:
