@@ -141,7 +141,7 @@ def load_table(problem: Problem, workspace: Workspace, metrics: Sequence[str] = 
     scores, source = load_target(problem, workspace)
     models = tuple(
         Model(spec.model_id, spec.full_id, spec.family, spec.parameters)
-        for spec in problem.models
+        for spec in problem.ranked_models
         if spec.model_id in scores
     )
     if len(models) < 3:
@@ -172,7 +172,7 @@ def load_table(problem: Problem, workspace: Workspace, metrics: Sequence[str] = 
         models=models,
         target=np.array([scores[model.model_id] for model in models]),
         columns=columns,
-        without_target=tuple(m.full_id for m in problem.models if m.model_id not in scores),
+        without_target=tuple(m.full_id for m in problem.ranked_models if m.model_id not in scores),
         target_source=source,
     )
 
@@ -195,7 +195,7 @@ def load_target(problem: Problem, workspace: Workspace) -> tuple[dict[str, float
         target = read_locked_target(workspace, problem.name, problem.target.path)
         scores = {
             spec.model_id: target.scores[spec.full_id]
-            for spec in problem.models
+            for spec in problem.ranked_models
             if spec.full_id in target.scores
         }
         path = problem.target.path.as_posix()

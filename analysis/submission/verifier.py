@@ -86,7 +86,9 @@ def verify_problem(
     problem = load_problem(name, workspace)
     by_id, source = load_target(problem, workspace)
     scores = {
-        model.full_id: by_id[model.model_id] for model in problem.models if model.model_id in by_id
+        model.full_id: by_id[model.model_id]
+        for model in problem.ranked_models
+        if model.model_id in by_id
     }
     checked = read_submission(submission, tuple(scores), metric_key)
     return verification(problem.name, checked, metric_key, scores, source, seed, resamples)

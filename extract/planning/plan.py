@@ -169,7 +169,7 @@ def select(
         documents = documents or problem.demo.documents
         max_tokens = max_tokens or problem.demo.max_tokens
         models = models or problem.demo.models
-    chosen = [problem.model(name) for name in models] if models else list(problem.models)
+    chosen = [problem.model(name) for name in models] if models else list(problem.ranked_models)
     wanted = [problem.probe(name) for name in probes] if probes else list(problem.probes)
     return Selection(
         models=tuple(dict.fromkeys(chosen)),

@@ -207,7 +207,7 @@ def _scores(problem: Problem, workspace: Workspace) -> list[Check]:
         return [Check("target", "ok", finding)]
     if isinstance(problem.target, FileTarget):
         return []
-    done, all_ = len(scored_models(problem, workspace)), len(problem.models)
+    done, all_ = len(scored_models(problem, workspace)), len(problem.ranked_models)
     if isinstance(problem.target, RecallTarget):
         name, finding = "target: measured", f"recall measured for {done} of {all_} models"
         remedy = f"tokenmart recall --problem {problem.name}"

@@ -18,7 +18,7 @@ def problem_needs(
     """
     place = Place(workspace, problem.name)
     by_path: dict[str, Need] = {}
-    for spec in models if models is not None else problem.models:
+    for spec in models if models is not None else problem.ranked_models:
         need = spec.need(place)
         by_path.setdefault(need.path, need)
     target = _target(problem, place)
@@ -44,6 +44,6 @@ def scored_models(problem: Problem, workspace: Workspace) -> list[str]:
     folder = workspace.downstream / f"problem={problem.name}"
     return [
         spec.model_id
-        for spec in problem.models
+        for spec in problem.ranked_models
         if (folder / f"model_id={spec.model_id}" / "items.parquet").is_file()
     ]
