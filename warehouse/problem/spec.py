@@ -43,6 +43,24 @@ else:
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 
+class Rope(Frozen):
+    """Rotary position encoding as a model was trained, where its configuration says otherwise.
+
+    It is not an intervention: it puts right what the configuration leaves open or has stale.
+    Without `theta` the configuration's stays.
+    """
+
+    type: Literal["default", "linear", "dynamic", "yarn"]
+    theta: float | None = Field(default=None, gt=0)
+    factor: float | None = Field(default=None, ge=1)
+
+    @model_validator(mode="after")
+    def _factor_belongs_to_scaling(self) -> Rope:
+        if (self.type == "default") != (self.factor is None):
+            raise ValueError("factor belongs to linear, dynamic and yarn, and not to default")
+        return self
+
+
 class RopeIntervention(Frozen):
     """Change rotary position embeddings without tuning: scaling and/or another base."""
 
@@ -106,6 +124,7 @@ class ModelSpec(Frozen):
     licence: str = "unknown"
     dtype: Dtype = "auto"
     context: int | None = Field(default=None, gt=0)
+    rope: Rope | None = None
     bos: Literal["tokenizer", "always", "never"] = "tokenizer"
     interventions: tuple[Intervention, ...] = ()
     note: str = ""
