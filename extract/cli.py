@@ -37,7 +37,7 @@ _SELECTION = (
         default="auto",
         type=click.Choice(["auto", "float32", "bfloat16", "float16"]),
         show_default=True,
-        help="Compute in this type; auto takes the model's, or what the device does best.",
+        help="Compute in this type; auto takes the model's, else float32 (a GPU: bfloat16).",
     ),
     click.option(
         "--backend",

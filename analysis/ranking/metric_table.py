@@ -73,6 +73,7 @@ class MetricTable:
     target: `[models]`.
     without_target: ids of the problem's models that have none (yet).
     target_source: where the target came from, for the record.
+    dtypes: number formats the models were run in, each with the full ids of its models.
     """
 
     problem: str
@@ -81,6 +82,7 @@ class MetricTable:
     columns: tuple[MetricColumn, ...]
     without_target: tuple[str, ...]
     target_source: dict[str, Any]
+    dtypes: dict[str, tuple[str, ...]]
 
     @property
     def families(self) -> tuple[str, ...]:
@@ -138,6 +140,10 @@ def load_table(problem: Problem, workspace: Workspace, metrics: Sequence[str] = 
             "select metric, variant, family, parameters, direction, admissible, formula,"
             " description from metric_catalog"
         ).fetchall()
+        formats = connection.execute(
+            "select distinct dtype, model_id from units where problem = ? and status = 'done'",
+            [problem.name],
+        ).fetchall()
     scores, source = load_target(problem, workspace)
     models = tuple(
         Model(spec.model_id, spec.full_id, spec.family, spec.parameters)
@@ -174,6 +180,10 @@ def load_table(problem: Problem, workspace: Workspace, metrics: Sequence[str] = 
         columns=columns,
         without_target=tuple(m.full_id for m in problem.ranked_models if m.model_id not in scores),
         target_source=source,
+        dtypes={
+            dtype: tuple(m.full_id for m in models if (dtype, m.model_id) in formats)
+            for dtype in sorted({dtype for dtype, _ in formats})
+        },
     )
 
 

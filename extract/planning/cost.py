@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from extract.planning.devices import likely_dtype
+from extract.planning.devices import resolve_dtype
 from extract.planning.memory import Footprint, available_memory, footprint
 from extract.planning.model_size import model_size
 from extract.planning.plan import Selection, max_tokens_of
@@ -137,7 +137,7 @@ def planned_memory(
     return footprint(
         spec,
         size,
-        dtype=likely_dtype(spec, selection.dtype, selection.device),
+        dtype=resolve_dtype(spec, selection.dtype, selection.device),
         device=selection.device,
         longest=longest,
         branch_tokens=BRANCH_TOKENS if any(c.kind.branches for c in selection.conditions) else 0,

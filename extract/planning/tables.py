@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from extract.checkpoints import trusts_remote_code
 from extract.planning.cost import document_lengths, estimate, planned_memory, work_of
-from extract.planning.devices import likely_dtype
+from extract.planning.devices import resolve_dtype
 from extract.planning.memory import Footprint
 from extract.planning.model_size import model_size
 from extract.planning.plan import Document, Selection
@@ -74,7 +74,7 @@ def make_plan(problem: Problem, selection: Selection, workspace: Workspace) -> P
         cost = estimate(
             work,
             parameters=size.parameters if size else 1,
-            dtype=likely_dtype(spec, selection.dtype, selection.device),
+            dtype=resolve_dtype(spec, selection.dtype, selection.device),
             device=selection.device,
         )
         done = sum(

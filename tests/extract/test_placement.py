@@ -136,9 +136,31 @@ def test_flash_attention_is_refused_before_anything_is_loaded() -> None:
     assert resolve_attention(None, "cuda") is None
 
 
-def test_a_device_map_without_a_gpu_computes_as_the_processor_does(tmp_path: Path) -> None:
-    spec = spec_of(tmp_path)
-    assert resolve_dtype(spec, "auto", "auto-map") == resolve_dtype(spec, "auto", "cpu")
+@pytest.mark.parametrize(
+    ("asked", "of_model", "device", "gpu_has_bfloat16", "expected"),
+    [
+        ("auto", "auto", "cpu", None, "float32"),
+        ("auto", "auto", "auto-map", None, "float32"),
+        ("auto", "auto", "cuda:1", True, "bfloat16"),
+        ("auto", "auto", "auto-map", True, "bfloat16"),
+        ("auto", "auto", "cuda", False, "float16"),
+        ("auto", "bfloat16", "cpu", None, "bfloat16"),
+        ("float16", "bfloat16", "cpu", None, "float16"),
+    ],
+)
+def test_the_default_dtype_is_the_devices(
+    asked: str,
+    of_model: str,
+    device: str,
+    gpu_has_bfloat16: bool | None,
+    expected: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No processor is asked what it is good at; None is a machine without a GPU."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: gpu_has_bfloat16 is not None)
+    monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda: bool(gpu_has_bfloat16))
+    assert resolve_dtype(spec_of(tmp_path, dtype=of_model), asked, device) == expected
 
 
 def test_the_execution_device_of_a_plain_module_is_its_weights() -> None:

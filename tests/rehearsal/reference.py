@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 from reference import plain_scores
 
 from tests.rehearsal.lookalikes import LookAlike
-from warehouse.probes.request import Ids
 from warehouse.problem.spec import Problem, slug
 from warehouse.sources.fetch import documents_path
 from warehouse.paths import Workspace
@@ -118,4 +117,3 @@ def _stored(
     )
 
 
-__all__ = ["Ids", "as_stock_code_reads_it", "as_trained", "worst_difference"]

@@ -23,11 +23,10 @@ PROBLEM = "no4k"
 DOCUMENTS = 50
 MADE_UP = "MADE UP for a rehearsal: random numbers, no model was measured"
 
-SHORT, MIDDLING = (0, 1), (2, 3, 4)
-"""Documents of a few hundred characters, and of enough tokens for windows and excerpts."""
-OVER, EXACT = 5, 6
-"""A document a few tokens longer than 32,768, and one of exactly so many."""
-TRUE_LENGTH = 32_768
+LONGER, MIDDLING, FULL = 1, 2, 3
+"""Documents of over a thousand tokens, of enough for windows and excerpts, of the true length."""
+TRUE_LENGTH = 32_768 + 7
+"""Tokens of the longest document to the models that see its true length."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +153,7 @@ def place_locked_files(root: Path, tokenizers: Path) -> None:
 
 
 def _texts(tokenizers: Path) -> list[str]:
-    """Fifty texts, most of them short; two fill the context of the fine tokenizer's models."""
+    """Fifty texts, most of them short; one is too long by a few tokens for two models."""
     import sentencepiece
 
     pieces = sentencepiece.SentencePieceProcessor(
@@ -166,11 +165,9 @@ def _texts(tokenizers: Path) -> list[str]:
 
     rng = np.random.default_rng(50)
     texts = [made_up_text(number, int(rng.integers(300, 900))) for number in range(DOCUMENTS)]
-    texts[SHORT[1]] = made_up_text(SHORT[1], 6_000)
-    for number in MIDDLING:
-        texts[number] = made_up_text(number, 32_000)
-    texts[OVER] = text_of_tokens(OVER, TRUE_LENGTH + 7, count)
-    texts[EXACT] = text_of_tokens(EXACT, TRUE_LENGTH, count)
+    texts[LONGER] = made_up_text(LONGER, 6_000)
+    texts[MIDDLING] = made_up_text(MIDDLING, 25_000)
+    texts[FULL] = text_of_tokens(FULL, TRUE_LENGTH, count)
     return texts
 
 
