@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from extract.checkpoints import Checkpoint, load_errors, trusts_remote_code
+from extract.checkpoints import Checkpoint, trusts_remote_code
+from extract.failures import load_errors
 from extract.scoring import interventions
 from extract.scoring.placement import device_map_options
 from warehouse.problem.spec import ModelSpec
