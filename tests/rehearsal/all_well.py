@@ -144,7 +144,7 @@ class AllWell:
         """The models are missing, and nothing else is."""
         done = self.scratch.run("doctor", "--problem", PROBLEM, "--json")
         require(done.code == 1, str(done))
-        missing = [each for each in _findings(done) if each["state"] == "missing"]
+        missing = [each for each in _findings(done) if each["level"] == "missing"]
         require([each["name"] for each in missing] == ["models"], str(missing))
         require(f"{len(LOOK_ALIKES)} not here" in str(missing), str(missing))
         return "17 models missing, nothing else"
@@ -227,9 +227,9 @@ class AllWell:
         """Nothing is incomplete."""
         done = self.scratch.run("status", "--problem", PROBLEM, "--json")
         self.well(done)
-        names = {slug(model.full_id) for model in LOOK_ALIKES} | {m.full_id for m in LOOK_ALIKES}
-        rows = [row for row in _findings(done) if names & {str(value) for value in row.values()}]
-        require(len(rows) >= len(LOOK_ALIKES), f"{len(rows)} rows")
+        names = {slug(model.full_id) for model in LOOK_ALIKES}
+        rows = [row for row in _findings(done) if row["model_id"] in names]
+        require(len(rows) == len(names) * len(self.conditions), f"{len(rows)} rows")
         bad = [row for row in rows if row["done"] != row["documents"]]
         require(not bad, f"incomplete: {bad[:3]}")
 

@@ -59,6 +59,16 @@ def text_of_tokens(seed: int, tokens: int, count: Callable[[str], int]) -> str:
     return text
 
 
+def fine_token_counter(tokenizers: Path) -> Callable[[str], int]:
+    """How many tokens a text has for the models that see documents of true length."""
+    import sentencepiece
+
+    pieces = sentencepiece.SentencePieceProcessor(
+        model_file=str(tokenizers / "fine" / "tokenizer.model")
+    )
+    return lambda text: len(pieces.encode(text))
+
+
 def byte_level_bpe(folder: Path, vocabulary: int, specials: list[str]) -> None:
     """Qwen's three files: `vocab.json`, `merges.txt`, `tokenizer.json`."""
     from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers

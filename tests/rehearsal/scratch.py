@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.rehearsal.made_up_text import made_up_text, text_of_tokens
+from tests.rehearsal.made_up_text import fine_token_counter, made_up_text, text_of_tokens
 from warehouse.paths import Workspace, find_workspace
 from warehouse.problem.spec import FileTarget, Problem, load_problem
 
@@ -141,28 +141,22 @@ def place_locked_files(root: Path, tokenizers: Path) -> None:
     """Documents and labels under the problem's locked paths, as a user places them by hand."""
     workspace = Workspace(root, root / "data", root / "warehouse" / "tokenmart.duckdb")
     problem = load_problem(PROBLEM, workspace)
-    documents = [
-        {"id": f"made-up-{number:02d}", "text": text}
-        for number, text in enumerate(_texts(tokenizers))
-    ]
-    _write(root / problem.documents.path, documents)  # type: ignore[attr-defined]
+    write_documents(root, _texts(tokenizers))
     rng = np.random.default_rng(17)
     labels = {spec.full_id: {"overall": round(float(rng.random()), 4)} for spec in problem.models}
     assert isinstance(problem.target, FileTarget)
     _write(root / problem.target.path, {"note": MADE_UP, "models": labels})
 
 
+def write_documents(root: Path, texts: list[str]) -> None:
+    """The file with the made-up documents, under its locked path."""
+    rows = [{"id": f"made-up-{number:02d}", "text": text} for number, text in enumerate(texts)]
+    _write(root / "data" / "proxy" / "govreport_50_32k_tokens.json", rows)
+
+
 def _texts(tokenizers: Path) -> list[str]:
     """Fifty texts, most of them short; one is too long by a few tokens for two models."""
-    import sentencepiece
-
-    pieces = sentencepiece.SentencePieceProcessor(
-        model_file=str(tokenizers / "fine" / "tokenizer.model")
-    )
-
-    def count(text: str) -> int:
-        return len(pieces.encode(text))
-
+    count = fine_token_counter(tokenizers)
     rng = np.random.default_rng(50)
     texts = [made_up_text(number, int(rng.integers(300, 900))) for number in range(DOCUMENTS)]
     texts[LONGER] = made_up_text(LONGER, 6_000)

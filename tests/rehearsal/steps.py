@@ -36,8 +36,8 @@ class Steps:
         note, failure = "", ""
         try:
             note = work() or ""
-        except StepFailed as error:
-            failure = str(error)
+        except Exception as error:  # whatever a step raises, the next ones are tried
+            failure = str(error) if isinstance(error, StepFailed) else repr(error)
             self.say(f"[{time.monotonic() - self.started:6.0f} s] FAILED: {name}: {failure}")
         self.done.append(Step(name, time.monotonic() - began, failure, note))
         return not failure
