@@ -170,6 +170,7 @@ def _extract(
     since: str | None,
     quiet: bool,
 ) -> None:
+    from extract.failures import summary
     from extract.run import Extraction
     from warehouse.errors import UnitFailedError
     from warehouse.progress import no_progress, progress_bar, without_library_bars
@@ -188,12 +189,16 @@ def _extract(
         f"{max(0, before)} of {total} were there already or failed"
         + (f"; {outcome.elsewhere} are being done by another process" if outcome.elsewhere else "")
     )
+    for line in outcome.messages.lines():
+        click.echo(f"note: {line}", err=True)
     if outcome.failures:
-        for failure in outcome.failures:
-            click.echo(f"error: {failure}", err=True)
+        lines = summary(outcome.failures)
+        for line in lines:
+            click.echo(f"error: {line}", err=True)
+        models = len({failure.model for failure in outcome.failures})
         raise UnitFailedError(
-            f"{len(outcome.failures)} failed (listed above); all else is kept: mend the cause "
-            "and run the same command again"
+            f"{len(lines)} failed (listed above), of {models} of {len(selection.models)} models; "
+            "all else is kept: mend the cause and run the same command again"
         )
 
 
@@ -248,6 +253,7 @@ def recall(
     \b
     tokenmart recall --problem minilong --demo
     """
+    from extract.failures import summary
     from extract.planning.devices import resolve_device
     from extract.planning.plan import select
     from extract.recall_run import measure_recall, recall_target
@@ -271,9 +277,11 @@ def recall(
         outcome = measure_recall(problem, target, selection, workspace, progress)
     done = len(selection.models) - outcome.measured - len(outcome.failures)
     click.echo(f"measured {outcome.measured} models; {done} were done before")
+    for line in outcome.messages.lines():
+        click.echo(f"note: {line}", err=True)
     if outcome.failures:
-        for failure in outcome.failures:
-            click.echo(f"error: {failure}", err=True)
+        for line in summary(outcome.failures):
+            click.echo(f"error: {line}", err=True)
         raise UnitFailedError(
             f"{len(outcome.failures)} models failed (listed above); the others are kept: mend "
             "the cause and run the same command again"

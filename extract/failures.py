@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from extract.scored import NonFiniteLogits
 from warehouse.errors import TokenmartError
 from warehouse.problem.spec import ModelSpec
 
@@ -28,18 +29,17 @@ class Failure:
 
 
 def summary(failures: Iterable[Failure]) -> list[str]:
-    """One line for each model and reason, with the documents it is about."""
-    documents: dict[tuple[str, str], list[int]] = {}
+    """One line for each model and kind of reason: reasons that differ in their numbers are one."""
+    alike: dict[tuple[str, str], tuple[str, set[int]]] = {}
     for failure in failures:
-        found = documents.setdefault((failure.model, failure.reason), [])
-        if failure.document is not None and failure.document not in found:
-            found.append(failure.document)
+        key = (failure.model, re.sub(r"\d[\d,.]*", "#", failure.reason))
+        _, documents = alike.setdefault(key, (failure.reason, set()))
+        if failure.document is not None:
+            documents.add(failure.document)
     lines = []
-    for (model, reason), numbers in documents.items():
-        about = ""
-        if numbers:
-            shown = ", ".join(map(str, sorted(numbers)[:10])) + (", …" if len(numbers) > 10 else "")
-            about = f", document{'s' if len(numbers) > 1 else ''} {shown}"
+    for (model, _), (reason, documents) in alike.items():
+        numbers = ", ".join(map(str, sorted(documents)[:10])) + (", …" * (len(documents) > 10))
+        about = f", document{'s' * (len(documents) > 1)} {numbers}" if documents else ""
         lines.append(f"{model}{about}: {reason}")
     return lines
 
@@ -48,6 +48,8 @@ def explain(error: BaseException) -> str:
     """Any exception of a model's files, libraries or device as one line with its own remedy."""
     if isinstance(error, TokenmartError):
         return error.format_message()
+    if isinstance(error, NonFiniteLogits):
+        return f"{error}; try --dtype float32, or fetch the model again"
     text = str(error).strip()
     first = next(iter(text.splitlines()), "").strip().rstrip(".:;")
     first = first[:LONGEST_REASON] or type(error).__name__
@@ -138,7 +140,7 @@ class LibraryMessages:
         """What was said, in the order of its first time."""
         lines = []
         for (library, _), (text, models) in self._said.items():
-            others = f" and {len(models) - 1} more models" if len(models) > 1 else ""
+            others = f" and {len(models) - 1} more" if len(models) > 1 else ""
             lines.append(f"{library} says of {models[0]}{others}: {text}")
         return lines
 
@@ -164,14 +166,14 @@ class LibraryMessages:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("default")
-                warnings.showwarning = self._warned
+                warnings.showwarning = self._warned  # type: ignore[assignment]
                 yield
         finally:
             for logger, handlers, propagate in changed:
                 logger.handlers, logger.propagate = handlers, propagate
 
     def _warned(
-        self, message: Any, category: type[Warning], filename: str, lineno: int, *_: Any
+        self, message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any
     ) -> None:
         parts = filename.replace("\\", "/").split("/site-packages/")
         library = parts[-1].split("/")[0] if len(parts) > 1 else "Python"

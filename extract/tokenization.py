@@ -30,21 +30,24 @@ class TokenizedDocument:
         char_start: shape (n,); first character of each token in the document's text.
         char_end: shape (n,); one past the last character, in Unicode code points.
         total_tokens: tokens of the whole document; n is smaller after a cut.
+        over_limit_tokens: by how many tokens n is more than the model's context.
     """
 
     ids: Ids
     char_start: NDArray[np.int32]
     char_end: NDArray[np.int32]
     total_tokens: int
+    over_limit_tokens: int = 0
 
-    def cut(self, tokens: int) -> TokenizedDocument:
-        """The first `tokens` tokens."""
+    def cut(self, tokens: int, over_limit_tokens: int = 0) -> TokenizedDocument:
+        """The first `tokens` tokens, which may be more than the model's context."""
         kept = slice(0, tokens)
         return replace(
             self,
             ids=self.ids[kept],
             char_start=self.char_start[kept],
             char_end=self.char_end[kept],
+            over_limit_tokens=over_limit_tokens,
         )
 
 
@@ -175,9 +178,9 @@ def _read_as_published(backend: Any, folder: Path) -> None:
         processor = SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
         expected = [processor.encode(text) for text in _SAMPLES]
         if _ids(backend) != expected:
-            rules = sentencepiece_model_pb2.ModelProto.FromString(
-                processor.serialized_model_proto()
-            ).normalizer_spec
+            described: Any = sentencepiece_model_pb2
+            model = described.ModelProto.FromString(processor.serialized_model_proto())
+            rules = model.normalizer_spec
             steps: list[Any] = []
             if rules.precompiled_charsmap:
                 steps.append(normalizers.Precompiled(rules.precompiled_charsmap))

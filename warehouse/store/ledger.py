@@ -30,7 +30,8 @@ class UnitRecord:
     `tokens_processed` counts every token that went through the backbone for this unit,
     `tokens_scored` the rows; `seconds` is wall-clock, `peak_bytes` the process's (or the
     GPU's) peak memory while the unit ran. `document_tokens` of `document_tokens_total`
-    tokens were used. Work shared between conditions is booked on the first that needed it.
+    tokens were used, `over_limit_tokens` of them beyond the model's context. Work shared
+    between conditions is booked on the first that needed it.
     """
 
     problem: str
@@ -63,6 +64,7 @@ class UnitRecord:
     seed: int
     finished_at: str
     content_sha256: str
+    over_limit_tokens: int = 0
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,7 @@ MODELS = pa.schema(
         _field("tokenizer_sha256", pa.string(), "fingerprint of the tokenizer"),
         _field("prepends_bos", pa.bool_(), "whether a BOS token stands before the text"),
         _field("interventions", pa.string(), "JSON list of interventions, [] for none"),
+        _field("rope", pa.string(), "JSON: position encoding as trained, if not configured", True),
     ]
 )
 
@@ -115,6 +116,7 @@ UNITS = pa.schema(
         _field("seed", pa.int64(), "seed of the probe's random choices"),
         _field("finished_at", pa.timestamp("us", "UTC"), "when the unit was finished"),
         _field("content_sha256", pa.string(), "hash of the stored rows"),
+        _field("over_limit_tokens", pa.int32(), "tokens beyond the model's context that were used"),
     ]
 )
 """The ledger, one row per unit; `UnitRecord` is its record, a token file's footer its place."""
