@@ -65,7 +65,7 @@ def _selection(command: Callable[..., Any]) -> Callable[..., Any]:
 )
 @click.option(
     "--attention",
-    type=click.Choice(["sdpa", "eager", "flash_attention_2"]),
+    type=click.Choice(["sdpa", "eager", "flash_attention_2", "flash_attention_3"]),
     help="Attention implementation; the backend chooses when it is not given.",
 )
 @click.option(

@@ -33,10 +33,11 @@ from extract.planning.plan import (
 )
 from extract.rows import token_rows
 from extract.scored import NonFiniteLogits, Scored
+from extract.scoring.numerics import ENGINE_VERSION
 from extract.tokenization import TokenizedDocument
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
-from warehouse.probes.request import Condition, Request
+from warehouse.probes.request import Condition, Request, with_bos
 from warehouse.problem.spec import ModelSpec, Problem
 from warehouse.progress import Progress
 from warehouse.store.ledger import UnitRecord, content_sha256
@@ -160,6 +161,7 @@ class Extraction:
 
     def _run_model(self, plan: ModelPlan, room: int) -> None:
         documents = {task.document.doc_id: plan.tokenize(task.document) for task in plan.tasks}
+        first = next(iter(documents.values()))
         self.progress(f"{plan.spec.full_id}: loading", 0)
         scorer = find_backend(self.selection.backend).load(
             Loading(
@@ -170,6 +172,7 @@ class Extraction:
                 attention=self.selection.attention,
                 compiled=self.selection.compiled,
                 room=room,
+                sample=with_bos(first.ids, plan.tokenizer.bos),
             )
         )
         self._write_model(plan, scorer)
@@ -323,6 +326,8 @@ class Extraction:
             dtype=plan.dtype,
             backend=self.selection.backend,
             attention=scorer.attention,
+            prefixes=scorer.prefixes,
+            engine=ENGINE_VERSION,
             document_sha256=task.document.sha256,
             document_tokens=len(tokenized.ids),
             document_tokens_total=tokenized.total_tokens,

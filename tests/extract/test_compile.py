@@ -55,7 +55,7 @@ def test_a_compiled_run_leaves_the_same_table_and_says_so(
         # other kernels may move a value over the edge of a stored step (entropy: 4.9e-4)
         assert_same(table, expected[name], nats=6e-4)
     (first, *_) = read_units(published_path(workspace, "tiny", "tiny--one", "full"))
-    assert first.attention == "sdpa, compiled"
+    assert first.attention == "sdpa/flash, compiled"
 
 
 def test_a_failing_compiler_is_said_in_one_line(

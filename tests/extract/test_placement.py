@@ -130,8 +130,9 @@ def test_float32_never_means_tf32(tiny_checkpoint: Callable[..., Path]) -> None:
 
 
 def test_flash_attention_is_refused_before_anything_is_loaded() -> None:
-    with pytest.raises(TokenmartError, match="leave --attention out"):
-        resolve_attention("flash_attention_2", "cpu")
+    for name in ("flash_attention_2", "flash_attention_3"):
+        with pytest.raises(TokenmartError, match=f"--attention {name}.*leave --attention out"):
+            resolve_attention(name, "cpu")
     assert resolve_attention("eager", "cpu") == "eager"
     assert resolve_attention(None, "cuda") is None
 
