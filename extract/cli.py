@@ -170,6 +170,7 @@ def _extract(
     since: str | None,
     quiet: bool,
 ) -> None:
+    from extract.planning.tables import fallbacks, status_rows
     from extract.run import Extraction
     from warehouse.errors import UnitFailedError
     from warehouse.progress import no_progress, progress_bar, without_library_bars
@@ -188,6 +189,10 @@ def _extract(
         f"{max(0, before)} of {total} were there already or failed"
         + (f"; {outcome.elsewhere} are being done by another process" if outcome.elsewhere else "")
     )
+    if not quiet:
+        # from the ledger, which also knows what workers did
+        for line in fallbacks(status_rows(problem, selection, workspace)):
+            click.echo(f"warning: {line}", err=True)
     if outcome.failures:
         for failure in outcome.failures:
             click.echo(f"error: {failure}", err=True)
@@ -290,7 +295,7 @@ def status(problem_name: str, as_json: bool) -> None:
     """
     from extract.planning.devices import likely_device
     from extract.planning.plan import select
-    from extract.planning.tables import status_rows, status_table
+    from extract.planning.tables import fallbacks, status_rows, status_table
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_problem
 
@@ -305,6 +310,8 @@ def status(problem_name: str, as_json: bool) -> None:
 
     console = Console(width=max(Console().width, 120))
     console.print(status_table(problem, rows))
+    for line in fallbacks(rows):
+        click.echo(f"warning: {line}")
     missing = [row for row in rows if row["documents"] is None or row["done"] < row["documents"]]
     if missing:
         click.echo(

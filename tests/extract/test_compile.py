@@ -10,7 +10,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 from published_tables import assert_same, published
-from reference import assert_agree, plain_scores
+from reference import assert_agree, references
 from tiny_requests import load, requests_of
 
 from extract.cli import extract
@@ -33,7 +33,7 @@ def test_compiled_statistics_agree_with_plain_logits(
 ) -> None:
     folder = tiny_checkpoint(architecture)
     requests = requests_of(0)
-    plain = [plain_scores(load(folder), request) for request in requests]
+    plain = references(load(folder), requests)
     for result, expected in zip(
         Engine(load(folder), compiled=True).score(requests), plain, strict=True
     ):
