@@ -65,7 +65,7 @@ def _selection(command: Callable[..., Any]) -> Callable[..., Any]:
 )
 @click.option(
     "--attention",
-    type=click.Choice(["sdpa", "eager", "flash_attention_2"]),
+    type=click.Choice(["sdpa", "eager", "flash_attention_2", "flash_attention_3"]),
     help="Attention implementation; the backend chooses when it is not given.",
 )
 @click.option(
@@ -171,6 +171,7 @@ def _extract(
     quiet: bool,
 ) -> None:
     from extract.failures import summary
+    from extract.planning.tables import fallbacks, status_rows
     from extract.run import Extraction
     from warehouse.errors import UnitFailedError
     from warehouse.progress import no_progress, progress_bar, without_library_bars
@@ -191,6 +192,10 @@ def _extract(
     )
     for line in outcome.messages.lines():
         click.echo(f"note: {line}", err=True)
+    if not quiet:
+        # from the ledger, which also knows what workers did
+        for line in fallbacks(status_rows(problem, selection, workspace)):
+            click.echo(f"warning: {line}", err=True)
     if outcome.failures:
         lines = summary(outcome.failures)
         for line in lines:
@@ -298,7 +303,7 @@ def status(problem_name: str, as_json: bool) -> None:
     """
     from extract.planning.devices import likely_device
     from extract.planning.plan import select
-    from extract.planning.tables import status_rows, status_table
+    from extract.planning.tables import fallbacks, status_rows, status_table
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_problem
 
@@ -313,6 +318,8 @@ def status(problem_name: str, as_json: bool) -> None:
 
     console = Console(width=max(Console().width, 120))
     console.print(status_table(problem, rows))
+    for line in fallbacks(rows):
+        click.echo(f"warning: {line}")
     missing = [row for row in rows if row["documents"] is None or row["done"] < row["documents"]]
     if missing:
         click.echo(

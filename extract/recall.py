@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from extract.backends.backend import Scorer
 from extract.planning.plan import ModelPlan, describe_corrections, describe_interventions
+from extract.scoring.numerics import ENGINE_VERSION
 from extract.tokenization import DocumentTokenizer
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
@@ -194,6 +195,7 @@ def target_fingerprint(target: RecallTarget, plan: ModelPlan, backend: str) -> s
             "tokenizer": plan.tokenizer_sha256,
             "dtype": plan.dtype,
             "backend": backend,
+            "engine": ENGINE_VERSION,
             "recall": RECALL_VERSION,
             "target": target.model_dump(mode="json"),
             "names": hashlib.sha256(" ".join(ADJECTIVES + NOUNS).encode()).hexdigest(),

@@ -30,10 +30,11 @@ from extract.planning.plan import (
 )
 from extract.rows import model_row, token_rows
 from extract.scored import Scored
+from extract.scoring.numerics import ENGINE_VERSION
 from extract.tokenization import TokenizedDocument
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
-from warehouse.probes.request import Condition, Request
+from warehouse.probes.request import Condition, Request, with_bos
 from warehouse.problem.spec import ModelSpec, Problem
 from warehouse.progress import Progress
 from warehouse.store.ledger import UnitRecord, content_sha256
@@ -168,7 +169,7 @@ class Extraction:
         with self._claim(plan, task) as ours:
             for condition in self._still_missing(plan, task) if ours else ():
                 failed = _ScoredUnit(condition, (), (), reason, 0, 0.0, self.memory.bytes())
-                self._store(plan, task, failed, attention="", tokenized=None)
+                self._store(plan, task, failed, scorer=None, tokenized=None)
         self.progress(f"{plan.spec.full_id}: document {task.document.doc_id}", len(task.missing))
 
     def _publish(self, plan: ModelPlan) -> None:
@@ -207,6 +208,7 @@ class Extraction:
         documents = self._tokenize(plan)
         if not documents:
             return
+        first = next(iter(documents.values()))
         self.progress(f"{plan.spec.full_id}: loading", 0)
         scorer = find_backend(self.selection.backend).load(
             Loading(
@@ -217,6 +219,7 @@ class Extraction:
                 attention=self.selection.attention,
                 compiled=self.selection.compiled,
                 room=room,
+                sample=with_bos(first.ids, plan.tokenizer.bos),
             )
         )
         self._write_model(plan, scorer)
@@ -260,7 +263,7 @@ class Extraction:
         def store() -> None:
             with release:
                 for each in scored:
-                    self._store(plan, task, each, scorer.attention, tokenized)
+                    self._store(plan, task, each, scorer, tokenized)
             self.progress(label, len(task.missing))
 
         storing.submit(store)
@@ -327,7 +330,7 @@ class Extraction:
         plan: ModelPlan,
         task: Task,
         scored: _ScoredUnit,
-        attention: str,
+        scorer: Scorer | None,
         tokenized: TokenizedDocument | None,
     ) -> None:
         """Store one unit; without a tokenised document it failed before it was tokenised."""
@@ -357,7 +360,9 @@ class Extraction:
             device=self.selection.device,
             dtype=plan.dtype,
             backend=self.selection.backend,
-            attention=attention,
+            attention=scorer.attention if scorer else "",
+            prefixes=scorer.prefixes if scorer else "",
+            engine=ENGINE_VERSION,
             document_sha256=task.document.sha256,
             document_tokens=len(tokenized.ids) if tokenized else 0,
             document_tokens_total=tokenized.total_tokens if tokenized else 0,

@@ -25,4 +25,4 @@ class Transformers(Backend):
             attention=loading.attention,
             room=loading.room,
         )
-        return Engine(model, compiled=loading.compiled, check=False)
+        return Engine(model, compiled=loading.compiled, sample=loading.sample, check=False)

@@ -73,14 +73,17 @@ def resolve_attention(asked: str | None, device: str) -> str | None:
     """The attention implementation to load models with; None leaves it to the backend.
 
     Raises:
-        TokenmartError: FlashAttention 2 where it can't run.
+        TokenmartError: FlashAttention 2 or 3 where it can't run.
     """
-    if asked == "flash_attention_2":
-        from transformers.utils import is_flash_attn_2_available
+    if asked in ("flash_attention_2", "flash_attention_3"):
+        from transformers.utils import is_flash_attn_2_available, is_flash_attn_3_available
 
-        if not device.startswith(("cuda", "auto-map")) or not is_flash_attn_2_available():
+        second = asked == "flash_attention_2"
+        there = is_flash_attn_2_available() if second else is_flash_attn_3_available()
+        if not device.startswith(("cuda", "auto-map")) or not there:
+            package = "flash-attn" if second else "flash-attn-3 (flash_attn_interface)"
             raise TokenmartError(
-                f"--attention flash_attention_2: needs a CUDA device (here: {device}) and the "
-                "flash-attn package; leave --attention out: SDPA has flash kernels of its own"
+                f"--attention {asked}: needs a CUDA device (here: {device}) and the {package} "
+                "package; leave --attention out: SDPA has flash kernels of its own"
             )
     return asked

@@ -13,6 +13,7 @@ from extract.backends.backend import DEFAULT, find_backend
 from extract.checkpoints import Checkpoint, find_checkpoint
 from extract.failures import Failure
 from extract.planning.devices import resolve_attention, resolve_dtype
+from extract.scoring.numerics import ENGINE_VERSION, attention_class
 from extract.tokenization import (
     DocumentTokenizer,
     TokenizedDocument,
@@ -256,6 +257,8 @@ def plan_model(
         "tokenizer": tokenizer_sha256,
         "dtype": dtype,
         "backend": selection.backend,
+        "engine": ENGINE_VERSION,
+        "attention": attention_class(selection.attention),
         "max_tokens": max_tokens_of(problem, selection),
         "too_long": problem.documents.too_long,
         **describe_corrections(spec, problem.documents.too_long),

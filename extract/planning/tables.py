@@ -204,7 +204,7 @@ def status_rows(
     """One row per (model, condition): documents done, failed and expected, and what they cost.
 
     `peak_bytes` is the largest measured so far (None before), `predicted_peak_bytes` the plan's
-    (None where the model's size is not known).
+    (None where the model's size is not known). `attention` and `prefixes` are what was used.
     """
     path = documents_path(problem, workspace)
     expected = pq.read_metadata(path).num_rows if path.is_file() else problem.documents.count
@@ -229,9 +229,31 @@ def status_rows(
                     "bytes": file.stat().st_size if file.is_file() else 0,
                     "peak_bytes": max((unit.peak_bytes for unit in done), default=None),
                     "predicted_peak_bytes": predicted.total if predicted else None,
+                    "attention": sorted({unit.attention for unit in done}),
+                    "prefixes": sorted({unit.prefixes for unit in done}),
                 }
             )
     return rows
+
+
+def fallbacks(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """What runs slower or coarser than it should, a line per model: from `status_rows`."""
+    lines = []
+    for model_id in dict.fromkeys(row["model_id"] for row in rows):
+        mine = [row for row in rows if row["model_id"] == model_id]
+        found = {
+            f"prefixes {words}"
+            for row in mine
+            for words in row["prefixes"]
+            if words.startswith("separate")
+        } | {
+            f"attention {words}"
+            for row in mine
+            for words in row["attention"]
+            if words.startswith(("eager", "sdpa/math"))
+        }
+        lines += [f"{model_id}: {words}" for words in sorted(found)]
+    return lines
 
 
 def status_table(problem: Problem, rows: Sequence[dict[str, Any]]) -> Table:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from click.testing import CliRunner
-from reference import assert_agree, plain_scores
+from reference import assert_agree, references
 from tiny_requests import requests_of
 from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -86,7 +86,7 @@ def test_the_attention_layout_of_every_locked_model_agrees_with_plain_logits(
             if parameter.dim() > 1:
                 parameter.mul_(6.0)
     requests = requests_of(0)
-    plain = [plain_scores(model, request) for request in requests]
+    plain = references(model, requests)
     engine = Engine(model)
     assert engine.share_trunks == (rope != "dynamic")
     for expected, result in zip(plain, engine.score(requests), strict=True):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from reference import assert_agree, plain_scores
+from reference import assert_agree, references
 from tiny_models import ARCHITECTURES
 from tiny_requests import load, requests_of
 from transformers import AttentionInterface, AttentionMaskInterface
@@ -36,7 +36,7 @@ def test_a_model_partly_on_disk_gives_the_same_statistics(
 ) -> None:
     folder = tiny_checkpoint(architecture)
     requests = requests_of(0)
-    plain = [plain_scores(load(folder), request) for request in requests]
+    plain = references(load(folder), requests)
     weights = sum(p.numel() * 4 for p in load(folder).parameters())
     monkeypatch.setattr("accelerate.utils.get_max_memory", lambda: {"cpu": weights // 2})
     model = load_model(Checkpoint(folder, "0"), spec_of(folder), device="auto-map", dtype="float32")
@@ -102,7 +102,7 @@ def test_attention_without_masks_serves_trunks_and_leaves_branches_to_sdpa(
     for name, value in settings.items():
         for layer in plain_model.model.layers:
             setattr(layer.self_attn, name, value)
-    plain = [plain_scores(plain_model, request) for request in requests]
+    plain = references(plain_model, requests)
     model = load_model(
         Checkpoint(folder, "0"),
         spec_of(folder),
@@ -130,8 +130,9 @@ def test_float32_never_means_tf32(tiny_checkpoint: Callable[..., Path]) -> None:
 
 
 def test_flash_attention_is_refused_before_anything_is_loaded() -> None:
-    with pytest.raises(TokenmartError, match="leave --attention out"):
-        resolve_attention("flash_attention_2", "cpu")
+    for name in ("flash_attention_2", "flash_attention_3"):
+        with pytest.raises(TokenmartError, match=f"--attention {name}.*leave --attention out"):
+            resolve_attention(name, "cpu")
     assert resolve_attention("eager", "cpu") == "eager"
     assert resolve_attention(None, "cuda") is None
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from reference import assert_agree, plain_scores
+from reference import assert_agree, references
 
 from extract.checkpoints import find_checkpoint
 from extract.scoring.engine import Engine
@@ -62,7 +62,7 @@ def test_log_probs_agree_at_every_position(
 
     own = load_model(checkpoint, spec, device="cpu", dtype="float32")
     cases = {bos: requests_of(tokens, bos) for bos in (tokenizer.bos, other_bos)}
-    plain = {bos: [plain_scores(own, r) for r in requests] for bos, requests in cases.items()}
+    plain = {bos: references(own, requests) for bos, requests in cases.items()}
     engine = Engine(own)
     assert engine.share_trunks
     for bos, requests in cases.items():
@@ -107,7 +107,7 @@ def test_an_attention_window_hides_what_lies_behind_it(real_workspace: Workspace
     model = load_model(checkpoint, spec, device="cpu", dtype="float32")
     tokens = np.random.default_rng(0).integers(100, 40_000, 200).astype(np.int32)
     requests = requests_of(tokens, None)
-    plain = [plain_scores(model, request) for request in requests]
+    plain = references(model, requests)
     engine = Engine(model)
     for expected, result in zip(plain, engine.score(requests), strict=True):
         assert_agree(result.scores, expected)

@@ -53,6 +53,8 @@ class UnitRecord:
     dtype: str
     backend: str
     attention: str
+    prefixes: str
+    engine: str
     document_sha256: str
     document_tokens: int
     document_tokens_total: int
@@ -83,7 +85,8 @@ def fingerprint(parts: Mapping[str, Any]) -> str:
 
     Args:
         parts: JSON-able values: weights revision, interventions, tokenizer, document sha256,
-            condition kind and parameters, dtype, BOS policy, truncation.
+            condition kind and parameters, dtype, engine version, class of attention, BOS policy,
+            truncation.
 
     Returns:
         The first 16 hex digits of a sha256.

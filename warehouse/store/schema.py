@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Rises whenever a stored table changes; files of another version are refused."""
 
 SCHEMA_KEY = b"tokenmart.schema"
@@ -104,7 +104,9 @@ UNITS = pa.schema(
         _field("device", pa.string(), "cpu or the GPU"),
         _field("dtype", pa.string(), "number format of the weights"),
         _field("backend", pa.string(), "what ran the model, e.g. transformers"),
-        _field("attention", pa.string(), "attention implementation"),
+        _field("attention", pa.string(), "attention implementation and kernel, e.g. sdpa/flash"),
+        _field("prefixes", pa.string(), "shared, or separate: and why each was read anew"),
+        _field("engine", pa.string(), "version of the scoring engine"),
         _field("document_sha256", pa.string(), "sha256 of the document's UTF-8 text"),
         _field("document_tokens", pa.int32(), "tokens of the document that were used"),
         _field("document_tokens_total", pa.int32(), "tokens of the whole document"),
