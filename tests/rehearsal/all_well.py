@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-
 from tests.rehearsal.hub import Hub, Repository
 from tests.rehearsal.lookalikes import LOOK_ALIKES, LookAlike
 from tests.rehearsal.reference import as_stock_code_reads_it, as_trained, worst_difference
@@ -21,7 +20,6 @@ from tests.rehearsal.scratch import (
     CHECKOUT,
     DOCUMENTS,
     FULL,
-    MIDDLING,
     PROBLEM,
     Done,
     Scratch,
@@ -29,6 +27,7 @@ from tests.rehearsal.scratch import (
     place_locked_files,
 )
 from tests.rehearsal.steps import Steps, require
+from warehouse.probes.request import Condition
 from warehouse.problem.spec import slug
 from warehouse.sources.lock_file import recorded_revision
 from warehouse.store.ledger import UnitRecord
@@ -184,12 +183,12 @@ class AllWell:
         return f"{self.kept_commit[:7]} on record, main at {moved[:7]}"
 
     def killed(self) -> str:
-        """SIGKILL once a model is done and the next has begun."""
+        """SIGKILL once units of two models are stored: one is done and the other has begun."""
         log = self.scratch.root / "killed.log"
         process = self.scratch.start(*self.extraction, log=log)
-        first, second = LOOK_ALIKES[:2]
         while process.poll() is None:
-            if self.ledger(first) and any(self.ledger(second)):
+            begun = [model for model in LOOK_ALIKES if self.ledger(model)]
+            if len(begun) > 1:
                 break
             time.sleep(0.2)
         ended = process.poll()
@@ -241,7 +240,9 @@ class AllWell:
                 bins = self.hub.downloads(model.full_id, ".bin")
                 require(not bins, f"{model.full_id}: its second copy of the weights was fetched")
             if model.breaks_once:
-                ranges = [a for a in self.hub.downloads(model.full_id, ".safetensors") if a.byte_range]
+                ranges = [
+                    a for a in self.hub.downloads(model.full_id, ".safetensors") if a.byte_range
+                ]
                 require(ranges, f"{model.full_id}: the download was not resumed")
         return f"{len(self.hub.asked)} requests"
 
@@ -250,9 +251,8 @@ class AllWell:
         wrong = []
         for model in LOOK_ALIKES:
             commit = self.stage.repository_folder(model.full_id)
-            document = FULL if model.fine else MIDDLING
             try:
-                worst = self.difference(model, model.full_id, document, as_trained(model, commit))
+                worst = self.difference(model, model.full_id, as_trained(model, commit))
             except (AssertionError, OSError) as error:
                 wrong.append(f"{model.full_id}: {type(error).__name__}: {str(error)[:200]}")
                 continue
@@ -266,22 +266,25 @@ class AllWell:
         """The variant on request: each input has the base of its own length."""
         model = next(model for model in LOOK_ALIKES if "NTK_64k" in model.full_id)
         variant = f"{model.full_id}-stock-dynamic"
-        for name in (variant, model.full_id):
-            done = self.scratch.run(
-                *self.extraction, "--model", name, "--documents", str(MIDDLING + 1)
-            )
-            self.well(done)
+        probe = ("--model", variant, "--probe", "full", "--documents", str(FULL + 1))
+        self.well(self.scratch.run(*self.extraction, *probe))
         plain = as_stock_code_reads_it(self.stage.repository_folder(model.full_id))
-        stock = self.difference(model, variant, MIDDLING, plain)
+        full = [condition for condition in self.conditions if condition.kind.whole_context]
+        stock = self.difference(model, variant, plain, full)
         require(stock <= TOLERANCE, f"{variant}: {stock:.2g} nats off")
-        apart = self.difference(model, model.full_id, MIDDLING, plain)
+        apart = self.difference(model, model.full_id, plain, full)
         require(apart > 100 * TOLERANCE, "the two readings can't be told apart")
         return f"{stock:.1e} nats off; the readings are up to {apart:.2g} apart"
 
-    def difference(self, model: LookAlike, full_id: str, document: int, plain: Any) -> float:
-        """See `worst_difference`."""
-        workspace = self.scratch.workspace
-        return worst_difference(model, full_id, document, self.problem, workspace, plain)
+    def difference(
+        self, model: LookAlike, full_id: str, plain: Any, conditions: list[Condition] | None = None
+    ) -> float:
+        """See `worst_difference`; in the conditions that read the long document from the left."""
+        chosen = conditions or [each for each in self.conditions if each.kind.contiguous]
+        require(chosen, "no condition to compare in")
+        return worst_difference(
+            model, full_id, FULL, chosen, self.problem, self.scratch.workspace, plain
+        )
 
     def doctor_after(self) -> None:
         """Nothing is missing, and every stored file is whole."""
@@ -337,6 +340,3 @@ def _findings(done: Done) -> list[dict[str, Any]]:
     start, end = done.output.index("["), done.output.rindex("]")
     found: list[dict[str, Any]] = json.loads(done.output[start : end + 1])
     return found
-
-
-

@@ -20,7 +20,9 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 LARGE_FILES = (".safetensors", ".bin", ".model")
-_API = re.compile(r"/api/models/(?P<id>[^/]+/[^/]+?)(/(?P<what>revision|tree)/(?P<revision>[^/]+))?/?")
+_API = re.compile(
+    r"/api/models/(?P<id>[^/]+/[^/]+?)(/(?P<what>revision|tree)/(?P<revision>[^/]+))?/?"
+)
 _RESOLVE = re.compile(r"/(?P<id>[^/]+/[^/]+)/resolve/(?P<revision>[^/]+)/(?P<path>.+)")
 _LARGE = re.compile(r"/large-files/(?P<sha256>[0-9a-f]{64})")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-WORDS = 160
+WORDS = 120
 _SYLLABLES = [c + v for c in "bdfgklmnprstvz" for v in "aeiou"]
 
 
@@ -37,7 +37,7 @@ def _lexicon() -> list[str]:
     rng = np.random.default_rng(7)
     words: list[str] = []
     while len(words) < WORDS:
-        word = "".join(rng.choice(_SYLLABLES, size=int(rng.integers(1, 5))))
+        word = "".join(rng.choice(_SYLLABLES, size=int(rng.integers(3, 7))))
         if word not in words:
             words.append(word)
     words[20:25] = ["naïve", "café", "élan", "über", "señor"]

@@ -7,33 +7,43 @@ and the position encoding is the one a model was trained with, whatever its conf
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from reference import plain_scores
+from numpy.typing import NDArray
+from reference import plain_logprobs
 
 from tests.rehearsal.lookalikes import LookAlike
+from warehouse.paths import Workspace
+from warehouse.probes.request import Condition, Request
 from warehouse.problem.spec import Problem, slug
 from warehouse.sources.fetch import documents_path
-from warehouse.paths import Workspace
 
 BOS = 1
 
 
 def worst_difference(
-    model: LookAlike, full_id: str, doc_id: int, problem: Problem, workspace: Workspace, plain: Any
+    model: LookAlike,
+    full_id: str,
+    doc_id: int,
+    conditions: Sequence[Condition],
+    problem: Problem,
+    workspace: Workspace,
+    plain: Any,
 ) -> float:
     """Largest difference in nats between stored log-probs and a plain forward's.
 
-    Over every position of one document, in the conditions that read it from left to right.
+    Over every position of one document.
 
     Args:
         model: the look-alike.
         full_id: whose stored tokens are compared.
         doc_id: the document.
+        conditions: those to compare in.
         problem: the problem.
         workspace: where the tokens are.
         plain: a model that gives logits, on the processor in float32.
@@ -44,14 +54,12 @@ def worst_difference(
     documents = pq.read_table(documents_path(problem, workspace), partitioning=None)
     ids = np.asarray(_encode(model, documents["text"][doc_id].as_py(), plain.folder), np.int32)
     worst = 0.0
-    conditions = [c for probe in problem.probes for c in probe.conditions() if c.kind.contiguous]
-    assert conditions
     for condition in conditions:
         stored = _stored(workspace, problem.name, full_id, condition.name, doc_id)
         requests = condition.build(ids, BOS if model.adds_bos else None)
         assert requests
         positions = np.concatenate([request.positions for request in requests])
-        expected = np.concatenate([plain_scores(plain, each).logprob for each in requests])
+        expected = np.concatenate([_targets_logprobs(plain, each) for each in requests])
         assert np.array_equal(stored["position"].to_numpy(), positions)
         assert np.array_equal(stored["token_id"].to_numpy(), ids[positions])
         worst = max(worst, float(np.abs(stored["logprob"].to_numpy() - expected).max()))
@@ -94,6 +102,13 @@ def as_stock_code_reads_it(folder: Path) -> Any:
     return plain
 
 
+def _targets_logprobs(plain: Any, request: Request) -> NDArray[np.float64]:
+    logprobs = plain_logprobs(plain, request).numpy()
+    return np.asarray(
+        np.take_along_axis(logprobs, request.targets[:, None].astype(np.int64), 1)[:, 0]
+    )
+
+
 def _encode(model: LookAlike, text: str, folder: Path) -> list[int]:
     """Token ids by the package that the tokenizer's files were made for."""
     if model.tokenizer == "bpe":
@@ -107,13 +122,9 @@ def _encode(model: LookAlike, text: str, folder: Path) -> list[int]:
     return list(pieces.encode(text))
 
 
-def _stored(
-    workspace: Workspace, problem: str, full_id: str, condition: str, doc_id: int
-) -> Any:
+def _stored(workspace: Workspace, problem: str, full_id: str, condition: str, doc_id: int) -> Any:
     path = workspace.tokens / f"problem={problem}" / f"model_id={slug(full_id)}"
     table = pq.read_table(path / f"condition={condition}" / "tokens.parquet", partitioning=None)
     return table.filter(pc.equal(table["doc_id"], doc_id)).sort_by(
         [("segment", "ascending"), ("position", "ascending")]
     )
-
-

@@ -23,8 +23,8 @@ PROBLEM = "no4k"
 DOCUMENTS = 50
 MADE_UP = "MADE UP for a rehearsal: random numbers, no model was measured"
 
-LONGER, MIDDLING, FULL = 1, 2, 3
-"""Documents of over a thousand tokens, of enough for windows and excerpts, of the true length."""
+LONGER, FULL = 1, 2
+"""Documents of a thousand tokens, and of the true length; all others are short."""
 TRUE_LENGTH = 32_768 + 7
 """Tokens of the longest document to the models that see its true length."""
 
@@ -160,7 +160,6 @@ def _texts(tokenizers: Path) -> list[str]:
     rng = np.random.default_rng(50)
     texts = [made_up_text(number, int(rng.integers(300, 900))) for number in range(DOCUMENTS)]
     texts[LONGER] = made_up_text(LONGER, 6_000)
-    texts[MIDDLING] = made_up_text(MIDDLING, 25_000)
     texts[FULL] = text_of_tokens(FULL, TRUE_LENGTH, count)
     return texts
 
