@@ -59,6 +59,11 @@ class Plan:
     notes: tuple[str, ...]
 
     @property
+    def unknown(self) -> list[str]:
+        """Models of unknown size of which something is still to do."""
+        return [m.spec.full_id for m in self.models if m.seconds is None and m.left > 0]
+
+    @property
     def hours(self) -> float:
         """What is still to do, of the models whose size is known."""
         return sum(model.left * (model.seconds or 0.0) for model in self.models) / 3600
@@ -67,10 +72,11 @@ class Plan:
 def make_plan(problem: Problem, selection: Selection, workspace: Workspace) -> Plan:
     """What is planned and its cost, from the problem file, the ledger and files that are here."""
     lengths, source = document_lengths(problem, selection, workspace)
+    longest = max(lengths, default=0)
     work = work_of(lengths, selection.conditions)
     models = []
     for spec in selection.models:
-        size = model_size(spec, workspace)
+        size = model_size(spec, workspace, problem=problem.name)
         cost = estimate(
             work,
             parameters=size.parameters if size else 1,
@@ -94,7 +100,7 @@ def make_plan(problem: Problem, selection: Selection, workspace: Workspace) -> P
                 flops=cost.flops if size else 0.0,
                 disk_bytes=cost.disk_bytes,
                 seconds=cost.seconds if size else None,
-                memory=planned_memory(spec, selection, max(lengths, default=0), workspace),
+                memory=planned_memory(spec, selection, longest, workspace, None, problem.name),
                 assumed=size is not None and size.assumed,
             )
         )
@@ -211,7 +217,7 @@ def status_rows(
     longest = max(document_lengths(problem, selection, workspace)[0], default=0)
     rows = []
     for spec in selection.models:
-        predicted = planned_memory(spec, selection, longest, workspace)
+        predicted = planned_memory(spec, selection, longest, workspace, None, problem.name)
         for condition in selection.conditions:
             units = finished_units(workspace, problem.name, spec.model_id, condition.name)
             done = [unit for unit in units.values() if unit.status == "done"]
