@@ -319,7 +319,7 @@ def status(problem_name: str, as_json: bool) -> None:
     """
     from extract.planning.devices import likely_device
     from extract.planning.plan import select
-    from extract.planning.tables import status_rows, status_table
+    from extract.planning.tables import status_notes, status_rows, status_table
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_problem
 
@@ -334,9 +334,11 @@ def status(problem_name: str, as_json: bool) -> None:
 
     console = Console(width=max(Console().width, 120))
     console.print(status_table(problem, rows))
-    missing = [row for row in rows if row["documents"] is None or row["done"] < row["documents"]]
+    click.echo("\n".join(status_notes(problem, selection, rows)))
+    counted = [row for row in rows if not row["on_request"]]
+    missing = [r for r in counted if r["documents"] is None or r["done"] < r["documents"]]
     if missing:
         click.echo(
-            f"{len(missing)} of {len(rows)} incomplete; go on with "
+            f"{len(missing)} of {len(counted)} incomplete; go on with "
             f"`tokenmart extract --problem {problem_name}`"
         )

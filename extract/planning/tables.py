@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from extract.checkpoints import trusts_remote_code
+from extract.failures import Failure, summary
 from extract.planning.cost import document_lengths, estimate, planned_memory, work_of
 from extract.planning.devices import likely_dtype
 from extract.planning.memory import Footprint
 from extract.planning.model_size import model_size
 from extract.planning.plan import Document, Selection
 from warehouse.paths import Workspace
+from warehouse.problem.needs import notices
 from warehouse.problem.spec import ModelSpec, Problem
 from warehouse.sources.fetch import documents_path
 from warehouse.store.token_files import finished_units, published_path
@@ -110,7 +111,7 @@ def make_plan(problem: Problem, selection: Selection, workspace: Workspace) -> P
         f"logits of the longest document. Times are estimates ({flops:.1e} FLOPs to do) "
         "at an assumed speed; the progress bar shows the measured one.",
         *_unknown(models),
-        *_permissions(selection),
+        *(f"{subject}: {told}" for subject, told in notices(problem, selection.models).items()),
     )
     title = (
         f"{problem.name}: {len(selection.models)} models × {len(selection.conditions)} "
@@ -127,24 +128,6 @@ def _unknown(models: Sequence[PlannedModel]) -> list[str]:
         f"Size unknown until its files are here: {', '.join(names)}. Give `parameters`, or "
         "`shape`, in the problem file to have it planned."
     ]
-
-
-def _permissions(selection: Selection) -> list[str]:
-    """What the user must do first for gated repositories and for those with code of their own."""
-    lines = []
-    gated = [spec.full_id for spec in selection.models if getattr(spec.source, "gated", False)]
-    if gated:
-        lines.append(
-            f"Gated: {', '.join(gated)}. Accept the licence on the model's page, then log in "
-            "with `hf auth login` (or set HF_TOKEN)."
-        )
-    trusted = [spec.full_id for spec in selection.models if trusts_remote_code(spec)]
-    if trusted:
-        lines.append(
-            f"Runs code that comes with its weights: {', '.join(trusted)}. Read that code, at the "
-            "pinned revision, first."
-        )
-    return lines
 
 
 def plan_table(plan: Plan) -> Table:
@@ -209,6 +192,9 @@ def status_rows(
 ) -> list[dict[str, Any]]:
     """One row per (model, condition): documents done, failed and expected, and what they cost.
 
+    Of models on request, only those that were begun. `over_limit` counts documents beyond the
+    model's context; `reasons` are those of failed units.
+
     `peak_bytes` is the largest measured so far (None before), `predicted_peak_bytes` the plan's
     (None where the model's size is not known).
     """
@@ -216,7 +202,14 @@ def status_rows(
     expected = pq.read_metadata(path).num_rows if path.is_file() else problem.documents.count
     longest = max(document_lengths(problem, selection, workspace)[0], default=0)
     rows = []
-    for spec in selection.models:
+    begun = {
+        spec
+        for spec in problem.models
+        if (workspace.tokens / f"problem={problem.name}" / f"model_id={spec.model_id}").is_dir()
+    }
+    for spec in problem.models:
+        if spec not in selection.models and spec not in begun:
+            continue
         predicted = planned_memory(spec, selection, longest, workspace, None, problem.name)
         for condition in selection.conditions:
             units = finished_units(workspace, problem.name, spec.model_id, condition.name)
@@ -228,6 +221,9 @@ def status_rows(
                     "condition": condition.name,
                     "done": len(done),
                     "failed": len(units) - len(done),
+                    "over_limit": sum(unit.over_limit_tokens > 0 for unit in done),
+                    "reasons": sorted({unit.reason for unit in units.values() if unit.reason}),
+                    "on_request": spec.on_request,
                     "documents": expected,
                     "rows": sum(unit.rows for unit in done),
                     "tokens_processed": sum(unit.tokens_processed for unit in done),
@@ -257,6 +253,22 @@ def status_table(problem: Problem, rows: Sequence[dict[str, Any]]) -> Table:
             f"{row['seconds']:,.0f}", f"{row['bytes'] / 1e6:.1f}", _peak(row),
         )  # fmt: skip
     return table
+
+
+def status_notes(
+    problem: Problem, selection: Selection, rows: Sequence[dict[str, Any]]
+) -> list[str]:
+    """What stands below the table: why units failed, what ran over its limit, what to know."""
+    failures = [Failure(row["model_id"], reason) for row in rows for reason in row["reasons"]]
+    over: dict[str, int] = {}
+    for row in rows:
+        over[row["model_id"]] = max(row["over_limit"], over.get(row["model_id"], 0))
+    counts = ", ".join(f"{model} ({count})" for model, count in over.items() if count)
+    return [
+        *(f"failed: {line}" for line in summary(failures)),
+        *([f"Documents over the model's context: {counts}."] if counts else []),
+        *(f"{subject}: {told}" for subject, told in notices(problem, selection.models).items()),
+    ]
 
 
 def _peak(row: dict[str, Any]) -> str:

@@ -349,6 +349,8 @@ def test_documents_longer_than_the_context(
         ok(result)
         # one token of the context is the BOS
         assert over == [0, *(length - 63 for length in lengths[1:])] and min(over[1:]) > 0
+        shown = ok(CliRunner().invoke(status, ["--problem", str(path)]))
+        assert "Documents over the model's context: tiny--one (3)." in shown
     else:
         message = one_line_error(result, 5)
         assert "1 failed" in message and "1 of 2 models" in message
@@ -357,6 +359,8 @@ def test_documents_longer_than_the_context(
         assert "max_tokens" in line and ("margin of 3" in line) == ("margin" in documents)
         assert [unit.status for unit in units] == ["done", "failed", "failed", "failed"]
         assert all("whose context is 64" in unit.reason for unit in units[1:])
+        shown = ok(CliRunner().invoke(status, ["--problem", str(path)]))
+        assert shown.count("failed: tiny--one: ") == shown.count("whose context is 64") == 1
     other = read_units(published_path(workspace, "tiny", "tiny--two", "full"))
     assert {unit.status for unit in other} == {"done"}
 
@@ -574,3 +578,20 @@ def test_a_model_of_unknown_size_needs_the_processor_by_name(
     result = run(path)
     assert "warning: how long a processor would take is unknown" not in result.output
     assert "extracted 4 units" in result.output
+
+
+def test_a_model_on_request_runs_only_when_it_is_named(
+    workspace: Workspace, tiny_problem: Callable[..., Path]
+) -> None:
+    raw = yaml.safe_load(tiny_problem(texts=1).read_text())
+    raw["models"] += [{"full_id": "tiny/extra", "base": "tiny/one", "on_request": True}]
+    path = workspace.problems / "tiny.yml"
+    path.write_text(yaml.safe_dump(raw))
+    planned = ok(run(path, "--dry-run"))
+    assert "2 models" in planned and "On request only, with --model: tiny/extra." in planned
+    assert "extracted 8 units" in ok(run(path))
+    before = ok(CliRunner().invoke(status, ["--problem", str(path)]))
+    assert "tiny--extra" not in before and "incomplete" not in before
+    ok(run(path, "--model", "tiny/extra", "--probe", "full"))
+    after = ok(CliRunner().invoke(status, ["--problem", str(path)]))
+    assert "tiny--extra" in after and "incomplete" not in after
