@@ -113,7 +113,6 @@ def extract(
     from extract.planning.devices import likely_device, resolve_device
     from extract.planning.plan import documents_of, select
     from extract.planning.tables import make_plan
-    from warehouse.errors import TokenmartError
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_problem
     from warehouse.sources.fetch import ensure_documents
@@ -137,12 +136,8 @@ def extract(
     if dry_run:
         _print_plan(plan)
         return
-    if selection.device == "cpu" and plan.hours > LONGEST_CPU_HOURS:
-        _print_plan(plan)
-        raise TokenmartError(
-            f"no GPU here, and a processor would take about {plan.hours:,.0f} hours: run this on "
-            "a GPU machine, take a part with --model/--documents/--max-tokens, or try `make demo`"
-        )
+    if selection.device == "cpu" and as_worker is None:
+        _guard_processor(plan, asked_by_name=device == "cpu")
     chosen = documents_of(ensure_documents(problem, workspace), selection.documents)
     since = as_worker
     if workers > 1:
@@ -150,6 +145,32 @@ def extract(
         _run_workers(context, since, problem, selection, chosen, workspace)
     quiet = as_worker is not None
     _extract(problem, selection, chosen, workspace, since, quiet)
+
+
+def _guard_processor(plan: Plan, *, asked_by_name: bool) -> None:
+    """Warn of what a processor will take; refuse unless it was asked for by name.
+
+    Raises:
+        TokenmartError: nobody asked for the processor, and it would take too long, or for a time
+            that is unknown.
+    """
+    from warehouse.errors import TokenmartError
+
+    long = plan.hours > LONGEST_CPU_HOURS
+    unknown = ", ".join(plan.unknown)
+    if not long and (asked_by_name or not unknown):
+        return
+    takes = f"a processor would take about {plan.hours:,.0f} hours"
+    if not long:
+        takes = f"how long a processor would take is unknown, as is the size of {unknown}"
+    if asked_by_name:
+        click.echo(f"warning: {takes}; interrupt at any time, finished units are kept", err=True)
+        return
+    _print_plan(plan)
+    raise TokenmartError(
+        f"no GPU here, and {takes}: run this on a GPU machine, take a part with "
+        "--model/--documents/--max-tokens, insist with --device cpu, or try `make demo`"
+    )
 
 
 def _print_plan(plan: Plan) -> None:
@@ -303,7 +324,7 @@ def status(problem_name: str, as_json: bool) -> None:
     """
     from extract.planning.devices import likely_device
     from extract.planning.plan import select
-    from extract.planning.tables import fallbacks, status_rows, status_table
+    from extract.planning.tables import fallbacks, status_notes, status_rows, status_table
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_problem
 
@@ -320,9 +341,11 @@ def status(problem_name: str, as_json: bool) -> None:
     console.print(status_table(problem, rows))
     for line in fallbacks(rows):
         click.echo(f"warning: {line}")
-    missing = [row for row in rows if row["documents"] is None or row["done"] < row["documents"]]
+    click.echo("\n".join(status_notes(problem, selection, rows)))
+    counted = [row for row in rows if not row["on_request"]]
+    missing = [r for r in counted if r["documents"] is None or r["done"] < r["documents"]]
     if missing:
         click.echo(
-            f"{len(missing)} of {len(rows)} incomplete; go on with "
+            f"{len(missing)} of {len(counted)} incomplete; go on with "
             f"`tokenmart extract --problem {problem_name}`"
         )

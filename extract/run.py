@@ -184,7 +184,9 @@ class Extraction:
         Raises:
             TokenmartError: the model needs more than the device has.
         """
-        needed = planned_memory(spec, self.selection, self.longest, self.workspace, folder)
+        needed = planned_memory(
+            spec, self.selection, self.longest, self.workspace, folder, self.problem.name
+        )
         if needed is None:
             return 0
         refuse_too_large(spec, needed, self.selection.device, self.longest)

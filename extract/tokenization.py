@@ -19,6 +19,7 @@ from warehouse.paths import Workspace
 from warehouse.probes.request import Ids
 from warehouse.problem.spec import ModelSpec
 from warehouse.sources.hashes import remembered
+from warehouse.sources.tokenizer_files import check_sentencepiece, needs_sentencepiece
 
 
 @dataclass(frozen=True)
@@ -104,27 +105,6 @@ def load_tokenizer(checkpoint: Checkpoint, spec: ModelSpec) -> DocumentTokenizer
     with load_errors(spec):
         tokenizer = _tokenizer(checkpoint, trusts_remote_code(spec))
     return DocumentTokenizer(tokenizer, spec)
-
-
-def needs_sentencepiece(folder: Path) -> bool:
-    """Whether a checkpoint's tokenizer is a sentencepiece file and nothing else."""
-    return (folder / "tokenizer.model").is_file() and not (folder / "tokenizer.json").is_file()
-
-
-def check_sentencepiece() -> None:
-    """Try what reads a `tokenizer.model`: two packages, of which not all versions fit together.
-
-    Raises:
-        TokenmartError: one is missing, or they don't fit.
-    """
-    try:
-        from sentencepiece import sentencepiece_model_pb2  # noqa: F401
-    except Exception as error:  # protobuf has classes of its own for versions that don't fit
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
-        raise TokenmartError(
-            f"its tokenizer.model needs sentencepiece and protobuf ({reason.rstrip('.')}); "
-            "`pip install -c requirements.lock sentencepiece protobuf`"
-        ) from error
 
 
 def tokenizer_fingerprint(checkpoint: Checkpoint, spec: ModelSpec, workspace: Workspace) -> str:

@@ -296,9 +296,8 @@ def test_a_missing_model_does_not_stop_the_others(
 
 
 def test_a_model_that_cannot_fit_is_refused_before_it_is_loaded(
-    workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, tiny_problem: Callable[..., Path]
 ) -> None:
-    monkeypatch.setattr("extract.cli.LONGEST_CPU_HOURS", float("inf"))
     raw = yaml.safe_load(tiny_problem().read_text())
     raw["models"][0]["parameters"] = 10**15
     raw["models"][0]["source"] = {"kind": "hub"}
@@ -350,6 +349,8 @@ def test_documents_longer_than_the_context(
         ok(result)
         # one token of the context is the BOS
         assert over == [0, *(length - 63 for length in lengths[1:])] and min(over[1:]) > 0
+        shown = ok(CliRunner().invoke(status, ["--problem", str(path)]))
+        assert "Documents over the model's context: tiny--one (3)." in shown
     else:
         message = one_line_error(result, 5)
         assert "1 failed" in message and "1 of 2 models" in message
@@ -358,6 +359,8 @@ def test_documents_longer_than_the_context(
         assert "max_tokens" in line and ("margin of 3" in line) == ("margin" in documents)
         assert [unit.status for unit in units] == ["done", "failed", "failed", "failed"]
         assert all("whose context is 64" in unit.reason for unit in units[1:])
+        shown = ok(CliRunner().invoke(status, ["--problem", str(path)]))
+        assert shown.count("failed: tiny--one: ") == shown.count("whose context is 64") == 1
     other = read_units(published_path(workspace, "tiny", "tiny--two", "full"))
     assert {unit.status for unit in other} == {"done"}
 
@@ -443,20 +446,22 @@ def test_any_exception_of_a_document_is_that_documents(
     import torch
 
     path = tiny_problem(texts=2)
-    score, calls = Engine.score, []
+    folder = yaml.safe_load(path.read_text())["models"][0]["source"]["path"]
+    first = AutoTokenizer.from_pretrained(folder)(make_text(0)).input_ids
+    score = Engine.score
 
-    def fail_once(engine: Engine, requests: Any) -> Any:
-        calls.append(1)
-        if len(calls) == 2:  # the first is the check at load
+    def fail_on_first(engine: Engine, requests: Any) -> Any:
+        if any(first == request.ids.tolist() for request in requests):
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB\nmore")
         return score(engine, requests)
 
-    monkeypatch.setattr(Engine, "score", fail_once)
+    monkeypatch.setattr(Engine, "score", fail_on_first)
     result = run(path)
     assert "1 failed (listed above), of 1 of 2 models" in one_line_error(result, 5)
     assert "error: tiny/one, document 0: out of memory (CUDA out of memory." in result.output
     assert "--device auto-map" in result.output
-    assert "extracted 4 units" in ok(run(path))
+    monkeypatch.setattr(Engine, "score", score)
+    assert "extracted 2 units" in ok(run(path))
 
 
 def test_what_libraries_say_is_told_once(
@@ -542,3 +547,51 @@ def test_a_dry_run_computes_and_writes_nothing(
     output = ok(run(tiny_problem(), "--dry-run"))
     assert "2 models × 4 conditions × " in output and "FLOPs" in output
     assert not workspace.tokens.exists() and not workspace.pending.exists()
+
+
+def test_a_processor_is_obeyed_by_name_and_refused_for_weeks(
+    workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("extract.cli.LONGEST_CPU_HOURS", 1e-12)
+    monkeypatch.setattr("extract.planning.devices.resolve_device", lambda asked: "cpu")
+    path = tiny_problem(texts=1)
+    refused = CliRunner().invoke(extract, ["--problem", str(path)])
+    message = one_line_error(refused, 1)
+    assert "no GPU here" in message and "insist with --device cpu" in message
+    assert not workspace.pending.exists()
+    output = ok(run(path))
+    assert "warning: a processor would take about 0 hours" in output
+    assert "extracted 8 units" in output
+
+
+def test_a_model_of_unknown_size_needs_the_processor_by_name(
+    workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("extract.planning.devices.resolve_device", lambda asked: "cpu")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    raw = yaml.safe_load(tiny_problem(texts=1).read_text())
+    raw["models"][0]["source"] = {"kind": "hub"}
+    path = workspace.problems / "tiny.yml"
+    path.write_text(yaml.safe_dump(raw))
+    message = one_line_error(CliRunner().invoke(extract, ["--problem", str(path)]), 1)
+    assert "how long a processor would take is unknown, as is the size of tiny/one" in message
+    result = run(path)
+    assert "warning: how long a processor would take is unknown" not in result.output
+    assert "extracted 4 units" in result.output
+
+
+def test_a_model_on_request_runs_only_when_it_is_named(
+    workspace: Workspace, tiny_problem: Callable[..., Path]
+) -> None:
+    raw = yaml.safe_load(tiny_problem(texts=1).read_text())
+    raw["models"] += [{"full_id": "tiny/extra", "base": "tiny/one", "on_request": True}]
+    path = workspace.problems / "tiny.yml"
+    path.write_text(yaml.safe_dump(raw))
+    planned = ok(run(path, "--dry-run"))
+    assert "2 models" in planned and "On request only, with --model: tiny/extra." in planned
+    assert "extracted 8 units" in ok(run(path))
+    before = ok(CliRunner().invoke(status, ["--problem", str(path)]))
+    assert "tiny--extra" not in before and "incomplete" not in before
+    ok(run(path, "--model", "tiny/extra", "--probe", "full"))
+    after = ok(CliRunner().invoke(status, ["--problem", str(path)]))
+    assert "tiny--extra" in after and "incomplete" not in after
