@@ -85,7 +85,8 @@ def test_dropped_layers_leave_a_working_shorter_model(
     architecture: str, tiny_checkpoint: Callable[..., Path]
 ) -> None:
     folder = tiny_checkpoint(architecture)
-    short = load(folder, {"kind": "drop_layers", "layers": [-1, 0]})
+    # in float64, so that what is left of the difference is no processor's
+    short = load(folder, {"kind": "drop_layers", "layers": [-1, 0]}).double()
     assert len(short.get_decoder().layers) == 1
     with torch.inference_mode():
         cached = short(IDS[:, :20], use_cache=True)
