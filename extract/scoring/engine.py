@@ -351,6 +351,8 @@ class Engine:
                 where it must work.
             NonFiniteLogits: the model produces NaN or infinite logits.
         """
+        if not np.isfinite(self._reference.logprob).all():
+            raise NonFiniteLogits("the model produced NaN or infinite logits on a plain text")
         ids = self._reference.ids
         with self_check.compiler_errors():
             (plain,) = self.score([self_check.whole(ids)])

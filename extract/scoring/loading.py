@@ -55,8 +55,12 @@ def load_model(
     """
     if interventions.needs_masks(spec):
         attention = "sdpa"
-    # straight to the device: no copy of the weights waits in the host's memory
-    options = device_map_options(room) if device == "auto-map" else {"device_map": {"": device}}
+    options: dict[str, Any] = {}
+    if device == "auto-map":
+        options = device_map_options(room)
+    elif device != "cpu":
+        # straight to the device: no copy of the weights waits in the host's memory
+        options = {"device_map": {"": device}}
     if attention is not None:
         options["attn_implementation"] = attention
     with load_errors(spec):

@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from extract.scored import NonFiniteLogits, TokenScores
+from extract.scored import TokenScores
 from extract.scoring.head import LogitTransform
 from extract.scoring.placement import execution_device, resident_weight
 from warehouse.errors import TokenmartError
@@ -52,7 +52,7 @@ class Reference:
 
     Attributes:
         ids: shape (n,), the text.
-        logprob: shape (n - 1,), of ids[1:], nats.
+        logprob: shape (n - 1,), of ids[1:], nats; not finite where the model's logits are not.
         redrawn: shape (draws, n - 1), what roundings drawn anew change in them.
         head_error: nats; rounding error of one float32 log-prob's own head product.
     """
@@ -81,7 +81,6 @@ def own_forward(model: Any, ids: Tensor, transform: LogitTransform) -> Reference
 
     Raises:
         TokenmartError: the model does something else after its head.
-        NonFiniteLogits: its logits are NaN or infinite.
     """
     head = model.get_output_embeddings()
     hidden, logits = _with_redrawn_roundings(model, head, ids)
@@ -99,20 +98,20 @@ def own_forward(model: Any, ids: Tensor, transform: LogitTransform) -> Reference
     step = torch.finfo(torch.float32).eps * states.shape[-1] ** 0.5
     product_error = float(step * lengths) * abs(transform.scale)
     known = transform.apply_(raw.clone())
-    if not torch.isfinite(logits).all():
-        raise NonFiniteLogits("the model produced NaN or infinite logits on a plain text")
+    finite = bool(torch.isfinite(logits).all())
     accepted = ROUNDINGS * (
         torch.finfo(model.dtype).eps * (raw[0] * transform.scale).abs() + product_error
     )
     excess = float(((logits.to(device).float() - known[0]).abs() - accepted).max())
-    if not excess <= 0:
+    if finite and not excess <= 0:
         raise TokenmartError(
             f"{type(model).__name__}: its logits are off by {excess:.3g} beyond rounding from "
             "those of its last hidden states: its forward does something after the head that "
             "Tokenmart does not know; please report it"
         )
-    targets = ids[1:].to(device).expand(1 + REDRAWN, -1).unsqueeze(-1)
-    logprobs = known[:, :-1].double().log_softmax(-1).gather(-1, targets)[..., 0].cpu().numpy()
+    targets = ids[1:].cpu().expand(1 + REDRAWN, -1).unsqueeze(-1)
+    # on the host: not every device has float64
+    logprobs = known[:, :-1].cpu().double().log_softmax(-1).gather(-1, targets)[..., 0].numpy()
     return Reference(
         ids=ids.cpu().numpy().astype(np.int32),
         logprob=logprobs[0],
@@ -122,8 +121,8 @@ def own_forward(model: Any, ids: Tensor, transform: LogitTransform) -> Reference
 
 
 def _row_lengths(weight: Tensor) -> Tensor:
-    parts = weight.split(VOCABULARY_TILE)
-    return torch.cat([part.float().norm(dim=-1) for part in parts])
+    starts = range(0, len(weight), VOCABULARY_TILE)
+    return torch.cat([weight[at : at + VOCABULARY_TILE].float().norm(dim=-1) for at in starts])
 
 
 def _with_redrawn_roundings(model: Any, head: Any, ids: Tensor) -> tuple[Tensor, Tensor]:

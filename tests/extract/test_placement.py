@@ -14,6 +14,7 @@ from tiny_requests import load, requests_of
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import flash_attention_mask
 
+from extract.backends.backend import Loading, find_backend
 from extract.checkpoints import Checkpoint
 from extract.planning.devices import resolve_attention, resolve_dtype
 from extract.scoring import placement
@@ -166,3 +167,18 @@ def test_the_default_dtype_is_the_devices(
 
 def test_the_execution_device_of_a_plain_module_is_its_weights() -> None:
     assert placement.execution_device(torch.nn.Linear(2, 2)) == torch.device("cpu")
+
+
+def test_a_model_that_runs_out_of_memory_while_loading_is_one_line(
+    tiny_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tiny_checkpoint("llama")
+    loading = Loading(spec_of(folder), Checkpoint(folder, "0"), "cpu", "float32")
+    assert find_backend("transformers").load(loading).prefixes == "shared"
+
+    def too_large(*args: Any, **kwargs: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+
+    monkeypatch.setattr("transformers.LlamaForCausalLM.forward", too_large)
+    with pytest.raises(TokenmartError, match=r"tiny/one: out of memory while loading .*auto-map"):
+        find_backend("transformers").load(loading)

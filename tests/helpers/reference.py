@@ -56,6 +56,13 @@ def plain_logprobs(model: Any, request: Request) -> torch.Tensor:
     return logits[-len(request.targets) - 1 : -1].double().log_softmax(-1)
 
 
+def target_logprobs(model: Any, request: Request) -> NDArray[np.float64]:
+    """Log-probs of a request's targets by the model's own logits, shape (targets,)."""
+    targets = torch.from_numpy(request.targets).long()[:, None]
+    own: NDArray[np.float64] = plain_logprobs(model, request).gather(1, targets)[:, 0].numpy()
+    return own
+
+
 def _reference(model: Any, exact_model: Any, request: Request) -> Reference:
     plain, exact = plain_logprobs(model, request), plain_logprobs(exact_model, request)
     own = exact.gather(1, torch.from_numpy(request.targets).long()[:, None])

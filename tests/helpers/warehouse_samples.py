@@ -7,8 +7,10 @@ import hashlib
 import numpy as np
 import pyarrow as pa
 
+from warehouse.paths import Workspace
 from warehouse.store.ledger import UnitRecord, content_sha256
 from warehouse.store.schema import TOKENS
+from warehouse.store.token_files import publish, write_unit
 
 KEYS = ("sample", "some--model", "full")
 
@@ -62,3 +64,11 @@ def make_unit(doc_id: int, rows: pa.Table) -> UnitRecord:
         code_revision="unknown", code_dirty=False, seed=0,
         finished_at="2026-01-01T00:00:00+00:00", content_sha256=content_sha256(rows),
     )  # fmt: skip
+
+
+def publish_often(workspace: Workspace, first: int) -> None:
+    """Write and publish five units, one after the other."""
+    for doc_id in range(first, first + 5):
+        rows = make_rows(doc_id, 50)
+        write_unit(workspace, make_unit(doc_id, rows), rows)
+        publish(workspace, *KEYS)
