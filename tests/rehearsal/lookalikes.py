@@ -127,8 +127,6 @@ def _qwen(tied: bool, window: int, layers: int) -> dict[str, Any]:
         "architectures": ["Qwen2ForCausalLM"],
         "model_type": "qwen2",
         "attention_dropout": 0.0,
-        "bos_token_id": 151_643,
-        "eos_token_id": 151_645,
         "hidden_act": "silu",
         "initializer_range": 0.02,
         "max_position_embeddings": 32_768,

@@ -40,8 +40,10 @@ def make_repository(model: LookAlike, folder: Path, tokenizers: Path, seed: int)
 
 def configuration(model: LookAlike, rows: int) -> dict[str, Any]:
     """The content of config.json, in the form of its time."""
+    special = {"bos_token_id": rows - SPARE_ROWS - 3, "eos_token_id": rows - SPARE_ROWS - 1}
     return {
         **model.config,
+        **(special if model.tokenizer == "bpe" else {}),
         "hidden_size": model.heads * model.head_width,
         "intermediate_size": 192,
         "num_attention_heads": model.heads,
