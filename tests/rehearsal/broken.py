@@ -14,7 +14,14 @@ from tests.rehearsal.all_well import TOKEN, Stage, stored_units
 from tests.rehearsal.hub import Hub, Repository
 from tests.rehearsal.lookalikes import LOOK_ALIKES
 from tests.rehearsal.made_up_text import fine_token_counter, made_up_text, text_of_tokens
-from tests.rehearsal.scratch import PROBLEM, TRUE_LENGTH, Done, Scratch, write_documents
+from tests.rehearsal.scratch import (
+    PROBLEM,
+    TRUE_LENGTH,
+    Done,
+    Scratch,
+    state_true_sizes,
+    write_documents,
+)
 from tests.rehearsal.steps import require
 
 FILM, LONGLORA = "In2Training/FILM-7B", "Leooyii/Longlora_32k_Slimpajama_1B"
@@ -67,6 +74,8 @@ def rehearse(breakage: Breakage, stage: Stage) -> str:
         extra = _without_package(folder, breakage.without) if breakage.without else {}
         root = folder.relative_to(stage.folder) / "checkout"
         scratch = stage.checkout(str(root), hub, token=breakage.token, extra=extra)
+        # what is tried here is not whether a model of the published size fits this machine
+        state_true_sizes(scratch.root)
         documents = 1 + breakage.too_long
         if breakage.too_long:
             write_documents(scratch.root, _texts_beyond_the_margin(stage, scratch))

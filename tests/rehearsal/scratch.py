@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 
 from tests.rehearsal.made_up_text import fine_token_counter, made_up_text, text_of_tokens
 from warehouse.paths import Workspace, find_workspace
@@ -135,6 +136,17 @@ def make_checkout(root: Path) -> None:
     shutil.copytree(here.dbt_project, root / "dbt_project", ignore=ignored)
     shutil.copytree(here.problems, root / "data" / "problems")
     (root / "warehouse").mkdir()
+
+
+def state_true_sizes(root: Path) -> None:
+    """Sizes of the look-alikes instead of the published ones: nothing is too large to be tried."""
+    file = root / "data" / "problems" / f"{PROBLEM}.yml"
+    problem = yaml.safe_load(file.read_text("utf-8"))
+    for model in problem["models"]:
+        if "base" not in model:
+            model.pop("shape")
+            model["parameters"] = 1_000_000
+    file.write_text(yaml.safe_dump(problem, sort_keys=False), "utf-8")
 
 
 def place_locked_files(root: Path, tokenizers: Path) -> None:

@@ -14,7 +14,7 @@ from tests.rehearsal.all_well import TOKEN, Stage, stored_units
 from tests.rehearsal.broken import BREAKAGES, rehearse
 from tests.rehearsal.hub import Hub, Repository
 from tests.rehearsal.lookalikes import LOOK_ALIKES, frozen_ntk_base
-from tests.rehearsal.scratch import PROBLEM, Scratch
+from tests.rehearsal.scratch import PROBLEM, Scratch, state_true_sizes
 
 NAME = "some/model"
 
@@ -106,6 +106,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Stage:
 def test_all_17_models_come_from_the_hub_and_are_scored(stage: Stage) -> None:
     with Hub(stage.repositories) as hub:
         scratch = stage.checkout("checkout", hub)
+        state_true_sizes(scratch.root)
         done = scratch.run("extract", "--problem", PROBLEM, "--device", "cpu", "--documents", "1")
         assert done.code == 0, str(done)
         conditions = [c.name for probe in scratch.problem.probes for c in probe.conditions()]
