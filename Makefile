@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
-.PHONY: help setup demo extract dbt correlate report sql verify test lint bench docs clean
+.PHONY: help setup demo extract dbt correlate report sql verify test rehearse lint bench docs clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -62,6 +62,9 @@ verify: $(READY)  ## score SUBMISSION=file.json against the locked target (OUT= 
 
 test: $(READY)  ## run all tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile
+
+rehearse: $(READY)  ## rehearse no4k from download to submission, with look-alikes of its 17 models
+	$(BIN)/python -m tests.rehearsal
 
 lint: $(READY)  ## ruff, mypy, sqlfluff
 	$(BIN)/ruff check .

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import shutil
+import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import click
 from filelock import FileLock
 
 from warehouse.errors import TokenmartError
+from warehouse.files import storage_errors
 from warehouse.paths import Workspace
 from warehouse.problem.spec import ModelSpec
+from warehouse.sources.hashes import files_sha256
 from warehouse.sources.place import Place
+from warehouse.sources.weights.interface import PICKLED
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -27,31 +37,51 @@ class Checkpoint:
 def find_checkpoint(spec: ModelSpec, workspace: Workspace, problem: str) -> Checkpoint:
     """Locate (and fetch or convert where needed) the files of a model.
 
-    GGUF weights are dequantised once into safetensors in the cache, keyed by their sha256.
+    GGUF and pickled weights are converted once into safetensors in the cache, keyed by the hash
+    of the files.
 
     Raises:
-        TokenmartError: files are missing and can't be fetched; the message says what to do.
+        TokenmartError: files are missing and can't be fetched, or hold more than weights; the
+            message says what to do.
+        StorageError: the cache can't be written.
     """
     found = spec.locate(Place(workspace, problem))
     if found.is_gguf:
-        return _converted(found.path, found.revision, workspace)
-    return Checkpoint(found.path, found.revision)
+        folder = _converted(
+            found.revision, workspace, lambda staging: _convert_gguf(found.path, staging)
+        )
+    elif found.is_pickled:
+        files = sorted(path for path in found.path.iterdir() if path.is_file())
+        folder = _converted(
+            files_sha256(files, workspace),
+            workspace,
+            lambda staging: _convert_pickled(spec, files, staging),
+        )
+    else:
+        folder = found.path
+    return Checkpoint(folder, found.revision)
 
 
-def _converted(gguf: Path, sha256: str, workspace: Workspace) -> Checkpoint:
-    folder = workspace.cache / "checkpoints" / sha256
-    folder.parent.mkdir(parents=True, exist_ok=True)
+def _converted(key: str, workspace: Workspace, convert: Callable[[Path], None]) -> Path:
+    """The folder of a conversion in the cache; it appears whole, in one rename."""
+    folder = workspace.cache / "checkpoints" / key
+    with storage_errors(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.with_suffix(".lock")):
         if not (folder / "config.json").is_file():
-            _convert(gguf, folder)
-    return Checkpoint(folder, sha256)
+            staging = folder.with_name(f".{folder.name}.{os.getpid()}")
+            try:
+                convert(staging)
+                staging.rename(folder)
+            finally:
+                shutil.rmtree(staging, ignore_errors=True)
+    return folder
 
 
-def _convert(gguf: Path, folder: Path) -> None:
+def _convert_gguf(gguf: Path, staging: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    staging = folder.with_name(f".{folder.name}.{os.getpid()}")
     name = {"gguf_file": gguf.name}
     tokenizer = AutoTokenizer.from_pretrained(gguf.parent, **name)
     model = AutoModelForCausalLM.from_pretrained(gguf.parent, dtype=torch.float32, **name)
@@ -60,27 +90,71 @@ def _convert(gguf: Path, folder: Path) -> None:
     model.hf_quantizer = None
     model.save_pretrained(staging)
     tokenizer.save_pretrained(staging)
-    # config.json marks a whole conversion: the folder appears in one rename
-    staging.rename(folder)
+
+
+def _convert_pickled(spec: ModelSpec, files: list[Path], staging: Path) -> None:
+    """Write the same folder with safetensors in place of pickled weights, file by file."""
+    from safetensors.torch import save_file
+
+    shards = [file for file in files if file.match(PICKLED)]
+    click.echo(f"converting the pickled weights of {spec.full_id} to safetensors, once", err=True)
+    with storage_errors(staging):
+        staging.mkdir()
+        for file in files:
+            if file.suffix != ".bin" and not file.name.endswith(".bin.index.json"):
+                shutil.copyfile(file, staging / file.name)
+    weight_map: dict[str, str] = {}
+    size = 0
+    for number, shard in enumerate(shards, start=1):
+        name = "model.safetensors"
+        if len(shards) > 1:
+            name = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
+        tensors = _unpickle(spec, shard)
+        with storage_errors(staging / name):
+            save_file(tensors, staging / name, metadata={"format": "pt"})
+        weight_map |= dict.fromkeys(tensors, name)
+        size += sum(tensor.nbytes for tensor in tensors.values())
+    if len(shards) > 1:
+        index = {"metadata": {"total_size": size}, "weight_map": weight_map}
+        with storage_errors(staging):
+            (staging / "model.safetensors.index.json").write_text(json.dumps(index), "utf-8")
+
+
+def _unpickle(spec: ModelSpec, file: Path) -> dict[str, Tensor]:
+    """The tensors of a pickled file; nothing else in it is read, and nothing executed.
+
+    Raises:
+        TokenmartError: it is damaged, or holds something other than tensors.
+    """
+    import torch
+
+    what = f"{spec.full_id}: {file.name}"
+    try:
+        # files of torch before 1.6 are no zip archives and can't be mapped
+        found: Any = torch.load(
+            file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file)
+        )
+    except Exception as error:  # a damaged pickle raises whatever its bytes lead to
+        first = next(iter(str(error).strip().splitlines()), type(error).__name__)[:120]
+        raise TokenmartError(
+            f"{what}: refused, it is damaged or holds more than tensors ({first.rstrip('. ')}); "
+            "fetch it again, or ask its publisher for safetensors"
+        ) from None
+    if not isinstance(found, dict) or not all(
+        isinstance(name, str) and isinstance(tensor, torch.Tensor) for name, tensor in found.items()
+    ):
+        raise TokenmartError(
+            f"{what}: refused, not a table of named tensors; ask its publisher for safetensors"
+        )
+    tensors, seen = {}, set()
+    for name, tensor in found.items():
+        place = tensor.untyped_storage().data_ptr()
+        # safetensors takes each stretch of memory once
+        tensors[name] = tensor.clone() if place in seen else tensor.contiguous()
+        seen.add(place)
+    return tensors
 
 
 def trusts_remote_code(spec: ModelSpec) -> bool:
     """Whether the problem file allows code that comes with the model."""
     return bool(getattr(spec.source, "trust_remote_code", False))
-
-
-@contextmanager
-def load_errors(spec: ModelSpec) -> Iterator[None]:
-    """Turn a loader's exception into one line that names the model.
-
-    Raises:
-        TokenmartError: what was raised inside.
-    """
-    try:
-        yield
-    except (OSError, ValueError, KeyError, ImportError) as error:
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-        raise TokenmartError(
-            f"{spec.full_id}: can't be loaded ({first}); check source and trust_remote_code in "
-            "the problem file"
-        ) from error

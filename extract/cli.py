@@ -37,7 +37,7 @@ _SELECTION = (
         default="auto",
         type=click.Choice(["auto", "float32", "bfloat16", "float16"]),
         show_default=True,
-        help="Compute in this type; auto takes the model's, or what the device does best.",
+        help="Compute in this type; auto takes the model's, else float32 (a GPU: bfloat16).",
     ),
     click.option(
         "--backend",
@@ -65,7 +65,7 @@ def _selection(command: Callable[..., Any]) -> Callable[..., Any]:
 )
 @click.option(
     "--attention",
-    type=click.Choice(["sdpa", "eager", "flash_attention_2"]),
+    type=click.Choice(["sdpa", "eager", "flash_attention_2", "flash_attention_3"]),
     help="Attention implementation; the backend chooses when it is not given.",
 )
 @click.option(
@@ -113,7 +113,6 @@ def extract(
     from extract.planning.devices import likely_device, resolve_device
     from extract.planning.plan import documents_of, select
     from extract.planning.tables import make_plan
-    from warehouse.errors import TokenmartError
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_problem
     from warehouse.sources.fetch import ensure_documents
@@ -137,12 +136,8 @@ def extract(
     if dry_run:
         _print_plan(plan)
         return
-    if selection.device == "cpu" and plan.hours > LONGEST_CPU_HOURS:
-        _print_plan(plan)
-        raise TokenmartError(
-            f"no GPU here, and a processor would take about {plan.hours:,.0f} hours: run this on "
-            "a GPU machine, take a part with --model/--documents/--max-tokens, or try `make demo`"
-        )
+    if selection.device == "cpu" and as_worker is None:
+        _guard_processor(plan, asked_by_name=device == "cpu")
     chosen = documents_of(ensure_documents(problem, workspace), selection.documents)
     since = as_worker
     if workers > 1:
@@ -150,6 +145,32 @@ def extract(
         _run_workers(context, since, problem, selection, chosen, workspace)
     quiet = as_worker is not None
     _extract(problem, selection, chosen, workspace, since, quiet)
+
+
+def _guard_processor(plan: Plan, *, asked_by_name: bool) -> None:
+    """Warn of what a processor will take; refuse unless it was asked for by name.
+
+    Raises:
+        TokenmartError: nobody asked for the processor, and it would take too long, or for a time
+            that is unknown.
+    """
+    from warehouse.errors import TokenmartError
+
+    long = plan.hours > LONGEST_CPU_HOURS
+    unknown = ", ".join(plan.unknown)
+    if not long and (asked_by_name or not unknown):
+        return
+    takes = f"a processor would take about {plan.hours:,.0f} hours"
+    if not long:
+        takes = f"how long a processor would take is unknown, as is the size of {unknown}"
+    if asked_by_name:
+        click.echo(f"warning: {takes}; interrupt at any time, finished units are kept", err=True)
+        return
+    _print_plan(plan)
+    raise TokenmartError(
+        f"no GPU here, and {takes}: run this on a GPU machine, take a part with "
+        "--model/--documents/--max-tokens, insist with --device cpu, or try `make demo`"
+    )
 
 
 def _print_plan(plan: Plan) -> None:
@@ -170,6 +191,8 @@ def _extract(
     since: str | None,
     quiet: bool,
 ) -> None:
+    from extract.failures import summary
+    from extract.planning.tables import fallbacks, status_rows
     from extract.run import Extraction
     from warehouse.errors import UnitFailedError
     from warehouse.progress import no_progress, progress_bar, without_library_bars
@@ -188,12 +211,20 @@ def _extract(
         f"{max(0, before)} of {total} were there already or failed"
         + (f"; {outcome.elsewhere} are being done by another process" if outcome.elsewhere else "")
     )
+    for line in outcome.messages.lines():
+        click.echo(f"note: {line}", err=True)
+    if not quiet:
+        # from the ledger, which also knows what workers did
+        for line in fallbacks(status_rows(problem, selection, workspace)):
+            click.echo(f"warning: {line}", err=True)
     if outcome.failures:
-        for failure in outcome.failures:
-            click.echo(f"error: {failure}", err=True)
+        lines = summary(outcome.failures)
+        for line in lines:
+            click.echo(f"error: {line}", err=True)
+        models = len({failure.model for failure in outcome.failures})
         raise UnitFailedError(
-            f"{len(outcome.failures)} failed (listed above); all else is kept: mend the cause "
-            "and run the same command again"
+            f"{len(lines)} failed (listed above), of {models} of {len(selection.models)} models; "
+            "all else is kept: mend the cause and run the same command again"
         )
 
 
@@ -248,6 +279,7 @@ def recall(
     \b
     tokenmart recall --problem minilong --demo
     """
+    from extract.failures import summary
     from extract.planning.devices import resolve_device
     from extract.planning.plan import select
     from extract.recall_run import measure_recall, recall_target
@@ -271,9 +303,11 @@ def recall(
         outcome = measure_recall(problem, target, selection, workspace, progress)
     done = len(selection.models) - outcome.measured - len(outcome.failures)
     click.echo(f"measured {outcome.measured} models; {done} were done before")
+    for line in outcome.messages.lines():
+        click.echo(f"note: {line}", err=True)
     if outcome.failures:
-        for failure in outcome.failures:
-            click.echo(f"error: {failure}", err=True)
+        for line in summary(outcome.failures):
+            click.echo(f"error: {line}", err=True)
         raise UnitFailedError(
             f"{len(outcome.failures)} models failed (listed above); the others are kept: mend "
             "the cause and run the same command again"
@@ -290,7 +324,7 @@ def status(problem_name: str, as_json: bool) -> None:
     """
     from extract.planning.devices import likely_device
     from extract.planning.plan import select
-    from extract.planning.tables import status_rows, status_table
+    from extract.planning.tables import fallbacks, status_notes, status_rows, status_table
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_problem
 
@@ -305,9 +339,13 @@ def status(problem_name: str, as_json: bool) -> None:
 
     console = Console(width=max(Console().width, 120))
     console.print(status_table(problem, rows))
-    missing = [row for row in rows if row["documents"] is None or row["done"] < row["documents"]]
+    for line in fallbacks(rows):
+        click.echo(f"warning: {line}")
+    click.echo("\n".join(status_notes(problem, selection, rows)))
+    counted = [row for row in rows if not row["on_request"]]
+    missing = [r for r in counted if r["documents"] is None or r["done"] < r["documents"]]
     if missing:
         click.echo(
-            f"{len(missing)} of {len(rows)} incomplete; go on with "
+            f"{len(missing)} of {len(counted)} incomplete; go on with "
             f"`tokenmart extract --problem {problem_name}`"
         )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import resource
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -24,6 +26,14 @@ def _has_gpu() -> bool:
     import torch
 
     return torch.cuda.is_available()
+
+
+def release_memory() -> None:
+    """Give back what the model before held: to the host, and to other users of the GPU."""
+    gc.collect()
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
 
 
 class PeakMemory:

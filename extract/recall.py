@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from extract.backends.backend import Scorer
-from extract.planning.plan import ModelPlan, describe_interventions
+from extract.planning.plan import ModelPlan, describe_corrections, describe_interventions
+from extract.scoring.numerics import ENGINE_VERSION
 from extract.tokenization import DocumentTokenizer
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
@@ -190,9 +191,11 @@ def target_fingerprint(target: RecallTarget, plan: ModelPlan, backend: str) -> s
         {
             "revision": plan.checkpoint.revision,
             "interventions": describe_interventions(plan.spec),
+            **describe_corrections(plan.spec),
             "tokenizer": plan.tokenizer_sha256,
             "dtype": plan.dtype,
             "backend": backend,
+            "engine": ENGINE_VERSION,
             "recall": RECALL_VERSION,
             "target": target.model_dump(mode="json"),
             "names": hashlib.sha256(" ".join(ADJECTIVES + NOUNS).encode()).hexdigest(),

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from extract.backends.backend import Loading, find_backend
+from extract.failures import Failure, LibraryMessages, explain
+from extract.observe import release_memory
 from extract.planning.plan import ModelPlan, Selection, plan_model
 from extract.recall import (
     Context,
@@ -19,7 +21,6 @@ from extract.recall import (
     store_items,
     target_fingerprint,
 )
-from extract.scored import NonFiniteLogits
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
 from warehouse.problem.spec import Problem, RecallTarget
@@ -29,10 +30,11 @@ from warehouse.sources.place import Place
 
 @dataclass(frozen=True)
 class RecallOutcome:
-    """What a run did: models measured now, models that failed and why."""
+    """What a run did: models measured now, models that failed and why, what libraries said."""
 
     measured: int
-    failures: tuple[str, ...]
+    failures: tuple[Failure, ...]
+    messages: LibraryMessages
 
 
 def recall_target(problem: Problem, contexts: int | None, demo: bool) -> RecallTarget:
@@ -85,24 +87,31 @@ def measure_recall(
         StorageError: nothing more can be stored; what was measured is kept.
     """
     contexts = make_contexts(target, target.filler.texts(Place(workspace)))
-    failures: list[str] = []
+    failures: list[Failure] = []
+    messages = LibraryMessages()
     measured = 0
     for spec in selection.models:
-        label = f"{spec.full_id}: recall"
+        label, reason = f"{spec.full_id}: recall", ""
         try:
             plan = plan_model(problem, selection, spec, [], workspace)
             wanted = target_fingerprint(target, plan, selection.backend)
             path = items_path(problem, spec.model_id, workspace)
             if not is_measured(path, wanted):
                 progress(label, 0)
-                store_items(path, _answers(plan, target, contexts, selection), wanted)
+                with messages.about(spec.full_id):
+                    answers = _answers(plan, target, contexts, selection)
+                store_items(path, answers, wanted)
                 measured += 1
         except StorageError:
             raise
-        except TokenmartError as error:
-            failures.append(error.format_message())
+        except Exception as error:  # whatever it was, the next model is tried
+            reason = explain(error).removeprefix(f"{spec.full_id}: ")
+        # after the handler, whose exception keeps the model in memory
+        release_memory()
+        if reason:
+            failures.append(Failure(spec.full_id, reason))
         progress(label, 1)
-    return RecallOutcome(measured, tuple(failures))
+    return RecallOutcome(measured, tuple(failures), messages)
 
 
 def _answers(
@@ -118,8 +127,5 @@ def _answers(
         Loading(plan.spec, plan.checkpoint, selection.device, plan.dtype)
     )
     items = build_items(target, contexts, plan.tokenizer)
-    try:
-        scorer.check()
-        return score_items(scorer, items, target)
-    except NonFiniteLogits as error:
-        raise TokenmartError(f"{plan.spec.full_id}: recall: {error}") from error
+    scorer.check()
+    return score_items(scorer, items, target)

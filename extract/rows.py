@@ -1,17 +1,19 @@
-"""From scored requests to rows of the token schema."""
+"""From models and scored requests to rows of their schemas."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from extract.planning.plan import ModelPlan, describe_interventions
 from extract.scored import Scored
 from extract.tokenization import TokenizedDocument
 from warehouse.probes.request import Request
-from warehouse.store.schema import TOKENS
+from warehouse.store.schema import MODELS, TOKENS
 
 
 def token_rows(
@@ -39,3 +41,22 @@ def token_rows(
         },
     }
     return pa.table({f.name: pa.array(columns[f.name], f.type) for f in TOKENS}, schema=TOKENS)
+
+
+def model_row(plan: ModelPlan, parameters: int) -> pa.Table:
+    """The one row of a model in the schema of models."""
+    spec = plan.spec
+    row = {
+        "full_id": spec.full_id,
+        "family": spec.family,
+        "base_id": spec.base_id,
+        "revision": plan.checkpoint.revision,
+        "parameters": parameters,
+        "trained_context": plan.context_limit or 0,
+        "licence": spec.licence,
+        "tokenizer_sha256": plan.tokenizer_sha256,
+        "prepends_bos": plan.tokenizer.bos is not None,
+        "interventions": json.dumps(describe_interventions(spec)),
+        "rope": None if spec.rope is None else spec.rope.model_dump_json(exclude_none=True),
+    }
+    return pa.Table.from_pylist([row], schema=MODELS)

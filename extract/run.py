@@ -3,44 +3,42 @@
 from __future__ import annotations
 
 import datetime
-import gc
 import json
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
-import pyarrow as pa
-
 from extract.backends.backend import Loading, Scorer, find_backend
 from extract.background import Background
 from extract.claims import claim
-from extract.observe import PeakMemory, running_code
+from extract.failures import Failure, LibraryMessages, explain
+from extract.observe import PeakMemory, release_memory, running_code
 from extract.planning.cost import CHARACTERS_PER_TOKEN, planned_memory
-from extract.planning.memory import Footprint, refuse_too_large
+from extract.planning.memory import refuse_too_large
 from extract.planning.plan import (
     Document,
     ModelPlan,
     Selection,
     Task,
-    describe_interventions,
     is_settled,
     max_tokens_of,
     plan_model,
 )
-from extract.rows import token_rows
-from extract.scored import NonFiniteLogits, Scored
+from extract.rows import model_row, token_rows
+from extract.scored import Scored
+from extract.scoring.numerics import ENGINE_VERSION
 from extract.tokenization import TokenizedDocument
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
-from warehouse.probes.request import Condition, Request
+from warehouse.probes.request import Condition, Request, with_bos
 from warehouse.problem.spec import ModelSpec, Problem
 from warehouse.progress import Progress
 from warehouse.store.ledger import UnitRecord, content_sha256
-from warehouse.store.schema import MODELS, TOKENS
+from warehouse.store.schema import TOKENS
 from warehouse.store.token_files import finished_units, publish, write_table, write_unit
 
 PUBLISH_SECONDS = 120.0
@@ -48,12 +46,13 @@ PUBLISH_SECONDS = 120.0
 
 @dataclass
 class Outcome:
-    """What a run did: units computed, failures by name, units left to other processes."""
+    """What a run did: units computed, what failed, units left to other processes, warnings."""
 
     units: int = 0
     tokens: int = 0
-    failures: list[str] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
     elsewhere: int = 0
+    messages: LibraryMessages = field(default_factory=LibraryMessages)
 
 
 @dataclass(frozen=True)
@@ -121,25 +120,57 @@ class Extraction:
             StorageError: nothing more can be stored; what was finished is kept.
         """
         for spec in self.selection.models:
+            plan, reason = None, ""
             try:
-                needed = self._memory(spec)
-                plan = plan_model(
-                    self.problem, self.selection, spec, self.documents, self.workspace, self.since
-                )
-                needed = needed or self._memory(spec, plan.checkpoint.folder)
-                self.progress(f"{spec.full_id}: planned", plan.done)
-                self.outcome.failures += plan.failed
-                try:
-                    if plan.tasks:
-                        self._run_model(plan, needed.forward if needed else 0)
-                finally:
-                    self._publish(plan)
+                plan = self._plan(spec)
+                if plan.tasks:
+                    with self.outcome.messages.about(spec.full_id):
+                        self._run_model(plan)
             except StorageError:
                 raise
-            except TokenmartError as error:
-                self.outcome.failures.append(error.format_message())
-            gc.collect()
+            except Exception as error:  # whatever it was, the next model is tried
+                reason = self._reason(spec, error)
+            finally:
+                if plan is not None and not reason:
+                    self._publish(plan)
+            # after the handler, whose exception keeps the model in memory
+            release_memory()
+            if reason:
+                self._fail_model(spec, plan, reason)
         return self.outcome
+
+    def _plan(self, spec: ModelSpec) -> ModelPlan:
+        self._check_memory(spec)
+        self.progress(f"{spec.full_id}: looking for its files", 0)
+        with self.outcome.messages.about(spec.full_id, ("huggingface_hub",)):
+            plan = plan_model(
+                self.problem, self.selection, spec, self.documents, self.workspace, self.since
+            )
+        self.progress(f"{spec.full_id}: planned", plan.done)
+        self.outcome.failures += plan.failed
+        return plan
+
+    @staticmethod
+    def _reason(spec: ModelSpec, error: Exception) -> str:
+        return explain(error).removeprefix(f"{spec.full_id}: ")
+
+    def _fail_model(self, spec: ModelSpec, plan: ModelPlan | None, reason: str) -> None:
+        """A model that can't go on: what is missing of it is recorded as failed.
+
+        Without a plan its files were not found, and fingerprints of units are not known.
+        """
+        self.outcome.failures.append(Failure(spec.full_id, reason))
+        if plan is not None:
+            for task in plan.tasks:
+                self._fail_task(plan, task, reason)
+            self._publish(plan)
+
+    def _fail_task(self, plan: ModelPlan, task: Task, reason: str) -> None:
+        with self._claim(plan, task) as ours:
+            for condition in self._still_missing(plan, task) if ours else ():
+                failed = _ScoredUnit(condition, (), (), reason, 0, 0.0, self.memory.bytes())
+                self._store(plan, task, failed, scorer=None, tokenized=None)
+        self.progress(f"{plan.spec.full_id}: document {task.document.doc_id}", len(task.missing))
 
     def _publish(self, plan: ModelPlan) -> None:
         started = time.monotonic()
@@ -147,19 +178,39 @@ class Extraction:
             publish(self.workspace, self.problem.name, plan.spec.model_id, condition.name)
         self.publish_seconds = time.monotonic() - started
 
-    def _memory(self, spec: ModelSpec, folder: Path | None = None) -> Footprint | None:
-        """What a model needs, as far as its size is known by now.
+    def _check_memory(self, spec: ModelSpec, folder: Path | None = None) -> int:
+        """Bytes that the forward needs, as far as the model's size is known by now, else 0.
 
         Raises:
-            TokenmartError: more than the device has.
+            TokenmartError: the model needs more than the device has.
         """
-        needed = planned_memory(spec, self.selection, self.longest, self.workspace, folder)
-        if needed is not None:
-            refuse_too_large(spec, needed, self.selection.device, self.longest)
-        return needed
+        needed = planned_memory(
+            spec, self.selection, self.longest, self.workspace, folder, self.problem.name
+        )
+        if needed is None:
+            return 0
+        refuse_too_large(spec, needed, self.selection.device, self.longest)
+        return needed.forward
 
-    def _run_model(self, plan: ModelPlan, room: int) -> None:
-        documents = {task.document.doc_id: plan.tokenize(task.document) for task in plan.tasks}
+    def _tokenize(self, plan: ModelPlan) -> dict[int, TokenizedDocument]:
+        """The documents of the tasks; one that the model can't run fails alone."""
+        documents = {}
+        for task in plan.tasks:
+            number = task.document.doc_id
+            try:
+                documents[number] = plan.tokenize(task.document)
+            except TokenmartError as error:
+                reason = self._reason(plan.spec, error)
+                self.outcome.failures.append(Failure(plan.spec.full_id, reason, number))
+                self._fail_task(plan, task, reason)
+        return documents
+
+    def _run_model(self, plan: ModelPlan) -> None:
+        room = self._check_memory(plan.spec, plan.checkpoint.folder)
+        documents = self._tokenize(plan)
+        if not documents:
+            return
+        first = next(iter(documents.values()))
         self.progress(f"{plan.spec.full_id}: loading", 0)
         scorer = find_backend(self.selection.backend).load(
             Loading(
@@ -170,19 +221,19 @@ class Extraction:
                 attention=self.selection.attention,
                 compiled=self.selection.compiled,
                 room=room,
+                sample=with_bos(first.ids, plan.tokenizer.bos),
             )
         )
         self._write_model(plan, scorer)
-        try:
-            scorer.check()
-        except NonFiniteLogits as error:
-            self._record_failure(plan, scorer, documents, str(error))
-            return
+        scorer.check()
         published = time.monotonic()
         with Background() as storing:
             for task in plan.tasks:
+                tokenized = documents.get(task.document.doc_id)
+                if tokenized is None:
+                    continue
                 storing.check()
-                self._claim_and_score(plan, task, scorer, documents[task.document.doc_id], storing)
+                self._claim_and_score(plan, task, scorer, tokenized, storing)
                 # publishing rewrites whole files: at most a twentieth of the time goes there
                 if time.monotonic() - published > max(PUBLISH_SECONDS, 20 * self.publish_seconds):
                     storing.submit(partial(self._publish, plan))
@@ -199,10 +250,9 @@ class Extraction:
         """Score one document if no other process has it; its claim is held until it is stored."""
         doc_id = task.document.doc_id
         label = f"{plan.spec.full_id}: document {doc_id}"
-        folder = self.workspace.data / "claims" / self.problem.name / plan.spec.model_id
         self.progress(label, 0)
         with ExitStack() as held:
-            ours = held.enter_context(claim(folder / f"doc-{doc_id:06d}.claim"))
+            ours = held.enter_context(self._claim(plan, task))
             todo = self._still_missing(plan, task) if ours else ()
             if not todo:
                 self.outcome.elsewhere += 0 if ours else len(task.missing)
@@ -220,6 +270,10 @@ class Extraction:
 
         storing.submit(store)
 
+    def _claim(self, plan: ModelPlan, task: Task) -> AbstractContextManager[bool]:
+        folder = self.workspace.data / "claims" / self.problem.name / plan.spec.model_id
+        return claim(folder / f"doc-{task.document.doc_id:06d}.claim")
+
     def _still_missing(self, plan: ModelPlan, task: Task) -> tuple[Condition, ...]:
         """What another process has not finished since the plan was made."""
         left = []
@@ -231,20 +285,6 @@ class Extraction:
             if not is_settled(unit, task.fingerprints[condition.name], self.since):
                 left.append(condition)
         return tuple(left)
-
-    def _record_failure(
-        self,
-        plan: ModelPlan,
-        scorer: Scorer,
-        documents: Mapping[int, TokenizedDocument],
-        reason: str,
-    ) -> None:
-        """Every missing unit of a model that can't be scored at all, in the ledger."""
-        for task in plan.tasks:
-            for condition in task.missing:
-                failed = _ScoredUnit(condition, (), (), reason, 0, 0.0, self.memory.bytes())
-                self._store(plan, task, failed, scorer, documents[task.document.doc_id])
-        self.outcome.failures.append(f"{plan.spec.full_id}: {reason}")
 
     def _score_task(
         self,
@@ -269,11 +309,10 @@ class Extraction:
                         f"backend {self.selection.backend}: {len(results)} results for "
                         f"{len(requests)} requests; it must give one for each, in their order"
                     )
-            except (NonFiniteLogits, TokenmartError) as error:
-                reason = str(error)
-                self.outcome.failures.append(
-                    f"{plan.spec.full_id}, document {task.document.doc_id}: {reason}"
-                )
+            except Exception as error:  # the next document is tried
+                reason = self._reason(plan.spec, error)
+                failure = Failure(plan.spec.full_id, reason, task.document.doc_id)
+                self.outcome.failures.append(failure)
             seconds = time.perf_counter() - started
             processed = sum(result.tokens_processed for result in results)
             peak = self.memory.bytes()
@@ -293,12 +332,13 @@ class Extraction:
         plan: ModelPlan,
         task: Task,
         scored: _ScoredUnit,
-        scorer: Scorer,
-        tokenized: TokenizedDocument,
+        scorer: Scorer | None,
+        tokenized: TokenizedDocument | None,
     ) -> None:
+        """Store one unit; without a tokenised document it failed before it was tokenised."""
         rows = (
             TOKENS.empty_table()
-            if scored.reason
+            if scored.reason or tokenized is None
             else token_rows(task.document.doc_id, tokenized, scored.requests, scored.results)
         )
         commit, dirty = running_code()
@@ -322,10 +362,12 @@ class Extraction:
             device=self.selection.device,
             dtype=plan.dtype,
             backend=self.selection.backend,
-            attention=scorer.attention,
+            attention=scorer.attention if scorer else "",
+            prefixes=scorer.prefixes if scorer else "",
+            engine=ENGINE_VERSION,
             document_sha256=task.document.sha256,
-            document_tokens=len(tokenized.ids),
-            document_tokens_total=tokenized.total_tokens,
+            document_tokens=len(tokenized.ids) if tokenized else 0,
+            document_tokens_total=tokenized.total_tokens if tokenized else 0,
             torch_version=version("torch"),
             transformers_version=version("transformers"),
             tokenmart_version=version("tokenmart"),
@@ -334,6 +376,7 @@ class Extraction:
             seed=condition.seed,
             finished_at=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
             content_sha256=content_sha256(rows),
+            over_limit_tokens=tokenized.over_limit_tokens if tokenized else 0,
         )
         write_unit(self.workspace, unit, rows)
         self.outcome.units += not scored.reason
@@ -341,22 +384,10 @@ class Extraction:
 
     def _write_model(self, plan: ModelPlan, scorer: Scorer) -> None:
         spec = plan.spec
-        row = {
-            "full_id": spec.full_id,
-            "family": spec.family,
-            "base_id": spec.base_id,
-            "revision": plan.checkpoint.revision,
-            "parameters": scorer.parameters,
-            "trained_context": plan.context_limit or 0,
-            "licence": spec.licence,
-            "tokenizer_sha256": plan.tokenizer_sha256,
-            "prepends_bos": plan.tokenizer.bos is not None,
-            "interventions": json.dumps(describe_interventions(spec)),
-        }
         path = (
             self.workspace.models
             / f"problem={self.problem.name}"
             / f"model_id={spec.model_id}"
             / "model.parquet"
         )
-        write_table(path, pa.Table.from_pylist([row], schema=MODELS))
+        write_table(path, model_row(plan, scorer.parameters))

@@ -6,17 +6,20 @@ import hashlib
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from extract.checkpoints import Checkpoint, load_errors, trusts_remote_code
+from extract.checkpoints import Checkpoint, trusts_remote_code
+from extract.failures import load_errors
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.probes.request import Ids
 from warehouse.problem.spec import ModelSpec
 from warehouse.sources.hashes import remembered
+from warehouse.sources.tokenizer_files import check_sentencepiece, needs_sentencepiece
 
 
 @dataclass(frozen=True)
@@ -28,21 +31,24 @@ class TokenizedDocument:
         char_start: shape (n,); first character of each token in the document's text.
         char_end: shape (n,); one past the last character, in Unicode code points.
         total_tokens: tokens of the whole document; n is smaller after a cut.
+        over_limit_tokens: by how many tokens n is more than the model's context.
     """
 
     ids: Ids
     char_start: NDArray[np.int32]
     char_end: NDArray[np.int32]
     total_tokens: int
+    over_limit_tokens: int = 0
 
-    def cut(self, tokens: int) -> TokenizedDocument:
-        """The first `tokens` tokens."""
+    def cut(self, tokens: int, over_limit_tokens: int = 0) -> TokenizedDocument:
+        """The first `tokens` tokens, which may be more than the model's context."""
         kept = slice(0, tokens)
         return replace(
             self,
             ids=self.ids[kept],
             char_start=self.char_start[kept],
             char_end=self.char_end[kept],
+            over_limit_tokens=over_limit_tokens,
         )
 
 
@@ -103,7 +109,8 @@ def load_tokenizer(checkpoint: Checkpoint, spec: ModelSpec) -> DocumentTokenizer
 
 def tokenizer_fingerprint(checkpoint: Checkpoint, spec: ModelSpec, workspace: Workspace) -> str:
     """sha256 of a checkpoint's tokenizer and BOS policy, without loading it a second time."""
-    key = f"tokenizer|{checkpoint.revision}|bos={spec.bos}|transformers={version('transformers')}"
+    reader = f"as published|transformers={version('transformers')}"
+    key = f"tokenizer|{checkpoint.revision}|bos={spec.bos}|{reader}"
     return remembered(key, lambda: load_tokenizer(checkpoint, spec).sha256, workspace)
 
 
@@ -111,4 +118,64 @@ def tokenizer_fingerprint(checkpoint: Checkpoint, spec: ModelSpec, workspace: Wo
 def _tokenizer(checkpoint: Checkpoint, trust_remote_code: bool) -> Any:
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(checkpoint.folder, trust_remote_code=trust_remote_code)
+    if needs_sentencepiece(checkpoint.folder):
+        check_sentencepiece()
+    tokenizer = AutoTokenizer.from_pretrained(
+        checkpoint.folder, trust_remote_code=trust_remote_code
+    )
+    if getattr(tokenizer, "is_fast", False):
+        _read_as_published(tokenizer.backend_tokenizer, checkpoint.folder)
+    return tokenizer
+
+
+# what implementations differ in: a word at the start, spaces there and inside, lines, digits, bytes
+_SAMPLES = ("Report to  the Congress\n\n\tof 2019: §5 naïve €", " a", "\n b", "中文 12345\u00a0x")
+
+
+def _read_as_published(backend: Any, folder: Path) -> None:
+    """Make a tokenizer split text as the files of its repository say.
+
+    transformers 5 rebuilds some tokenizers by rules of its own: of a `tokenizer.model` it drops the
+    space that sentencepiece puts before the text, of a `tokenizer.json` the normaliser.
+
+    Raises:
+        TokenmartError: it still gives other tokens than sentencepiece.
+    """
+    from tokenizers import Tokenizer, normalizers
+
+    file = folder / "tokenizer.json"
+    if file.is_file():
+        published = Tokenizer.from_file(str(file))
+        published.no_truncation()
+        expected = [published.encode(text, add_special_tokens=False).ids for text in _SAMPLES]
+        if _ids(backend) != expected:
+            backend.model = published.model
+            backend.normalizer = published.normalizer
+            backend.pre_tokenizer = published.pre_tokenizer
+    elif needs_sentencepiece(folder):
+        from sentencepiece import SentencePieceProcessor, sentencepiece_model_pb2
+
+        processor = SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
+        expected = [processor.encode(text) for text in _SAMPLES]
+        if _ids(backend) != expected:
+            described: Any = sentencepiece_model_pb2
+            model = described.ModelProto.FromString(processor.serialized_model_proto())
+            rules = model.normalizer_spec
+            steps: list[Any] = []
+            if rules.precompiled_charsmap:
+                steps.append(normalizers.Precompiled(rules.precompiled_charsmap))
+            if rules.add_dummy_prefix:
+                steps.append(normalizers.Prepend("▁"))
+            backend.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", "▁")])
+            backend.pre_tokenizer = None
+    else:
+        return
+    if _ids(backend) != expected:
+        raise TokenmartError(
+            f"transformers {version('transformers')} splits text otherwise than its own tokenizer "
+            "files say; convert them to a tokenizer.json and point source to that folder"
+        )
+
+
+def _ids(backend: Any) -> list[list[int]]:
+    return [backend.encode(text, add_special_tokens=False).ids for text in _SAMPLES]

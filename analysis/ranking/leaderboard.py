@@ -221,6 +221,14 @@ def print_leaderboard(board: Leaderboard, top: int) -> None:
         notes.append(f"without a target score: {', '.join(table.without_target)}")
     for note in notes:
         console.print(note, style="dim", highlight=False)
+    if len(table.dtypes) > 1:
+        parts = (f"{len(ids)} in {dtype}" for dtype, ids in table.dtypes.items())
+        console.print(
+            f"warning: models were run in different number formats ({', '.join(parts)}): their "
+            "values differ by rounding, too; run `tokenmart extract --dtype` with one for all",
+            style="bold",
+            highlight=False,
+        )
 
 
 def interval_record(interval: Interval) -> dict[str, Any]:

@@ -73,6 +73,7 @@ class MetricTable:
     target: `[models]`.
     without_target: ids of the problem's models that have none (yet).
     target_source: where the target came from, for the record.
+    dtypes: number formats the models were run in, each with the full ids of its models.
     """
 
     problem: str
@@ -81,6 +82,7 @@ class MetricTable:
     columns: tuple[MetricColumn, ...]
     without_target: tuple[str, ...]
     target_source: dict[str, Any]
+    dtypes: dict[str, tuple[str, ...]]
 
     @property
     def families(self) -> tuple[str, ...]:
@@ -138,10 +140,14 @@ def load_table(problem: Problem, workspace: Workspace, metrics: Sequence[str] = 
             "select metric, variant, family, parameters, direction, admissible, formula,"
             " description from metric_catalog"
         ).fetchall()
+        formats = connection.execute(
+            "select distinct dtype, model_id from units where problem = ? and status = 'done'",
+            [problem.name],
+        ).fetchall()
     scores, source = load_target(problem, workspace)
     models = tuple(
         Model(spec.model_id, spec.full_id, spec.family, spec.parameters)
-        for spec in problem.models
+        for spec in problem.ranked_models
         if spec.model_id in scores
     )
     if len(models) < 3:
@@ -172,8 +178,12 @@ def load_table(problem: Problem, workspace: Workspace, metrics: Sequence[str] = 
         models=models,
         target=np.array([scores[model.model_id] for model in models]),
         columns=columns,
-        without_target=tuple(m.full_id for m in problem.models if m.model_id not in scores),
+        without_target=tuple(m.full_id for m in problem.ranked_models if m.model_id not in scores),
         target_source=source,
+        dtypes={
+            dtype: tuple(m.full_id for m in models if (dtype, m.model_id) in formats)
+            for dtype in sorted({dtype for dtype, _ in formats})
+        },
     )
 
 
@@ -195,7 +205,7 @@ def load_target(problem: Problem, workspace: Workspace) -> tuple[dict[str, float
         target = read_locked_target(workspace, problem.name, problem.target.path)
         scores = {
             spec.model_id: target.scores[spec.full_id]
-            for spec in problem.models
+            for spec in problem.ranked_models
             if spec.full_id in target.scores
         }
         path = problem.target.path.as_posix()

@@ -54,7 +54,7 @@ def build_bundle(
         negated: whether the scores are the metric's values with the sign changed.
         official: whether every rule of an official submission holds.
     """
-    units = _units(connection, problem.name)
+    units = _units(connection, problem)
     return {
         "schema": SCHEMA,
         "problem": problem.name,
@@ -165,14 +165,15 @@ def _cell(value: object) -> str:
     return _line(value).replace("|", "\\|")
 
 
-def _units(connection: duckdb.DuckDBPyConnection, problem: str) -> list[dict[str, Any]]:
+def _units(connection: duckdb.DuckDBPyConnection, problem: Problem) -> list[dict[str, Any]]:
     fields = (
         "model_id", "condition", "probe_params", "doc_id", "status", "device", "dtype",
         "torch_version", "transformers_version", "tokenmart_version", "code_revision",
         "code_dirty", "seed", *_COST,
     )  # fmt: skip
     rows = connection.execute(
-        f"select {', '.join(fields)} from units where problem = ? order by all", [problem]
+        f"select {', '.join(fields)} from units where problem = ? and model_id in ? order by all",
+        [problem.name, [model.model_id for model in problem.ranked_models]],
     ).fetchall()
     return [dict(zip(fields, row, strict=True)) for row in rows]
 
@@ -193,7 +194,7 @@ def _models(
             "interventions": known[model.model_id][3],
             "dtypes": sorted({u["dtype"] for u in units if u["model_id"] == model.model_id}),
         }
-        for model in problem.models
+        for model in problem.ranked_models
         if model.model_id in known
     }
 

@@ -149,8 +149,8 @@ def _check_coverage(
     with connect_read_only(workspace) as connection:
         rows = connection.execute(
             "select model_id, condition, condition_kind, documents, documents_done, failure"
-            " from coverage where problem = ? order by model_id, condition",
-            [problem.name],
+            " from coverage where problem = ? and model_id in ? order by model_id, condition",
+            [problem.name, [model.model_id for model in problem.ranked_models]],
         ).fetchall()
     paired_with = column.variant.partition("@")[2]
     needed = [
@@ -160,7 +160,7 @@ def _check_coverage(
         or (lineage.needs != "full" and paired_with and f"{row[1]}_".startswith(f"{paired_with}_"))
     ]
     seen = {row[0] for row in needed}
-    gaps = [f"{m.full_id} (nothing)" for m in problem.models if m.model_id not in seen]
+    gaps = [f"{m.full_id} (nothing)" for m in problem.ranked_models if m.model_id not in seen]
     gaps += [
         f"{model} under {condition} ({done} of {documents} documents"
         + (f"; {failure})" if failure else ")")

@@ -66,7 +66,8 @@ def verify_problem(
         problem = load_problem(name, workspace)
         name = problem.name
         by_id, source = load_target(problem, workspace)
-        scores = {m.full_id: by_id[m.model_id] for m in problem.models if m.model_id in by_id}
+        ranked = problem.ranked_models
+        scores = {m.full_id: by_id[m.model_id] for m in ranked if m.model_id in by_id}
     checked = read_submission(submission, tuple(scores), metric_key)
     if note:
         click.echo(note, err=True)

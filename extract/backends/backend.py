@@ -17,7 +17,7 @@ from extract.checkpoints import Checkpoint
 from extract.scored import Scored
 from warehouse import plugins
 from warehouse.errors import TokenmartError
-from warehouse.probes.request import Request
+from warehouse.probes.request import Ids, Request
 from warehouse.problem.spec import ModelSpec
 
 DEFAULT = "transformers"
@@ -35,6 +35,7 @@ class Loading:
         attention: attention implementation; None leaves the choice to the backend.
         compiled: whether the user asked for compilation.
         room: bytes per GPU that the forward needs beside the weights.
+        sample: the first document's tokens, to check the model on; None where there is none.
     """
 
     spec: ModelSpec
@@ -44,6 +45,7 @@ class Loading:
     attention: str | None = None
     compiled: bool = False
     room: int = 0
+    sample: Ids | None = None
 
 
 class Scorer(Protocol):
@@ -52,13 +54,16 @@ class Scorer(Protocol):
     Attributes:
         parameters: weights of the model, interventions applied.
         attention: what computes attention, for the ledger.
+        prefixes: `shared`, or `separate: ` and the reason why requests with one trunk each read
+            their own part of it.
     """
 
     parameters: int
     attention: str
+    prefixes: str
 
     def check(self) -> None:
-        """Score a short fixed text and compare it with the model's own logits.
+        """Score a short text and compare it with the model's own forward.
 
         Called once, before anything is scored.
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 from typing import ClassVar
 
 from extract.backends.backend import Backend, Loading, Scorer
+from warehouse.errors import TokenmartError
 
 
 class Transformers(Backend):
@@ -14,15 +16,31 @@ class Transformers(Backend):
 
     def load(self, loading: Loading) -> Scorer:
         """Load a checkpoint and prepare it for scoring."""
-        from extract.scoring.engine import Engine
+        import torch
+
+        from extract.scoring.engine import Engine, is_out_of_memory
         from extract.scoring.loading import load_model
 
-        model = load_model(
-            loading.checkpoint,
-            loading.spec,
-            device=loading.device,
-            dtype=loading.dtype,
-            attention=loading.attention,
-            room=loading.room,
+        # what the model before held goes back to the device, not only to its allocator
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        try:
+            model = load_model(
+                loading.checkpoint,
+                loading.spec,
+                device=loading.device,
+                dtype=loading.dtype,
+                attention=loading.attention,
+                room=loading.room,
+            )
+            return Engine(model, compiled=loading.compiled, sample=loading.sample, check=False)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            shortage = str(error)[:80]
+        # outside the handler: the traceback holds what was loaded, and the next model needs it
+        raise TokenmartError(
+            f"{loading.spec.full_id}: out of memory while loading ({shortage}); use --dtype "
+            "bfloat16, --device auto-map or a larger device"
         )
-        return Engine(model, compiled=loading.compiled, check=False)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from extract.planning.devices import likely_dtype
+from extract.planning.devices import resolve_dtype
 from extract.planning.memory import Footprint, available_memory, footprint
 from extract.planning.model_size import model_size
 from extract.planning.plan import Selection, max_tokens_of
@@ -121,6 +121,7 @@ def planned_memory(
     longest: int,
     workspace: Workspace,
     folder: Path | None = None,
+    problem: str = "",
 ) -> Footprint | None:
     """Predicted peak of one model of a selection; None where its size is not known.
 
@@ -130,14 +131,15 @@ def planned_memory(
         longest: tokens of the longest document.
         workspace: where the model's files are.
         folder: its checkpoint, where it is here already.
+        problem: its name, by which a repository's commit is known.
     """
-    size = model_size(spec, workspace, folder)
+    size = model_size(spec, workspace, folder, problem)
     if size is None:
         return None
     return footprint(
         spec,
         size,
-        dtype=likely_dtype(spec, selection.dtype, selection.device),
+        dtype=resolve_dtype(spec, selection.dtype, selection.device),
         device=selection.device,
         longest=longest,
         branch_tokens=BRANCH_TOKENS if any(c.kind.branches for c in selection.conditions) else 0,
@@ -158,7 +160,8 @@ def refuse_too_many(
     peaks = {
         spec.full_id: peak.total
         for spec in selection.models
-        if (peak := planned_memory(spec, selection, longest, workspace)) is not None
+        if (peak := planned_memory(spec, selection, longest, workspace, None, problem.name))
+        is not None
     }
     if not peaks:
         return

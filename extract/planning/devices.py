@@ -44,44 +44,46 @@ def likely_device() -> str:
 
 
 def resolve_dtype(spec: ModelSpec, asked: str, device: str) -> str:
-    """The dtype to compute in: the command line's, the model's, or what the device does best.
+    """The dtype to compute in: the command line's, the model's, or the device's default.
 
-    On a GPU bfloat16 where it is supported, else float16; on a processor bfloat16 when it has
-    instructions for it, else float32.
+    The default is float32 on a processor, so that results don't depend on which one it is, and
+    bfloat16 on a GPU, as weights are published (float16 where a GPU has no bfloat16). Torch, slow
+    to import, is asked only about GPUs.
+
+    Args:
+        spec: the model of the problem file.
+        asked: a torch dtype's name, or `auto`.
+        device: from `resolve_device`.
     """
     wanted = asked if asked != "auto" else spec.dtype
     if wanted != "auto":
         return wanted
+    if device == "cpu":
+        return "float32"
     import torch
 
-    if device == "cpu" or (device == "auto-map" and not torch.cuda.is_available()):
-        fast = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-        return "bfloat16" if fast else "float32"
+    if device == "auto-map" and not torch.cuda.is_available():
+        return "float32"
     if device.startswith(("cuda", "auto-map")) and not torch.cuda.is_bf16_supported():
         return "float16"
     return "bfloat16"
-
-
-def likely_dtype(spec: ModelSpec, asked: str, device: str) -> str:
-    """What `resolve_dtype` is likely to give, without importing torch."""
-    wanted = asked if asked != "auto" else spec.dtype
-    if wanted != "auto":
-        return wanted
-    return "float32" if device == "cpu" else "bfloat16"
 
 
 def resolve_attention(asked: str | None, device: str) -> str | None:
     """The attention implementation to load models with; None leaves it to the backend.
 
     Raises:
-        TokenmartError: FlashAttention 2 where it can't run.
+        TokenmartError: FlashAttention 2 or 3 where it can't run.
     """
-    if asked == "flash_attention_2":
-        from transformers.utils import is_flash_attn_2_available
+    if asked in ("flash_attention_2", "flash_attention_3"):
+        from transformers.utils import is_flash_attn_2_available, is_flash_attn_3_available
 
-        if not device.startswith(("cuda", "auto-map")) or not is_flash_attn_2_available():
+        second = asked == "flash_attention_2"
+        there = is_flash_attn_2_available() if second else is_flash_attn_3_available()
+        if not device.startswith(("cuda", "auto-map")) or not there:
+            package = "flash-attn" if second else "flash-attn-3 (flash_attn_interface)"
             raise TokenmartError(
-                f"--attention flash_attention_2: needs a CUDA device (here: {device}) and the "
-                "flash-attn package; leave --attention out: SDPA has flash kernels of its own"
+                f"--attention {asked}: needs a CUDA device (here: {device}) and the {package} "
+                "package; leave --attention out: SDPA has flash kernels of its own"
             )
     return asked

@@ -16,6 +16,7 @@ from warehouse.paths import Workspace
 from warehouse.problem.model_shape import ModelShape
 from warehouse.problem.spec import ModelSpec
 from warehouse.sources.place import Place
+from warehouse.sources.weights.interface import PICKLED, SAFETENSORS
 
 
 @dataclass(frozen=True)
@@ -32,37 +33,42 @@ class ModelSize:
 
 
 def model_size(
-    spec: ModelSpec, workspace: Workspace, folder: Path | None = None
+    spec: ModelSpec, workspace: Workspace, folder: Path | None = None, problem: str = ""
 ) -> ModelSize | None:
     """The size of a model, or None where nothing says it.
 
-    Asked in this order: `shape` and `parameters` of the problem file, the header of a GGUF file
-    (a package's, too, once it is fetched), the config.json of a local folder, `parameters` alone.
+    Its own files are asked first, as far as they are here: config.json of a folder, the header of
+    a GGUF file (a package's, too). Then the problem file: `shape` and `parameters`, or `parameters`
+    alone. At last the size of its weight files, at two bytes a weight.
 
     Args:
         spec: the model of the problem file.
         workspace: where its files are.
-        folder: its checkpoint, where it is here already; its config.json is asked first.
+        folder: its checkpoint, where it is here already.
+        problem: name of the problem, whose lock file says which commit of a repository is meant.
     """
-    shape, counted = spec.shape, None
-    if shape is None and folder is not None:
-        shape = _of_config(folder)
-    if shape is None:
-        shape, counted = _of_source(spec, workspace)
-    parameters = spec.parameters or counted
+    path = folder or spec.present(Place(workspace, problem))
+    shape, counted, weights = _of_files(path) if path else (None, None, None)
     if shape is not None:
-        return ModelSize(parameters or count_parameters(shape), shape)
-    if parameters is not None:
-        return ModelSize(parameters, ModelShape.assumed(parameters), assumed=True)
-    return None
+        return ModelSize(counted or _near(spec.parameters, count_parameters(shape)), shape)
+    if spec.shape is not None:
+        parameters = spec.parameters or counted or count_parameters(spec.shape)
+        return ModelSize(parameters, spec.shape)
+    known = spec.parameters or counted or weights
+    return None if known is None else ModelSize(known, ModelShape.assumed(known), assumed=True)
 
 
-def _of_source(spec: ModelSpec, workspace: Workspace) -> tuple[ModelShape | None, int | None]:
-    """Shape and number of weights as the model's own files say, as far as they are here."""
-    path = spec.present(Place(workspace))
-    if path is None:
-        return None, None
-    return (_of_config(path), None) if path.is_dir() else _of_gguf(path)
+def _of_files(path: Path) -> tuple[ModelShape | None, int | None, int | None]:
+    """Shape, number of weights, and that number guessed from the size of the files."""
+    if path.is_file():
+        return *_of_gguf(path), None
+    files = [file for pattern in (SAFETENSORS, PICKLED) for file in path.glob(pattern)]
+    return _of_config(path), None, sum(file.stat().st_size for file in files) // 2 or None
+
+
+def _near(told: int | None, counted: int) -> int:
+    """The published number of weights, unless the configuration says another model."""
+    return told if told is not None and abs(told - counted) < 0.02 * counted else counted
 
 
 def count_parameters(shape: ModelShape) -> int:

@@ -11,7 +11,9 @@ import pyarrow as pa
 
 from extract.backends.backend import DEFAULT, find_backend
 from extract.checkpoints import Checkpoint, find_checkpoint
+from extract.failures import Failure
 from extract.planning.devices import resolve_attention, resolve_dtype
+from extract.scoring.numerics import ENGINE_VERSION, attention_class
 from extract.tokenization import (
     DocumentTokenizer,
     TokenizedDocument,
@@ -73,10 +75,11 @@ class ModelPlan:
         tokenizer_sha256: fingerprint of tokenizer and BOS policy.
         dtype: what to compute in.
         max_tokens: where documents are cut; None for nowhere.
-        truncates: whether a document beyond the model's context is cut, or refused.
+        too_long: what happens to a document beyond the model's context: refuse, truncate or run.
+        margin: how many tokens beyond it may run.
         tasks: what is missing.
         done: number of settled units.
-        failed: which of them failed, and why.
+        failed: which of them failed in this run, and why.
     """
 
     spec: ModelSpec
@@ -84,10 +87,11 @@ class ModelPlan:
     tokenizer_sha256: str
     dtype: str
     max_tokens: int | None
-    truncates: bool
+    too_long: str
+    margin: int
     tasks: tuple[Task, ...]
     done: int
-    failed: tuple[str, ...]
+    failed: tuple[Failure, ...]
 
     @cached_property
     def tokenizer(self) -> DocumentTokenizer:
@@ -113,32 +117,37 @@ class ModelPlan:
         """A document in the model's tokens, cut where the problem says so.
 
         Raises:
-            TokenmartError: no tokens, or longer than the model's context and not to be cut.
+            TokenmartError: no tokens, or longer than the model's context by more than may run.
         """
         whole = self.tokenizer.encode(document.text)
         total = whole.total_tokens
         if total < 2:
-            raise TokenmartError(
-                f"document {document.doc_id} ({document.name}): {total} tokens for "
-                f"{self.spec.full_id}; remove it from the corpus"
-            )
+            raise TokenmartError(f"{total} tokens; remove it from the corpus")
         keep = min(total, self.max_tokens or total)
         context = self.context_limit
-        room = None if context is None else context - (self.tokenizer.bos is not None)
-        if room is not None and keep > room:
-            if not self.truncates:
-                raise TokenmartError(
-                    f"document {document.doc_id} ({document.name}): {keep} tokens for "
-                    f"{self.spec.full_id}, whose context is {context}; set documents.max_tokens, "
-                    "documents.too_long: truncate, or the model's `context` in the problem file"
-                )
-            keep = room
-        return whole.cut(keep)
+        room = keep if context is None else context - (self.tokenizer.bos is not None)
+        if self.too_long == "truncate":
+            keep = min(keep, room)
+        over = max(0, keep - room)
+        if over > (self.margin if self.too_long == "run" else 0):
+            allowed = f" and a margin of {self.margin}" if self.too_long == "run" else ""
+            raise TokenmartError(
+                f"{keep} tokens, too many for the model, whose context is {context}{allowed}; set "
+                "documents.max_tokens, documents.too_long: truncate (or run, with a margin), or "
+                "the model's `context` in the problem file"
+            )
+        return whole.cut(keep, over)
 
 
 def describe_interventions(spec: ModelSpec) -> list[dict[str, Any]]:
     """Plain values for the fingerprint and the models table."""
     return [item.model_dump(exclude_none=True) for item in spec.interventions]
+
+
+def describe_corrections(spec: ModelSpec, too_long: str = "refuse") -> dict[str, Any]:
+    """What the problem file corrects of a configuration, as far as rows depend on it."""
+    rope = {} if spec.rope is None else {"rope": spec.rope.model_dump(exclude_none=True)}
+    return rope | ({"context": spec.context} if spec.context and too_long == "truncate" else {})
 
 
 def select(
@@ -169,7 +178,7 @@ def select(
         documents = documents or problem.demo.documents
         max_tokens = max_tokens or problem.demo.max_tokens
         models = models or problem.demo.models
-    chosen = [problem.model(name) for name in models] if models else list(problem.models)
+    chosen = [problem.model(name) for name in models] if models else list(problem.ranked_models)
     wanted = [problem.probe(name) for name in probes] if probes else list(problem.probes)
     return Selection(
         models=tuple(dict.fromkeys(chosen)),
@@ -248,8 +257,11 @@ def plan_model(
         "tokenizer": tokenizer_sha256,
         "dtype": dtype,
         "backend": selection.backend,
+        "engine": ENGINE_VERSION,
+        "attention": attention_class(selection.attention),
         "max_tokens": max_tokens_of(problem, selection),
         "too_long": problem.documents.too_long,
+        **describe_corrections(spec, problem.documents.too_long),
     }
     finished = {
         condition.name: finished_units(workspace, problem.name, spec.model_id, condition.name)
@@ -269,7 +281,7 @@ def plan_model(
             )
         )
         failed += [
-            f"{spec.full_id}, document {document.doc_id}: {unit.reason}"
+            Failure(spec.full_id, unit.reason, document.doc_id)
             for condition in selection.conditions
             if condition not in missing
             and (unit := finished[condition.name][document.doc_id]).status == "failed"
@@ -283,7 +295,8 @@ def plan_model(
         tokenizer_sha256=tokenizer_sha256,
         dtype=dtype,
         max_tokens=max_tokens_of(problem, selection),
-        truncates=problem.documents.too_long == "truncate",
+        too_long=problem.documents.too_long,
+        margin=problem.documents.margin,
         tasks=tuple(tasks),
         done=done,
         failed=tuple(dict.fromkeys(failed)),

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from extract.checkpoints import trusts_remote_code
+from extract.failures import Failure, summary
 from extract.planning.cost import document_lengths, estimate, planned_memory, work_of
-from extract.planning.devices import likely_dtype
+from extract.planning.devices import resolve_dtype
 from extract.planning.memory import Footprint
 from extract.planning.model_size import model_size
 from extract.planning.plan import Document, Selection
 from warehouse.paths import Workspace
+from warehouse.problem.needs import notices
 from warehouse.problem.spec import ModelSpec, Problem
 from warehouse.sources.fetch import documents_path
 from warehouse.store.token_files import finished_units, published_path
@@ -59,6 +60,11 @@ class Plan:
     notes: tuple[str, ...]
 
     @property
+    def unknown(self) -> list[str]:
+        """Models of unknown size of which something is still to do."""
+        return [m.spec.full_id for m in self.models if m.seconds is None and m.left > 0]
+
+    @property
     def hours(self) -> float:
         """What is still to do, of the models whose size is known."""
         return sum(model.left * (model.seconds or 0.0) for model in self.models) / 3600
@@ -67,14 +73,15 @@ class Plan:
 def make_plan(problem: Problem, selection: Selection, workspace: Workspace) -> Plan:
     """What is planned and its cost, from the problem file, the ledger and files that are here."""
     lengths, source = document_lengths(problem, selection, workspace)
+    longest = max(lengths, default=0)
     work = work_of(lengths, selection.conditions)
     models = []
     for spec in selection.models:
-        size = model_size(spec, workspace)
+        size = model_size(spec, workspace, problem=problem.name)
         cost = estimate(
             work,
             parameters=size.parameters if size else 1,
-            dtype=likely_dtype(spec, selection.dtype, selection.device),
+            dtype=resolve_dtype(spec, selection.dtype, selection.device),
             device=selection.device,
         )
         done = sum(
@@ -94,7 +101,7 @@ def make_plan(problem: Problem, selection: Selection, workspace: Workspace) -> P
                 flops=cost.flops if size else 0.0,
                 disk_bytes=cost.disk_bytes,
                 seconds=cost.seconds if size else None,
-                memory=planned_memory(spec, selection, max(lengths, default=0), workspace),
+                memory=planned_memory(spec, selection, longest, workspace, None, problem.name),
                 assumed=size is not None and size.assumed,
             )
         )
@@ -104,7 +111,7 @@ def make_plan(problem: Problem, selection: Selection, workspace: Workspace) -> P
         f"logits of the longest document. Times are estimates ({flops:.1e} FLOPs to do) "
         "at an assumed speed; the progress bar shows the measured one.",
         *_unknown(models),
-        *_permissions(selection),
+        *(f"{subject}: {told}" for subject, told in notices(problem, selection.models).items()),
     )
     title = (
         f"{problem.name}: {len(selection.models)} models × {len(selection.conditions)} "
@@ -121,24 +128,6 @@ def _unknown(models: Sequence[PlannedModel]) -> list[str]:
         f"Size unknown until its files are here: {', '.join(names)}. Give `parameters`, or "
         "`shape`, in the problem file to have it planned."
     ]
-
-
-def _permissions(selection: Selection) -> list[str]:
-    """What the user must do first for gated repositories and for those with code of their own."""
-    lines = []
-    gated = [spec.full_id for spec in selection.models if getattr(spec.source, "gated", False)]
-    if gated:
-        lines.append(
-            f"Gated: {', '.join(gated)}. Accept the licence on the model's page, then log in "
-            "with `hf auth login` (or set HF_TOKEN)."
-        )
-    trusted = [spec.full_id for spec in selection.models if trusts_remote_code(spec)]
-    if trusted:
-        lines.append(
-            f"Runs code that comes with its weights: {', '.join(trusted)}. Read that code, at the "
-            "pinned revision, first."
-        )
-    return lines
 
 
 def plan_table(plan: Plan) -> Table:
@@ -203,15 +192,25 @@ def status_rows(
 ) -> list[dict[str, Any]]:
     """One row per (model, condition): documents done, failed and expected, and what they cost.
 
+    Of models on request, only those that were begun. `over_limit` counts documents beyond the
+    model's context; `reasons` are those of failed units.
+
     `peak_bytes` is the largest measured so far (None before), `predicted_peak_bytes` the plan's
-    (None where the model's size is not known).
+    (None where the model's size is not known). `attention` and `prefixes` are what was used.
     """
     path = documents_path(problem, workspace)
     expected = pq.read_metadata(path).num_rows if path.is_file() else problem.documents.count
     longest = max(document_lengths(problem, selection, workspace)[0], default=0)
     rows = []
-    for spec in selection.models:
-        predicted = planned_memory(spec, selection, longest, workspace)
+    begun = {
+        spec
+        for spec in problem.models
+        if (workspace.tokens / f"problem={problem.name}" / f"model_id={spec.model_id}").is_dir()
+    }
+    for spec in problem.models:
+        if spec not in selection.models and spec not in begun:
+            continue
+        predicted = planned_memory(spec, selection, longest, workspace, None, problem.name)
         for condition in selection.conditions:
             units = finished_units(workspace, problem.name, spec.model_id, condition.name)
             done = [unit for unit in units.values() if unit.status == "done"]
@@ -222,6 +221,9 @@ def status_rows(
                     "condition": condition.name,
                     "done": len(done),
                     "failed": len(units) - len(done),
+                    "over_limit": sum(unit.over_limit_tokens > 0 for unit in done),
+                    "reasons": sorted({unit.reason for unit in units.values() if unit.reason}),
+                    "on_request": spec.on_request,
                     "documents": expected,
                     "rows": sum(unit.rows for unit in done),
                     "tokens_processed": sum(unit.tokens_processed for unit in done),
@@ -229,9 +231,31 @@ def status_rows(
                     "bytes": file.stat().st_size if file.is_file() else 0,
                     "peak_bytes": max((unit.peak_bytes for unit in done), default=None),
                     "predicted_peak_bytes": predicted.total if predicted else None,
+                    "attention": sorted({unit.attention for unit in done}),
+                    "prefixes": sorted({unit.prefixes for unit in done}),
                 }
             )
     return rows
+
+
+def fallbacks(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """What runs slower or coarser than it should, a line per model: from `status_rows`."""
+    lines = []
+    for model_id in dict.fromkeys(row["model_id"] for row in rows):
+        mine = [row for row in rows if row["model_id"] == model_id]
+        found = {
+            f"prefixes {words}"
+            for row in mine
+            for words in row["prefixes"]
+            if words.startswith("separate")
+        } | {
+            f"attention {words}"
+            for row in mine
+            for words in row["attention"]
+            if words.startswith(("eager", "sdpa/math"))
+        }
+        lines += [f"{model_id}: {words}" for words in sorted(found)]
+    return lines
 
 
 def status_table(problem: Problem, rows: Sequence[dict[str, Any]]) -> Table:
@@ -251,6 +275,22 @@ def status_table(problem: Problem, rows: Sequence[dict[str, Any]]) -> Table:
             f"{row['seconds']:,.0f}", f"{row['bytes'] / 1e6:.1f}", _peak(row),
         )  # fmt: skip
     return table
+
+
+def status_notes(
+    problem: Problem, selection: Selection, rows: Sequence[dict[str, Any]]
+) -> list[str]:
+    """What stands below the table: why units failed, what ran over its limit, what to know."""
+    failures = [Failure(row["model_id"], reason) for row in rows for reason in row["reasons"]]
+    over: dict[str, int] = {}
+    for row in rows:
+        over[row["model_id"]] = max(row["over_limit"], over.get(row["model_id"], 0))
+    counts = ", ".join(f"{model} ({count})" for model, count in over.items() if count)
+    return [
+        *(f"failed: {line}" for line in summary(failures)),
+        *([f"Documents over the model's context: {counts}."] if counts else []),
+        *(f"{subject}: {told}" for subject, told in notices(problem, selection.models).items()),
+    ]
 
 
 def _peak(row: dict[str, Any]) -> str:

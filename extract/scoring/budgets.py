@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from warehouse.problem.model_shape import ModelShape
 
 CPU_ROWS, CPU_TILE = 64, 49_152
@@ -14,6 +16,43 @@ GPU_BATCH_TOKENS = 65_536
 
 BRANCH_TOKENS = 1024
 """Tokens of branches (retrieval excerpts, recall questions) packed into one forward."""
+
+SMALLEST = 32
+"""No budget is halved below this."""
+
+
+@dataclass(frozen=True)
+class Budgets:
+    """How much is computed at once.
+
+    Attributes:
+        batch_tokens: per forward of batched requests, padding included.
+        branch_tokens: of branches packed into one forward.
+        rows: hidden states per block of the head.
+        trunk_tokens: a longer text goes through its KV cache in pieces; None for never.
+    """
+
+    batch_tokens: int
+    branch_tokens: int
+    rows: int
+    trunk_tokens: int | None = None
+
+    @property
+    def piece_tokens(self) -> int:
+        """Tokens of a piece of a text that is too long for one forward.
+
+        Half of the budget: behind a cache each token also brings its row of the mask, which at
+        32,768 tokens takes about as much as its activations in a model of 7B (reckoned).
+        """
+        return max(SMALLEST, (self.trunk_tokens or 0) // 2)
+
+    def halved(self, longest: int) -> Budgets | None:
+        """All of them halved, for texts of at most `longest` tokens; None at the smallest."""
+        trunk = min(self.trunk_tokens or longest, longest)
+        if max(self.batch_tokens, self.branch_tokens, self.rows, trunk) <= SMALLEST:
+            return None
+        halves = (each // 2 for each in (self.batch_tokens, self.branch_tokens, self.rows, trunk))
+        return Budgets(*(max(SMALLEST, half) for half in halves))
 
 
 def activation_bytes_per_token(shape: ModelShape, size: int) -> int:
@@ -31,7 +70,8 @@ def gpu_budgets(free: int, shape: ModelShape | None, size: int) -> tuple[int, in
     """Tokens per forward of batched requests and rows per block of the head, for a GPU.
 
     A batch may take a quarter of what is free beside the weights and a block of logits a tenth;
-    the rest is the KV cache's and the allocator's. Should it be too much, the engine halves.
+    the rest is the KV cache's and the allocator's (reckoned, not measured). Should it be too
+    much, the engine halves.
 
     Args:
         free: bytes free on the device, the model loaded.

@@ -9,21 +9,23 @@ length-sorted batches under a token budget. The LM head runs over scored positio
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from transformers import DynamicCache
 
-from extract.scored import NonFiniteLogits, Scored, TokenScores
-from extract.scoring import self_check
-from extract.scoring.budgets import BRANCH_TOKENS, CPU_BATCH_TOKENS, gpu_budgets
+from extract.scored import NonFiniteLogits, Scored
+from extract.scoring import attention, self_check
+from extract.scoring.budgets import BRANCH_TOKENS, CPU_BATCH_TOKENS, Budgets, gpu_budgets
 from extract.scoring.head import LogitTransform, VocabularyHead, to_host
 from extract.scoring.linear import onednn_available, pack_linear_layers
+from extract.scoring.numerics import LOCKED_ARCHITECTURES
 from extract.scoring.placement import exact_float32, execution_device
+from extract.scoring.tree import attention_mask, tree_of
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Ids, Request
 from warehouse.problem.model_shape import ModelShape
@@ -40,19 +42,27 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 class Engine:
-    """Scores requests with one model; `parameters` and `attention` describe it for the ledger.
+    """Scores requests with one model; its attributes describe it for the ledger.
+
+    Attributes:
+        parameters: weights of the model.
+        attention: implementation and kernel, such as `sdpa/flash`.
+        prefixes: `shared`, or `separate: ` and the reason why every branch reads its own prefix.
 
     Args:
         model: a causal language model of transformers, in eval mode, on its device.
         batch_tokens: tokens per forward of batched requests (padding included); by default
             what suits a processor's caches, or a GPU's free memory.
         branch_tokens: tokens of branches packed into one forward behind a trunk.
+        trunk_tokens: a text longer than this goes through its KV cache in pieces; by default
+            never on a processor, and what a batch may have on a GPU.
         compiled: fuse norms, feed-forward layers and the head's tiles with `torch.compile`; the
             first document waits for the compiler.
+        sample: tokens of real text for `check`; fixed random ones without it.
         check: call `check` at once.
 
     Raises:
-        TokenmartError: see `check`.
+        TokenmartError: see `check`; or the model's forward does something after its head.
         NonFiniteLogits: see `check`.
     """
 
@@ -62,7 +72,9 @@ class Engine:
         *,
         batch_tokens: int | None = None,
         branch_tokens: int = BRANCH_TOKENS,
+        trunk_tokens: int | None = None,
         compiled: bool = False,
+        sample: Ids | None = None,
         check: bool = True,
     ) -> None:
         self.model: Any = model
@@ -70,34 +82,48 @@ class Engine:
         exact_float32()
         self.device: torch.device = execution_device(self.model.get_input_embeddings())
         self.dtype: torch.dtype = self.model.dtype
-        self.batch_tokens = batch_tokens or CPU_BATCH_TOKENS
-        self.branch_tokens = branch_tokens
         self.config: Any = self.model.config.get_text_config()
         self.parameters = sum(parameter.numel() for parameter in self.model.parameters())
-        self.attention = str(getattr(self.model.config, "_attn_implementation", "unknown"))
+        attention.repeat_heads_where_needed(self.config, self.device, self.dtype)
+        self.attention = attention.describe(self.config, self.device, self.dtype)
         self.attention += ", compiled" if compiled else ""
-        self._reference = self._own_statistics()
-        self.head = VocabularyHead(
-            self.model.get_output_embeddings(),
-            LogitTransform.of(self.config),
-            compiled=compiled,
-        )
-        if self.device.type == "cuda":
-            free, _ = torch.cuda.mem_get_info(self.device)
-            shape = ModelShape.of_config(self.config.to_dict())
-            fitting, self.head.rows = gpu_budgets(free, shape, self.dtype.itemsize)
-            self.batch_tokens = batch_tokens or fitting
+        transform = LogitTransform.of(self.config)
+        head = self.model.get_output_embeddings()
+        text = self._ids(self_check.check_text(sample, head.out_features))
+        with attention.fused_kernels(self.device):
+            self._reference = self_check.own_forward(self.model, text, transform)
+        self.head = VocabularyHead(head, transform, compiled=compiled)
+        self.budgets = self._budgets(batch_tokens, branch_tokens, trunk_tokens)
         if compiled:
             self._compile_layers()
         elif onednn_available(self.device, self.dtype):
             pack_linear_layers(self.backbone)
         rope = getattr(self.config, "rope_parameters", None) or {}
-        # frequencies that follow the length differ between a trunk and its prefixes, and
-        # between the members of a padded batch
+        # such frequencies differ between a trunk and its prefixes, and between the members of a
+        # padded batch
         self.length_dependent = rope.get("rope_type") in ("dynamic", "longrope")
-        self.share_trunks = not self.length_dependent
+        self.prefixes = (
+            "separate: frequencies follow the length" if self.length_dependent else "shared"
+        )
         if check:
             self.check()
+
+    def _budgets(self, batch: int | None, branch: int, trunk: int | None) -> Budgets:
+        """What was asked for, else what suits the device."""
+        if self.device.type != "cuda":
+            return Budgets(batch or CPU_BATCH_TOKENS, branch, self.head.rows, trunk)
+        # what an earlier model left to the allocator is free, too
+        gc.collect()
+        torch.cuda.empty_cache()
+        free, _ = torch.cuda.mem_get_info(self.device)
+        shape = ModelShape.of_config(self.config.to_dict())
+        fitting, rows = gpu_budgets(free, shape, self.dtype.itemsize)
+        return Budgets(batch or fitting, branch, rows, trunk or fitting)
+
+    @property
+    def share_trunks(self) -> bool:
+        """Whether branches of one trunk share its KV cache."""
+        return self.prefixes == "shared"
 
     def _compile_layers(self) -> None:
         """Compile what all layers share; attention has kernels of its own, and a cache inside."""
@@ -109,44 +135,58 @@ class Engine:
     def score(self, requests: Sequence[Request]) -> list[Scored]:
         """Score requests; results come back in their order. Equal requests are scored once.
 
-        When memory runs out, the token budgets are halved and the work goes on.
+        When memory runs out, the budgets are halved until this call is done.
 
         Raises:
             NonFiniteLogits: the model produced NaN or infinite logits.
-            TokenmartError: out of memory at the smallest budget.
+            TokenmartError: out of memory at the smallest budgets.
         """
         distinct: dict[Any, Request] = {}
         for request in requests:
             distinct.setdefault(request.key, request)
-        while True:
-            try:
-                with torch.inference_mode():
-                    found = self._score(list(distinct.values()))
-                    scores = to_host([block for block, _ in found])
-                break
-            except (RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error):
-                    raise
-                self._halve(error)
-        if not all(np.isfinite(each.logprob).all() for each in scores):
-            raise NonFiniteLogits("the model produced NaN or infinite logits")
-        tokens = {key: spent for key, (_, spent) in zip(distinct, found, strict=True)}
+        budgets = self.budgets
+        try:
+            while (scores := self._attempt(list(distinct.values()))) is None:
+                gc.collect()
+                if self.device.type == "cuda":
+                    torch.cuda.empty_cache()
+        finally:
+            self.budgets = budgets
         by_key = dict(zip(distinct, scores, strict=True))
         # the first of equal requests is charged with the tokens
-        return [Scored(by_key[r.key], tokens.pop(r.key, 0)) for r in requests]
+        found = []
+        for request in requests:
+            each = by_key[request.key]
+            found.append(each)
+            by_key[request.key] = Scored(each.scores, 0)
+        return found
 
-    def _halve(self, error: BaseException) -> None:
-        if max(self.batch_tokens, self.branch_tokens, self.head.rows) <= 32:
+    def _attempt(self, requests: Sequence[Request]) -> list[Scored] | None:
+        """Score within the budgets; None when memory ran out, and then they are halved.
+
+        What holds tensors is gone when this returns: the traceback of an exception keeps every
+        frame alive, and with it what did not fit.
+        """
+        try:
+            with torch.inference_mode(), attention.fused_kernels(self.device):
+                found = self._score(requests)
+                scores = to_host([block for block, _ in found])
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            shortage = str(error)[:80]
+        else:
+            if not all(np.isfinite(each.logprob).all() for each in scores):
+                raise NonFiniteLogits("the model produced NaN or infinite logits")
+            return [Scored(s, spent) for s, (_, spent) in zip(scores, found, strict=True)]
+        smaller = self.budgets.halved(max(request.length for request in requests))
+        if smaller is None:
             raise TokenmartError(
-                f"out of memory even at the smallest batch ({str(error)[:80]}); use --dtype "
-                "bfloat16, a larger device, or fewer --max-tokens"
-            ) from error
-        self.batch_tokens = max(32, self.batch_tokens // 2)
-        self.branch_tokens = max(32, self.branch_tokens // 2)
-        self.head.rows = max(32, self.head.rows // 2)
-        gc.collect()
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
+                f"out of memory even at the smallest batch ({shortage}); use --dtype bfloat16, "
+                "a larger device, or fewer --max-tokens"
+            )
+        self.budgets = smaller
+        return None
 
     def _score(self, requests: Sequence[Request]) -> list[_OnDevice]:
         results: dict[int, _OnDevice] = {}
@@ -165,11 +205,39 @@ class Engine:
         results.update(self._score_batches(requests, alone))
         return [results[index] for index in range(len(requests))]
 
-    def _ids(self, ids: Ids) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(ids)).long().to(self.device)
+    def _ids(self, ids: NDArray[Any]) -> Tensor:
+        """Integers on the device. Pinned memory is copied without waiting for a GPU's queue."""
+        tensor = torch.from_numpy(np.ascontiguousarray(ids)).long()
+        if self.device.type == "cuda":
+            tensor = tensor.pin_memory()
+        return tensor.to(self.device, non_blocking=True)
 
     def _head(self, hidden: Tensor, request: Request) -> Tensor:
-        return self.head.score(hidden, self._ids(request.targets).to(self.head.device))
+        targets = self._ids(request.targets).to(self.head.device)
+        return self.head.score(hidden, targets, self.budgets.rows)
+
+    def _states(self, ids: Ids, cache: DynamicCache | None = None) -> Tensor:
+        """Hidden states of one text, shape (len(ids), width); its keys and values go to `cache`."""
+        budgets = self.budgets
+        if (
+            self.length_dependent
+            or budgets.trunk_tokens is None
+            or len(ids) <= budgets.trunk_tokens
+        ):
+            output = self.backbone(
+                input_ids=self._ids(ids[None]), past_key_values=cache, use_cache=cache is not None
+            )
+            return output.last_hidden_state[0]  # type: ignore[no-any-return]
+        kept = DynamicCache() if cache is None else cache
+        pieces = [
+            self.backbone(
+                input_ids=self._ids(ids[None, at : at + budgets.piece_tokens]),
+                past_key_values=kept,
+                use_cache=True,
+            ).last_hidden_state[0]
+            for at in range(0, len(ids), budgets.piece_tokens)
+        ]
+        return torch.cat(pieces)
 
     def _score_batches(
         self, requests: Sequence[Request], indices: Iterable[int]
@@ -183,11 +251,16 @@ class Engine:
         order = sorted(whole, key=lambda i: (-len(whole[i]), i))
         while order:
             longest = len(whole[order[0]])
-            size = max(1, self.batch_tokens // longest)
+            size = max(1, self.budgets.batch_tokens // longest)
             if self.length_dependent:
                 size = min(size, sum(len(whole[i]) == longest for i in order))
                 self._reset_frequencies()
             batch, order = order[:size], order[size:]
+            if len(batch) == 1:
+                request = requests[batch[0]]
+                states = self._states(whole[batch[0]])[-len(request.targets) - 1 : -1]
+                results[batch[0]] = (self._head(states, request), longest)
+                continue
             ids = np.zeros((len(batch), longest), dtype=np.int32)
             for row, i in enumerate(batch):
                 ids[row, : len(whole[i])] = whole[i]
@@ -216,10 +289,7 @@ class Engine:
         """One forward over the trunk, then packed forwards over its branches."""
         results: dict[int, _OnDevice] = {}
         cache = DynamicCache()
-        output = self.backbone(
-            input_ids=self._ids(trunk[None]), past_key_values=cache, use_cache=True
-        )
-        hidden = output.last_hidden_state[0]
+        hidden = self._states(trunk, cache)
         spent = len(trunk)
         for i in same:
             first = requests[i].first_target
@@ -227,12 +297,12 @@ class Engine:
             spent = 0
         # a branch whose first token is scored needs the trunk's last visible state
         ends = {i: hidden[requests[i].prefix_length - 1].clone() for i in branches}
-        del hidden, output
+        del hidden
         pack: list[int] = []
         size = 0
         packs: list[list[int]] = []
         for i in branches:
-            if pack and size + len(requests[i].ids) > self.branch_tokens:
+            if pack and size + len(requests[i].ids) > self.budgets.branch_tokens:
                 packs.append(pack)
                 pack, size = [], 0
             pack.append(i)
@@ -252,91 +322,53 @@ class Engine:
         self, cache: DynamicCache, trunk_length: int, branches: Sequence[Request]
     ) -> list[Tensor]:
         """Hidden states of each branch, shape (len(ids), width), from one packed forward."""
-        lengths = [len(branch.ids) for branch in branches]
-        ids = np.concatenate([branch.ids for branch in branches])
-        positions = np.concatenate(
-            [branch.prefix_length + np.arange(len(branch.ids)) for branch in branches]
+        lengths = np.array([len(branch.ids) for branch in branches])
+        numbers = np.repeat(np.arange(len(branches)), lengths)
+        tree = tree_of(
+            branch=self._ids(numbers),
+            place=self._ids(np.concatenate([np.arange(n) for n in lengths])),
+            prefix=self._ids(np.repeat([branch.prefix_length for branch in branches], lengths)),
+            trunk_length=trunk_length,
         )
-        total = trunk_length + len(ids)
-        visible = torch.zeros(len(ids), total, dtype=torch.bool)
-        at = 0
-        for branch, length in zip(branches, lengths, strict=True):
-            rows = slice(at, at + length)
-            visible[rows, : branch.prefix_length] = True
-            block = torch.ones(length, length, dtype=torch.bool).tril()
-            visible[rows, trunk_length + at : trunk_length + at + length] = block
-            at += length
-        query = torch.from_numpy(positions)
-        key = torch.cat([torch.arange(trunk_length), query])
-        with self._attention_with_masks():
+        ids = np.concatenate([branch.ids for branch in branches])
+        with attention.with_masks(self.config):
             hidden = self.backbone(
                 input_ids=self._ids(ids[None]),
-                attention_mask=self._tree_mask(visible, query, key),
-                position_ids=query[None].to(self.device),
+                attention_mask=attention_mask(tree, self.config, self.dtype),
+                position_ids=tree.positions[None],
                 past_key_values=cache,
                 use_cache=True,
             ).last_hidden_state[0]
-        return list(hidden.split(lengths))
-
-    @contextmanager
-    def _attention_with_masks(self) -> Iterator[None]:
-        """SDPA while branches run: FlashAttention, good for trunks, takes no tree masks."""
-        chosen = self.config._attn_implementation
-        if chosen in ("sdpa", "eager"):
-            yield
-            return
-        self.config._attn_implementation = "sdpa"
-        try:
-            yield
-        finally:
-            self.config._attn_implementation = chosen
-
-    def _tree_mask(self, visible: Tensor, query: Tensor, key: Tensor) -> Any:
-        """The mask in the form the architecture takes, with its own sliding window respected."""
-        window = getattr(self.config, "sliding_window", None)
-        full = self._attention_mask(visible)
-        if window is None:
-            return full
-        sliding = self._attention_mask(visible & (query[:, None] - key[None] < window))
-        kinds = getattr(self.config, "layer_types", None)
-        if kinds is None:
-            return sliding
-        return {"full_attention": full, "sliding_attention": sliding}
-
-    def _attention_mask(self, visible: Tensor) -> Tensor:
-        """A boolean mask, or the additive one that eager attention takes."""
-        mask = visible[None, None].to(self.device)
-        if getattr(self.config, "_attn_implementation", None) != "eager":
-            return mask
-        added = torch.zeros(mask.shape, dtype=self.dtype, device=self.device)
-        return added.masked_fill_(~mask, torch.finfo(self.dtype).min)
-
-    def _own_statistics(self) -> tuple[Ids, TokenScores]:
-        """The model's own statistics on a short fixed sequence, before anything is replaced."""
-        ids = self_check.fixed_text(self.model.get_output_embeddings().out_features)
-        with torch.inference_mode():
-            logits = self.model(input_ids=self._ids(ids[None])).logits[0].float()
-        return ids, self_check.plain_statistics(logits[:-1], self._ids(ids[1:]))
+        return list(hidden.split(lengths.tolist()))
 
     def check(self) -> None:
-        """Compare the plain path and the tree path with the model's own logits.
+        """Compare the plain path and the tree path with the model's own forward.
+
+        An architecture that takes no tree mask reads every prefix anew, and `prefixes` says so.
 
         Raises:
-            TokenmartError: they differ; the model's forward does something after the backbone
-                that this engine does not know.
+            TokenmartError: they differ beyond rounding, or the tree path fails on an architecture
+                where it must work.
             NonFiniteLogits: the model produces NaN or infinite logits.
         """
-        ids, own = self._reference
-        if not np.isfinite(own.logprob).all():
+        if not np.isfinite(self._reference.logprob).all():
             raise NonFiniteLogits("the model produced NaN or infinite logits on a plain text")
+        ids = self._reference.ids
         with self_check.compiler_errors():
             (plain,) = self.score([self_check.whole(ids)])
-        self_check.compare(self.model, "plain", plain.scores, own)
-        if self.share_trunks:
-            try:
-                # both in one forward, so that neither may see the other
-                for tree in self.score([self_check.branch(ids, start) for start in (48, 64)]):
-                    self_check.compare(self.model, "tree", tree.scores, own)
-            except (TokenmartError, TypeError, ValueError, RuntimeError, KeyError):
-                # an architecture or attention that takes no tree mask: run requests one by one
-                self.share_trunks = False
+        self_check.compare(self.model, "plain", plain.scores, self._reference)
+        if not self.share_trunks:
+            return
+        try:
+            # both in one forward, so that neither may see the other
+            branches = [self_check.branch(ids, start) for start in self_check.BRANCH_STARTS]
+            for tree in self.score(branches):
+                self_check.compare(self.model, "tree", tree.scores, self._reference)
+        except (TokenmartError, TypeError, ValueError, RuntimeError, KeyError) as error:
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:150]
+            if self.config.model_type in LOCKED_ARCHITECTURES:
+                raise TokenmartError(
+                    f"{type(self.model).__name__}: prefixes can't be shared ({reason}), which this "
+                    "architecture must; use an --attention that takes masks, or report it"
+                ) from error
+            self.prefixes = f"separate: {reason}"

@@ -23,6 +23,9 @@ from extract.scoring.budgets import CPU_ROWS, CPU_TILE, GPU_ROWS, GPU_TILE
 from extract.scoring.linear import onednn_available, pack, packed_product
 from extract.scoring.placement import execution_device, resident_weight
 
+ALIGNMENT = 128
+"""Tiles of the vocabulary are so many columns wide, or a multiple."""
+
 
 @dataclass(frozen=True)
 class LogitTransform:
@@ -53,7 +56,7 @@ class VocabularyHead:
     Args:
         head: the model's output embedding, weight of shape (vocabulary, width).
         transform: what the model does to logits afterwards.
-        rows: hidden states per block on a GPU; halved by the engine when memory runs out.
+        rows: hidden states per block on a GPU, unless `score` is told otherwise.
         compiled: fuse the passes over a tile with `torch.compile`. Libraries' fused losses
             (cut-cross-entropy, Liger) give the log-prob alone; entropy and rank need the tile
             in any case, so the compiler fuses all four.
@@ -71,10 +74,11 @@ class VocabularyHead:
         self.transform = transform
         self.rows = CPU_ROWS if self.device.type == "cpu" else rows
         tile = CPU_TILE if self.device.type == "cpu" else GPU_TILE
-        # equal tiles, so that no sliver is left at the end
+        # nearly equal tiles, so that no sliver is left at the end, and of whole blocks: products
+        # of an odd width leave the fast kernels of GPUs, whose blocks are 64 to 256 wide
         count = -(-weight.shape[0] // tile)
         self.vocabulary = weight.shape[0]
-        self.tile = -(-self.vocabulary // count)
+        self.tile = min(tile, ALIGNMENT * -(-self.vocabulary // (ALIGNMENT * count)))
         self._weight = weight
         self._bias = None if bias is None else bias.float()
         self._packed: list[Tensor] | None = None
@@ -112,22 +116,22 @@ class VocabularyHead:
             logits += self._bias[targets]
         return self.transform.apply_(logits)
 
-    def score(self, hidden: Tensor, targets: Tensor) -> Tensor:
+    def score(self, hidden: Tensor, targets: Tensor, rows: int | None = None) -> Tensor:
         """Statistics of each target under the distribution its hidden state predicts.
 
         Args:
             hidden: shape (n, width), any float dtype.
             targets: shape (n,), vocabulary ids.
+            rows: hidden states per block; None takes the head's own.
 
         Returns:
             Shape (4, n), float32, on the head's device: log-prob, entropy, rank and log-prob
             of the first choice. `to_host` makes arrays of it.
         """
+        size = rows or self.rows
         blocks = [
-            self._block(
-                hidden[at : at + self.rows].to(self.device).float(), targets[at : at + self.rows]
-            )
-            for at in range(0, len(targets), self.rows)
+            self._block(hidden[at : at + size].to(self.device).float(), targets[at : at + size])
+            for at in range(0, len(targets), size)
         ]
         return torch.cat(blocks, dim=1) if blocks else torch.zeros(4, 0, device=self.device)
 

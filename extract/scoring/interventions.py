@@ -1,4 +1,7 @@
-"""Interventions: change a checkpoint's long-context ability in a known way, without training."""
+"""Interventions: change a checkpoint's long-context ability in a known way, without training.
+
+The position encoding as trained (`rope` of the problem file) is applied with them, and first.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +16,30 @@ from warehouse.problem.spec import (
     DropLayersIntervention,
     ModelSpec,
     NoiseIntervention,
+    Rope,
     RopeIntervention,
     WindowIntervention,
 )
 
+KEPT_ROPE_KEYS = ("rope_theta", "partial_rotary_factor", "original_max_position_embeddings")
+
 
 def configure(config: Any, spec: ModelSpec) -> None:
-    """Apply the interventions that act on the configuration, before the weights are loaded."""
+    """Apply the trained position encoding, then the interventions that act on the configuration.
+
+    Args:
+        config: the model's; changed in place, before the weights are loaded.
+        spec: the model of the problem file.
+
+    Raises:
+        TokenmartError: rotary parameters for a model that has no rotary embeddings.
+    """
+    config = config.get_text_config()
+    if spec.rope is not None:
+        _trained_rope(config, spec, spec.rope)
     for intervention in spec.interventions:
         if isinstance(intervention, RopeIntervention):
-            _configure_rope(config, spec, intervention)
+            _change_rope(config, spec, intervention)
 
 
 def needs_masks(spec: ModelSpec) -> bool:
@@ -48,24 +65,49 @@ def apply(model: Any, spec: ModelSpec) -> None:
             _limit_attention(model, intervention)
 
 
-def _configure_rope(config: Any, spec: ModelSpec, change: RopeIntervention) -> None:
+def _rope_groups(config: Any, spec: ModelSpec, what: str) -> list[dict[str, Any]]:
+    """The sets of rotary parameters that a change acts on; edited in place.
+
+    Architectures with several kinds of layers keep one set for each: it is that of the layers
+    with full attention.
+    """
     rope = getattr(config, "rope_parameters", None)
     if not rope:
         raise TokenmartError(
-            f"{spec.full_id}: interventions.rope needs rotary embeddings, and "
-            f"{type(config).__name__} has none; remove the intervention"
+            f"{spec.full_id}: {what} needs rotary embeddings, and {type(config).__name__} has "
+            "none; remove it"
         )
-    # architectures with several kinds of layers keep one set of parameters for each
-    groups = [rope] if "rope_theta" in rope else [rope.get("full_attention", {})]
-    for group in groups:
+    return [rope] if "rope_theta" in rope else [rope.get("full_attention", {})]
+
+
+def _trained_rope(config: Any, spec: ModelSpec, rope: Rope) -> None:
+    """Put the position encoding of the problem file in place of the configuration's."""
+    for group in _rope_groups(config, spec, "rope"):
+        # what is no part of a scaling stays: the base, and the share of a head that is rotated
+        kept = {key: group[key] for key in KEPT_ROPE_KEYS if key in group}
+        group.clear()
+        group.update(kept, rope_type=rope.type)
+        if rope.theta is not None:
+            group["rope_theta"] = rope.theta
+        _scale_rope(config, group, rope.type, rope.factor)
+
+
+def _change_rope(config: Any, spec: ModelSpec, change: RopeIntervention) -> None:
+    for group in _rope_groups(config, spec, "interventions.rope"):
         if change.theta is not None:
             group["rope_theta"] = change.theta
         if change.scaling is not None:
-            group["rope_type"] = change.scaling
-            group["factor"] = change.factor
-            if change.scaling == "yarn":
-                group["original_max_position_embeddings"] = config.max_position_embeddings
-    config.rope_parameters = rope
+            _scale_rope(config, group, change.scaling, change.factor)
+
+
+def _scale_rope(config: Any, group: dict[str, Any], scaling: str, factor: float | None) -> None:
+    group["rope_type"] = scaling
+    # the name of older configurations
+    group.pop("type", None)
+    if factor is not None:
+        group["factor"] = factor
+    if scaling == "yarn":
+        group.setdefault("original_max_position_embeddings", config.max_position_embeddings)
 
 
 def _layers(model: Any) -> nn.ModuleList:

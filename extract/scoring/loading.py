@@ -7,9 +7,12 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from extract.checkpoints import Checkpoint, load_errors, trusts_remote_code
+from extract.checkpoints import Checkpoint, trusts_remote_code
+from extract.failures import load_errors
 from extract.scoring import interventions
+from extract.scoring.numerics import LOCKED_ARCHITECTURES
 from extract.scoring.placement import device_map_options
+from warehouse.errors import TokenmartError
 from warehouse.problem.spec import ModelSpec
 
 
@@ -47,11 +50,17 @@ def load_model(
         room: bytes that a device map leaves free on each GPU for the forward.
 
     Raises:
-        TokenmartError: it can't be loaded, or its interventions can't act on offloaded weights.
+        TokenmartError: it can't be loaded, its interventions can't act on offloaded weights, or
+            an architecture that has fused attention got eager attention unasked.
     """
     if interventions.needs_masks(spec):
         attention = "sdpa"
-    options = device_map_options(room) if device == "auto-map" else {}
+    options: dict[str, Any] = {}
+    if device == "auto-map":
+        options = device_map_options(room)
+    elif device != "cpu":
+        # straight to the device: no copy of the weights waits in the host's memory
+        options = {"device_map": {"": device}}
     if attention is not None:
         options["attn_implementation"] = attention
     with load_errors(spec):
@@ -63,8 +72,16 @@ def load_model(
             use_safetensors=True,
             **options,
         )
-    if device != "auto-map":
-        model.to(device)
     model.eval()
     interventions.apply(model, spec)
+    config = model.config.get_text_config()
+    if (
+        attention != "eager"
+        and config._attn_implementation == "eager"
+        and config.model_type in LOCKED_ARCHITECTURES
+    ):
+        raise TokenmartError(
+            f"{spec.full_id}: transformers chose eager attention, which holds all scores at once "
+            "and rounds them to the dtype; ask for it with --attention eager, or upgrade torch"
+        )
     return model

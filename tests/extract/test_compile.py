@@ -10,7 +10,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 from published_tables import assert_same, published
-from reference import assert_agree, plain_scores
+from reference import assert_agree, references
 from tiny_requests import load, requests_of
 
 from extract.cli import extract
@@ -33,7 +33,7 @@ def test_compiled_statistics_agree_with_plain_logits(
 ) -> None:
     folder = tiny_checkpoint(architecture)
     requests = requests_of(0)
-    plain = [plain_scores(load(folder), request) for request in requests]
+    plain = references(load(folder), requests)
     for result, expected in zip(
         Engine(load(folder), compiled=True).score(requests), plain, strict=True
     ):
@@ -55,7 +55,7 @@ def test_a_compiled_run_leaves_the_same_table_and_says_so(
         # other kernels may move a value over the edge of a stored step (entropy: 4.9e-4)
         assert_same(table, expected[name], nats=6e-4)
     (first, *_) = read_units(published_path(workspace, "tiny", "tiny--one", "full"))
-    assert first.attention == "sdpa, compiled"
+    assert first.attention == "sdpa/flash, compiled"
 
 
 def test_a_failing_compiler_is_said_in_one_line(

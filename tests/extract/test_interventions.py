@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 import torch
+from reference import assert_agree, references
+from tiny_requests import requests_of
 
 from extract.checkpoints import Checkpoint
+from extract.scoring.engine import Engine
 from extract.scoring.loading import load_model
 from warehouse.errors import TokenmartError
 from warehouse.problem.spec import ModelSpec
@@ -85,7 +88,8 @@ def test_dropped_layers_leave_a_working_shorter_model(
     architecture: str, tiny_checkpoint: Callable[..., Path]
 ) -> None:
     folder = tiny_checkpoint(architecture)
-    short = load(folder, {"kind": "drop_layers", "layers": [-1, 0]})
+    # in float64, so that what is left of the difference is no processor's
+    short = load(folder, {"kind": "drop_layers", "layers": [-1, 0]}).double()
     assert len(short.get_decoder().layers) == 1
     with torch.inference_mode():
         cached = short(IDS[:, :20], use_cache=True)
@@ -99,3 +103,17 @@ def test_impossible_layers_are_refused(
 ) -> None:
     with pytest.raises(TokenmartError, match=r"drop_layers: .* of 3 layers; give indices"):
         load(tiny_checkpoint(), {"kind": "drop_layers", "layers": layers})
+
+
+@pytest.mark.parametrize("trunk_tokens", [None, 40])
+@pytest.mark.parametrize("architecture", ["llama", "gemma3_text"])
+def test_an_attention_window_holds_in_trunks_pieces_and_branches(
+    architecture: str, trunk_tokens: int | None, tiny_checkpoint: Callable[..., Path]
+) -> None:
+    window = {"kind": "attention_window", "window": 12, "sinks": 2}
+    requests = requests_of(0)
+    plain = references(load(tiny_checkpoint(architecture), window), requests)
+    engine = Engine(load(tiny_checkpoint(architecture), window), trunk_tokens=trunk_tokens)
+    assert engine.share_trunks
+    for result, expected in zip(engine.score(requests), plain, strict=True):
+        assert_agree(result.scores, expected)

@@ -62,9 +62,10 @@ def spec_of(source: dict[str, Any], **changes: Any) -> ModelSpec:
 def test_a_gguf_model_is_as_large_as_its_header_says(workspace: Workspace, tmp_path: Path) -> None:
     source = {"kind": "gguf", "path": str(write_gguf(tmp_path / "model.gguf"))}
     assert model_size(spec_of(source), workspace) == ModelSize(PARAMETERS, SHAPE)
-    # the problem file has the last word
-    told = model_size(spec_of(source, parameters=7), workspace)
-    assert told == ModelSize(7, SHAPE)
+    # what is here counts, not what the problem file says
+    other = SHAPE.model_copy(update={"layers": 99})
+    told = model_size(spec_of(source, parameters=7, shape=other.model_dump()), workspace)
+    assert told == ModelSize(PARAMETERS, SHAPE)
 
 
 def test_a_width_for_each_layer_counts_by_its_largest(workspace: Workspace, tmp_path: Path) -> None:
@@ -95,6 +96,21 @@ def test_a_local_model_is_as_large_as_its_configuration_says(
     hub = spec_of({"kind": "hub"})
     assert model_size(hub, workspace) is None
     assert model_size(hub, workspace, folder) == size
+    # the published number of weights is exact, where it is about this model
+    exact = size.parameters + 1
+    told = model_size(spec_of({"kind": "hub"}, parameters=exact), workspace, folder)
+    assert told == ModelSize(exact, size.shape)
+    other = model_size(spec_of({"kind": "hub"}, parameters=7 * exact), workspace, folder)
+    assert other == size
+
+
+def test_without_a_known_configuration_the_files_of_weights_are_weighed(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "unheard-of"}')
+    (tmp_path / "model.safetensors").write_bytes(bytes(2_000_000))
+    size = model_size(spec_of({"kind": "local", "path": str(tmp_path)}), workspace)
+    assert size is not None and (size.parameters, size.assumed) == (1_000_000, True)
 
 
 @pytest.mark.parametrize("content", [b"", b"GGUF", b"not a model at all" * 9])

@@ -50,7 +50,7 @@ from extract import Backend, Scored, TokenScores
 
 
 class UniformScorer:
-    parameters, attention = 0, "none"
+    parameters, attention, prefixes = 0, "none", "shared"
 
     def check(self):
         pass

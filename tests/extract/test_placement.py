@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-from reference import assert_agree, plain_scores
+from reference import assert_agree, references
 from tiny_models import ARCHITECTURES
 from tiny_requests import load, requests_of
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import flash_attention_mask
 
+from extract.backends.backend import Loading, find_backend
 from extract.checkpoints import Checkpoint
 from extract.planning.devices import resolve_attention, resolve_dtype
 from extract.scoring import placement
@@ -36,7 +37,7 @@ def test_a_model_partly_on_disk_gives_the_same_statistics(
 ) -> None:
     folder = tiny_checkpoint(architecture)
     requests = requests_of(0)
-    plain = [plain_scores(load(folder), request) for request in requests]
+    plain = references(load(folder), requests)
     weights = sum(p.numel() * 4 for p in load(folder).parameters())
     monkeypatch.setattr("accelerate.utils.get_max_memory", lambda: {"cpu": weights // 2})
     model = load_model(Checkpoint(folder, "0"), spec_of(folder), device="auto-map", dtype="float32")
@@ -102,7 +103,7 @@ def test_attention_without_masks_serves_trunks_and_leaves_branches_to_sdpa(
     for name, value in settings.items():
         for layer in plain_model.model.layers:
             setattr(layer.self_attn, name, value)
-    plain = [plain_scores(plain_model, request) for request in requests]
+    plain = references(plain_model, requests)
     model = load_model(
         Checkpoint(folder, "0"),
         spec_of(folder),
@@ -130,16 +131,54 @@ def test_float32_never_means_tf32(tiny_checkpoint: Callable[..., Path]) -> None:
 
 
 def test_flash_attention_is_refused_before_anything_is_loaded() -> None:
-    with pytest.raises(TokenmartError, match="leave --attention out"):
-        resolve_attention("flash_attention_2", "cpu")
+    for name in ("flash_attention_2", "flash_attention_3"):
+        with pytest.raises(TokenmartError, match=f"--attention {name}.*leave --attention out"):
+            resolve_attention(name, "cpu")
     assert resolve_attention("eager", "cpu") == "eager"
     assert resolve_attention(None, "cuda") is None
 
 
-def test_a_device_map_without_a_gpu_computes_as_the_processor_does(tmp_path: Path) -> None:
-    spec = spec_of(tmp_path)
-    assert resolve_dtype(spec, "auto", "auto-map") == resolve_dtype(spec, "auto", "cpu")
+@pytest.mark.parametrize(
+    ("asked", "of_model", "device", "gpu_has_bfloat16", "expected"),
+    [
+        ("auto", "auto", "cpu", None, "float32"),
+        ("auto", "auto", "auto-map", None, "float32"),
+        ("auto", "auto", "cuda:1", True, "bfloat16"),
+        ("auto", "auto", "auto-map", True, "bfloat16"),
+        ("auto", "auto", "cuda", False, "float16"),
+        ("auto", "bfloat16", "cpu", None, "bfloat16"),
+        ("float16", "bfloat16", "cpu", None, "float16"),
+    ],
+)
+def test_the_default_dtype_is_the_devices(
+    asked: str,
+    of_model: str,
+    device: str,
+    gpu_has_bfloat16: bool | None,
+    expected: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No processor is asked what it is good at; None is a machine without a GPU."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: gpu_has_bfloat16 is not None)
+    monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda: bool(gpu_has_bfloat16))
+    assert resolve_dtype(spec_of(tmp_path, dtype=of_model), asked, device) == expected
 
 
 def test_the_execution_device_of_a_plain_module_is_its_weights() -> None:
     assert placement.execution_device(torch.nn.Linear(2, 2)) == torch.device("cpu")
+
+
+def test_a_model_that_runs_out_of_memory_while_loading_is_one_line(
+    tiny_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tiny_checkpoint("llama")
+    loading = Loading(spec_of(folder), Checkpoint(folder, "0"), "cpu", "float32")
+    assert find_backend("transformers").load(loading).prefixes == "shared"
+
+    def too_large(*args: Any, **kwargs: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+
+    monkeypatch.setattr("transformers.LlamaForCausalLM.forward", too_large)
+    with pytest.raises(TokenmartError, match=r"tiny/one: out of memory while loading .*auto-map"):
+        find_backend("transformers").load(loading)

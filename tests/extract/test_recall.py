@@ -93,7 +93,7 @@ def test_scores_are_those_of_each_question_alone(tiny_checkpoint: Callable[..., 
     engine = Engine(model, branch_tokens=50)
     table = score_items(engine, items, TARGET)
     assert table.schema.equals(DOWNSTREAM) and table.num_rows == len(items)
-    engine.share_trunks = False
+    engine.prefixes = "separate: asked for here"
     alone = score_items(engine, items, TARGET)
     for column in ("answer_nll", "token_accuracy", "exact_match"):
         np.testing.assert_allclose(table[column], alone[column], atol=1e-4)

@@ -7,8 +7,10 @@ import hashlib
 import numpy as np
 import pyarrow as pa
 
+from warehouse.paths import Workspace
 from warehouse.store.ledger import UnitRecord, content_sha256
 from warehouse.store.schema import TOKENS
+from warehouse.store.token_files import publish, write_unit
 
 KEYS = ("sample", "some--model", "full")
 
@@ -53,10 +55,20 @@ def make_unit(doc_id: int, rows: pa.Table) -> UnitRecord:
         fingerprint=f"{doc_id:016x}", status="done", reason="", rows=rows.num_rows,
         tokens_processed=rows.num_rows, tokens_scored=rows.num_rows, seconds=1.25,
         peak_bytes=10**8, device="cpu", dtype="float32", backend="transformers",
-        attention="sdpa",
+        attention="sdpa/flash",
+        prefixes="shared",
+        engine="2",
         document_sha256=hashlib.sha256(make_text(doc_id).encode()).hexdigest(),
         document_tokens=rows.num_rows, document_tokens_total=rows.num_rows,
         torch_version="2", transformers_version="5", tokenmart_version="0.1.0",
         code_revision="unknown", code_dirty=False, seed=0,
         finished_at="2026-01-01T00:00:00+00:00", content_sha256=content_sha256(rows),
     )  # fmt: skip
+
+
+def publish_often(workspace: Workspace, first: int) -> None:
+    """Write and publish five units, one after the other."""
+    for doc_id in range(first, first + 5):
+        rows = make_rows(doc_id, 50)
+        write_unit(workspace, make_unit(doc_id, rows), rows)
+        publish(workspace, *KEYS)

@@ -19,8 +19,9 @@ from packaging.version import Version
 from warehouse.errors import TokenmartError
 from warehouse.metrics import dbt_process
 from warehouse.paths import Workspace
-from warehouse.problem.needs import problem_needs, scored_models
+from warehouse.problem.needs import notices, problem_needs, scored_models
 from warehouse.problem.spec import FileTarget, Problem, RecallTarget, load_problem
+from warehouse.sources.tokenizer_files import check_sentencepiece
 
 Level = Literal["ok", "note", "missing"]
 
@@ -89,6 +90,11 @@ def _packages(workspace: Workspace) -> list[Check]:
             checks.append(Check(name, "missing", "not installed", "make setup"))
         else:
             checks.append(Check(name, "ok", version))
+    try:
+        check_sentencepiece()
+    except TokenmartError as error:
+        finding, _, remedy = error.format_message().rpartition("; ")
+        checks.append(Check("sentencepiece", "missing", finding, remedy.strip("`")))
     different = [
         f"{name} {installed[name]} (lock: {version})"
         for name, version in sorted(locked.items())
@@ -197,6 +203,8 @@ def _problem(problem: Problem, workspace: Workspace) -> list[Check]:
         several = f"tokenmart data fetch --problem {problem.name} --only models"
         remedy = absent[0].remedy if len(absent) == 1 else several
         checks.append(Check("models", "missing", finding, remedy))
+    told = notices(problem, problem.ranked_models).items()
+    checks += [Check(subject, "note", finding) for subject, finding in told]
     return [*checks, *_scores(problem, workspace)]
 
 
@@ -207,7 +215,7 @@ def _scores(problem: Problem, workspace: Workspace) -> list[Check]:
         return [Check("target", "ok", finding)]
     if isinstance(problem.target, FileTarget):
         return []
-    done, all_ = len(scored_models(problem, workspace)), len(problem.models)
+    done, all_ = len(scored_models(problem, workspace)), len(problem.ranked_models)
     if isinstance(problem.target, RecallTarget):
         name, finding = "target: measured", f"recall measured for {done} of {all_} models"
         remedy = f"tokenmart recall --problem {problem.name}"

@@ -1,4 +1,5 @@
 from .model_shape import ModelShape as ModelShape
+from .needs import notices as notices
 from .needs import problem_needs as problem_needs
 from .needs import scored_models as scored_models
 from .spec import ModelSpec as ModelSpec

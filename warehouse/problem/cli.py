@@ -125,7 +125,7 @@ def _fetch_target(problem: Problem, place: Place) -> None:
     else:
         done = len(scored_models(problem, place.workspace))
         click.echo(
-            f"target: imported for {done} of {len(problem.models)} models "
+            f"target: imported for {done} of {len(problem.ranked_models)} models "
             f"(tokenmart data import --problem {problem.name})"
         )
 
@@ -135,7 +135,7 @@ def _fetch_models(
 ) -> None:
     done: set[tuple[object, str]] = set()
     later = 0
-    for spec in chosen or problem.models:
+    for spec in chosen or problem.ranked_models:
         checkpoint = (spec.source, spec.base or spec.full_id)
         if spec.source.on_demand and not with_on_demand:
             later += 1

@@ -1,11 +1,11 @@
-"""What a problem needs on disk, whether it is there, and the command that brings it."""
+"""What a problem needs on disk, what brings it, and what a user should know beforehand."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from warehouse.paths import Workspace
-from warehouse.problem.spec import FileTarget, ModelSpec, Problem, RecallTarget
+from warehouse.problem.spec import FileTarget, ModelSpec, Problem, RecallTarget, Rope
 from warehouse.sources.place import Need, Place
 
 
@@ -18,7 +18,7 @@ def problem_needs(
     """
     place = Place(workspace, problem.name)
     by_path: dict[str, Need] = {}
-    for spec in models if models is not None else problem.models:
+    for spec in models if models is not None else problem.ranked_models:
         need = spec.need(place)
         by_path.setdefault(need.path, need)
     target = _target(problem, place)
@@ -39,11 +39,55 @@ def _target(problem: Problem, place: Place) -> Need | None:
     return None
 
 
+def notices(problem: Problem, models: Sequence[ModelSpec]) -> dict[str, str]:
+    """What a user should know of these models before they run: a subject and a sentence each."""
+    found = {}
+    gated = _names(model for model in models if getattr(model.source, "gated", False))
+    if gated:
+        found["Gated"] = (
+            f"{gated}. Accept the licence on the model's page, then log in with `hf auth login` "
+            "(or set HF_TOKEN)."
+        )
+    trusted = _names(model for model in models if getattr(model.source, "trust_remote_code", False))
+    if trusted:
+        found["Runs code that comes with its weights"] = (
+            f"{trusted}. Read that code, at the pinned revision, first."
+        )
+    pickled = _names(model for model in models if getattr(model.source, "pickled", False))
+    if pickled:
+        found["Pickled weights allowed"] = (
+            f"{pickled}. Without safetensors they are read as data, nothing in them is executed, "
+            "and converted once."
+        )
+    ropes = [f"{model.full_id} ({_described(model.rope)})" for model in models if model.rope]
+    if ropes:
+        found["Position encoding as trained, not as configured"] = f"{', '.join(ropes)}."
+    if problem.documents.too_long == "run":
+        found["Too long documents"] = (
+            f"those up to {problem.documents.margin} tokens over a model's context run, and the "
+            "ledger says so; longer ones fail for that model alone."
+        )
+    others = _names(model for model in problem.models if model.on_request and model not in models)
+    if others:
+        found["On request only, with --model"] = f"{others}."
+    return found
+
+
+def _names(models: Iterable[ModelSpec]) -> str:
+    return ", ".join(model.full_id for model in models)
+
+
+def _described(rope: Rope) -> str:
+    numbers = [("theta", rope.theta), ("factor", rope.factor)]
+    told = [f"{name} {value:,.10g}" for name, value in numbers if value is not None]
+    return " ".join([rope.type, *told])
+
+
 def scored_models(problem: Problem, workspace: Workspace) -> list[str]:
     """Ids of the models whose target has been measured or imported."""
     folder = workspace.downstream / f"problem={problem.name}"
     return [
         spec.model_id
-        for spec in problem.models
+        for spec in problem.ranked_models
         if (folder / f"model_id={spec.model_id}" / "items.parquet").is_file()
     ]

@@ -43,6 +43,26 @@ else:
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 
+class Rope(Frozen):
+    """Rotary position encoding as the model was trained, instead of what its configuration says.
+
+    `theta` and `factor` are those of transformers' `rope_parameters`; a `theta` that is not given
+    stays that of the configuration. Not an intervention: it corrects a configuration.
+    """
+
+    type: Literal["default", "linear", "dynamic", "yarn"]
+    theta: float | None = Field(default=None, gt=0)
+    factor: float | None = Field(default=None, ge=1)
+
+    @model_validator(mode="after")
+    def _fits_its_type(self) -> Rope:
+        if self.type == "default" and (self.theta is None or self.factor is not None):
+            raise ValueError("type default needs theta and takes no factor")
+        if self.type != "default" and self.factor is None:
+            raise ValueError(f"type {self.type} needs factor; add it")
+        return self
+
+
 class RopeIntervention(Frozen):
     """Change rotary position embeddings without tuning: scaling and/or another base."""
 
@@ -95,7 +115,11 @@ def slug(full_id: str) -> str:
 
 
 class ModelSpec(Frozen):
-    """One checkpoint, possibly with interventions; `base` is the full id of the one they act on."""
+    """One checkpoint, possibly with interventions; `base` is the full id of the one they act on.
+
+    `context` is the longest input that the model is meant for, where its configuration is stale.
+    A model `on_request` takes part only where it is named: never in a ranking or a submission.
+    """
 
     full_id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9._+-]+)?$")
     source: Source
@@ -106,6 +130,8 @@ class ModelSpec(Frozen):
     licence: str = "unknown"
     dtype: Dtype = "auto"
     context: int | None = Field(default=None, gt=0)
+    rope: Rope | None = None
+    on_request: bool = False
     bos: Literal["tokenizer", "always", "never"] = "tokenizer"
     interventions: tuple[Intervention, ...] = ()
     note: str = ""
@@ -211,6 +237,11 @@ class Problem(Frozen):
     target: Target | None = None
     demo: Demo | None = None
 
+    @property
+    def ranked_models(self) -> tuple[ModelSpec, ...]:
+        """What a command takes when no model is named: all but those `on_request`."""
+        return tuple(model for model in self.models if not model.on_request)
+
     def model(self, name: str) -> ModelSpec:
         """The model with this full id or slug.
 
@@ -257,6 +288,8 @@ class Problem(Frozen):
             ids = [model.full_id for model in self.models]
             twice = next(name for name in ids if ids.count(name) > 1)
             raise ValueError(f"model {twice!r} is listed twice; remove one")
+        if not self.ranked_models:
+            raise ValueError("every model is on_request; leave one without it")
         if self.demo is not None:
             known = {model.full_id for model in self.models}
             for name in self.demo.models:

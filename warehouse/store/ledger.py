@@ -30,7 +30,8 @@ class UnitRecord:
     `tokens_processed` counts every token that went through the backbone for this unit,
     `tokens_scored` the rows; `seconds` is wall-clock, `peak_bytes` the process's (or the
     GPU's) peak memory while the unit ran. `document_tokens` of `document_tokens_total`
-    tokens were used. Work shared between conditions is booked on the first that needed it.
+    tokens were used, `over_limit_tokens` of them beyond the model's context. Work shared
+    between conditions is booked on the first that needed it.
     """
 
     problem: str
@@ -52,6 +53,8 @@ class UnitRecord:
     dtype: str
     backend: str
     attention: str
+    prefixes: str
+    engine: str
     document_sha256: str
     document_tokens: int
     document_tokens_total: int
@@ -63,6 +66,7 @@ class UnitRecord:
     seed: int
     finished_at: str
     content_sha256: str
+    over_limit_tokens: int = 0
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,8 @@ def fingerprint(parts: Mapping[str, Any]) -> str:
 
     Args:
         parts: JSON-able values: weights revision, interventions, tokenizer, document sha256,
-            condition kind and parameters, dtype, BOS policy, truncation.
+            condition kind and parameters, dtype, engine version, class of attention, BOS policy,
+            truncation.
 
     Returns:
         The first 16 hex digits of a sha256.

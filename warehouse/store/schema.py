@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Rises whenever a stored table changes; files of another version are refused."""
 
 SCHEMA_KEY = b"tokenmart.schema"
@@ -67,6 +67,7 @@ MODELS = pa.schema(
         _field("tokenizer_sha256", pa.string(), "fingerprint of the tokenizer"),
         _field("prepends_bos", pa.bool_(), "whether a BOS token stands before the text"),
         _field("interventions", pa.string(), "JSON list of interventions, [] for none"),
+        _field("rope", pa.string(), "JSON: position encoding as trained, if not configured", True),
     ]
 )
 
@@ -103,7 +104,9 @@ UNITS = pa.schema(
         _field("device", pa.string(), "cpu or the GPU"),
         _field("dtype", pa.string(), "number format of the weights"),
         _field("backend", pa.string(), "what ran the model, e.g. transformers"),
-        _field("attention", pa.string(), "attention implementation"),
+        _field("attention", pa.string(), "attention implementation and kernel, e.g. sdpa/flash"),
+        _field("prefixes", pa.string(), "shared, or separate: and why each was read anew"),
+        _field("engine", pa.string(), "version of the scoring engine"),
         _field("document_sha256", pa.string(), "sha256 of the document's UTF-8 text"),
         _field("document_tokens", pa.int32(), "tokens of the document that were used"),
         _field("document_tokens_total", pa.int32(), "tokens of the whole document"),
@@ -115,6 +118,7 @@ UNITS = pa.schema(
         _field("seed", pa.int64(), "seed of the probe's random choices"),
         _field("finished_at", pa.timestamp("us", "UTC"), "when the unit was finished"),
         _field("content_sha256", pa.string(), "hash of the stored rows"),
+        _field("over_limit_tokens", pa.int32(), "tokens beyond the model's context that were used"),
     ]
 )
 """The ledger, one row per unit; `UnitRecord` is its record, a token file's footer its place."""

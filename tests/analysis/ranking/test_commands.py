@@ -45,6 +45,18 @@ def test_correlate_prints_a_table_that_says_how_to_read_it(minilong):
         assert words in result.stdout
 
 
+def test_correlate_warns_of_models_run_in_different_formats(minilong):
+    minilong.coverage("minilong", "full")
+    arguments = ("--problem", "minilong", "--resamples", 100, "--metric", "good")
+    assert "number formats" not in run(cli.correlate, *arguments).stdout
+    model = minilong.models("minilong")[0]
+    with minilong.write() as connection:
+        connection.execute("update units set dtype = 'float32' where model_id = ?", [model])
+    assert "different number formats (14 in bfloat16, 1 in float32)" in " ".join(
+        run(cli.correlate, *arguments).stdout.split()
+    )
+
+
 @pytest.mark.parametrize("clustered", [(), ("--clustered",)])
 def test_same_seed_same_numbers(minilong, clustered):
     arguments = ("--problem", "minilong", "--json", "--resamples", 100, "--metric", "good")

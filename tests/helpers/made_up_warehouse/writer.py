@@ -132,6 +132,7 @@ class _Writer:
                 "tokenizer_sha256": [_sha256(f"tokenizer {kind}")],
                 "prepends_bos": [bos],
                 "interventions": ["[]"],
+                "rope": [None],
             },
         )
         self._write_tokens(keys, kind, bos, skill, rng)
@@ -286,7 +287,7 @@ class _Writer:
 
     def _unit(
         self,
-        keys: dict[str, str],
+        keys: dict[str, Any],
         condition_kind: str,
         probe: str,
         parameters: dict[str, Any],
@@ -313,7 +314,9 @@ class _Writer:
             device="cpu",
             dtype="float32",
             backend="transformers",
-            attention="sdpa",
+            attention="sdpa/flash",
+            prefixes="shared",
+            engine="2",
             document_sha256=_sha256(self.texts[doc_id]),
             document_tokens=tokens,
             document_tokens_total=tokens,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 from collections import namedtuple
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from warehouse.maintenance import doctor
 from warehouse.maintenance.doctor import Check, examine
 from warehouse.paths import Workspace
 
+PROBLEMS = Path(__file__).parents[3] / "data" / "problems"
 REAL_DEVICES = doctor._devices
 
 PROBLEM = """\
@@ -142,3 +145,26 @@ def test_imported_scores_are_counted(workspace: Workspace) -> None:
     target = by_name(examine(workspace, "tiny"))["target: imported"]
     assert (target.level, target.finding) == ("note", "scores imported for 1 of 2 models")
     assert target.remedy == "tokenmart data import --problem tiny"
+
+
+def test_a_missing_package_is_named_before_a_run(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "sentencepiece", None)
+    (check,) = (c for c in examine(workspace, None) if c.name == "sentencepiece")
+    assert check.level == "missing" and "a tokenizer.model needs sentencepiece" in check.finding
+    assert check.remedy == "pip install -c requirements.lock sentencepiece protobuf"
+
+
+def test_what_to_know_of_the_locked_models_is_said(workspace: Workspace) -> None:
+    shutil.copy(PROBLEMS / "no4k.yml", workspace.problems)
+    notes = {check.name: check.finding for check in examine(workspace, "no4k")}
+    assert (
+        "Leooyii/NTK_32k_Slimpajama_1B (default theta 305,921.9681)"
+        in notes["Position encoding as trained, not as configured"]
+    )
+    assert notes["Gated"].startswith("mistralai/Mistral-7B-Instruct-v0.2.")
+    assert "PI_32k" in notes["Pickled weights allowed"]
+    assert "up to 512 tokens" in notes["Too long documents"]
+    assert notes["On request only, with --model"].count("-stock-dynamic") == 3
+    assert "17 not here" in notes["models"] and "stock-dynamic" not in notes["models"]

@@ -11,7 +11,7 @@ from analysis.submission import locked_problem as locked
 from warehouse.errors import ProblemFileError
 from warehouse.paths import Workspace
 from warehouse.problem.needs import problem_needs
-from warehouse.problem.spec import load_problem, slug
+from warehouse.problem.spec import Rope, load_problem, slug
 from warehouse.sources.weights import HubSource
 
 ROOT = Path(__file__).parents[3]
@@ -44,11 +44,38 @@ def write(workspace: Workspace, text: str | bytes) -> str:
 
 def test_no4k_is_the_contract() -> None:
     problem = load_problem("no4k", SHIPPED)
-    assert sorted(model.full_id for model in problem.models) == sorted(locked.MODELS)
+    assert sorted(model.full_id for model in problem.ranked_models) == sorted(locked.MODELS)
     assert problem.documents.path.as_posix() == "data/proxy/govreport_50_32k_tokens.json"
-    assert problem.documents.too_long == "refuse"
+    assert (problem.documents.too_long, problem.documents.margin) == ("run", 512)
     target = "results/downstream/downstream_avg.ruler32_longbench_lt32k.no4k.json"
     assert problem.target.path.as_posix() == target
+
+
+@pytest.mark.parametrize(("length", "factor"), [(32768, 4), (65536, 8)])
+def test_ntk_models_have_the_base_they_were_trained_with(length: int, factor: int) -> None:
+    problem = load_problem("no4k", SHIPPED)
+    named = f"NTK_{length // 1024}k"
+    models = [model for model in problem.ranked_models if named in model.full_id]
+    assert models and {model.context for model in models} == {length}
+    frozen = 10000 * (factor * length / 4096 - (factor - 1)) ** (128 / 126)
+    for model in models:
+        assert model.rope is not None
+        assert (model.rope.type, model.rope.theta) == ("default", pytest.approx(frozen, rel=1e-12))
+        stock = problem.model(f"{model.full_id}-stock-dynamic")
+        assert stock.rope == Rope(type="dynamic", theta=10000, factor=factor)
+        assert (stock.on_request, stock.base, stock.context) == (True, model.full_id, length)
+
+
+def test_context_limits_of_no4k() -> None:
+    models = load_problem("no4k", SHIPPED).ranked_models
+    others = {model.full_id: model.context for model in models if model.context != 32768}
+    assert others == {
+        "01-ai/Yi-6B-200K": 200000,
+        "Leooyii/NTK_64k_Slimpajama_1B": 65536,
+        "Leooyii/NTK_64k_Slimpajama_2B": 65536,
+    }
+    pickled = {model.full_id for model in models if model.source.pickled}
+    assert pickled == {name for name in CONTRACT_MODELS if name.startswith("Leooyii/")}
 
 
 def test_minilong_is_small_real_and_diverse() -> None:
@@ -138,6 +165,19 @@ def test_a_path_is_a_name_too(workspace: Workspace) -> None:
         ("title: A", "title: [A", r"tiny\.yml:\d+: not valid YAML"),
         ("org/changed", "../changed", r"tiny\.yml:11: .*'\.\./changed'"),
         ("path: docs.json", "path: docs.json\n  too_long: cut", r"tiny\.yml:6: .*'cut'"),
+        (
+            "path: docs.json",
+            "path: docs.json\n  margin: 8",
+            r"tiny\.yml:3: documents.*margin goes with too_long: run",
+        ),
+        (
+            "licence: MIT",
+            "rope: {type: default}",
+            r":9: .*rope: type default needs theta and takes",
+        ),
+        ("licence: MIT", "rope: {type: linear}", r":9: .*rope: type linear needs factor; add it"),
+        ("licence: MIT", "rope: {type: ntk}", r":9: models\[0\]\.rope\.type: 'ntk': input should"),
+        ("{kind: local,", "{kind: local, pickle: true,", r":10: .*did you mean 'pickled'\?"),
         (GOOD, "", r"tiny\.yml:1: expected keys"),
         (GOOD, "- a\n- b\n", r"tiny\.yml:1: expected keys"),
     ],
@@ -154,6 +194,12 @@ def test_a_mistake_is_one_line_with_its_place(
 def test_a_demo_model_must_exist(workspace: Workspace) -> None:
     text = GOOD + "demo: {documents: 1, max_tokens: 64, models: [org/none]}\n"
     with pytest.raises(ProblemFileError, match="'org/none', which is not in models"):
+        load_problem(write(workspace, text), workspace)
+
+
+def test_every_model_on_request_is_no_problem(workspace: Workspace) -> None:
+    text = GOOD.replace("family: one", "family: one\n    on_request: true")
+    with pytest.raises(ProblemFileError, match="every model is on_request; leave one without it"):
         load_problem(write(workspace, text), workspace)
 
 

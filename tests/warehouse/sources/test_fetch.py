@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import SimpleNamespace
 from typing import Any
 
@@ -172,7 +172,9 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     state = SimpleNamespace(main="c0ffee", files=["config.json", "model.safetensors"], calls=[])
     cache = tmp_path / "hub"
 
-    def snapshot_download(full_id: str, *, revision: str, local_files_only: bool = False, **_: Any):
+    def snapshot_download(
+        full_id: str, *, revision: str, allow_patterns: list[str], local_files_only: bool = False
+    ) -> str:
         folder = cache / revision
         if local_files_only and not folder.is_dir():
             raise LocalEntryNotFoundError("not cached")
@@ -180,14 +182,16 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
             state.calls.append(revision)
             folder.mkdir(parents=True)
             for name in state.files:
-                (folder / name).write_text("{}")
+                if any(PurePath(name).match(pattern) for pattern in allow_patterns):
+                    (folder / name).write_text("{}")
         return str(folder)
 
     class Api:
         def model_info(self, full_id: str, revision: str) -> SimpleNamespace:
             if isinstance(state.main, Exception):
                 raise state.main
-            return SimpleNamespace(sha=state.main)
+            siblings = [SimpleNamespace(rfilename=name) for name in state.files]
+            return SimpleNamespace(sha=state.main, siblings=siblings)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
     monkeypatch.setattr(huggingface_hub, "HfApi", Api)
@@ -224,10 +228,32 @@ def test_a_variant_of_a_hub_model_takes_its_bases_weights(
     assert lock["revisions"] == {"org/model": "c0ffee"}
 
 
-def test_pickled_weights_are_refused(workspace: Workspace, hub: SimpleNamespace) -> None:
+def test_pickled_weights_are_refused_before_they_are_fetched(
+    workspace: Workspace, hub: SimpleNamespace
+) -> None:
     hub.files = ["config.json", "pytorch_model.bin"]
-    with pytest.raises(TokenmartError, match="has no safetensors weights"):
+    with pytest.raises(TokenmartError, match=r"only pickled ones.* `pickled: true` in its source"):
         located(workspace)
+    hub.files = ["config.json", "training_args.bin"]
+    with pytest.raises(TokenmartError, match="has no safetensors weights; correct `revision`"):
+        located(workspace)
+    assert hub.calls == []
+
+
+@pytest.mark.parametrize("safe", [True, False])
+def test_pickled_weights_are_fetched_where_allowed_and_needed(
+    safe: bool, workspace: Workspace, hub: SimpleNamespace
+) -> None:
+    hub.files = ["config.json", "pytorch_model-00001-of-00001.bin", "training_args.bin"]
+    hub.files += ["model.safetensors"] if safe else []
+    allowed = ModelSpec.model_validate(
+        {"full_id": "org/model", "family": "f", "source": {"kind": "hub", "pickled": True}}
+    )
+    found = allowed.locate(Place(workspace, "tiny"))
+    assert found.is_pickled is not safe
+    weights = "model.safetensors" if safe else "pytorch_model-00001-of-00001.bin"
+    assert sorted(path.name for path in found.path.iterdir()) == ["config.json", weights]
+    assert allowed.locate(Place(workspace, "tiny", offline=True)) == found
 
 
 def test_a_missing_shard_is_noticed(workspace: Workspace, hub: SimpleNamespace) -> None:

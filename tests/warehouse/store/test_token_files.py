@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from warehouse_samples import KEYS, make_rows, make_unit
+from warehouse_samples import KEYS, make_rows, make_unit, publish_often
 
 from warehouse.errors import StorageError
 from warehouse.paths import Workspace
@@ -160,17 +160,11 @@ def test_a_pending_unit_with_other_content_is_set_aside(workspace: Workspace) ->
     assert wrong.with_suffix(".damaged").is_file()
 
 
-def _publish_often(workspace: Workspace, first: int) -> None:
-    for doc_id in range(first, first + 5):
-        rows = make_rows(doc_id, 50)
-        write_unit(workspace, make_unit(doc_id, rows), rows)
-        publish(workspace, *KEYS)
-
-
 def test_processes_that_publish_at_once_lose_nothing(workspace: Workspace) -> None:
-    context = multiprocessing.get_context("fork")
+    # not forked: a process whose libraries run threads, as torch's do, must not be
+    context = multiprocessing.get_context("spawn")
     processes = [
-        context.Process(target=_publish_often, args=(workspace, first)) for first in (0, 5, 10, 15)
+        context.Process(target=publish_often, args=(workspace, first)) for first in (0, 5, 10, 15)
     ]
     for process in processes:
         process.start()

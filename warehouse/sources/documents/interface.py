@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import pyarrow as pa
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from warehouse.frozen import Frozen
 from warehouse.sources.place import Need, Place
@@ -27,16 +27,24 @@ class DocumentSource(Frozen, ABC):
     """The `documents` of a problem file; a kind declares `kind: Literal[…]` and what it asks for.
 
     `count` and `expected_tokens` (of the longest document) are what plans assume before the
-    documents are here. A document longer than `max_tokens` or than a model's context is refused
-    or truncated.
+    documents are here. A document is cut at `max_tokens`. One that is longer than a model's
+    context fails for that model alone (`refuse`), is truncated, or is run while it is at most
+    `margin` tokens longer (`run`).
     """
 
     kind: str
     count: int | None = Field(default=None, gt=0)
     expected_tokens: int = Field(default=32_768, gt=0)
     max_tokens: int | None = Field(default=None, gt=1)
-    too_long: Literal["refuse", "truncate"] = "refuse"
+    too_long: Literal["refuse", "truncate", "run"] = "refuse"
+    margin: int = Field(default=512, ge=0)
     licence: str = "unknown"
+
+    @model_validator(mode="after")
+    def _margin_is_used(self) -> DocumentSource:
+        if "margin" in self.model_fields_set and self.too_long != "run":
+            raise ValueError("margin goes with too_long: run")
+        return self
 
     @abstractmethod
     def need(self, place: Place) -> Need:

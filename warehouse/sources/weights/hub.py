@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import ClassVar, Literal
 
 from warehouse.errors import TokenmartError
+from warehouse.files import explained, is_explained
 from warehouse.sources.lock_file import record_revision, recorded_revision
 from warehouse.sources.place import Need, Place
-from warehouse.sources.weights.interface import Located, WeightSource
+from warehouse.sources.weights.interface import (
+    PICKLED,
+    SAFETENSORS,
+    Located,
+    WeightSource,
+    has_weights,
+)
 
-_WANTED = ("*.safetensors", "*.json", "*.model", "*.txt", "*.jinja", "*.tiktoken")
+_WANTED = ("*.json", "*.model", "*.txt", "*.jinja", "*.tiktoken")
 
 
 class HubSource(WeightSource):
@@ -22,6 +28,7 @@ class HubSource(WeightSource):
     revision: str = "main"
     subfolder: str = ""
     gated: bool = False
+    pickled: bool = False
     trust_remote_code: bool = False
 
     def locate(self, full_id: str, place: Place) -> Located:
@@ -31,38 +38,84 @@ class HubSource(WeightSource):
         file; later calls use that commit, and need no network once it is complete.
 
         Raises:
-            TokenmartError: no network, no access, no such revision, or no safetensors weights.
+            TokenmartError: no network, no access, no such revision, or no weights that
+                may be loaded.
             LockedFileError: the lock file is damaged.
         """
         from huggingface_hub import HfApi, snapshot_download
 
         commit = recorded_revision(place.workspace, place.problem, full_id)
-        folder = _complete_snapshot(full_id, commit, self._wanted()) if commit else None
-        if place.offline and folder is None:
+        found = self._here(full_id, commit) if commit else None
+        if found is not None:
+            return found
+        if place.offline:
             raise TokenmartError(f"{full_id}: not fetched yet; {_remedy(full_id, place)}")
         try:
-            if commit is None:
-                commit = str(HfApi().model_info(full_id, revision=self.revision).sha)
-            if folder is None:
-                folder = Path(
-                    snapshot_download(full_id, revision=commit, allow_patterns=self._wanted())
-                )
+            info = HfApi().model_info(full_id, revision=commit or self.revision)
+            commit = str(info.sha)
+            names = [PurePosixPath(file.rfilename) for file in info.siblings or ()]
+            pickled = self._only_pickled(full_id, commit, names)
+            snapshot_download(full_id, revision=commit, allow_patterns=self._wanted(pickled))
+        except TokenmartError:
+            raise
         except Exception as error:  # the hub client raises unrelated classes for one event
-            raise TokenmartError(_explain(full_id, self.revision, place, error)) from error
-        weights = folder / self.subfolder
-        if not any(weights.glob("*.safetensors")):
+            raise _explained(full_id, self.revision, place, error) from error
+        found = self._here(full_id, commit)
+        if found is None:
             raise TokenmartError(
-                f"{full_id}: commit {commit} has no safetensors weights; convert it with "
-                "save_pretrained and give `source: {kind: local, path: …}` in the problem file"
+                f"{full_id}: commit {commit} lacks weights that its index names; correct `revision`"
             )
         record_revision(place.workspace, place.problem, full_id, commit)
-        return Located(weights, commit)
+        return found
 
     def present(self, full_id: str, place: Place) -> Path | None:
         """The folder when the recorded commit lies complete in the hub's cache."""
         commit = recorded_revision(place.workspace, place.problem, full_id)
-        folder = _complete_snapshot(full_id, commit, self._wanted()) if commit else None
-        return None if folder is None else folder / self.subfolder
+        found = self._here(full_id, commit) if commit else None
+        return None if found is None else found.path
+
+    def _here(self, full_id: str, commit: str) -> Located | None:
+        """A commit in the hub's cache when all its weight shards are there, else None."""
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import LocalEntryNotFoundError
+
+        wanted = self._wanted(self.pickled)
+        try:
+            folder = Path(
+                snapshot_download(
+                    full_id, revision=commit, allow_patterns=wanted, local_files_only=True
+                )
+            )
+        except (LocalEntryNotFoundError, ValueError):
+            return None
+        weights = folder / self.subfolder
+        if has_weights(weights, SAFETENSORS):
+            return Located(weights, commit)
+        if self.pickled and has_weights(weights, PICKLED):
+            return Located(weights, commit, is_pickled=True)
+        return None
+
+    def _only_pickled(self, full_id: str, commit: str, names: list[PurePosixPath]) -> bool:
+        """Whether a repository has pickled weights and no others, by its list of files.
+
+        Raises:
+            TokenmartError: it has no weights that may be loaded.
+        """
+        names = [name for name in names if name.parent == PurePosixPath(self.subfolder or ".")]
+        if any(name.match(SAFETENSORS) for name in names):
+            return False
+        if not any(name.match(PICKLED) for name in names):
+            raise TokenmartError(
+                f"{full_id}: commit {commit} has no safetensors weights; correct `revision`, "
+                "`subfolder` or `full_id`"
+            )
+        if not self.pickled:
+            raise TokenmartError(
+                f"{full_id}: commit {commit} has no safetensors weights, only pickled ones, which "
+                "may hold code; allow them with `pickled: true` in its source: they are then read "
+                "as data, without executing anything, and converted once"
+            )
+        return True
 
     def need(self, full_id: str, place: Place) -> Need:
         """The repository."""
@@ -71,35 +124,22 @@ class HubSource(WeightSource):
         remedy = f"{place.fetch_command} --model {full_id}"
         return Need("models", full_id, present, where, "the Hugging Face hub", remedy)
 
-    def _wanted(self) -> list[str]:
+    def _wanted(self, pickled: bool) -> list[str]:
         """Patterns of the files to download: weights, configuration, tokenizer."""
         prefix = f"{self.subfolder.strip('/')}/" if self.subfolder else ""
-        patterns = [*_WANTED, "*.py"] if self.trust_remote_code else _WANTED
-        return [prefix + pattern for pattern in patterns]
+        weights = [SAFETENSORS, PICKLED] if pickled else [SAFETENSORS]
+        code = ["*.py"] if self.trust_remote_code else []
+        return [prefix + pattern for pattern in (*weights, *_WANTED, *code)]
 
 
 def _remedy(full_id: str, place: Place) -> str:
     return f"run `{place.fetch_command} --model {full_id}`"
 
 
-def _complete_snapshot(full_id: str, commit: str, wanted: list[str]) -> Path | None:
-    """The cached folder of a commit when all its weight shards are there, else None."""
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import LocalEntryNotFoundError
-
-    try:
-        folder = Path(
-            snapshot_download(
-                full_id, revision=commit, allow_patterns=wanted, local_files_only=True
-            )
-        )
-    except (LocalEntryNotFoundError, ValueError):
-        return None
-    for index in folder.rglob("*.safetensors.index.json"):
-        shards = set(json.loads(index.read_bytes())["weight_map"].values())
-        if not all((index.parent / shard).is_file() for shard in shards):
-            return None
-    return folder if any(folder.rglob("*.safetensors")) else None
+def _explained(full_id: str, revision: str, place: Place, error: Exception) -> TokenmartError:
+    if isinstance(error, OSError) and is_explained(error):
+        return explained(error)
+    return TokenmartError(_explain(full_id, revision, place, error))
 
 
 def _explain(full_id: str, revision: str, place: Place, error: Exception) -> str:

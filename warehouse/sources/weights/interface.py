@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +17,27 @@ class Located:
     """Weights on this machine.
 
     `path` is a folder that transformers can load, or one GGUF file; `revision` stands for its
-    content: a commit, or a sha256.
+    content: a commit, or a sha256. The weights of a folder that `is_pickled` are `.bin` files.
     """
 
     path: Path
     revision: str
     is_gguf: bool = False
+    is_pickled: bool = False
+
+
+SAFETENSORS = "*.safetensors"
+PICKLED = "pytorch_model*.bin"
+"""File names of the two kinds of weights; a repository may hold other `.bin` files."""
+
+
+def has_weights(folder: Path, pattern: str) -> bool:
+    """Whether a folder holds weights of this kind, with every file that their index names."""
+    for index in folder.glob(f"{pattern}.index.json"):
+        shards = set(json.loads(index.read_bytes())["weight_map"].values())
+        if not all((folder / shard).is_file() for shard in shards):
+            return False
+    return any(folder.glob(pattern))
 
 
 class WeightSource(Frozen, ABC):

@@ -8,16 +8,23 @@ from typing import Literal
 from warehouse.errors import TokenmartError
 from warehouse.sources.hashes import files_sha256
 from warehouse.sources.place import Need, Place
-from warehouse.sources.weights.interface import Located, WeightSource
+from warehouse.sources.weights.interface import (
+    PICKLED,
+    SAFETENSORS,
+    Located,
+    WeightSource,
+    has_weights,
+)
 
 _HASHED = (".safetensors", ".json", ".model")
 
 
 class LocalSource(WeightSource):
-    """A folder with a config, a tokenizer and safetensors weights."""
+    """A folder with a config, a tokenizer and safetensors weights, or, if allowed, pickled ones."""
 
     kind: Literal["local"]
     path: Path
+    pickled: bool = False
     trust_remote_code: bool = False
 
     def locate(self, full_id: str, place: Place) -> Located:
@@ -32,13 +39,19 @@ class LocalSource(WeightSource):
                 f"{full_id}: source.path {folder} holds no config.json; give a folder written by "
                 "save_pretrained"
             )
-        if not list(folder.glob("*.safetensors")):
-            raise TokenmartError(
-                f"{full_id}: source.path {folder} holds no .safetensors weights; convert them with "
-                "save_pretrained (pickled weights are not loaded)"
+        safe = has_weights(folder, SAFETENSORS)
+        if not safe and not (self.pickled and has_weights(folder, PICKLED)):
+            remedy = (
+                "" if self.pickled else ", or allow pickled ones with `pickled: true` in source"
             )
-        files = [path for path in sorted(folder.iterdir()) if path.suffix in _HASHED]
-        return Located(folder, files_sha256(files, place.workspace))
+            raise TokenmartError(
+                f"{full_id}: source.path {folder} holds no .safetensors weights (or not all); "
+                f"convert them with save_pretrained{remedy}"
+            )
+        hashed = _HASHED if safe else (".bin", *_HASHED)
+        files = [path for path in sorted(folder.iterdir()) if path.suffix in hashed]
+        revision = files_sha256(files, place.workspace)
+        return Located(folder, revision, is_pickled=not safe)
 
     def present(self, full_id: str, place: Place) -> Path | None:
         """The folder when it holds a configuration."""

@@ -1,0 +1,190 @@
+"""What went wrong with a model, or what a library warned of: one line each, with its remedy."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from extract.scored import NonFiniteLogits
+from warehouse.errors import TokenmartError
+from warehouse.problem.spec import ModelSpec
+
+LONGEST_REASON = 200
+LIBRARIES = ("huggingface_hub", "torch", "transformers")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A model, or one of its documents, that could not be done; the reason names the remedy."""
+
+    model: str
+    reason: str
+    document: int | None = None
+
+
+def summary(failures: Iterable[Failure]) -> list[str]:
+    """One line for each model and kind of reason: reasons that differ in their numbers are one."""
+    alike: dict[tuple[str, str], tuple[str, set[int]]] = {}
+    for failure in failures:
+        key = (failure.model, re.sub(r"\d[\d,.]*", "#", failure.reason))
+        _, documents = alike.setdefault(key, (failure.reason, set()))
+        if failure.document is not None:
+            documents.add(failure.document)
+    lines = []
+    for (model, _), (reason, documents) in alike.items():
+        numbers = ", ".join(map(str, sorted(documents)[:10])) + (", …" * (len(documents) > 10))
+        about = f", document{'s' * (len(documents) > 1)} {numbers}" if documents else ""
+        lines.append(f"{model}{about}: {reason}")
+    return lines
+
+
+def explain(error: BaseException) -> str:
+    """Any exception of a model's files, libraries or device as one line with its own remedy."""
+    if isinstance(error, TokenmartError):
+        return error.format_message()
+    if isinstance(error, NonFiniteLogits):
+        return f"{error}; try --dtype float32, or fetch the model again"
+    text = str(error).strip()
+    first = next(iter(text.splitlines()), "").strip().rstrip(".:;")
+    first = first[:LONGEST_REASON] or type(error).__name__
+    package = _missing_package(error, text)
+    if package:
+        return f"needs the package {package}, which is not installed; `pip install {package}`"
+    if is_out_of_memory(error):
+        return (
+            f"out of memory ({first}); use --device auto-map to spread it over all GPUs, another "
+            "device, --dtype bfloat16 or fewer --max-tokens"
+        )
+    if "trust_remote_code" in text:
+        return (
+            "comes with code of its own; read that code, then set `trust_remote_code: true` in its "
+            "source"
+        )
+    if "model type" in text and "not recognize" in text:
+        return (
+            f"this transformers doesn't know its architecture ({first}); "
+            "`pip install -U transformers`"
+        )
+    if type(error).__name__ in ("SafetensorError", "UnpicklingError", "BadZipFile", "EOFError"):
+        return (
+            f"a file of its weights is damaged or incomplete ({first}); remove it and fetch the "
+            "model again"
+        )
+    if "size mismatch" in text or "ignore_mismatched_sizes" in text:
+        return (
+            "its weights don't have the sizes that its config.json says; correct `source` or "
+            "`revision`, or fetch the model again"
+        )
+    if isinstance(error, OSError | KeyError | ValueError):
+        return (
+            f"can't be loaded ({first}); a file is missing or wrong: fetch the model again, or "
+            "correct its `source`"
+        )
+    return f"failed with {type(error).__name__} ({first}); run it alone with --model to see more"
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether the device or the host had no memory left."""
+    text = str(error).lower()
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or (isinstance(error, RuntimeError) and "out of memory" in text)
+        or (isinstance(error, RuntimeError) and "can't allocate memory" in text)
+    )
+
+
+def _missing_package(error: BaseException, text: str) -> str | None:
+    if not isinstance(error, ImportError):
+        return None
+    named = re.search(r"pip install (?:-\S+ )*[`'\"]?([A-Za-z0-9][\w.\[\]-]*)", text)
+    if named:
+        return named[1]
+    return error.name.split(".")[0] if error.name else None
+
+
+@contextmanager
+def load_errors(spec: ModelSpec) -> Iterator[None]:
+    """Turn a loader's exception into one line that names the model.
+
+    Raises:
+        TokenmartError: what was raised inside, explained.
+    """
+    try:
+        yield
+    except Exception as error:  # loaders raise whatever their libraries raise
+        reason = explain(error)
+        own = reason.startswith(f"{spec.full_id}:")
+        # without its cause, whose frames would keep half a model in memory
+        raise TokenmartError(reason if own else f"{spec.full_id}: {reason}") from None
+
+
+class LibraryMessages:
+    """Warnings of Python and of libraries, kept from the terminal; each is told once, at the end.
+
+    Libraries repeat the same for every model; two messages are the same when they come from one
+    place in the code.
+    """
+
+    def __init__(self) -> None:
+        self._said: dict[tuple[str, str], tuple[str, list[str]]] = {}
+        self._model = ""
+
+    def lines(self) -> Sequence[str]:
+        """What was said, in the order of its first time."""
+        lines = []
+        for (library, _), (text, models) in self._said.items():
+            others = f" and {len(models) - 1} more" if len(models) > 1 else ""
+            lines.append(f"{library} says of {models[0]}{others}: {text}")
+        return lines
+
+    def keep(self, library: str, place: str, text: str) -> None:
+        """Take one message."""
+        first = next((line.strip() for line in text.splitlines() if line.strip()), "")
+        _, models = self._said.setdefault((library, place), (first[:LONGEST_REASON], []))
+        if self._model not in models:
+            models.append(self._model)
+
+    @contextmanager
+    def about(self, model: str, libraries: Sequence[str] = LIBRARIES) -> Iterator[None]:
+        """Keep what is said while the block runs, as said of this model."""
+        self._model = model
+        handler = _Keeper(self)
+        changed = []
+        for name in libraries:
+            # a library puts its handler up when it is imported
+            importlib.import_module(name)
+            logger = logging.getLogger(name)
+            changed.append((logger, logger.handlers[:], logger.propagate))
+            logger.handlers, logger.propagate = [handler], False
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("default")
+                warnings.showwarning = self._warned  # type: ignore[assignment]
+                yield
+        finally:
+            for logger, handlers, propagate in changed:
+                logger.handlers, logger.propagate = handlers, propagate
+
+    def _warned(
+        self, message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any
+    ) -> None:
+        parts = filename.replace("\\", "/").split("/site-packages/")
+        library = parts[-1].split("/")[0] if len(parts) > 1 else "Python"
+        self.keep(library, f"{filename}:{lineno}", str(message))
+
+
+class _Keeper(logging.Handler):
+    def __init__(self, messages: LibraryMessages) -> None:
+        super().__init__(logging.WARNING)
+        self.messages = messages
+
+    def emit(self, record: logging.LogRecord) -> None:
+        place = f"{record.pathname}:{record.lineno}"
+        self.messages.keep(record.name.split(".")[0], place, record.getMessage())

@@ -1,0 +1,128 @@
+"""Which kernel computes attention: fused ones only on GPUs, named for the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+from warehouse.errors import TokenmartError
+
+FUSED = (
+    SDPBackend.FLASH_ATTENTION,
+    SDPBackend.CUDNN_ATTENTION,
+    SDPBackend.EFFICIENT_ATTENTION,
+)
+"""In the order of preference. Flash takes no masks, so packed branches go to cuDNN or the
+memory-efficient kernel. The math path is left out: it holds heads × length² scores, 128 GiB for
+32 heads at 32,768 tokens in float32 (reckoned)."""
+
+REPEATED_HEADS = "sdpa_repeated_heads"
+
+
+def _with_repeated_heads(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    **options: Any,
+) -> tuple[Tensor, None]:
+    """SDPA with key and value heads repeated, not shared by the kernel (grouped queries)."""
+    groups = int(getattr(module, "num_key_value_groups", 1))
+    # without the number of groups transformers leaves the heads as they are
+    plain = SimpleNamespace(is_causal=getattr(module, "is_causal", True))
+    key, value = repeat_kv(key, groups), repeat_kv(value, groups)
+    found: tuple[Tensor, None] = sdpa_attention_forward(
+        plain, query, key, value, attention_mask, **options
+    )
+    return found
+
+
+AttentionInterface.register(REPEATED_HEADS, _with_repeated_heads)
+AttentionMaskInterface.register(REPEATED_HEADS, sdpa_mask)
+
+
+def repeat_heads_where_needed(config: Any, device: torch.device, dtype: torch.dtype) -> None:
+    """Keep float32 models with grouped queries off the math path on GPUs.
+
+    There only the memory-efficient kernel knows float32, and it wants as many key heads as query
+    heads; asked to share them, SDPA falls back to the math path without a word
+    (github.com/pytorch/pytorch/pull/181528).
+    """
+    grouped = getattr(config, "num_key_value_heads", None) not in (None, config.num_attention_heads)
+    if (
+        device.type == "cuda"
+        and dtype == torch.float32
+        and grouped
+        and config._attn_implementation == "sdpa"
+    ):
+        config._attn_implementation = REPEATED_HEADS
+
+
+@contextmanager
+def fused_kernels(device: torch.device) -> Iterator[None]:
+    """On a GPU let SDPA use fused kernels only; processors have one of their own.
+
+    Raises:
+        TokenmartError: no fused kernel takes what is computed inside.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    try:
+        with sdpa_kernel(list(FUSED), set_priority=True):
+            yield
+    except RuntimeError as error:
+        if "No available kernel" not in str(error):
+            raise
+        raise TokenmartError(
+            "no fused attention kernel (flash, cuDNN, memory-efficient) takes this model here; "
+            "use --dtype bfloat16, or --attention eager for short documents"
+        ) from None
+
+
+@contextmanager
+def with_masks(config: Any) -> Iterator[None]:
+    """SDPA while branches run: FlashAttention, good for trunks, takes no tree masks."""
+    chosen = config._attn_implementation
+    if chosen in ("sdpa", REPEATED_HEADS, "eager"):
+        yield
+        return
+    config._attn_implementation = "sdpa"
+    try:
+        yield
+    finally:
+        config._attn_implementation = chosen
+
+
+def describe(config: Any, device: torch.device, dtype: torch.dtype) -> str:
+    """Implementation and, for SDPA, the kernel it takes for a trunk: `sdpa/flash`, `eager` ….
+
+    Args:
+        config: of the model's text part.
+        device: where attention is computed.
+        dtype: of keys and queries.
+    """
+    chosen = str(getattr(config, "_attn_implementation", "unknown"))
+    if chosen not in ("sdpa", REPEATED_HEADS) or device.type not in ("cpu", "cuda"):
+        return chosen
+    heads = config.num_attention_heads
+    shared = (getattr(config, "num_key_value_heads", None) or heads) if chosen == "sdpa" else heads
+    width = getattr(config, "head_dim", None) or config.hidden_size // heads
+    query = torch.zeros(1, heads, 16, width, device=device, dtype=dtype)
+    key = torch.zeros(1, shared, 16, width, device=device, dtype=dtype)
+    with fused_kernels(device):
+        kernel = torch._fused_sdp_choice(
+            query, key, key, None, 0.0, True, enable_gqa=shared != heads
+        )
+    name = SDPBackend(kernel).name.removesuffix("_ATTENTION").lower()
+    return f"sdpa/{name}"

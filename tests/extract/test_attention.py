@@ -1,0 +1,126 @@
+"""Which kernel computes attention, what is recorded of it, and what is never mixed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from click.testing import CliRunner, Result
+from reference import assert_agree, references
+from tiny_requests import load, requests_of
+
+from extract.checkpoints import Checkpoint
+from extract.cli import extract, status
+from extract.scoring import attention
+from extract.scoring.engine import Engine
+from extract.scoring.loading import load_model
+from extract.scoring.numerics import ENGINE_VERSION
+from warehouse.errors import TokenmartError
+from warehouse.paths import Workspace
+from warehouse.problem.spec import ModelSpec
+from warehouse.store.ledger import read_units
+from warehouse.store.token_files import published_path
+
+GPU = torch.device("cuda")
+
+
+def run(path: Path, *options: str) -> Result:
+    done = CliRunner().invoke(extract, ["--problem", str(path), "--device", "cpu", *options])
+    assert done.exit_code == 0, done.output
+    return done
+
+
+@pytest.mark.parametrize("architecture", ["mistral", "qwen2", "llama"])
+def test_repeated_heads_give_what_shared_heads_give(
+    architecture: str, tiny_checkpoint: Callable[..., Path]
+) -> None:
+    folder = tiny_checkpoint(architecture)
+    requests = requests_of(0)
+    plain = references(load(folder), requests)
+    model = load(folder)
+    attention.repeat_heads_where_needed(model.config, GPU, torch.float32)
+    assert model.config._attn_implementation == attention.REPEATED_HEADS
+    engine = Engine(model)
+    assert engine.attention == "sdpa/flash" and engine.share_trunks
+    for result, expected in zip(engine.score(requests), plain, strict=True):
+        assert_agree(result.scores, expected)
+
+
+def test_heads_are_repeated_where_no_fused_kernel_shares_them(
+    tiny_checkpoint: Callable[..., Path],
+) -> None:
+    config = load(tiny_checkpoint("llama")).config
+    for device, dtype in ((GPU, torch.bfloat16), (torch.device("cpu"), torch.float32)):
+        attention.repeat_heads_where_needed(config, device, dtype)
+        assert config._attn_implementation == "sdpa"
+    config.num_key_value_heads = config.num_attention_heads
+    attention.repeat_heads_where_needed(config, GPU, torch.float32)
+    assert config._attn_implementation == "sdpa"
+
+
+def test_the_math_path_is_no_choice_on_a_gpu() -> None:
+    query = torch.zeros(1, 2, 8, 8)
+    with attention.fused_kernels(GPU):
+        assert not torch.backends.cuda.math_sdp_enabled()
+        torch.nn.functional.scaled_dot_product_attention(query, query, query, is_causal=True)
+    assert torch.backends.cuda.math_sdp_enabled()
+    refused = pytest.raises(TokenmartError, match="no fused attention kernel")
+    with refused, attention.fused_kernels(GPU):
+        raise RuntimeError("No available kernel. Aborting execution.")
+    with pytest.raises(RuntimeError, match="something else"), attention.fused_kernels(GPU):
+        raise RuntimeError("something else")
+
+
+def test_eager_attention_unasked_is_refused_for_the_locked_architectures(
+    tiny_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transformers.models.llama.modeling_llama import LlamaPreTrainedModel
+
+    monkeypatch.setattr(LlamaPreTrainedModel, "_supports_sdpa", False)
+    folder = tiny_checkpoint("llama")
+    spec = ModelSpec.model_validate(
+        {"full_id": "tiny/x", "family": "tiny", "source": {"kind": "local", "path": folder}}
+    )
+    with pytest.raises(TokenmartError, match="tiny/x: transformers chose eager attention"):
+        load_model(Checkpoint(folder, "r"), spec, device="cpu", dtype="float32")
+    asked = load_model(
+        Checkpoint(folder, "r"), spec, device="cpu", dtype="float32", attention="eager"
+    )
+    assert Engine(asked).attention == "eager"
+
+
+def test_classes_of_attention_are_never_mixed(
+    workspace: Workspace, tiny_problem: Callable[..., Path]
+) -> None:
+    path = tiny_problem(texts=1)
+    assert "warning" not in run(path).output
+    (unit,) = read_units(published_path(workspace, "tiny", "tiny--one", "full"))
+    assert (unit.attention, unit.prefixes, unit.engine) == (
+        "sdpa/flash",
+        "shared",
+        ENGINE_VERSION,
+    )
+    assert "extracted 0 units" in run(path, "--attention", "sdpa").output
+    redone = run(path, "--attention", "eager")
+    assert "extracted 8 units" in redone.output
+    assert redone.output.count("warning: tiny--one: attention eager") == 1
+    (unit,) = read_units(published_path(workspace, "tiny", "tiny--one", "full"))
+    assert unit.attention == "eager"
+
+
+def test_what_fell_back_is_told_by_the_run_and_by_status(
+    workspace: Workspace, tiny_problem: Callable[..., Path], tiny_checkpoint: Callable[..., Path]
+) -> None:
+    source = {"kind": "local", "path": str(tiny_checkpoint("llama_ntk"))}
+    model = {"full_id": "tiny/ntk", "family": "tiny", "source": source, "context": 512}
+    path = tiny_problem(texts=2, models=[model])
+    line = "warning: tiny--ntk: prefixes separate: frequencies follow the length"
+    assert run(path).output.count(line) == 1
+    shown = CliRunner().invoke(status, ["--problem", str(path)])
+    assert shown.exit_code == 0 and shown.output.count(line) == 1
+    rows = json.loads(CliRunner().invoke(status, ["--problem", str(path), "--json"]).output)
+    assert {*rows[0]["prefixes"]} == {"separate: frequencies follow the length"}
+    assert rows[0]["attention"] == ["sdpa/flash"]

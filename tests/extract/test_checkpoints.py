@@ -1,0 +1,164 @@
+"""Pickled weights: converted once where allowed, refused where they hold more than tensors."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from extract.checkpoints import Checkpoint, find_checkpoint
+from extract.scoring.loading import load_model
+from warehouse.errors import TokenmartError
+from warehouse.paths import Workspace
+from warehouse.problem.spec import ModelSpec
+
+Write = Callable[..., tuple[ModelSpec, dict[str, torch.Tensor]]]
+
+
+@pytest.fixture
+def pickled(workspace: Workspace, tiny_checkpoint: Callable[..., Path]) -> Write:
+    """A function that writes a tiny model with `.bin` weights, in one file or two."""
+
+    def write(shards: int = 1, legacy: bool = False) -> tuple[ModelSpec, dict[str, torch.Tensor]]:
+        folder = workspace.root / f"pickled-{shards}-{legacy}"
+        shutil.copytree(tiny_checkpoint(), folder)
+        weights = load_file(folder / "model.safetensors")
+        (folder / "model.safetensors").unlink()
+        names = list(weights)
+        parts = [names[number::shards] for number in range(shards)]
+        weight_map = {}
+        for number, part in enumerate(parts, start=1):
+            name = f"pytorch_model-{number:05d}-of-{shards:05d}.bin"
+            name = "pytorch_model.bin" if shards == 1 else name
+            tensors = {key: weights[key] for key in part}
+            torch.save(tensors, folder / name, _use_new_zipfile_serialization=not legacy)
+            weight_map |= dict.fromkeys(part, name)
+        if shards > 1:
+            index = {"metadata": {"total_size": 0}, "weight_map": weight_map}
+            (folder / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+        return spec_of(folder), weights
+
+    return write
+
+
+def spec_of(folder: Path, **source: Any) -> ModelSpec:
+    source = {"kind": "local", "path": str(folder), "pickled": True} | source
+    return ModelSpec.model_validate({"full_id": "org/old", "family": "f", "source": source})
+
+
+@pytest.mark.parametrize(("shards", "legacy"), [(1, False), (2, False), (1, True)])
+def test_pickled_weights_are_converted_once(
+    shards: int, legacy: bool, workspace: Workspace, pickled: Write, capsys: Any
+) -> None:
+    spec, weights = pickled(shards, legacy)
+    found = find_checkpoint(spec, workspace, "tiny")
+    assert not list(found.folder.glob("*.bin*"))
+    assert len(list(found.folder.glob("*.safetensors"))) == shards
+    model = load_model(found, spec, device="cpu", dtype="float32")
+    loaded = model.state_dict()
+    assert set(weights) <= set(loaded)
+    assert all(torch.equal(loaded[name], tensor) for name, tensor in weights.items())
+    written = {path: path.stat().st_mtime_ns for path in found.folder.iterdir()}
+    assert find_checkpoint(spec, workspace, "tiny") == found
+    assert {path: path.stat().st_mtime_ns for path in found.folder.iterdir()} == written
+    assert capsys.readouterr().err.count("converting the pickled weights of org/old") == 1
+    conversions = workspace.cache / "checkpoints"
+    assert {path.suffix for path in conversions.iterdir()} == {"", ".lock"}
+
+
+def test_weights_that_share_memory_are_converted(workspace: Workspace, pickled: Write) -> None:
+    spec, weights = pickled()
+    shared = {**weights, "lm_head.weight": weights["model.embed_tokens.weight"]}
+    torch.save(shared, spec.source.path / "pytorch_model.bin")
+    folder = find_checkpoint(spec, workspace, "tiny").folder
+    converted = load_file(folder / "model.safetensors")
+    assert torch.equal(converted["lm_head.weight"], converted["model.embed_tokens.weight"])
+
+
+def test_changed_weights_are_converted_again(workspace: Workspace, pickled: Write) -> None:
+    spec, weights = pickled()
+    first = find_checkpoint(spec, workspace, "tiny")
+    doubled = {name: tensor * 2 for name, tensor in weights.items()}
+    torch.save(doubled, spec.source.path / "pytorch_model.bin")
+    second = find_checkpoint(spec, workspace, "tiny")
+    assert second.folder != first.folder and second.revision != first.revision
+
+
+class Malicious:
+    """Unpickled by pickle itself, it makes a file."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self.file),)
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_malicious_pickle_is_refused_and_not_executed(
+    plain: bool, workspace: Workspace, pickled: Write
+) -> None:
+    spec, weights = pickled()
+    trace = workspace.root / "executed"
+    file = spec.source.path / "pytorch_model.bin"
+    if plain:
+        file.write_bytes(pickle.dumps(Malicious(trace)))
+    else:
+        torch.save({**weights, "model.norm.weight": Malicious(trace)}, file)
+    with pytest.raises(
+        TokenmartError, match=r"pytorch_model.bin: refused, .*more than tensors"
+    ) as e:
+        find_checkpoint(spec, workspace, "tiny")
+    assert "\n" not in e.value.format_message()
+    assert not trace.exists()
+    assert [path.suffix for path in (workspace.cache / "checkpoints").iterdir()] == [".lock"]
+    # the file would have done it
+    with file.open("rb") as pickled_file:
+        pickle.load(pickled_file) if plain else torch.load(file, weights_only=False)
+    assert trace.exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut off", b"no pickle"])
+def test_a_damaged_file_is_one_line(content: bytes, workspace: Workspace, pickled: Write) -> None:
+    spec, _ = pickled()
+    (spec.source.path / "pytorch_model.bin").write_bytes(content)
+    with pytest.raises(TokenmartError, match="refused, it is damaged") as caught:
+        find_checkpoint(spec, workspace, "tiny")
+    assert "\n" not in caught.value.format_message()
+
+
+def test_other_things_than_named_tensors_are_refused(workspace: Workspace, pickled: Write) -> None:
+    spec, weights = pickled()
+    torch.save({"state_dict": weights}, spec.source.path / "pytorch_model.bin")
+    with pytest.raises(TokenmartError, match="not a table of named tensors"):
+        find_checkpoint(spec, workspace, "tiny")
+
+
+def test_without_permission_pickled_weights_are_refused(
+    workspace: Workspace, pickled: Write
+) -> None:
+    folder = pickled()[0].source.path
+    with pytest.raises(TokenmartError, match=r"allow pickled ones with `pickled: true`"):
+        find_checkpoint(spec_of(folder, pickled=False), workspace, "tiny")
+
+
+def test_a_missing_shard_is_noticed(workspace: Workspace, pickled: Write) -> None:
+    spec, _ = pickled(shards=2)
+    (spec.source.path / "pytorch_model-00002-of-00002.bin").unlink()
+    with pytest.raises(TokenmartError, match=r"\(or not all\)"):
+        find_checkpoint(spec, workspace, "tiny")
+
+
+def test_float32_weights_load_into_the_asked_dtype(tiny_checkpoint: Callable[..., Path]) -> None:
+    spec = spec_of(tiny_checkpoint())
+    checkpoint = Checkpoint(tiny_checkpoint(), "r")
+    model = load_model(checkpoint, spec, device="cpu", dtype="bfloat16")
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}

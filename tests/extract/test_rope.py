@@ -1,0 +1,178 @@
+"""Position encodings as trained: the problem file's `rope` against RoPE from its equations.
+
+The look-alikes have the head width, configuration format and ratio of lengths of the NTK models
+of the locked list, whose trained theta therefore holds for them, too.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from plain_llama import frozen_ntk_theta, token_logprobs
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from extract.checkpoints import Checkpoint
+from extract.scoring.engine import Engine
+from extract.scoring.loading import load_config, load_model
+from warehouse.errors import TokenmartError
+from warehouse.probes.full import full_requests
+from warehouse.probes.request import Request
+from warehouse.probes.retrieval import RetrievalProbe, retrieval_requests
+from warehouse.probes.window import window_requests
+from warehouse.problem.spec import ModelSpec
+
+TRAINED, LENGTH, FACTOR = 64, 512, 4.0
+THETA = 305_921.97
+TOKENS = np.random.default_rng(1).integers(2, 300, LENGTH - 1).astype(np.int32)
+
+
+@pytest.fixture(scope="module")
+def look_alike(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A narrow Llama whose config.json says `rope_scaling`, as transformers 4.35 wrote it."""
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(
+        LlamaConfig(
+            hidden_size=64,
+            intermediate_size=96,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            num_key_value_heads=2,
+            head_dim=128,
+            vocab_size=300,
+            max_position_embeddings=TRAINED,
+        )
+    )
+    with torch.no_grad():
+        for parameter in model.parameters():
+            # attention that looks at single tokens, so that their distances matter
+            if parameter.dim() > 1:
+                parameter.mul_(8.0)
+    folder = tmp_path_factory.mktemp("ntk")
+    model.save_pretrained(folder)
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    del config["rope_parameters"]
+    config["rope_scaling"] = {"type": "dynamic", "factor": FACTOR}
+    path.write_text(json.dumps(config))
+    return folder
+
+
+def spec_of(folder: Path, **changes: Any) -> ModelSpec:
+    return ModelSpec.model_validate(
+        {
+            "full_id": "tiny/ntk",
+            "family": "tiny",
+            "source": {"kind": "local", "path": folder},
+            **changes,
+        }
+    )
+
+
+def load(folder: Path, **changes: Any) -> Any:
+    return load_model(
+        Checkpoint(folder, "r"), spec_of(folder, **changes), device="cpu", dtype="float32"
+    )
+
+
+def difference_to(theta: float, model: Any, requests: list[Request]) -> float:
+    """Largest difference in log-prob to plain RoPE with this theta, in nats."""
+    weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    off = [0.0]
+    for request, result in zip(requests, Engine(model).score(requests), strict=True):
+        ids = np.concatenate([request.trunk[: request.prefix_length], request.ids])
+        wanted = token_logprobs(weights, model.config, ids, theta)[-len(request.targets) :]
+        off.append(float(np.abs(result.scores.logprob - wanted).max()))
+    return max(off)
+
+
+@pytest.mark.parametrize(
+    ("length", "trained", "factor", "theta"),
+    [
+        (32_768, 4096, 4.0, 305_921.97),
+        (65_536, 4096, 8.0, 1_305_706.17),
+        (LENGTH, TRAINED, FACTOR, THETA),
+    ],
+)
+def test_the_frozen_base_by_its_formula(
+    length: int, trained: int, factor: float, theta: float
+) -> None:
+    assert frozen_ntk_theta(length, trained, factor) == pytest.approx(theta, abs=0.01)
+
+
+@pytest.mark.parametrize("bos", [None, 0])
+def test_a_frozen_theta_is_plain_rope_at_every_position(bos: int | None, look_alike: Path) -> None:
+    probe = RetrievalProbe(
+        kind="retrieval", excerpts=3, excerpt_tokens=24, answer_tokens=12, min_gap=64, seed=0
+    )
+    requests = [
+        *full_requests(TOKENS, bos),
+        *window_requests(TOKENS, bos, context=128, stride=64),
+        *retrieval_requests(TOKENS, bos, with_document=True, probe=probe),
+    ]
+    model = load(look_alike, rope={"type": "default", "theta": THETA})
+    assert difference_to(THETA, model, requests) < 1e-4
+
+
+def test_stock_dynamic_scaling_agrees_with_it_at_the_full_length_only(look_alike: Path) -> None:
+    (whole,) = full_requests(TOKENS, 0)
+    windows = window_requests(TOKENS, 0, context=128, stride=64)
+    stock = load(look_alike)
+    assert stock.config.rope_parameters["rope_type"] == "dynamic"
+    assert len(whole.ids) == LENGTH
+    assert difference_to(THETA, stock, [whole]) < 1e-4
+    assert difference_to(THETA, load(look_alike), windows) > 0.1
+
+
+def test_fixed_frequencies_share_prefixes(look_alike: Path) -> None:
+    assert not Engine(load(look_alike)).share_trunks
+    assert Engine(load(look_alike, rope={"type": "default", "theta": THETA})).share_trunks
+
+
+@pytest.mark.parametrize("kind", ["linear", "dynamic", "yarn"])
+def test_a_scaling_replaces_all_that_the_configuration_says(kind: str, look_alike: Path) -> None:
+    rope = load_config(
+        Checkpoint(look_alike, "r"), spec_of(look_alike, rope={"type": kind, "factor": 2.0})
+    ).rope_parameters
+    assert (rope["rope_type"], rope["factor"], rope["rope_theta"]) == (kind, 2.0, 10_000.0)
+    assert "type" not in rope
+    model = load(look_alike, rope={"type": kind, "factor": 2.0})
+    assert model.config.rope_parameters["rope_type"] == kind
+
+
+def test_an_intervention_changes_what_was_trained(look_alike: Path) -> None:
+    changed = load_config(
+        Checkpoint(look_alike, "r"),
+        spec_of(
+            look_alike,
+            rope={"type": "default", "theta": THETA},
+            interventions=[{"kind": "rope", "scaling": "linear", "factor": 2.0}],
+        ),
+    ).rope_parameters
+    assert (changed["rope_type"], changed["factor"]) == ("linear", 2.0)
+    assert changed["rope_theta"] == THETA
+
+
+def test_a_model_without_rotary_embeddings_has_no_rope_to_set(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
+    spec = spec_of(tmp_path, rope={"type": "default", "theta": THETA})
+    with pytest.raises(TokenmartError, match="tiny/ntk: rope needs rotary embeddings"):
+        load_config(Checkpoint(tmp_path, "r"), spec)
+
+
+@pytest.mark.parametrize(
+    "rope",
+    [
+        {"type": "default", "factor": 4.0},
+        {"type": "linear"},
+        {"type": "linear", "factor": 0.5},
+        {"type": "default", "theta": 0},
+    ],
+)
+def test_a_rope_that_says_nothing_clear_is_refused(rope: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="rope"):
+        spec_of(tmp_path, rope=rope)

@@ -1,0 +1,138 @@
+"""What is compared at load, how near it must be, and what happens where it is not."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tiny_requests import load
+from transformers import AutoModelForCausalLM
+
+from extract.checkpoints import find_checkpoint
+from extract.scoring import self_check
+from extract.scoring.engine import Engine
+from extract.scoring.loading import load_model
+from extract.tokenization import load_tokenizer
+from warehouse.errors import TokenmartError
+from warehouse.paths import Workspace
+from warehouse.probes.request import Ids, Request
+from warehouse.problem.spec import load_problem
+from warehouse.sources.fetch import ensure_documents
+
+LENGTH = self_check.TEXT_TOKENS
+
+
+def missing_one_token(ids: Ids) -> Request:
+    """The branch of the check, blind for the last token of its prefix."""
+    right = self_check.branch(ids, self_check.BRANCH_STARTS[0])
+    return dataclasses.replace(right, prefix_length=right.prefix_length - 1)
+
+
+def test_real_text_is_taken_where_there_is_some() -> None:
+    sample = np.arange(1000, 1200, dtype=np.int32)
+    np.testing.assert_array_equal(self_check.check_text(sample, 50_000), sample[:LENGTH])
+    made = self_check.check_text(sample[: LENGTH - 1], 50_000)
+    np.testing.assert_array_equal(made, self_check.check_text(None, 50_000))
+    assert len(made) == LENGTH and made.max() < LENGTH
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("factor", [0.9, 1.1])
+def test_a_transform_after_the_head_is_refused_in_every_dtype(
+    dtype: torch.dtype, factor: float, tiny_checkpoint: Callable[..., Path]
+) -> None:
+    model = AutoModelForCausalLM.from_pretrained(tiny_checkpoint("llama"), dtype=dtype).eval()
+    forward = model.forward
+
+    def scaled(*args: Any, **kwargs: Any) -> Any:
+        output = forward(*args, **kwargs)
+        output.logits = output.logits * factor
+        return output
+
+    model.forward = scaled
+    with pytest.raises(TokenmartError, match="does something after the head"):
+        Engine(model)
+
+
+def test_a_transform_between_backbone_and_head_is_refused(
+    tiny_checkpoint: Callable[..., Path],
+) -> None:
+    model = load(tiny_checkpoint("llama"))
+    model.get_output_embeddings().register_forward_pre_hook(lambda _, args: (args[0] * 1.01,))
+    with pytest.raises(TokenmartError, match="plain scoring differs from the model's own"):
+        Engine(model)
+
+
+def test_a_branch_that_misses_one_token_is_refused(tiny_checkpoint: Callable[..., Path]) -> None:
+    engine = Engine(load(tiny_checkpoint("llama")))
+    (wrong,) = engine.score([missing_one_token(engine._reference.ids)])
+    with pytest.raises(TokenmartError, match=r"tree scoring differs .* float32 explains"):
+        self_check.compare(engine.model, "tree", wrong.scores, engine._reference)
+
+
+def test_redrawn_roundings_are_as_large_as_the_dtypes(tiny_checkpoint: Callable[..., Path]) -> None:
+    spread = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        model = AutoModelForCausalLM.from_pretrained(tiny_checkpoint("llama"), dtype=dtype).eval()
+        spread[dtype] = np.sqrt((Engine(model)._reference.redrawn ** 2).mean())
+    ratio = torch.finfo(torch.bfloat16).eps / torch.finfo(torch.float32).eps
+    # a random model is chaotic in bfloat16, so that the differences stop growing
+    assert 100 < spread[torch.bfloat16] / spread[torch.float32] < 10 * ratio
+    assert spread[torch.float32] < 1e-3
+
+
+def test_the_locked_architectures_must_share_prefixes(
+    tiny_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What takes no mask is an error for them; others go on without, and say so."""
+
+    def without_masks(model: Any) -> Any:
+        forward = model.get_decoder().forward
+
+        def refusing(*args: Any, **kwargs: Any) -> Any:
+            if kwargs.get("attention_mask") is not None:
+                raise ValueError("no masks here")
+            return forward(*args, **kwargs)
+
+        monkeypatch.setattr(model.get_decoder(), "forward", refusing)
+        return model
+
+    for architecture in ("llama", "mistral", "qwen2"):
+        with pytest.raises(TokenmartError, match=r"prefixes can't be shared \(no masks here\)"):
+            Engine(without_masks(load(tiny_checkpoint(architecture))))
+    engine = Engine(without_masks(load(tiny_checkpoint("cohere"))))
+    assert engine.prefixes == "separate: no masks here"
+    assert not engine.share_trunks
+
+
+def test_lengths_in_the_position_encoding_are_a_reason(
+    tiny_checkpoint: Callable[..., Path],
+) -> None:
+    assert Engine(load(tiny_checkpoint("llama"))).prefixes == "shared"
+    engine = Engine(load(tiny_checkpoint("llama_ntk")))
+    assert engine.prefixes == "separate: frequencies follow the length"
+
+
+@pytest.mark.models
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", ["smollm2-135m", "gemma3-270m"])
+def test_real_models_pass_and_a_missing_token_does_not(
+    name: str, dtype: str, real_workspace: Workspace
+) -> None:
+    problem = load_problem("minilong", real_workspace)
+    spec = problem.model(name)
+    checkpoint = find_checkpoint(spec, real_workspace, problem.name)
+    text = ensure_documents(problem, real_workspace)["text"][3].as_py()
+    sample = load_tokenizer(checkpoint, spec).encode(text).ids
+    engine = Engine(load_model(checkpoint, spec, device="cpu", dtype=dtype), sample=sample)
+    assert engine.prefixes == "shared"
+    (wrong,) = engine.score([missing_one_token(engine._reference.ids)])
+    with pytest.raises(TokenmartError, match="tree scoring differs"):
+        self_check.compare(engine.model, "tree", wrong.scores, engine._reference)

@@ -1,0 +1,107 @@
+"""Tokenizers split text as the files of their repository say, whatever class reads them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from tiny_models import make_text
+from tokenizers import Tokenizer, normalizers
+
+from extract.checkpoints import Checkpoint
+from extract.tokenization import load_tokenizer
+from warehouse.errors import TokenmartError
+from warehouse.problem.spec import ModelSpec
+
+TEXTS = [
+    make_text(3),
+    "  two  spaces\n\nnew line\ttab 123 € 中文",
+    " one space before",
+    "x\n y\u00a0z",
+]
+
+
+def spec_of(folder: Path) -> ModelSpec:
+    source = {"kind": "local", "path": str(folder)}
+    return ModelSpec.model_validate({"full_id": "org/model", "family": "f", "source": source})
+
+
+def make_sentencepiece(folder: Path, architecture: str, dummy_prefix: bool = True) -> Path:
+    """A repository with a `tokenizer.model` in the manner of Llama, and no `tokenizer.json`."""
+    from sentencepiece import SentencePieceTrainer
+
+    SentencePieceTrainer.train(
+        sentence_iterator=iter([make_text(seed) for seed in range(50)]),
+        model_prefix=str(folder / "tokenizer"),
+        vocab_size=340,
+        model_type="bpe",
+        byte_fallback=True,
+        character_coverage=1.0,
+        normalization_rule_name="identity",
+        add_dummy_prefix=dummy_prefix,
+        remove_extra_whitespaces=False,
+        split_digits=True,
+        allow_whitespace_only_pieces=True,
+        unk_id=0,
+        bos_id=1,
+        eos_id=2,
+        pad_id=-1,
+        minloglevel=2,
+    )
+    settings = {"tokenizer_class": "LlamaTokenizer", "add_bos_token": True, "add_eos_token": False}
+    settings |= {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    (folder / "config.json").write_text(json.dumps({"model_type": architecture}))
+    return folder
+
+
+@pytest.mark.parametrize("architecture", ["llama", "mistral"])
+@pytest.mark.parametrize("dummy_prefix", [True, False])
+def test_a_tokenizer_model_alone_is_read_as_sentencepiece_reads_it(
+    architecture: str, dummy_prefix: bool, tmp_path: Path
+) -> None:
+    from sentencepiece import SentencePieceProcessor
+
+    folder = make_sentencepiece(tmp_path, architecture, dummy_prefix)
+    tokenizer = load_tokenizer(Checkpoint(folder, str(tmp_path)), spec_of(folder))
+    processor = SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
+    assert tokenizer.bos == 1
+    for text in TEXTS:
+        found = tokenizer.encode(text)
+        assert found.ids.tolist() == processor.encode(text)
+        assert found.char_end[-1] == len(text)
+        assert (found.char_start <= found.char_end).all()
+
+
+@pytest.mark.parametrize("dummy_prefix", [True, False])
+def test_a_tokenizer_json_is_read_as_it_stands(dummy_prefix: bool, tmp_path: Path) -> None:
+    folder = make_sentencepiece(tmp_path, "llama", dummy_prefix)
+    wanted = load_tokenizer(Checkpoint(folder, f"{tmp_path} model"), spec_of(folder))
+    from transformers import AutoTokenizer
+
+    core = AutoTokenizer.from_pretrained(folder).backend_tokenizer
+    prefix = [normalizers.Prepend("▁")] if dummy_prefix else []
+    core.normalizer = normalizers.Sequence([*prefix, normalizers.Replace(" ", "▁")])
+    core.pre_tokenizer = None
+    core.save(str(folder / "tokenizer.json"))
+    tokenizer = load_tokenizer(Checkpoint(folder, f"{tmp_path} json"), spec_of(folder))
+    published = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    for text in TEXTS:
+        ids = tokenizer.encode(text).ids.tolist()
+        assert ids == published.encode(text, add_special_tokens=False).ids
+        assert ids == wanted.encode(text).ids.tolist()
+    assert tokenizer.bos == 1
+
+
+def test_a_missing_package_is_called_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_sentencepiece(tmp_path, "mistral")
+    monkeypatch.setitem(sys.modules, "sentencepiece", None)
+    with pytest.raises(TokenmartError, match=r"^org/model: .*needs sentencepiece and") as caught:
+        load_tokenizer(Checkpoint(folder, str(tmp_path)), spec_of(folder))
+    message = caught.value.format_message()
+    assert "pip install -c requirements.lock sentencepiece protobuf" in message
+    assert "tiktoken" not in message and "\n" not in message
