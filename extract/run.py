@@ -142,7 +142,8 @@ class Extraction:
     def _plan(self, spec: ModelSpec) -> ModelPlan:
         self._check_memory(spec)
         self.progress(f"{spec.full_id}: looking for its files", 0)
-        with self.outcome.messages.about(spec.full_id, ("huggingface_hub",)):
+        libraries = ("huggingface_hub",) if spec.source.on_demand else ()
+        with self.outcome.messages.about(spec.full_id, libraries):
             plan = plan_model(
                 self.problem, self.selection, spec, self.documents, self.workspace, self.since
             )

@@ -215,8 +215,8 @@ def load_target(problem: Problem, workspace: Workspace) -> tuple[dict[str, float
     with connect_read_only(workspace) as connection:
         rows = connection.execute(
             "select model_id, score, stderr, items from downstream_scores"
-            " where problem = ? and task = 'overall' and score is not null",
-            [problem.name],
+            " where problem = ? and model_id in ? and task = 'overall' and score is not null",
+            [problem.name, [model.model_id for model in problem.ranked_models]],
         ).fetchall()
     source = {
         "kind": problem.target.kind,

@@ -596,3 +596,22 @@ def test_a_model_on_request_runs_only_when_it_is_named(
     ok(run(path, "--model", "tiny/extra", "--probe", "full"))
     after = ok(CliRunner().invoke(status, ["--problem", str(path)]))
     assert "tiny--extra" in after and "incomplete" not in after
+
+
+def test_rows_depend_on_the_position_encoding_as_trained(
+    workspace: Workspace, tiny_problem: Callable[..., Path]
+) -> None:
+    path = tiny_problem(texts=1)
+    assert "extracted 8 units" in ok(run(path))
+    raw = yaml.safe_load(path.read_text())
+    raw["models"][0]["rope"] = {"type": "default", "theta": 5000}
+    path.write_text(yaml.safe_dump(raw))
+    assert "extracted 4 units" in ok(run(path))
+    rows = {
+        name: pq.read_table(
+            workspace.models / "problem=tiny" / f"model_id=tiny--{name}" / "model.parquet",
+            partitioning=None,
+        )["rope"].to_pylist()
+        for name in ("one", "two")
+    }
+    assert rows == {"one": ['{"type":"default","theta":5000.0}'], "two": [None]}

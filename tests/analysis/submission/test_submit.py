@@ -65,26 +65,26 @@ def test_negate_changes_every_sign(submit, written, tmp_path):
 
 def test_a_model_on_request_is_neither_ranked_nor_submitted(submit, minilong, tmp_path):
     file = minilong.workspace.problems / "minilong.yml"
-    extra = "models:\n  - {full_id: extra, base: smollm2-135m, on_request: true}"
+    extra = "models:\n  - {full_id: on-top, base: smollm2-135m, on_request: true}"
     file.write_text(file.read_text().replace("models:", extra, 1))
     with minilong.write() as connection:
         for table, others in (
-            ("metric_values", "'good', 'a', 'extra', 9, 1000, 50, null"),
-            ("downstream_scores", "'extra', 'overall', 9, 0.01, 240"),
-            ("coverage", "'extra', 'full', 'full', 50, 1, 0, 49, false, 1, 1, 1, 1, 1, null"),
+            ("metric_values", "'good', 'a', 'on-top', 9, 1000, 50, null"),
+            ("downstream_scores", "'on-top', 'overall', 9, 0.01, 240"),
+            ("coverage", "'on-top', 'full', 'full', 50, 1, 0, 49, false, 1, 1, 1, 1, 1, null"),
         ):
             connection.execute(f"insert into {table} values ('minilong', {others})")
         connection.execute(
-            "insert into units select * replace ('extra' as model_id) from units limit 1"
+            "insert into units select * replace ('on-top' as model_id) from units limit 1"
         )
     result = submit()
     assert result.exit_code == 0, result.stderr
-    assert "extra" not in json.loads((tmp_path / "out" / "submission.json").read_text())
+    assert "on-top" not in json.loads((tmp_path / "out" / "submission.json").read_text())
     bundle = json.loads((tmp_path / "out" / "bundle.json").read_text())
     assert set(bundle["compute"]["models"]) == set(bundle["models"])
-    assert "extra" not in bundle["models"]
+    assert "on-top" not in bundle["models"]
     verification = json.loads((tmp_path / "out" / "verify.json").read_text())
-    assert "extra" not in json.dumps(verification)
+    assert "on-top" not in json.dumps(verification)
 
 
 def test_refused_without_leaving_anything(submit, minilong, tmp_path):
