@@ -54,7 +54,7 @@ class Reference:
         ids: shape (n,), the text.
         logprob: shape (n - 1,), of ids[1:], nats; not finite where the model's logits are not.
         redrawn: shape (draws, n - 1), what roundings drawn anew change in them.
-        head_error: nats; rounding error of one float32 log-prob's own head product.
+        head_error: nats; error of the float32 head, measured on the targets' own logits.
     """
 
     ids: Ids
@@ -116,8 +116,21 @@ def own_forward(model: Any, ids: Tensor, transform: LogitTransform) -> Reference
         ids=ids.cpu().numpy().astype(np.int32),
         logprob=logprobs[0],
         redrawn=logprobs[1:] - logprobs[0],
-        head_error=product_error,
+        head_error=abs(transform.scale) * _product_error(states[0], weight, bias, raw[0], ids),
     )
+
+
+def _product_error(
+    states: Tensor, weight: Tensor, bias: Tensor | None, logits: Tensor, ids: Tensor
+) -> float:
+    """Largest error of the next tokens' float32 logits, by float64 on the host."""
+    nexts = ids[1:].to(weight.device)
+    exact = (states[:-1].cpu().double() * weight[nexts].cpu().double()).sum(-1)
+    if bias is not None:
+        exact += bias[nexts].cpu().double()
+    found = logits[:-1].gather(-1, nexts.to(logits.device)[:, None])[:, 0]
+    step = torch.finfo(torch.float32).eps * float(logits.abs().max())
+    return float((found.cpu().double() - exact).abs().max()) + step
 
 
 def _row_lengths(weight: Tensor) -> Tensor:
