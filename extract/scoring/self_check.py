@@ -8,7 +8,8 @@ How far two right computations may lie apart follows from the dtype and is measu
 the same forward runs once more with every number of the embeddings moved by one step of the
 dtype, which draws all later roundings anew. Measured on SmolLM2-135M: 4e-6 nats (root mean
 square) in float32, 0.07 in bfloat16, 0.01 in float16, while a branch that misses one token of its
-prefix is off by 0.3 in all of them.
+prefix is off by 0.3 in all of them. On random ids models are more sensitive: there Gemma-3-270M
+in bfloat16 hides that token in its rounding (0.45), on real text (0.15) it does not.
 """
 
 from __future__ import annotations
