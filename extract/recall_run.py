@@ -123,9 +123,10 @@ def _answers(
             f"{plan.spec.full_id}: target length {target.lengths[-1]} is beyond its context of "
             f"{limit} tokens; shorten target.lengths or set the model's `context`"
         )
-    scorer = find_backend(selection.backend).load(
-        Loading(plan.spec, plan.checkpoint, selection.device, plan.dtype)
-    )
     items = build_items(target, contexts, plan.tokenizer)
+    sample = items[0].request.trunk if items else None
+    scorer = find_backend(selection.backend).load(
+        Loading(plan.spec, plan.checkpoint, selection.device, plan.dtype, sample=sample)
+    )
     scorer.check()
     return score_items(scorer, items, target)

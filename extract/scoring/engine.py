@@ -99,9 +99,13 @@ class Engine:
         elif onednn_available(self.device, self.dtype):
             pack_linear_layers(self.backbone)
         rope = getattr(self.config, "rope_parameters", None) or {}
+        # one set for all layers, or one for each kind of layer
+        sets = [rope, *(each for each in rope.values() if isinstance(each, dict))]
         # such frequencies differ between a trunk and its prefixes, and between the members of a
         # padded batch
-        self.length_dependent = rope.get("rope_type") in ("dynamic", "longrope")
+        self.length_dependent = any(
+            each.get("rope_type") in ("dynamic", "longrope") for each in sets
+        )
         self.prefixes = (
             "separate: frequencies follow the length" if self.length_dependent else "shared"
         )
@@ -179,7 +183,7 @@ class Engine:
             if not all(np.isfinite(each.logprob).all() for each in scores):
                 raise NonFiniteLogits("the model produced NaN or infinite logits")
             return [Scored(s, spent) for s, (_, spent) in zip(scores, found, strict=True)]
-        smaller = self.budgets.halved(max(request.length for request in requests))
+        smaller = self.budgets.halved(max(max(r.length, len(r.trunk)) for r in requests))
         if smaller is None:
             raise TokenmartError(
                 f"out of memory even at the smallest batch ({shortage}); use --dtype bfloat16, "
@@ -275,9 +279,13 @@ class Engine:
     def _reset_frequencies(self) -> None:
         """Dynamic RoPE remembers the longest input; a one-token input makes it forget."""
         rotary = getattr(self.backbone, "rotary_emb", None)
-        if rotary is not None:
-            position = torch.zeros(1, 1, dtype=torch.long, device=self.device)
-            rotary(torch.zeros(1, 1, 1, dtype=self.dtype, device=self.device), position)
+        if rotary is None:
+            return
+        nothing = torch.zeros(1, 1, 1, dtype=self.dtype, device=self.device)
+        position = torch.zeros(1, 1, dtype=torch.long, device=self.device)
+        # with several kinds of layers each has frequencies of its own
+        for kind in rotary.rope_type if isinstance(rotary.rope_type, dict) else [None]:
+            rotary(nothing, position, *([] if kind is None else [kind]))
 
     def _score_tree(
         self,

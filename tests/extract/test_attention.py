@@ -11,6 +11,7 @@ import torch
 from click.testing import CliRunner, Result
 from reference import assert_agree, references
 from tiny_requests import load, requests_of
+from transformers.integrations.sdpa_attention import repeat_kv
 
 from extract.checkpoints import Checkpoint
 from extract.cli import extract, status
@@ -35,8 +36,15 @@ def run(path: Path, *options: str) -> Result:
 
 @pytest.mark.parametrize("architecture", ["mistral", "qwen2", "llama"])
 def test_repeated_heads_give_what_shared_heads_give(
-    architecture: str, tiny_checkpoint: Callable[..., Path]
+    architecture: str, tiny_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    repeated: list[int] = []
+
+    def counted(states: torch.Tensor, groups: int) -> torch.Tensor:
+        repeated.append(groups)
+        return repeat_kv(states, groups)
+
+    monkeypatch.setattr(attention, "repeat_kv", counted)
     folder = tiny_checkpoint(architecture)
     requests = requests_of(0)
     plain = references(load(folder), requests)
@@ -47,6 +55,7 @@ def test_repeated_heads_give_what_shared_heads_give(
     assert engine.attention == "sdpa/flash" and engine.share_trunks
     for result, expected in zip(engine.score(requests), plain, strict=True):
         assert_agree(result.scores, expected)
+    assert set(repeated) == {2}
 
 
 def test_heads_are_repeated_where_no_fused_kernel_shares_them(

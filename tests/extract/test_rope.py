@@ -7,6 +7,7 @@ of the locked list, whose trained theta therefore holds for them, too.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from plain_llama import frozen_ntk_theta, token_logprobs
+from reference import assert_agree, references
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from extract.checkpoints import Checkpoint
@@ -131,6 +133,19 @@ def test_stock_dynamic_scaling_agrees_with_it_at_the_full_length_only(look_alike
 def test_fixed_frequencies_share_prefixes(look_alike: Path) -> None:
     assert not Engine(load(look_alike)).share_trunks
     assert Engine(load(look_alike, rope={"type": "default", "theta": THETA})).share_trunks
+
+
+def test_frequencies_of_one_kind_of_layers_may_follow_the_length(
+    tiny_checkpoint: Callable[..., Path],
+) -> None:
+    """Gemma 3 has a set of rotary parameters for each kind of layers."""
+    folder = tiny_checkpoint("gemma3_text")
+    model = load(folder, rope={"type": "dynamic", "factor": 4.0})
+    requests = full_requests(TOKENS[:90], 0)
+    plain = references(load(folder, rope={"type": "dynamic", "factor": 4.0}), requests)
+    engine = Engine(model)
+    assert engine.prefixes == "separate: frequencies follow the length"
+    assert_agree(engine.score(requests)[0].scores, plain[0])
 
 
 @pytest.mark.parametrize("kind", ["linear", "dynamic", "yarn"])
