@@ -422,7 +422,7 @@ def _in_this_process(bench: Bench, name: str, path: Path, count: int) -> tuple[f
     outcome = Extraction(problem, selection, documents, workspace, no_progress).run()
     seconds = time.perf_counter() - started
     after = give_back(bench.device)
-    bench.must(not outcome.failures, "; ".join(outcome.failures))
+    bench.must(not outcome.failures, "; ".join(map(str, outcome.failures)))
     units = _units(workspace)
     first, second = (
         max((unit.peak_bytes for unit in units if unit.model_id.endswith(str(n))), default=0)
@@ -535,12 +535,12 @@ def main(
 
     Five parts, in this order. `correctness` compares each probe with the plain forward of the
     same model: the reference is float32; in float32 ours must be far nearer to it than plain
-    half precision is, in half precision as near; beside it stands what other
-    tokens in the context do, which is what a wrong mask would look like. `memory` takes half of the memory away while
-    windows are scored. `models` extracts with two models one after the other and looks whether
-    the first one's memory came back; `workers` does the same with two processes. `speed` times
-    each probe at 8,192 and 32,768 tokens beside plain forwards, the LongPPL procedure and, where
-    they are installed, lm-evaluation-harness and vLLM, with the same dtype and attention.
+    half precision is, in half precision as near; beside it stands what other tokens in the
+    context do, which is what a wrong mask would look like. `memory` takes half of the memory away
+    while windows are scored. `models` extracts with two models one after the other and looks
+    whether the first one's memory came back; `workers` does the same with two processes. `speed`
+    times each probe at 8,192 and 32,768 tokens beside plain forwards, the LongPPL procedure and,
+    where they are installed, lm-evaluation-harness and vLLM, with the same dtype and attention.
 
     The share of the peak counts 2 FLOPs per weight and token and those of attention, over the
     data sheet's dense half-precision figure. Memory is what the plan of `tokenmart extract`
