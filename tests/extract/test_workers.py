@@ -104,7 +104,7 @@ def test_a_worker_gets_the_options_of_its_parent() -> None:
     with extract.make_context("extract", given) as context:
         arguments = workers.worker_arguments(context.command, context.params)
     with extract.make_context("extract", arguments[1:]) as again:
-        assert again.params == {**context.params, "workers": 1}
+        assert again.params == {**context.params, "workers": None}
     assert arguments[0] == "extract" and isinstance(extract, click.Command)
 
 
