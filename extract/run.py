@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import gc
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -15,10 +14,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from extract.ahead import Ahead
 from extract.backends.backend import Loading, Scorer, find_backend
 from extract.background import Background
 from extract.claims import claim
-from extract.observe import PeakMemory, running_code
+from extract.observe import PeakMemory, release_memory, running_code
 from extract.planning.cost import CHARACTERS_PER_TOKEN, planned_memory
 from extract.planning.memory import Footprint, refuse_too_large
 from extract.planning.plan import (
@@ -29,7 +29,6 @@ from extract.planning.plan import (
     describe_interventions,
     is_settled,
     max_tokens_of,
-    plan_model,
 )
 from extract.rows import token_rows
 from extract.scored import NonFiniteLogits, Scored
@@ -113,6 +112,7 @@ class Extraction:
         longest = max((len(d.text) for d in documents), default=0) / CHARACTERS_PER_TOKEN
         limit = max_tokens_of(problem, selection)
         self.longest = int(min(longest, limit) if limit else longest)
+        self.ahead = Ahead(problem, selection, documents, workspace, self.longest, since)
 
     def run(self) -> Outcome:
         """Compute what is missing, model by model; a model that fails does not stop the others.
@@ -120,12 +120,14 @@ class Extraction:
         Raises:
             StorageError: nothing more can be stored; what was finished is kept.
         """
+        with self.ahead:
+            return self._run()
+
+    def _run(self) -> Outcome:
         for spec in self.selection.models:
             try:
                 needed = self._memory(spec)
-                plan = plan_model(
-                    self.problem, self.selection, spec, self.documents, self.workspace, self.since
-                )
+                plan = self.ahead.plan(spec)
                 needed = needed or self._memory(spec, plan.checkpoint.folder)
                 self.progress(f"{spec.full_id}: planned", plan.done)
                 self.outcome.failures += plan.failed
@@ -138,7 +140,7 @@ class Extraction:
                 raise
             except TokenmartError as error:
                 self.outcome.failures.append(error.format_message())
-            gc.collect()
+            release_memory()
         return self.outcome
 
     def _publish(self, plan: ModelPlan) -> None:
@@ -159,7 +161,10 @@ class Extraction:
         return needed
 
     def _run_model(self, plan: ModelPlan, room: int) -> None:
-        documents = {task.document.doc_id: plan.tokenize(task.document) for task in plan.tasks}
+        documents = {
+            task.document.doc_id: self.ahead.tokenize(plan, task.document) for task in plan.tasks
+        }
+        self.ahead.begin_after(plan.spec)
         self.progress(f"{plan.spec.full_id}: loading", 0)
         scorer = find_backend(self.selection.backend).load(
             Loading(
