@@ -20,6 +20,10 @@ HEAD_ROWS = 1024
 """Hidden states per product with the head where people do it in chunks."""
 
 
+class ForeignError(Exception):
+    """Another project failed, and how."""
+
+
 def installed(package: str) -> bool:
     """Whether another project is here to be compared with."""
     return find_spec(package) is not None
@@ -143,10 +147,22 @@ def harness_rolling(model: Any, tokenizer: Any, text: str) -> Callable[[], Any]:
 
 
 def harness_loglikelihood(model: Any, tokenizer: Any, tokens: Any) -> Callable[[], Any]:
-    """lm-evaluation-harness: loglikelihood of all tokens after the first, given as tokens."""
-    wrapped = _harness(model, tokenizer, len(tokens))
+    """lm-evaluation-harness: loglikelihood of all tokens after the first, given as tokens.
+
+    The call raises ForeignError when the installed version can't be called so.
+    """
     first, *rest = (int(token) for token in tokens)
-    return lambda: wrapped._loglikelihood_tokens([(("", ""), [first], rest)], disable_tqdm=True)
+    made: list[Any] = []
+
+    def run() -> Any:
+        try:
+            if not made:
+                made.append(_harness(model, tokenizer, len(tokens)))
+            return made[0]._loglikelihood_tokens([(("", ""), [first], rest)], disable_tqdm=True)
+        except (ImportError, TypeError, AttributeError, AssertionError) as error:
+            raise ForeignError(f"it can't be called so ({error})") from error
+
+    return run
 
 
 def vllm_prompt_logprobs(folder: Path, tokens: Any, dtype: str, timeout: float) -> dict[str, float]:
@@ -156,20 +172,23 @@ def vllm_prompt_logprobs(folder: Path, tokens: Any, dtype: str, timeout: float) 
         `seconds`, the best of two after a first one.
 
     Raises:
-        RuntimeError: it failed; the message is its last line.
+        ForeignError: it failed or took too long; the message is its last line.
     """
     job = {"model": str(folder), "tokens": [int(token) for token in tokens], "dtype": dtype}
-    done = subprocess.run(
-        [sys.executable, __file__],
-        input=json.dumps(job),
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [sys.executable, __file__],
+            input=json.dumps(job),
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ForeignError(f"no answer within {timeout:.0f} s") from error
     if done.returncode:
         lines = done.stderr.strip().splitlines() or ["it said nothing"]
-        raise RuntimeError(f"vLLM failed: {lines[-1][:100]}")
+        raise ForeignError(f"it failed: {lines[-1][:100]}")
     found: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
     return found
 

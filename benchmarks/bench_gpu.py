@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -286,7 +287,7 @@ def _vllm(
         try:
             found = baselines.vllm_prompt_logprobs(Path(folder), tokens, bench.dtype, left)
             seconds = found["seconds"]
-        except (RuntimeError, subprocess.TimeoutExpired) as error:
+        except baselines.ForeignError as error:
             note = str(error)[:120]
     bench.add(
         Row("speed", subject.spec.full_id, bench.dtype, count, what, seconds=seconds,
@@ -587,14 +588,14 @@ def main(
     first, *others = subjects
     name = next(iter(shapes))
     small = random_subject(name, *shapes[name], place)
-    correctness(bench, first)
-    memory(bench, first)
-    extractions(bench, small)
+    bench.run("correctness", lambda: correctness(bench, first))
+    bench.run("memory", lambda: memory(bench, first))
+    bench.run("models and workers", lambda: extractions(bench, small))
     for subject in subjects:
         for count in size.lengths:
-            speed(bench, subject, count)
+            bench.run("speed", partial(speed, bench, subject, count))
     for subject in others:
-        correctness(bench, subject)
+        bench.run("correctness", partial(correctness, bench, subject))
     bench.write()
     for left_out in bench.skipped:
         click.echo(f"left out for its time: {left_out}")

@@ -156,6 +156,15 @@ class Bench:
             self.skipped.append(f"{part}: {what} (about {needed:.0f} s, {max(left, 0):.0f} s left)")
         return needed <= left
 
+    def run(self, what: str, work: Callable[[], None]) -> None:
+        """Do a part of the measurements; whatever ends it is told, and the next one begins."""
+        try:
+            work()
+        except Exception as error:
+            first = (str(error).strip().splitlines() or [""])[0][:200]
+            self.wrong.append(f"{what} ended with {type(error).__name__}: {first}")
+        give_back(self.device)
+
     def must(self, holds: bool, what: str) -> None:
         """Note what went wrong; the exit code tells."""
         if not holds:
@@ -245,13 +254,15 @@ def give_back(device: str) -> int:
 @contextmanager
 def out_of_memory_named(told: list[str]) -> Iterator[None]:
     """Catch what running out of memory raises, in plain PyTorch and in ours; tell it in a word."""
+    from baselines import ForeignError
+
     from extract.scoring.engine import is_out_of_memory
     from warehouse.errors import TokenmartError
 
     try:
         yield
-    except TokenmartError as error:
-        told.append(error.format_message())
+    except (TokenmartError, ForeignError) as error:
+        told.append(str(error))
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise

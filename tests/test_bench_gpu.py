@@ -74,6 +74,19 @@ def test_a_wrong_engine_is_told(
     assert any(wrong.startswith("random/tiny, full: in float32") for wrong in found["wrong"])
 
 
+def test_a_part_that_breaks_off_does_not_take_the_others_down(
+    bench_gpu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(bench: Any, subject: Any) -> None:
+        raise ValueError("no such thing\nat all")
+
+    monkeypatch.setattr(bench_gpu, "correctness", broken)
+    asked = ["--part", "correctness", "--part", "memory"]
+    done, found = run(bench_gpu, tmp_path / "found.json", *asked)
+    assert done.exit_code == 1 and [row["part"] for row in found["rows"]] == ["memory"]
+    assert found["wrong"] == ["correctness ended with ValueError: no such thing"] * 2
+
+
 def test_what_no_longer_fits_is_named(bench_gpu: Any, tmp_path: Path) -> None:
     done, found = run(bench_gpu, tmp_path / "found.json", "--minutes", "0.01")
     assert done.exit_code == 0 and found["rows"] == []
