@@ -328,7 +328,6 @@ def memory(bench: Bench, subject: Subject) -> None:
         return
     told: list[str] = []
     engine = Engine(subject.load(bench.dtype))
-    budget = engine.batch_tokens
     expected = score(engine, conditions, tokens)
     _, peak = measure(lambda: score(engine, conditions, tokens), bench.device, 0)
     allocated = give_back(bench.device)
@@ -348,11 +347,8 @@ def memory(bench: Bench, subject: Subject) -> None:
     after = give_back(bench.device)
     again = score(engine, conditions, tokens)
     off = _differences(squeezed or again, expected)
-    note = (
-        f"limit {limit / 2**30:.2f} GiB, before {peak / 2**30:.2f}; "
-        + ("went on" if squeezed else f"gave up: {told[0]}")
-        + f"; batch {budget:,} → {engine.batch_tokens:,} tokens now"
-    )
+    ending = "went on" if squeezed else f"gave up: {told[0]}"
+    note = f"limit {limit / 2**30:.2f} GiB, before {peak / 2**30:.2f}; {ending}"
     bench.add(
         Row("memory", name, bench.dtype, count, what, seconds=seconds, peak_bytes=bytes_then,
             largest_nats=off[0], mean_nats=off[1], note=note)
