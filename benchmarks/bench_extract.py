@@ -20,6 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from baselines import bare_forward, harness_rolling, longppl_procedure
+
 MODELS = ("smollm2-135m", "gemma3-270m")
 CONTEXT, STRIDE = 1024, 512
 
@@ -66,49 +68,6 @@ def measure(work: Callable[[], Any], repeats: int) -> dict[str, float]:
     return {"seconds": min(seconds), "bytes": float(above)}
 
 
-def bare_forward(model: Any, tokens: Any) -> Callable[[], Any]:
-    """The model's own forward with all logits, and nothing done with them."""
-    import torch
-
-    ids = torch.from_numpy(tokens[None]).long()
-
-    def run() -> None:
-        with torch.inference_mode():
-            model(input_ids=ids, use_cache=False)
-
-    return run
-
-
-def longppl_procedure(model: Any, tokens: Any) -> Callable[[], Any]:
-    """The published procedure: full logits, windows one by one, cross-entropy in float32."""
-    import torch
-
-    def losses(ids: Any) -> Any:
-        batch = torch.from_numpy(ids[None]).long()
-        logits = model(input_ids=batch, use_cache=False).logits[0].float()
-        return torch.nn.functional.cross_entropy(logits[:-1], batch[0, 1:], reduction="none")
-
-    def run() -> tuple[Any, list[Any]]:
-        with torch.inference_mode():
-            full, short = losses(tokens), []
-            for start in range(0, len(tokens) - CONTEXT, STRIDE):
-                window = tokens[start : start + CONTEXT + STRIDE]
-                short.append(losses(window)[CONTEXT - 1 :])
-        return full, short
-
-    return run
-
-
-def harness(model: Any, tokenizer: Any, text: str) -> Callable[[], Any]:
-    """lm-evaluation-harness: loglikelihood_rolling through its own HF model class."""
-    from lm_eval.api.instance import Instance
-    from lm_eval.models.huggingface import HFLM
-
-    wrapped = HFLM(pretrained=model, tokenizer=tokenizer, device="cpu", batch_size=1)
-    request = Instance("loglikelihood_rolling", {}, (text,), 0)
-    return lambda: wrapped.loglikelihood_rolling([request], disable_tqdm=True)
-
-
 def one(case: str, name: str, size: int, extra: int, repeats: int) -> dict[str, float]:
     """One measurement; runs in a process of its own."""
     import numpy as np
@@ -125,12 +84,16 @@ def one(case: str, name: str, size: int, extra: int, repeats: int) -> dict[str, 
     if case == "bare":
         return measure(bare_forward(model, full.ids), repeats)
     if case == "longppl":
-        return measure(longppl_procedure(model, full.ids), repeats)
+        return measure(longppl_procedure(model, full.ids, CONTEXT, STRIDE), repeats)
     if case == "harness":
         text = tokenizer._tokenizer.decode(tokens)
         model.config.max_position_embeddings = size + 1
-        return measure(harness(model, tokenizer._tokenizer, text), repeats)
-    reference = longppl_procedure(model, full.ids)() if case == "ours-longppl" and extra else None
+        return measure(harness_rolling(model, tokenizer._tokenizer, text), repeats)
+    reference = (
+        longppl_procedure(model, full.ids, CONTEXT, STRIDE)()
+        if case == "ours-longppl" and extra
+        else None
+    )
     engine = Engine(model)
     requests = [full]
     if case == "ours-longppl":

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import click
 
 if TYPE_CHECKING:
     from extract.planning.plan import Document, Selection
+    from extract.planning.sharing import Sharing
     from extract.planning.tables import Plan
     from warehouse.paths import Workspace
     from warehouse.problem.spec import Problem
@@ -77,9 +79,8 @@ def _selection(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--workers",
     type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    help="Share the work between N processes: one per GPU, or per part of the processor.",
+    help="Share the work between N processes: one per GPU, or per part of the processor. By "
+    "default one for each GPU where models fit on one, else one.",
 )
 @click.option("--as-worker", hidden=True, help="Be a worker of the run that started at this time.")
 @click.option("--dry-run", is_flag=True, help="Print what would be computed and its cost.")
@@ -96,7 +97,7 @@ def extract(
     max_tokens: int | None,
     attention: str | None,
     compiled: bool,
-    workers: int,
+    workers: int | None,
     as_worker: str | None,
     dry_run: bool,
 ) -> None:
@@ -112,6 +113,7 @@ def extract(
     """
     from extract.planning.devices import likely_device, resolve_device
     from extract.planning.plan import documents_of, select
+    from extract.planning.sharing import sharing_of
     from extract.planning.tables import make_plan
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_problem
@@ -133,16 +135,20 @@ def extract(
         backend=backend,
     )
     plan = make_plan(problem, selection, workspace)
+    sharing = sharing_of(plan, device, selection.device, workers)
     if dry_run:
         _print_plan(plan)
+    if sharing.sentence and as_worker is None:
+        click.echo(sharing.sentence)
+    if dry_run:
         return
     if selection.device == "cpu" and as_worker is None:
         _guard_processor(plan, asked_by_name=device == "cpu")
     chosen = documents_of(ensure_documents(problem, workspace), selection.documents)
     since = as_worker
-    if workers > 1:
+    if sharing.workers > 1:
         since = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        _run_workers(context, since, problem, selection, chosen, workspace)
+        _run_workers(context, since, problem, selection, sharing, chosen, workspace)
     quiet = as_worker is not None
     _extract(problem, selection, chosen, workspace, since, quiet)
 
@@ -233,21 +239,26 @@ def _run_workers(
     since: str,
     problem: Problem,
     selection: Selection,
+    sharing: Sharing,
     documents: list[Document],
     workspace: Workspace,
 ) -> None:
-    """Let workers do the selection, under one progress bar; what they leave is done afterwards."""
+    """Let workers do their models, under one progress bar; what they leave is done afterwards."""
     from extract.planning.cost import refuse_too_many
     from extract.planning.tables import count_finished
     from extract.workers import run_workers, worker_arguments, worker_environments, worker_logs
     from warehouse.progress import progress_bar
 
-    workers = context.params["workers"]
+    workers, values = sharing.workers, context.params
+    if sharing.each is not None:
+        chosen = tuple(spec for spec in selection.models if spec.full_id in sharing.each)
+        selection = replace(selection, models=chosen)
+        values = {**values, "models": sharing.each}
     refuse_too_many(workers, problem, selection, workspace)
     total = len(selection.models) * len(documents) * len(selection.conditions)
     with progress_bar(total, "units") as progress:
         failures = run_workers(
-            [*worker_arguments(context.command, context.params), "--as-worker", since],
+            [*worker_arguments(context.command, values), "--as-worker", since],
             worker_environments(workers, selection.device),
             worker_logs(workspace, since, workers),
             lambda: count_finished(problem, selection, documents, workspace),

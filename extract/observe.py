@@ -6,6 +6,7 @@ import contextlib
 import gc
 import resource
 import sys
+import warnings
 from functools import cache
 from pathlib import Path
 
@@ -28,12 +29,28 @@ def _has_gpu() -> bool:
     return torch.cuda.is_available()
 
 
+LEFT_BEHIND = 256 * 2**20
+"""Bytes on a GPU that the matrix libraries keep as their workspaces."""
+
+
 def release_memory() -> None:
-    """Give back what the model before held: to the host, and to other users of the GPU."""
+    """Give back what the model before held: to the host, and to other users of the GPU.
+
+    Warns when more than workspaces stays allocated on a GPU: something still refers to the model.
+    """
     gc.collect()
     torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
-        torch.cuda.empty_cache()
+    if torch is None or not torch.cuda.is_initialized():
+        return
+    torch.cuda.empty_cache()
+    for number in range(torch.cuda.device_count()):
+        left = int(torch.cuda.memory_allocated(number))
+        if left > LEFT_BEHIND:
+            warnings.warn(
+                f"GPU {number}: {left / 2**30:.1f} GiB of the model before are still taken",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
 
 class PeakMemory:

@@ -12,6 +12,7 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
+from extract.ahead import Ahead
 from extract.backends.backend import Loading, Scorer, find_backend
 from extract.background import Background
 from extract.claims import claim
@@ -26,7 +27,6 @@ from extract.planning.plan import (
     Task,
     is_settled,
     max_tokens_of,
-    plan_model,
 )
 from extract.rows import model_row, token_rows
 from extract.scored import Scored
@@ -112,6 +112,7 @@ class Extraction:
         longest = max((len(d.text) for d in documents), default=0) / CHARACTERS_PER_TOKEN
         limit = max_tokens_of(problem, selection)
         self.longest = int(min(longest, limit) if limit else longest)
+        self.ahead = Ahead(problem, selection, documents, workspace, self.longest, since)
 
     def run(self) -> Outcome:
         """Compute what is missing, model by model; a model that fails does not stop the others.
@@ -119,6 +120,10 @@ class Extraction:
         Raises:
             StorageError: nothing more can be stored; what was finished is kept.
         """
+        with self.ahead:
+            return self._run()
+
+    def _run(self) -> Outcome:
         for spec in self.selection.models:
             plan, reason = None, ""
             try:
@@ -144,9 +149,7 @@ class Extraction:
         self.progress(f"{spec.full_id}: looking for its files", 0)
         libraries = ("huggingface_hub",) if spec.source.on_demand else ()
         with self.outcome.messages.about(spec.full_id, libraries):
-            plan = plan_model(
-                self.problem, self.selection, spec, self.documents, self.workspace, self.since
-            )
+            plan = self.ahead.plan(spec)
         self.progress(f"{spec.full_id}: planned", plan.done)
         self.outcome.failures += plan.failed
         return plan
@@ -199,7 +202,7 @@ class Extraction:
         for task in plan.tasks:
             number = task.document.doc_id
             try:
-                documents[number] = plan.tokenize(task.document)
+                documents[number] = self.ahead.tokenize(plan, task.document)
             except TokenmartError as error:
                 reason = self._reason(plan.spec, error)
                 self.outcome.failures.append(Failure(plan.spec.full_id, reason, number))
@@ -209,6 +212,7 @@ class Extraction:
     def _run_model(self, plan: ModelPlan) -> None:
         room = self._check_memory(plan.spec, plan.checkpoint.folder)
         documents = self._tokenize(plan)
+        self.ahead.begin_after(plan.spec)
         if not documents:
             return
         first = next(iter(documents.values()))

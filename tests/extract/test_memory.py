@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
 from reference import assert_agree, references, target_logprobs
+from shapes import config_of
 from tiny_requests import requests_of
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoModelForCausalLM
 
 from extract.cli import extract, status
 from extract.planning.cost import planned_memory
@@ -31,21 +31,6 @@ CHECKOUT = find_workspace(Path(__file__))
 LOCKED: Problem = load_problem("no4k", CHECKOUT)
 SMALL: Problem = load_problem("minilong", CHECKOUT)
 SHAPES = {spec.shape: spec.full_id for spec in reversed(LOCKED.models)}
-
-
-def config_of(shape: ModelShape, **changes: Any) -> Any:
-    settings = {
-        "hidden_size": shape.width,
-        "intermediate_size": shape.inner,
-        "num_hidden_layers": shape.layers,
-        "num_attention_heads": shape.heads,
-        "num_key_value_heads": shape.kv_heads,
-        "vocab_size": shape.vocabulary,
-        "tie_word_embeddings": shape.tied,
-    }
-    if shape.head_width is not None:
-        settings["head_dim"] = shape.head_width
-    return AutoConfig.for_model(shape.kind, **{**settings, **changes})
 
 
 @pytest.mark.parametrize("spec", [*LOCKED.models, *SMALL.models[:2]], ids=lambda spec: spec.full_id)

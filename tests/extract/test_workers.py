@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
@@ -27,11 +27,51 @@ from warehouse.store.token_files import published_path
 CHECKOUT = Path(__file__).parents[2]
 
 
-def start(path: Path, count: int) -> subprocess.Popen[str]:
+HELD_BACKEND = """
+import os, time
+from pathlib import Path
+import numpy as np
+from extract import Backend, Scored, TokenScores
+
+class Held(Backend):
+    kind = "held"
+    parameters, attention = 0, "none"
+
+    def load(self, loading):
+        return self
+
+    def check(self):
+        pass
+
+    def score(self, requests):
+        place = Path(os.environ["TOKENMART_HOME"])
+        (place / f"waiting-{os.getpid()}").touch()
+        while not (place / "go").exists():
+            time.sleep(0.01)
+        for request in requests:
+            nats = np.ones(len(request.targets), dtype=np.float32)
+            first = np.ones(len(nats), dtype=np.int32)
+            yield Scored(TokenScores(-nats, nats, first, -nats), tokens_processed=0)
+"""
+"""A backend that says when it holds a document, and goes on when a file `go` appears."""
+
+
+@pytest.fixture
+def held(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Workers with `--backend held` wait, each inside its first document, until `go` appears."""
+    plugins = workspace.root / "plugins"
+    (plugins / "backends").mkdir(parents=True)
+    (plugins / "backends" / "held.py").write_text(HELD_BACKEND)
+    monkeypatch.setenv("TOKENMART_PLUGINS", str(plugins))
+    yield workspace.root
+    (workspace.root / "go").touch()
+
+
+def start(path: Path, count: int, *options: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [
             *(sys.executable, "-m", "tokenmart", "extract", "--problem", str(path)),
-            *("--device", "cpu", "--workers", str(count)),
+            *("--device", "cpu", "--workers", str(count), *options),
         ],
         cwd=CHECKOUT,
         stdout=subprocess.PIPE,
@@ -40,14 +80,16 @@ def start(path: Path, count: int) -> subprocess.Popen[str]:
     )
 
 
-def children_of(process: subprocess.Popen[str], count: int) -> list[psutil.Process]:
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
+def waiting_workers(
+    process: subprocess.Popen[str], place: Path, count: int
+) -> list[psutil.Process]:
+    """The children once each of them holds a document; fails when the run ends before."""
+    while process.poll() is None:
         found = psutil.Process(process.pid).children()
-        if len(found) == count:
+        if sum((place / f"waiting-{child.pid}").exists() for child in found) == count:
             return found
-        time.sleep(0.05)
-    raise AssertionError(f"no {count} children within a minute")
+        time.sleep(0.01)
+    raise AssertionError(process.communicate()[0])
 
 
 def no_unit_twice(workspace: Workspace) -> int:
@@ -62,7 +104,7 @@ def test_a_worker_gets_the_options_of_its_parent() -> None:
     with extract.make_context("extract", given) as context:
         arguments = workers.worker_arguments(context.command, context.params)
     with extract.make_context("extract", arguments[1:]) as again:
-        assert again.params == {**context.params, "workers": 1}
+        assert again.params == {**context.params, "workers": None}
     assert arguments[0] == "extract" and isinstance(extract, click.Command)
 
 
@@ -80,12 +122,12 @@ def test_workers_leave_the_table_of_one_process(
 ) -> None:
     path = tiny_problem(texts=6)
     alone = start(path, 1)
-    output, _ = alone.communicate(timeout=120)
+    output, _ = alone.communicate()
     assert alone.returncode == 0, output
     expected = published(workspace)
     shutil.rmtree(workspace.tokens)
     together = start(path, 3)
-    output, _ = together.communicate(timeout=180)
+    output, _ = together.communicate()
     assert together.returncode == 0, output
     assert "3 workers" in output and "48 of 48 were there already" in output
     assert no_unit_twice(workspace) == 48
@@ -94,27 +136,26 @@ def test_workers_leave_the_table_of_one_process(
 
 
 def test_a_killed_worker_is_named_and_its_part_is_done(
-    workspace: Workspace, tiny_problem: Callable[..., Path]
+    workspace: Workspace, tiny_problem: Callable[..., Path], held: Path
 ) -> None:
-    process = start(tiny_problem(texts=30), 2)
-    victim = children_of(process, 2)[0]
-    time.sleep(2.0)
+    process = start(tiny_problem(texts=6), 2, "--backend", "held")
+    victim, _ = waiting_workers(process, held, 2)
     victim.send_signal(signal.SIGKILL)
-    output, _ = process.communicate(timeout=240)
+    (held / "go").touch()
+    output, _ = process.communicate()
     assert process.returncode == 0, output
-    assert "was killed (signal 9)" in output
-    assert no_unit_twice(workspace) == 240
+    assert output.count("was killed (signal 9)") == 1
+    assert no_unit_twice(workspace) == 48
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 def test_stopping_the_parent_stops_the_workers(
-    how: signal.Signals, workspace: Workspace, tiny_problem: Callable[..., Path]
+    how: signal.Signals, tiny_problem: Callable[..., Path], held: Path
 ) -> None:
-    process = start(tiny_problem(texts=60), 2)
-    children = children_of(process, 2)
-    time.sleep(1.0)
+    process = start(tiny_problem(texts=6), 2, "--backend", "held")
+    children = waiting_workers(process, held, 2)
     process.send_signal(how)
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate()
     assert process.returncode not in (0, None), output
     assert "Traceback" not in output and "interrupted" in output
     assert not any(child.is_running() for child in children)
@@ -136,7 +177,7 @@ def test_a_failing_model_is_tried_once_and_said_once(
     path = workspace.problems / "tiny.yml"
     path.write_text(yaml.safe_dump(raw))
     process = start(path, 2)
-    output, _ = process.communicate(timeout=120)
+    output, _ = process.communicate()
     assert process.returncode == 5, output
     assert output.count("NaN or infinite logits") == 1  # one line for the model
     # a worker that met them says so in its log and in the parent's warning
@@ -174,7 +215,7 @@ def test_more_workers_than_fit_are_refused(
 ) -> None:
     path = tiny_problem(texts=1)
     process = start(path, 100_000)
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate()
     assert process.returncode == 1 and "use --workers" in output, output
 
 

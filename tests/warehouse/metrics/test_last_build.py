@@ -22,7 +22,9 @@ tokenmart:
 def project(workspace: Workspace) -> Workspace:
     """A dbt project of one model."""
     folder = workspace.dbt_project
-    (folder / "dbt_project.yml").write_text("{name: tokenmart, version: '1.0', profile: tokenmart}\n")
+    (folder / "dbt_project.yml").write_text(
+        "{name: tokenmart, profile: tokenmart, version: '1.0'}\n"
+    )
     (folder / "profiles.yml").write_text(PROFILE)
     (folder / "models").mkdir()
     (folder / "models" / "one.sql").write_text("select 1 as one")

@@ -75,7 +75,7 @@ def test_context_limits_of_no4k() -> None:
         "Leooyii/NTK_64k_Slimpajama_2B": 65536,
     }
     pickled = {model.full_id for model in models if model.source.pickled}
-    assert pickled == {name for name in CONTRACT_MODELS if name.startswith("Leooyii/")}
+    assert pickled == {name for name in locked.MODELS if name.startswith("Leooyii/")}
 
 
 def test_minilong_is_small_real_and_diverse() -> None:

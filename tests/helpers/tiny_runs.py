@@ -1,0 +1,39 @@
+"""Running `tokenmart extract` on a tiny problem, and what it published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from click.testing import CliRunner, Result
+
+from extract.cli import extract
+from warehouse.paths import Workspace
+
+CONDITIONS = ("full", "window_24", "retrieval_with", "retrieval_without")
+
+
+def run(path: Path, *options: str) -> Result:
+    return CliRunner().invoke(extract, ["--problem", str(path), "--device", "cpu", *options])
+
+
+def ok(result: Result) -> str:
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def one_line_error(result: Result, code: int) -> str:
+    """The last line of a failed command; it must be an error and not a traceback."""
+    assert result.exit_code == code, (result.exit_code, result.output)
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    assert "Traceback" not in result.output
+    return result.output.strip().splitlines()[-1]
+
+
+def everything(workspace: Workspace) -> dict[str, pa.Table]:
+    """All published rows, by partition."""
+    return {
+        str(path.parent.relative_to(workspace.tokens)): pq.read_table(path, partitioning=None)
+        for path in sorted(workspace.tokens.glob("problem=tiny/**/tokens.parquet"))
+    }
