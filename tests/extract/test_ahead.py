@@ -74,7 +74,7 @@ from extract import Backend
 
 class Held(Backend):
     kind = "held"
-    parameters, attention = 0, "none"
+    parameters, attention, prefixes = 0, "none", "shared"
 
     def load(self, loading):
         return self
