@@ -53,6 +53,8 @@ def family_interval(x: Floats, y: Floats, families: Sequence[str], level: float 
         The interval; NaN bounds with a constant column, fewer than `MINIMUM_MODELS` models or a
         single family, which says nothing about another.
     """
+    if not x.size:
+        return _interval(math.nan, math.nan, level)
     labels = np.unique(np.array(families), return_inverse=True)[1]
     rank_x, rank_y = _centred_ranks(x), _centred_ranks(y)
     rho = _cosine(rank_x, rank_y)
@@ -66,6 +68,8 @@ def within_families(
     x: Floats, y: Floats, families: Sequence[str], level: float = 0.95
 ) -> WithinFamilies:
     """Partial correlation of the ranks of `[n]` columns given the family, with its interval."""
+    if not x.size:
+        return WithinFamilies(math.nan, _interval(math.nan, math.nan, level))
     labels = np.unique(np.array(families), return_inverse=True)[1]
     rank_x, rank_y = _centred_ranks(x), _centred_ranks(y)
     rho = _cosine(rank_x - _family_means(rank_x, labels), rank_y - _family_means(rank_y, labels))

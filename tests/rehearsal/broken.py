@@ -226,7 +226,7 @@ BREAKAGES = (
     Breakage(
         "more memory than there is",
         ("Qwen/Qwen2.5-Coder-7B-Instruct",),
-        ("memory", "GiB"),
+        ("needs about", "GiB"),
         _configured(hidden_size=131_072, intermediate_size=524_288, num_hidden_layers=200),
     ),
 )

@@ -95,6 +95,13 @@ def test_what_cannot_be_said_is_not_said():
     assert math.isnan(alone.value) and math.isnan(alone.interval.low)
 
 
+def test_a_metric_that_no_model_has_is_no_error():
+    nothing = np.zeros(0)
+    assert np.isnan(family_interval(nothing, nothing, []).low)
+    found = within_families(nothing, nothing, [])
+    assert np.isnan([found.value, found.interval.low, found.interval.high]).all()
+
+
 def test_a_perfect_correlation_still_has_an_interval():
     x = np.arange(17.0)
     found = family_interval(x, x, FAMILIES)
