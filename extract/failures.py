@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import re
+import textwrap
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -52,7 +53,7 @@ def explain(error: BaseException) -> str:
         return f"{error}; try --dtype float32, or fetch the model again"
     text = str(error).strip()
     first = next(iter(text.splitlines()), "").strip().rstrip(".:;")
-    first = first[:LONGEST_REASON] or type(error).__name__
+    first = textwrap.shorten(first, LONGEST_REASON, placeholder=" …") or type(error).__name__
     package = _missing_package(error, text)
     if package:
         return f"needs the package {package}, which is not installed; `pip install {package}`"
@@ -147,7 +148,9 @@ class LibraryMessages:
     def keep(self, library: str, place: str, text: str) -> None:
         """Take one message."""
         first = next((line.strip() for line in text.splitlines() if line.strip()), "")
-        _, models = self._said.setdefault((library, place), (first[:LONGEST_REASON], []))
+        _, models = self._said.setdefault(
+            (library, place), (textwrap.shorten(first, LONGEST_REASON, placeholder=" …"), [])
+        )
         if self._model not in models:
             models.append(self._model)
 

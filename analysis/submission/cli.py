@@ -96,7 +96,7 @@ def submit(
     lineage shows downstream scores among the metric's ancestors.
 
     \b
-    tokenmart submit --problem no4k --metric longppl --variant default --negate --out results/mine
+    tokenmart submit --metric perplexity --variant bits_per_byte --negate --out results/mine
     """
     from analysis.submission.submit import SubmissionRequest, write_submission
     from analysis.submission.verifier import result_text
