@@ -20,6 +20,7 @@ import duckdb
 
 from warehouse.errors import TokenmartError
 from warehouse.files import refuse_protected
+from warehouse.sql.door import split
 from warehouse.sql.export import format_of, write_rows
 from warehouse.sql.queries import check_problem, find_query, list_queries, parse_value
 from warehouse.sql.session import Session
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from warehouse.paths import Workspace
     from warehouse.sql.queries import Value
+    from warehouse.sql.watch import Limits
 
 PROMPT = "tokenmart> "
 _NAMES = """
@@ -176,10 +178,15 @@ class _Shell:
         click.echo(f"wrote {out}")
 
 
-def run_shell(workspace: Workspace, limit: int) -> None:
+def run_shell(
+    workspace: Workspace,
+    limit: int,
+    limits: Limits | None = None,
+    give_up: Callable[[TokenmartError], None] | None = None,
+) -> None:
     """Read statements from the terminal, or from standard input, until it ends or `.quit`."""
     # No patience with a writer: questions that need no marts are answered at once.
-    with Session(workspace, patience=0.0) as session:
+    with Session(workspace, 0.0, limits, give_up) as session:
         shell = _Shell(workspace, session, limit)
         with _inputs(workspace, session) as inputs:
             for text in inputs:
@@ -196,9 +203,10 @@ def is_complete(text: str) -> bool:
 def _statements(text: str) -> list[str]:
     """The statements of a text, or all of it when it has a mistake: messages name the place."""
     try:
-        return [statement.query for statement in duckdb.extract_statements(text)] or [text]
-    except duckdb.Error:
+        duckdb.extract_statements(text)
+    except (duckdb.Error, ValueError):
         return [text]
+    return [statement for statement, _ in split(text)] or [text]
 
 
 @contextmanager

@@ -90,7 +90,7 @@ def damaged_file(error: duckdb.Error) -> StorageError | None:
     """The Parquet file an error is about, with the remedy; None when it is about something else."""
     text = " ".join(str(error).split())
     named = re.search(r"['\"]([^'\"]+\.parquet)['\"]", text)
-    if named is None or "Catalog Error" in text or "Binder Error" in text:
+    if named is None or re.match("(Catalog|Binder|Permission) Error", text):
         return None
     return StorageError(
         f"{named[1]}: damaged or unreadable ({text[:120]}); move it away and run "
