@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="Write the rows to this file, which appears when it is complete.",
 )
+@click.option("--force", is_flag=True, help="Replace a file that is there already.")
 @click.option(
     "--limit",
     default=100,
@@ -75,6 +76,7 @@ def sql(
     params: tuple[str, ...],
     format_: Format | None,
     out: Path | None,
+    force: bool,
     limit: int,
     timeout: float,
     memory: str,
@@ -125,7 +127,7 @@ def sql(
     workspace = find_workspace()
     check_problem(named, workspace)
     if out is not None:
-        refuse_protected(out, workspace)
+        refuse_protected(out, workspace, force=force)
     with Session(workspace, limits=Limits(timeout, memory), give_up=_leave) as session:
         left_out = write_rows(session, text, values, format_, out, limit)
     if left_out:

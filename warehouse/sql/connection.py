@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import duckdb
 
-from warehouse.errors import StorageError
+from warehouse.errors import StorageError, visible
 from warehouse.paths import Workspace
 from warehouse.sql.door import open_door
 from warehouse.sql.views import PUBLIC_VIEWS, create_views, quoted, refuse_earlier_database
@@ -53,7 +54,8 @@ def connect_to_parquet(
     """An in-memory database with views over the Parquet files and the macros of the project.
 
     The views `tokens`, `documents`, `models`, `downstream` and `units` (the ledger) and macros
-    such as `ppl` work before dbt was ever run, and while it runs.
+    such as `ppl` work before dbt was ever run, and while it runs. Files that aren't counted, and
+    damaged ones, are named on standard error.
 
     Args:
         workspace: where the files are.
@@ -66,7 +68,8 @@ def connect_to_parquet(
     connection = open_door(memory)
     connection.execute(f"set temp_directory = {quoted(workspace.cache / 'duckdb')}")
     connection.execute("set parquet_metadata_cache = true")
-    create_views(connection, workspace.data)
+    for stranger in create_views(connection, workspace.data):
+        click.echo(visible(f"warning: {stranger}"), err=True)
     return connection
 
 

@@ -76,7 +76,7 @@ Statements end with ; and may span lines. Everything is read-only.
   .tables [NAME]             tables, views and macros; the columns of one
   .cookbook [NAME [K=V …]]   ready-made queries; run one
   .limit N                   rows a table shows (0 = all)
-  .save FILE                 rows of the last query to FILE.csv, .json, .parquet or .arrow
+  .save FILE [--force]       rows of the last query to FILE.csv, .json, .parquet or .arrow
   .help, .quit (or Ctrl-D)"""
 
 
@@ -170,10 +170,12 @@ class _Shell:
     def _save(self, arguments: list[str]) -> None:
         if self.last is None:
             raise TokenmartError(".save: nothing to save yet; run a query first")
-        if len(arguments) != 1:
+        force = "--force" in arguments
+        files = [argument for argument in arguments if argument != "--force"]
+        if len(files) != 1:
             raise TokenmartError(".save: expected one file, such as .save rows.parquet")
-        out = Path(arguments[0]).expanduser()
-        refuse_protected(out, self.workspace, ".save")
+        out = Path(files[0]).expanduser()
+        refuse_protected(out, self.workspace, ".save", force=force)
         write_rows(self.session, *self.last, format_of(out), out, 0)
         click.echo(f"wrote {out}")
 
