@@ -72,7 +72,7 @@ def test_a_document_in_the_viewer() -> None:
     text = f"a{EVIL}[red]b[/red]:smile:"
     last = Segment(len(text) - 1, len(text), -8.0, 1.0, 1, None, 1, 0)
     reading = Reading(f"[link]{EVIL}", (last,), None)
-    view = View("p", 0, f"[bold]{EVIL}", text, 0, (reading,))
+    view = View("p", 0, f"[bold]{EVIL}", 0, text, (reading,))
     console = Console(width=400, force_terminal=False)
     with console.capture() as capture:
         print_view(console, view, "logprob", keys_only=False)

@@ -188,18 +188,20 @@ def refuse_protected(
         reasons.append("it is a locked file")
     if reasons:
         raise TokenmartError(f"{option} {path}: not written, {reasons[0]}; choose another place")
-    if not force and place.is_file() and not _is_own(place, own):
+    if not force and _is_foreign(place, own):
         raise TokenmartError(
             f"{option} {path}: not written, the file is there already; choose another place, or "
             "replace it with --force"
         )
 
 
-def _is_own(path: Path, mark: bytes | None) -> bool:
-    """Whether a file is empty, or one of the same kind as what would replace it."""
-    with suppress(OSError), path.open("rb") as file:
-        head = file.read(_HEAD_BYTES)
-        return not head or (mark is not None and mark in head)
+def _is_foreign(path: Path, mark: bytes | None) -> bool:
+    """Whether a file is there that has content and not the mark; a bad path is named later."""
+    with suppress(OSError):
+        if path.is_file():
+            with path.open("rb") as file:
+                head = file.read(_HEAD_BYTES)
+            return bool(head) and (mark is None or mark not in head)
     return False
 
 
