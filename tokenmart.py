@@ -6,10 +6,11 @@ import importlib
 import os
 import sys
 from difflib import get_close_matches
+from io import StringIO
 
 import click
 
-from warehouse.errors import TokenmartError
+from warehouse.errors import TokenmartError, visible
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "data": (
@@ -126,7 +127,9 @@ def main() -> None:
         code = cli.main(prog_name="tokenmart", standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as error:
-        error.show()
+        said = StringIO()
+        error.show(said)
+        click.echo(visible(said.getvalue()), nl=False, err=True)
         code = error.exit_code
     except click.Abort:
         click.echo("interrupted", err=True)

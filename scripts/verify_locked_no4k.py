@@ -15,7 +15,9 @@ from analysis.submission.cli import scoring_options  # noqa: E402
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @scoring_options
-def main(submission: Path, metric_key: str, out: Path | None, seed: int, resamples: int) -> None:
+def main(
+    submission: Path, metric_key: str, out: Path | None, force: bool, seed: int, resamples: int
+) -> None:
     """Correlate a submission of the 17 locked models with the locked downstream target.
 
     Exit code 0: computed; 2: bad submission; 3: the locked target is missing or changed.
@@ -25,7 +27,7 @@ def main(submission: Path, metric_key: str, out: Path | None, seed: int, resampl
 
     workspace = find_workspace(ROOT)
     result = verify_problem(workspace, "no4k", submission, metric_key, seed, resamples)
-    show_result(result, workspace, submission, out, as_json=False)
+    show_result(result, workspace, submission, out, as_json=False, force=force)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ class TokenmartError(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Print `error: <message>` to standard error."""
-        click.echo(f"error: {self.format_message()}", err=True, file=file)
+        click.echo(f"error: {visible(self.format_message())}", err=True, file=file)
 
 
 class ProblemFileError(TokenmartError):
@@ -45,6 +45,16 @@ class UnitFailedError(TokenmartError):
     """One or more units of work failed; the others are kept; exit code 5."""
 
     exit_code = 5
+
+
+def visible(text: str) -> str:
+    """A text with its control, escape and direction characters shown, as a terminal may have it.
+
+    Line ends, tabs and accents stay; what a terminal would obey or can't write becomes `\\x1b`.
+    """
+    return "".join(
+        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text
+    )
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

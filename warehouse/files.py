@@ -15,6 +15,7 @@ from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
 
 _CHUNK_BYTES = 1 << 20
+_HEAD_BYTES = 1 << 14
 _AGAIN = "then run the same command again"
 _REMEDIES = {
     errno.ENOSPC: "the disk is full; free some space",
@@ -140,11 +141,25 @@ def sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def refuse_protected(path: Path, workspace: Workspace, option: str = "--out") -> None:
-    """Stop before a user's output replaces what the project must keep.
+def refuse_protected(
+    path: Path,
+    workspace: Workspace,
+    option: str = "--out",
+    *,
+    force: bool = False,
+    own: bytes | None = None,
+) -> None:
+    """Stop before a user's output replaces what the project must keep, or any other file.
 
     Protected: lock files, the files they record, problem files, the folders of locked files, the
     token store and the database.
+
+    Args:
+        path: the output.
+        workspace: what is protected.
+        option: names the output in the message.
+        force: replace a file that is there and not protected.
+        own: what a file of the same kind has in its first bytes; such a file is replaced.
 
     Raises:
         TokenmartError: the path is one of these.
@@ -173,6 +188,21 @@ def refuse_protected(path: Path, workspace: Workspace, option: str = "--out") ->
         reasons.append("it is a locked file")
     if reasons:
         raise TokenmartError(f"{option} {path}: not written, {reasons[0]}; choose another place")
+    if not force and _is_foreign(place, own):
+        raise TokenmartError(
+            f"{option} {path}: not written, the file is there already; choose another place, or "
+            "replace it with --force"
+        )
+
+
+def _is_foreign(path: Path, mark: bytes | None) -> bool:
+    """Whether a file is there that has content and not the mark; a bad path is named later."""
+    with suppress(OSError):
+        if path.is_file():
+            with path.open("rb") as file:
+                head = file.read(_HEAD_BYTES)
+            return bool(head) and (mark is None or mark not in head)
+    return False
 
 
 def _locked_files(workspace: Workspace, root: Path) -> set[Path]:

@@ -81,7 +81,8 @@ def find_workspace(start: Path | None = None) -> Workspace:
     $TOKENMART_DATA and $TOKENMART_DATABASE move the data folder and the DuckDB file.
 
     Raises:
-        TokenmartError: no folder with `dbt_project/dbt_project.yml` was found.
+        TokenmartError: no folder with `dbt_project/dbt_project.yml` was found, or the data folder
+            that the variable names is missing.
     """
     named = os.environ.get("TOKENMART_HOME")
     here = (start or Path.cwd()).resolve()
@@ -97,6 +98,12 @@ def find_workspace(start: Path | None = None) -> Workspace:
             f"{looked}: no Tokenmart checkout here (no dbt_project/dbt_project.yml); "
             "run inside the repository or set TOKENMART_HOME to it"
         )
-    data = Path(os.environ.get("TOKENMART_DATA") or root / "data").resolve()
+    elsewhere = os.environ.get("TOKENMART_DATA")
+    data = Path(elsewhere or root / "data").resolve()
+    if elsewhere and not data.is_dir():
+        raise TokenmartError(
+            f"TOKENMART_DATA={elsewhere}: no such folder; mount the disk it is on, make the folder "
+            "if it is new, or unset the variable"
+        )
     database = os.environ.get("TOKENMART_DATABASE") or root / "warehouse" / "tokenmart.duckdb"
     return Workspace(root=root, data=data, database=Path(database).resolve())

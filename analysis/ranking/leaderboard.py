@@ -26,6 +26,7 @@ from analysis.statistics import (
     spearman,
     within_families,
 )
+from warehouse.errors import visible
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,7 @@ def _row_record(row: LeaderboardRow) -> dict[str, Any]:
 def print_leaderboard(board: Leaderboard, top: int) -> None:
     """The first `top` rows, and how to read them."""
     table, rows = board.table, min(top, len(board.rows))
-    console = Console(width=None if sys.stdout.isatty() else 150)
+    console = Console(markup=False, emoji=False, width=None if sys.stdout.isatty() else 150)
     view = Table(box=None, pad_edge=False, header_style="bold")
     view.add_column("metric", overflow="fold")
     view.add_column("variant", overflow="fold")
@@ -183,8 +184,8 @@ def print_leaderboard(board: Leaderboard, top: int) -> None:
             skipped = f"{_signed(found.skipped_spearman.value)} ({found.skipped.kept})"
             skipped_interval = _interval(found.skipped_spearman.percentile)
         view.add_row(
-            row.column.metric + ("" if row.column.admissible else " †"),
-            row.column.variant,
+            visible(row.column.metric) + ("" if row.column.admissible else " †"),
+            visible(row.column.variant),
             row.column.direction,
             _signed(row.rho),
             interval,

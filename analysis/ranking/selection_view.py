@@ -12,6 +12,7 @@ from rich.table import Table
 from analysis.ranking.leaderboard import interval_record, number
 from analysis.ranking.metric_selection import Candidate, MetricSelection
 from analysis.statistics import SAME_RANKING
+from warehouse.errors import visible
 
 
 def selection_record(selection: MetricSelection) -> dict[str, Any]:
@@ -83,7 +84,7 @@ def _candidate_record(candidate: Candidate) -> dict[str, Any]:
 
 def print_selection(selection: MetricSelection, top: int) -> None:
     """The first `top` candidates, what the choice is worth, and the winner or why there is none."""
-    console = Console(width=None if sys.stdout.isatty() else 132)
+    console = Console(markup=False, emoji=False, width=None if sys.stdout.isatty() else 132)
     view = Table(box=None, pad_edge=False, header_style="bold")
     view.add_column("variant", overflow="fold")
     for heading in ("held out", "in sample", "chosen", "p adj.", "p in family", "| size"):
@@ -93,7 +94,7 @@ def print_selection(selection: MetricSelection, top: int) -> None:
         view.add_column("p", justify="right", no_wrap=True)
     for candidate in selection.candidates[:top]:
         cells = [
-            candidate.column.name,
+            visible(candidate.column.name),
             _signed_or_dash(candidate.held_out),
             _signed_or_dash(candidate.rho),
             f"{candidate.chosen_share:.0%}",

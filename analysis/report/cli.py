@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 TERMINAL_CHARACTERS = 2000
 FIGURES_OF_THE_PAGE = 6
+OWN_PAGE = b'<meta name="generator" content="tokenmart">'
+"""In the head of every page: one may replace another without --force."""
 
 
 @click.command()
@@ -21,10 +23,13 @@ FIGURES_OF_THE_PAGE = 6
 @click.option(
     "--out", default="report.html", show_default=True, type=FILE, help="Where to write the page."
 )
+@click.option("--force", is_flag=True, help="Replace a file that is there already.")
 @click.option("--figures", type=FILE, help="Folder for a PNG and an SVG file of each figure.")
 @RESAMPLES
 @SEED
-def report(problem: str, out: Path, figures: Path | None, resamples: int, seed: int) -> None:
+def report(
+    problem: str, out: Path, force: bool, figures: Path | None, resamples: int, seed: int
+) -> None:
     """Write the report of a problem: one HTML file that needs no network.
 
     \b
@@ -41,7 +46,7 @@ def report(problem: str, out: Path, figures: Path | None, resamples: int, seed: 
     from warehouse.progress import progress_bar
 
     workspace = find_workspace()
-    refuse_protected(out, workspace)
+    refuse_protected(out, workspace, force=force, own=OWN_PAGE)
     if figures is not None:
         refuse_protected(figures, workspace, "--figures")
     chosen = load_problem(problem, workspace)
@@ -87,6 +92,7 @@ def report(problem: str, out: Path, figures: Path | None, resamples: int, seed: 
     help="How many characters to show; by default 2000 in the terminal, all on a page.",
 )
 @click.option("--out", type=FILE, help="Write an HTML page there instead of printing.")
+@click.option("--force", is_flag=True, help="Replace a file that is there already.")
 def show(
     problem: str,
     document: str,
@@ -97,6 +103,7 @@ def show(
     start: int,
     characters: int | None,
     out: Path | None,
+    force: bool,
 ) -> None:
     """Show a document's text with every token shaded, one model or two side by side.
 
@@ -120,7 +127,7 @@ def show(
         raise TokenmartError(f"--models {models}: give one model, or two separated by a comma")
     workspace = find_workspace()
     if out is not None:
-        refuse_protected(out, workspace)
+        refuse_protected(out, workspace, force=force, own=OWN_PAGE)
     chosen = load_problem(problem, workspace)
     length = characters or (TERMINAL_CHARACTERS if out is None else None)
     view = load_view(chosen, workspace, document, names, start, length, condition)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from itertools import accumulate
 
 from rich.console import Console
 from rich.text import Text
 
 from analysis.report.viewer import Measure, Reading, Segment, View
+from warehouse.errors import visible
 
 _WARM, _COOL = (214, 82, 20), (11, 98, 168)
 _STEPS = 8
@@ -31,27 +33,32 @@ def intensity(segment: Segment, measure: Measure) -> float | None:
 def print_view(console: Console, view: View, measure: Measure, keys_only: bool) -> None:
     """Print each model's reading under its name."""
     title = f"{view.name} (document {view.doc_id} of {view.problem})"
-    console.print(title, style="bold", highlight=False)
+    console.print(Text(visible(title)), style="bold")
     console.print(LEGENDS[measure], style="dim", highlight=False)
     for reading in view.readings:
         console.print()
-        console.print(_headline(reading), style="bold", highlight=False)
+        console.print(Text(visible(_headline(reading))), style="bold")
         console.print(shaded(view, reading, measure, keys_only))
 
 
 def shaded(view: View, reading: Reading, measure: Measure, keys_only: bool) -> Text:
     """The text with a background per segment; key tokens are underlined."""
-    text = Text(view.text)
+    characters = [visible(character) for character in view.text]
+    text = Text("".join(characters))
+    places = list(accumulate(map(len, characters), initial=0))
     for segment in reading.segments:
-        first, last = segment.start - view.start, segment.end - view.start
+        first, last = (
+            places[min(max(place - view.start, 0), len(characters))]
+            for place in (segment.start, segment.end)
+        )
         strength = intensity(segment, measure)
         if segment.is_key:
-            text.stylize("underline bold", max(first, 0), last)
+            text.stylize("underline bold", first, last)
         if strength is None or (keys_only and not segment.is_key):
             continue
         level = round(abs(strength) * _STEPS) / _STEPS
         if level > 0:
-            text.stylize(_style(level, strength < 0), max(first, 0), last)
+            text.stylize(_style(level, strength < 0), first, last)
     return text
 
 

@@ -24,6 +24,9 @@ _SCORING = (
         help="Key of the score in a row; an object needs none.",
     ),
     click.option("--out", type=FILE, help="Where to save the result as JSON."),
+    click.option(
+        "--force", is_flag=True, help="Replace a file that is there and no earlier result."
+    ),
     RESAMPLES,
     SEED,
 )
@@ -50,6 +53,7 @@ def verify(
     metric_key: str,
     problem: str,
     out: Path | None,
+    force: bool,
     resamples: int,
     seed: int,
     as_json: bool,
@@ -66,7 +70,7 @@ def verify(
 
     workspace = find_workspace()
     result = verify_problem(workspace, problem, submission, metric_key, seed, resamples)
-    show_result(result, workspace, submission, out, as_json)
+    show_result(result, workspace, submission, out, as_json, force)
 
 
 @click.command()

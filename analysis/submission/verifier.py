@@ -143,9 +143,16 @@ def verification(
 
 
 def show_result(
-    result: dict[str, Any], workspace: Workspace, submission: Path, out: Path | None, as_json: bool
+    result: dict[str, Any],
+    workspace: Workspace,
+    submission: Path,
+    out: Path | None,
+    as_json: bool,
+    force: bool = False,
 ) -> None:
     """Print the document, and save it where asked, never over one of the files it came from.
+
+    An earlier result is replaced; any other file with `force` only.
 
     Raises:
         StorageError: `out` is one of the inputs or can't be written.
@@ -160,7 +167,7 @@ def show_result(
         is_input = any(out.exists() and path.exists() and out.samefile(path) for path in inputs)
     if is_input:
         raise StorageError(f"{out}: --out names an input file; choose another path")
-    refuse_protected(out, workspace)
+    refuse_protected(out, workspace, force=force, own=b'"skipped_spearman"')
     write_whole(out, text + "\n")
 
 

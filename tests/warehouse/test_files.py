@@ -12,7 +12,7 @@ import pytest
 
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.files import appearing, refuse_protected, sha256_file, storage_errors, write_whole
-from warehouse.paths import Workspace
+from warehouse.paths import Workspace, find_workspace
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -90,3 +90,32 @@ def test_what_the_project_keeps_is_never_an_output(workspace: Workspace, tmp_pat
             refuse_protected(path, workspace)
     for path in (tmp_path / "mine.json", workspace.root / "results" / "mine" / "a.json"):
         refuse_protected(path, workspace)
+
+
+def test_a_file_that_is_there_is_replaced_with_force_or_by_its_own_kind(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    mine = tmp_path / "thesis.html"
+    mine.write_text("years of work")
+    with pytest.raises(TokenmartError, match=r"the file is there already; .* --force"):
+        refuse_protected(mine, workspace, own=b"tokenmart")
+    refuse_protected(mine, workspace, force=True)
+    mine.write_text("<meta content=tokenmart>")
+    refuse_protected(mine, workspace, own=b"tokenmart")
+    mine.write_text("")
+    refuse_protected(mine, workspace)
+    refuse_protected(Path("/dev/stdout"), workspace)
+    workspace.database.parent.mkdir(parents=True)
+    workspace.database.touch()
+    with pytest.raises(TokenmartError, match="the database that dbt builds"):
+        refuse_protected(workspace.database, workspace, force=True)
+
+
+def test_a_data_folder_that_is_missing_names_the_variable(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKENMART_DATA", str(tmp_path / "unmounted"))
+    with pytest.raises(TokenmartError, match=r"TOKENMART_DATA=.*unmounted: no such folder; mount"):
+        find_workspace()
+    (tmp_path / "unmounted").mkdir()
+    assert find_workspace().data == tmp_path / "unmounted"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from warehouse.errors import StorageError
+from warehouse.errors import StorageError, visible
 from warehouse.paths import find_workspace
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def _say(defects: Sequence[Defect], mended: dict[Path, str]) -> None:
     for defect in defects:
         unit = "" if defect.doc_id is None else f"document {defect.doc_id}: "
         remedy = "" if defect.file in mended else f"\n    → {defect.remedy}"
-        click.echo(f"{defect.file}: {unit}{defect.what}{remedy}")
+        click.echo(visible(f"{defect.file}: {unit}{defect.what}{remedy}"))
         if defect.file in mended and defect.file not in said:
             said.add(defect.file)
             click.echo(f"    mended: {mended[defect.file]}")
@@ -194,6 +194,7 @@ def gc(problem_name: str | None, yes: bool, dry_run: bool) -> None:
         return
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table("what", "where", box=None)
     table.add_column("rows", justify="right")
@@ -201,7 +202,8 @@ def gc(problem_name: str | None, yes: bool, dry_run: bool) -> None:
     table.add_column("why")
     for item in garbage:
         where = item.path.relative_to(workspace.data)
-        table.add_row(item.what, str(where), f"{item.rows:,}", f"{item.bytes:,}", item.why)
+        cells = (item.what, str(where), f"{item.rows:,}", f"{item.bytes:,}", item.why)
+        table.add_row(*(Text(visible(cell)) for cell in cells))
     Console(width=None if sys.stdout.isatty() else 200).print(table)
     size = sum(item.bytes for item in garbage)
     if dry_run or not (yes or sys.stdin.isatty()):

@@ -9,6 +9,7 @@ from dataclasses import asdict
 
 import click
 
+from warehouse.errors import visible
 from warehouse.paths import Workspace, find_workspace
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON instead of lines.")
@@ -191,4 +192,4 @@ def _refresh(workspace: Workspace) -> bool:
 
 def _print(lines: Iterable[str]) -> None:
     for line in lines:
-        click.echo(line)
+        click.echo(visible(line))

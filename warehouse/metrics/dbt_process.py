@@ -18,9 +18,15 @@ from warehouse.paths import Workspace
 
 # dbt makes millions of Python objects, and nearly all live until it ends. Looking for garbage
 # among them takes a sixth of dbt's own time. The folder dbt runs in is nowhere to import from.
-_WITHOUT_GARBAGE_COLLECTION = """
-import gc, sys
+# dbt ends with the process that started it, however that one ends.
+_CHILD = """
+import gc, os, sys, threading, time
 gc.disable()
+def end_with_parent(parent=int(os.environ.get("TOKENMART_PARENT") or os.getppid())):
+    while os.getppid() == parent:
+        time.sleep(0.2)
+    os._exit(1)
+threading.Thread(target=end_with_parent, daemon=True).start()
 sys.path[:] = [folder for folder in sys.path if folder]
 from dbt.cli.main import cli
 sys.exit(cli(prog_name="dbt"))
@@ -30,7 +36,7 @@ sys.exit(cli(prog_name="dbt"))
 def command() -> list[str] | None:
     """The beginning of a command line for dbt: this environment's, else the one on the path."""
     if find_spec("dbt") and find_spec("dbt.cli"):
-        return [sys.executable, "-c", _WITHOUT_GARBAGE_COLLECTION]
+        return [sys.executable, "-c", _CHILD]
     program = shutil.which("dbt")
     return [program] if program else None
 
@@ -62,7 +68,7 @@ def run_dbt(arguments: Sequence[str], workspace: Workspace) -> int:
     done = subprocess.run(
         [*program, *arguments],
         cwd=workspace.dbt_project,
-        env={**os.environ, **workspace.environment()},
+        env={**os.environ, **workspace.environment(), "TOKENMART_PARENT": str(os.getpid())},
         check=False,
     )
     if whole and done.returncode == 0:

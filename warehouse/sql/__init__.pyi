@@ -11,3 +11,5 @@ from .queries import list_queries as list_queries
 from .session import Session as Session
 from .views import PUBLIC_VIEWS as PUBLIC_VIEWS
 from .views import create_views as create_views
+from .watch import Limits as Limits
+from .watch import OverTimeError as OverTimeError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,11 +46,26 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="Write the rows to this file, which appears when it is complete.",
 )
+@click.option("--force", is_flag=True, help="Replace a file that is there already.")
 @click.option(
     "--limit",
     default=100,
     show_default=True,
     help="Show at most this many rows in a table, or all with 0.",
+)
+@click.option(
+    "--timeout",
+    default=600.0,
+    show_default=True,
+    type=click.FloatRange(0),
+    metavar="SECONDS",
+    help="Stop a query that takes longer, or none with 0.",
+)
+@click.option(
+    "--memory",
+    default="5GiB",
+    show_default=True,
+    help="Let a query use at most this much memory; beyond it, rows are kept on disk.",
 )
 def sql(
     query: str | None,
@@ -60,7 +76,10 @@ def sql(
     params: tuple[str, ...],
     format_: Format | None,
     out: Path | None,
+    force: bool,
     limit: int,
+    timeout: float,
+    memory: str,
 ) -> None:
     """Query token statistics and metrics, read-only. Without a query: an interactive shell.
 
@@ -85,8 +104,9 @@ def sql(
         if show or params or format_ or out:
             raise click.UsageError("--show, --param, --format and --out go with a query")
         from warehouse.sql.shell import run_shell
+        from warehouse.sql.watch import Limits
 
-        run_shell(find_workspace(), limit)
+        run_shell(find_workspace(), limit, Limits(timeout, memory), _leave)
         return
     from warehouse.sql.queries import find_query
 
@@ -100,17 +120,25 @@ def sql(
     from warehouse.sql.export import format_of, write_rows
     from warehouse.sql.queries import check_problem
     from warehouse.sql.session import Session
+    from warehouse.sql.watch import Limits
 
     format_ = format_ or format_of(out)
     values = {**(recipe.defaults if recipe else {}), **named}
     workspace = find_workspace()
     check_problem(named, workspace)
     if out is not None:
-        refuse_protected(out, workspace)
-    with Session(workspace) as session:
+        refuse_protected(out, workspace, force=force)
+    with Session(workspace, limits=Limits(timeout, memory), give_up=_leave) as session:
         left_out = write_rows(session, text, values, format_, out, limit)
     if left_out:
         click.echo(f"only {limit} rows shown; --limit 0 shows all, --out saves all", err=True)
+
+
+def _leave(why: TokenmartError) -> None:
+    """End the process: a query that can't be stopped would keep it."""
+    why.show()
+    sys.stdout.flush()
+    os._exit(why.exit_code)
 
 
 def _list_queries() -> None:

@@ -6,10 +6,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import duckdb
 
-from warehouse.errors import StorageError
+from warehouse.errors import StorageError, visible
 from warehouse.paths import Workspace
+from warehouse.sql.door import open_door
 from warehouse.sql.views import PUBLIC_VIEWS, create_views, quoted, refuse_earlier_database
 
 PATIENCE_SECONDS = 3.0
@@ -46,19 +48,28 @@ def connect_for_queries(workspace: Workspace) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def connect_to_parquet(workspace: Workspace) -> duckdb.DuckDBPyConnection:
+def connect_to_parquet(
+    workspace: Workspace, memory: str | None = None
+) -> duckdb.DuckDBPyConnection:
     """An in-memory database with views over the Parquet files and the macros of the project.
 
     The views `tokens`, `documents`, `models`, `downstream` and `units` (the ledger) and macros
-    such as `ppl` work before dbt was ever run, and while it runs.
+    such as `ppl` work before dbt was ever run, and while it runs. Files that aren't counted, and
+    damaged ones, are named on standard error.
+
+    Args:
+        workspace: where the files are.
+        memory: DuckDB's memory limit, such as `4GiB`; None for its own default.
 
     Raises:
+        TokenmartError: the memory limit is not a size.
         StorageError: another version of Tokenmart wrote the files, or none can be read.
     """
-    connection = duckdb.connect(":memory:", config={"python_enable_replacements": "false"})
+    connection = open_door(memory)
     connection.execute(f"set temp_directory = {quoted(workspace.cache / 'duckdb')}")
     connection.execute("set parquet_metadata_cache = true")
-    create_views(connection, workspace.data)
+    for stranger in create_views(connection, workspace.data):
+        click.echo(visible(f"warning: {stranger}"), err=True)
     return connection
 
 

@@ -21,11 +21,14 @@ from warehouse.errors import TokenmartError
 from warehouse.paths import find_workspace
 from warehouse.sql.queries import Value, check_problem, find_query
 from warehouse.sql.session import Session
+from warehouse.sql.watch import Limits
 
 Kind = Literal["arrow", "pandas", "polars", "relation"]
 
 
-def query(sql: str, into: Kind = "arrow", /, **parameters: Value) -> Any:
+def query(
+    sql: str, into: Kind = "arrow", limits: Limits | None = None, /, **parameters: Value
+) -> Any:
     """Run SQL on the warehouse of this checkout, read-only, and return the rows.
 
     Args:
@@ -33,6 +36,7 @@ def query(sql: str, into: Kind = "arrow", /, **parameters: Value) -> Any:
             tables dbt built; the rows are those of the last one.
         into: `arrow` (a table), `pandas`, `polars` (data frames, if installed) or `relation`
             (for more SQL: `query(…, "relation").filter("nll > 5")`).
+        limits: time and memory it may take; see `Limits`.
         **parameters: values of `$name` in the SQL.
 
     Returns:
@@ -41,13 +45,16 @@ def query(sql: str, into: Kind = "arrow", /, **parameters: Value) -> Any:
     Raises:
         TokenmartError: a mistake in the SQL, a statement that would write, an unknown `into`
             or `problem`, or a package that isn't installed.
+        OverTimeError: it took longer than it may.
         StorageError: a file is damaged, or dbt is writing a table that was asked for.
     """
     check_problem(parameters, find_workspace())
-    return _rows(sql, into, parameters)
+    return _rows(sql, into, parameters, limits)
 
 
-def cookbook(name: str, into: Kind = "arrow", /, **parameters: Value) -> Any:
+def cookbook(
+    name: str, into: Kind = "arrow", limits: Limits | None = None, /, **parameters: Value
+) -> Any:
     """Run a query of the cookbook; `parameters` replace its defaults. See `query`.
 
     Raises:
@@ -55,10 +62,10 @@ def cookbook(name: str, into: Kind = "arrow", /, **parameters: Value) -> Any:
     """
     recipe = find_query(name)
     check_problem(parameters, find_workspace())
-    return _rows(recipe.sql, into, {**recipe.defaults, **parameters})
+    return _rows(recipe.sql, into, {**recipe.defaults, **parameters}, limits)
 
 
-def _rows(sql: str, into: Kind, parameters: Mapping[str, Value]) -> Any:
+def _rows(sql: str, into: Kind, parameters: Mapping[str, Value], limits: Limits | None) -> Any:
     if into in ("pandas", "polars"):
         try:
             importlib.import_module(into)
@@ -71,10 +78,11 @@ def _rows(sql: str, into: Kind, parameters: Mapping[str, Value]) -> Any:
         raise TokenmartError(
             f"query into {into!r}: unknown; use 'arrow', 'pandas', 'polars' or 'relation'"
         )
-    with Session(find_workspace()) as session, session.stream(sql, parameters) as reader:
+    session = Session(find_workspace(), limits=limits)
+    with session, session.stream(sql, parameters) as reader:
         if reader is None:
             raise TokenmartError("query: the last statement returns no rows; end with a select")
-        table = _plain_integers(reader.read_all())
+        table = _plain_integers(session.run(reader.read_all))
     if into == "pandas":
         return table.to_pandas()
     if into == "polars":

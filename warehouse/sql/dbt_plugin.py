@@ -10,8 +10,8 @@ from dbt.adapters.duckdb.plugins import BasePlugin
 from dbt_common.exceptions import DbtRuntimeError
 
 from warehouse.errors import TokenmartError
-from warehouse.paths import find_workspace
-from warehouse.sql.views import create_views, quoted, refuse_earlier_database
+from warehouse.paths import Workspace, find_workspace
+from warehouse.sql.views import create_views, has_files, quoted, refuse_earlier_database
 
 
 class Plugin(BasePlugin):
@@ -33,10 +33,29 @@ class Plugin(BasePlugin):
         workspace = find_workspace()
         try:
             refuse_earlier_database(conn, workspace.database)
-            create_views(conn, workspace.data)
+            _refuse_missing_data(conn, workspace)
+            if strangers := create_views(conn, workspace.data):
+                more = f" (and {len(strangers) - 1} more)" if strangers[1:] else ""
+                raise TokenmartError(f"{strangers[0]}{more}; then build again")
         except TokenmartError as error:
             raise DbtRuntimeError(error.format_message()) from error
 
     def configure_cursor(self, cursor: duckdb.DuckDBPyConnection) -> None:
         """Let `variants/*.csv` be found from any folder."""
         cursor.execute(f"set file_search_path = {quoted(find_workspace().dbt_project)}")
+
+
+def _refuse_missing_data(conn: duckdb.DuckDBPyConnection, workspace: Workspace) -> None:
+    """Stop before good marts are replaced by empty ones, as when a disk isn't mounted."""
+    if has_files(workspace.tokens):
+        return
+    try:
+        values = conn.execute("select count(*) from main.metric_values").fetchall()[0][0]
+    except duckdb.Error:  # never built
+        return
+    if values:
+        raise TokenmartError(
+            f"{workspace.tokens}: no token files, but {workspace.database} holds {values} metric "
+            "values made from some; mount the disk or set TOKENMART_DATA to the folder that has "
+            "them, or delete the database to start anew"
+        )

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import duckdb
 
 from warehouse.errors import TokenmartError
+from warehouse.sql.door import reading_statements
 from warehouse.sql.queries import Value
 from warehouse.sql.views import damaged_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_Result = TypeVar("_Result")
-_READING = {"SELECT", "EXPLAIN", "PRAGMA", "SET", "CALL", "CREATE", "MULTI"}
-_EXPLAIN = re.compile(
-    r"(?:\s|--.*?\n|/\*.*?\*/)*explain\b(?:\s*\([^)]*\)|\s+analyze\b)?",
-    re.IGNORECASE | re.DOTALL,
-)
+    from warehouse.sql.watch import Watch
 
 
 def execute(
-    connection: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Value]
+    connection: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Value], watch: Watch
 ) -> duckdb.DuckDBPyConnection:
     """Run statements; the connection then holds the rows of the last one.
 
@@ -33,17 +27,18 @@ def execute(
         TokenmartError: a mistake in the SQL, a parameter too many or too few, or a statement
             that would write.
         StorageError: a Parquet file is damaged.
+        OverTimeError: it took longer than it may.
     """
     try:
         for statement, own in _readers(connection, sql, parameters):
-            _interruptible(connection, connection.execute, statement, own)
+            watch.run(connection.execute, statement, own)
     except duckdb.Error as error:
         raise explain(error, connection) from error
     return connection
 
 
 def stream(
-    connection: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Value]
+    connection: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Value], watch: Watch
 ) -> pa.RecordBatchReader | None:
     """Run statements; the rows of the last one as Arrow batches, computed as they are read.
 
@@ -51,64 +46,36 @@ def stream(
         None when the last statement returns no rows. Until it is closed the connection is busy.
 
     Raises:
-        TokenmartError, StorageError: see `execute`.
+        TokenmartError, StorageError, OverTimeError: see `execute`.
     """
     try:
         *earlier, (statement, own) = _readers(connection, sql, parameters)
         for step in earlier:
-            _interruptible(connection, connection.execute, *step)
+            watch.run(connection.execute, *step)
 
         def batches() -> pa.RecordBatchReader | None:
-            relation = connection.sql(statement.query, params=own)
+            relation = connection.sql(statement, params=own)
             return None if relation is None else relation.to_arrow_reader()
 
-        return _interruptible(connection, batches)
+        return watch.run(batches)
     except duckdb.Error as error:
         raise explain(error, connection) from error
 
 
 def _readers(
     connection: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Value]
-) -> list[tuple[duckdb.Statement, dict[str, Value] | None]]:
+) -> list[tuple[str, dict[str, Value] | None]]:
     """The statements with the parameters of each, once all are known to read only."""
-    statements = connection.extract_statements(sql)
-    if not statements:
-        raise TokenmartError("sql: no statement given; try `tokenmart sql 'from models'`")
-    wanted = {name for statement in statements for name in statement.named_parameters}
-    _check_parameters(wanted, parameters)
-    for statement in statements:
-        kind = _kind(connection, statement)
-        if kind not in _READING:
-            raise TokenmartError(
-                f"sql: {kind} is not allowed, the warehouse is read-only here; "
-                "save the rows of a select with --out FILE (in the shell: .save FILE)"
-            )
-    return [
-        (statement, {name: parameters[name] for name in statement.named_parameters} or None)
-        for statement in statements
+    texts = reading_statements(connection, sql)
+    wanted = [
+        {name for part in connection.extract_statements(text) for name in part.named_parameters}
+        for text in texts
     ]
-
-
-def _interruptible(
-    connection: duckdb.DuckDBPyConnection, call: Callable[..., _Result], *arguments: object
-) -> _Result:
-    """Call in a thread: DuckDB doesn't look at signals, Ctrl-C would wait for its end."""
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        running = pool.submit(call, *arguments)
-        try:
-            return running.result()
-        except KeyboardInterrupt:
-            connection.interrupt()
-            raise
-
-
-def _kind(connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement) -> str:
-    """What a statement does; `explain analyze` does what it explains."""
-    kind = statement.type.name
-    if kind == "EXPLAIN" and (explained := _EXPLAIN.match(statement.query)):
-        inner = connection.extract_statements(statement.query[explained.end() :])
-        return _kind(connection, inner[0]) if inner else kind
-    return str(kind)
+    _check_parameters(set().union(*wanted), parameters)
+    return [
+        (text, {name: parameters[name] for name in names} or None)
+        for text, names in zip(texts, wanted, strict=True)
+    ]
 
 
 def _check_parameters(wanted: set[str], given: Mapping[str, Value]) -> None:

@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, BinaryIO, Literal
 
 import duckdb
 
-from warehouse.errors import TokenmartError
+from warehouse.errors import TokenmartError, visible
 from warehouse.files import appearing
 from warehouse.sql.execution import explain
 
@@ -172,12 +172,13 @@ def _finite(line: bytes) -> bytes:
 
 
 def _write_table(result: duckdb.DuckDBPyConnection, stream: IO[str], limit: int) -> int:
-    columns = [column[0] for column in result.description or []]
+    names = [column[0] for column in result.description or []]
     rows = result.fetchmany(limit + 1) if limit else result.fetchall()
     shown = rows[:limit] if limit else rows
-    if columns == ["explain_key", "explain_value"]:
-        stream.writelines(f"{row[1]}\n" for row in shown)
+    if names == ["explain_key", "explain_value"]:
+        stream.writelines(f"{visible(row[1])}\n" for row in shown)
         return 0
+    columns = [_cell(name) for name in names]
     cells = [[_cell(value) for value in row] for row in shown]
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
     numeric = [
@@ -207,5 +208,5 @@ def _cell(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, float | Decimal):
         return f"{float(value):.6g}"
-    text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(value))
+    text = visible(str(value)).replace("\n", "\\n").replace("\t", "\\t")
     return text if len(text) <= _WIDEST_CELL else text[: _WIDEST_CELL - 1] + "…"

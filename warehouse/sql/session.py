@@ -16,8 +16,10 @@ from warehouse.sql.connection import (
     connect_to_parquet,
     detach_marts,
 )
+from warehouse.sql.door import close_door
 from warehouse.sql.execution import execute, explain, stream
 from warehouse.sql.queries import Value
+from warehouse.sql.watch import Limits, Watch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,19 +31,36 @@ class Session:
     """An in-memory database over the Parquet files that lends the marts for one question.
 
     Between questions dbt may write: the next one sees what it wrote. While dbt writes,
-    questions that need the Parquet files only are answered.
+    questions that need the Parquet files only are answered. What a question may do: `door`.
+
+    Args:
+        workspace: the files.
+        patience: seconds to wait for a writer; None for `connection.PATIENCE_SECONDS`.
+        limits: of each question.
+        give_up: see `Watch`.
     """
 
-    def __init__(self, workspace: Workspace, patience: float | None = None) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        patience: float | None = None,
+        limits: Limits | None = None,
+        give_up: Callable[[TokenmartError], None] | None = None,
+    ) -> None:
         self._workspace = workspace
         self._patience = patience
-        self._connection = connect_to_parquet(workspace)
+        self._limits = limits or Limits()
+        self._give_up = give_up
+        self._connection = connect_to_parquet(workspace, self._limits.memory)
+        self._watch = Watch(self._connection, 0)
+        close_door(self._connection, workspace)
 
     def __enter__(self) -> Session:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._connection.close()
+        if not self._watch.lost:
+            self._connection.close()
 
     @contextmanager
     def ask(
@@ -51,6 +70,7 @@ class Session:
 
         Raises:
             TokenmartError: a mistake in the SQL, or a statement that would write.
+            OverTimeError: it took longer than it may.
             StorageError: a file is damaged, or dbt writes a table that was asked for.
         """
         with self._marts(execute) as run:
@@ -63,7 +83,7 @@ class Session:
         """Run statements; the rows of the last one as Arrow batches, None when it returns none.
 
         Raises:
-            TokenmartError, StorageError: see `ask`.
+            TokenmartError, OverTimeError, StorageError: see `ask`.
         """
         import pyarrow as pa
 
@@ -73,7 +93,10 @@ class Session:
             try:
                 yield from reader
             except (pa.ArrowException, OSError) as error:
-                failed.append(explain(duckdb.Error(str(error))))
+                known = self._watch.explained(error)
+                if not isinstance(known, TokenmartError):
+                    known = explain(duckdb.Error(str(error)))
+                failed.append(known)
                 raise
 
         with self._marts(stream) as run:
@@ -93,11 +116,15 @@ class Session:
 
     def interrupt(self) -> None:
         """Stop what is being computed."""
-        self._connection.interrupt()
+        self._watch.interrupt()
+
+    def run(self, call: Callable[[], _Answer]) -> _Answer:
+        """Call what reads rows of `stream`, under the question's limits; Ctrl-C is heard."""
+        return self._watch.run(call)
 
     @contextmanager
     def _marts(
-        self, call: Callable[[duckdb.DuckDBPyConnection, str, Mapping[str, Value]], _Answer]
+        self, call: Callable[[duckdb.DuckDBPyConnection, str, Mapping[str, Value], Watch], _Answer]
     ) -> Iterator[Callable[[str, Mapping[str, Value]], _Answer]]:
         """Lend the marts to the statements that `call` runs in the block."""
         busy: DatabaseBusyError | None = None
@@ -108,13 +135,16 @@ class Session:
 
         def run(sql: str, parameters: Mapping[str, Value]) -> _Answer:
             try:
-                return call(self._connection, sql, parameters)
+                return call(self._connection, sql, parameters, watch)
             except TokenmartError as error:
                 if busy and "Catalog Error" in error.message:
                     raise busy from error
                 raise
 
+        watch = self._watch = Watch(self._connection, self._limits.seconds, self._give_up)
         try:
-            yield run
+            with watch:
+                yield run
         finally:
-            detach_marts(self._connection, self._workspace)
+            if not watch.lost:
+                detach_marts(self._connection, self._workspace)

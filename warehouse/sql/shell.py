@@ -20,6 +20,7 @@ import duckdb
 
 from warehouse.errors import TokenmartError
 from warehouse.files import refuse_protected
+from warehouse.sql.door import split
 from warehouse.sql.export import format_of, write_rows
 from warehouse.sql.queries import check_problem, find_query, list_queries, parse_value
 from warehouse.sql.session import Session
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from warehouse.paths import Workspace
     from warehouse.sql.queries import Value
+    from warehouse.sql.watch import Limits
 
 PROMPT = "tokenmart> "
 _NAMES = """
@@ -74,7 +76,7 @@ Statements end with ; and may span lines. Everything is read-only.
   .tables [NAME]             tables, views and macros; the columns of one
   .cookbook [NAME [K=V …]]   ready-made queries; run one
   .limit N                   rows a table shows (0 = all)
-  .save FILE                 rows of the last query to FILE.csv, .json, .parquet or .arrow
+  .save FILE [--force]       rows of the last query to FILE.csv, .json, .parquet or .arrow
   .help, .quit (or Ctrl-D)"""
 
 
@@ -168,18 +170,25 @@ class _Shell:
     def _save(self, arguments: list[str]) -> None:
         if self.last is None:
             raise TokenmartError(".save: nothing to save yet; run a query first")
-        if len(arguments) != 1:
+        force = "--force" in arguments
+        files = [argument for argument in arguments if argument != "--force"]
+        if len(files) != 1:
             raise TokenmartError(".save: expected one file, such as .save rows.parquet")
-        out = Path(arguments[0]).expanduser()
-        refuse_protected(out, self.workspace, ".save")
+        out = Path(files[0]).expanduser()
+        refuse_protected(out, self.workspace, ".save", force=force)
         write_rows(self.session, *self.last, format_of(out), out, 0)
         click.echo(f"wrote {out}")
 
 
-def run_shell(workspace: Workspace, limit: int) -> None:
+def run_shell(
+    workspace: Workspace,
+    limit: int,
+    limits: Limits | None = None,
+    give_up: Callable[[TokenmartError], None] | None = None,
+) -> None:
     """Read statements from the terminal, or from standard input, until it ends or `.quit`."""
     # No patience with a writer: questions that need no marts are answered at once.
-    with Session(workspace, patience=0.0) as session:
+    with Session(workspace, 0.0, limits, give_up) as session:
         shell = _Shell(workspace, session, limit)
         with _inputs(workspace, session) as inputs:
             for text in inputs:
@@ -196,9 +205,10 @@ def is_complete(text: str) -> bool:
 def _statements(text: str) -> list[str]:
     """The statements of a text, or all of it when it has a mistake: messages name the place."""
     try:
-        return [statement.query for statement in duckdb.extract_statements(text)] or [text]
-    except duckdb.Error:
+        duckdb.extract_statements(text)
+    except (duckdb.Error, ValueError):
         return [text]
+    return [statement for statement, _ in split(text)] or [text]
 
 
 @contextmanager

@@ -13,12 +13,9 @@ import duckdb
 import pyarrow as pa
 
 from warehouse.errors import StorageError
-from warehouse.store.schema import SCHEMA_KEY, SCHEMA_VERSION, TABLES, UNITS, UNITS_KEY
-from warehouse.store.schema_version import (
-    OtherVersionError,
-    refuse_earlier_folders,
-    refuse_version,
-)
+from warehouse.store.schema import TABLES, UNITS, UNITS_KEY
+from warehouse.store.schema_version import OtherVersionError, refuse_earlier_folders
+from warehouse.store.survey import Stranger, counted_files, survey
 
 PUBLIC_VIEWS = (*TABLES, "units")
 _SQL_TYPES = {
@@ -34,31 +31,36 @@ _SQL_TYPES = {
 _MACROS = Path(__file__).with_name("macros.sql")
 
 
-def create_views(connection: duckdb.DuckDBPyConnection, data: Path) -> None:
+def create_views(connection: duckdb.DuckDBPyConnection, data: Path) -> list[Stranger]:
     """Create or replace the public views and the macros in the schema `main`.
 
     Args:
         connection: a database that may be written.
         data: the data folder; tables without files are empty, with the same columns.
 
+    Returns:
+        Files that the views leave out because no ledger knows them, and damaged ones.
+
     Raises:
         OtherVersionError: another version of Tokenmart wrote the files.
         StorageError: no file of a table can be read.
     """
     refuse_earlier_folders(data)
+    strangers = survey(data)
     for name, (schema, keys) in TABLES.items():
         columns = {**dict.fromkeys(keys, "VARCHAR"), **_sql_types(schema)}
         casts = [f'cast("{column}" as {kind}) as "{column}"' for column, kind in columns.items()]
         if name == "tokens":
             casts.append(f"cast(-logprob as {columns['logprob']}) as nll")
         view = f"create or replace view main.{name} as select {', '.join(casts)} from"
-        if _has_files(data / name):
-            _create_over_files(connection, view, data / name, keys)
+        if files := counted_files(data, name, strangers):
+            _create_over_files(connection, view, files, keys)
         else:
             nothing = ", ".join(f'null as "{column}"' for column in columns)
             connection.execute(f"{view} (select {nothing}) where false")
-    _create_units(connection, data)
+    _create_units(connection, counted_files(data, "tokens", strangers))
     connection.execute(_MACROS.read_text(encoding="utf-8"))
+    return strangers
 
 
 def refuse_earlier_database(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
@@ -90,7 +92,7 @@ def damaged_file(error: duckdb.Error) -> StorageError | None:
     """The Parquet file an error is about, with the remedy; None when it is about something else."""
     text = " ".join(str(error).split())
     named = re.search(r"['\"]([^'\"]+\.parquet)['\"]", text)
-    if named is None or "Catalog Error" in text or "Binder Error" in text:
+    if named is None or re.match("(Catalog|Binder|Permission) Error", text):
         return None
     return StorageError(
         f"{named[1]}: damaged or unreadable ({text[:120]}); move it away and run "
@@ -99,10 +101,10 @@ def damaged_file(error: duckdb.Error) -> StorageError | None:
 
 
 def _create_over_files(
-    connection: duckdb.DuckDBPyConnection, view: str, folder: Path, keys: tuple[str, ...]
+    connection: duckdb.DuckDBPyConnection, view: str, counted: list[str], keys: tuple[str, ...]
 ) -> None:
     types = ", ".join(f"{key}: varchar" for key in keys)
-    files = f"{_files(folder)}, hive_partitioning = true, hive_types = {{{types}}}"
+    files = f"{_files(counted)}, hive_partitioning = true, hive_types = {{{types}}}"
     try:
         # By name: a column may have another place in some files. It also makes DuckDB read every
         # footer and so know the number of rows; else it plans by the first file, often a small one.
@@ -112,17 +114,16 @@ def _create_over_files(
         try:
             connection.execute(f"{view} read_parquet({files})")
         except duckdb.Error:
-            raise damaged_file(error) or StorageError(f"{folder}: {error}") from error
+            raise damaged_file(error) or StorageError(f"{counted[0]}: {error}") from error
 
 
-def _create_units(connection: duckdb.DuckDBPyConnection, data: Path) -> None:
+def _create_units(connection: duckdb.DuckDBPyConnection, counted: list[str]) -> None:
     """The ledger, from the footers; what all units of a file have in common stands there once."""
     types = _sql_types(UNITS)
     record = ", ".join(f'"{name}": "{kind}"' for name, kind in types.items())
     footers = "(select ''::blob as key, ''::blob as value)"
-    if _has_files(data / "tokens"):
-        footers = f"parquet_kv_metadata({_files(data / 'tokens')})"
-        _refuse_other_versions(connection, footers)
+    if counted:
+        footers = f"parquet_kv_metadata({_files(counted)})"
     connection.execute(
         "create or replace view main.units as with ledgers as ("
         f"select decode(value)::json as ledger from {footers} "
@@ -133,32 +134,14 @@ def _create_units(connection: duckdb.DuckDBPyConnection, data: Path) -> None:
     )
 
 
-def _refuse_other_versions(connection: duckdb.DuckDBPyConnection, footers: str) -> None:
-    """Stop at a file with a ledger that this version didn't write; a damaged one is passed over."""
-    try:
-        other = connection.execute(
-            "select file_name, any_value(decode(value)) filter (decode(key) = $version) as found "
-            f"from {footers} group by file_name having bool_or(decode(key) = $ledger) "
-            "and found is distinct from $current limit 1",
-            {
-                "version": SCHEMA_KEY.decode(),
-                "ledger": UNITS_KEY.decode(),
-                "current": str(SCHEMA_VERSION),
-            },
-        ).fetchone()
-    except duckdb.Error:
-        return
-    if other is not None:
-        refuse_version(Path(other[0]), other[1])
-
-
 def _sql_types(schema: pa.Schema) -> dict[str, str]:
     return {field.name: _SQL_TYPES[field.type] for field in schema}
 
 
-def _files(folder: Path) -> str:
-    return quoted(folder / "**" / "*.parquet")
+def _files(counted: list[str]) -> str:
+    return f"[{', '.join(map(quoted, counted))}]"
 
 
-def _has_files(folder: Path) -> bool:
+def has_files(folder: Path) -> bool:
+    """Whether there is a Parquet file anywhere below the folder."""
     return next(folder.glob("**/*.parquet"), None) is not None

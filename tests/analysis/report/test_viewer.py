@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 
 import duckdb
 import pytest
@@ -21,6 +22,8 @@ from analysis.report.viewer_page import ROW_CHARACTERS, rows, view_page
 from analysis.report.viewer_terminal import intensity, print_view, shaded
 from warehouse.errors import TokenmartError
 from warehouse.problem.spec import load_problem
+from warehouse.store.ledger import read_units
+from warehouse.store.token_files import read_rows, write_units
 
 
 def segment(start, end, logprob=-1.0, gain=None, rank=1):
@@ -221,6 +224,9 @@ def test_a_model_id_with_two_dashes_keeps_its_name(synthetic):
     _, workspace = synthetic
     folder = workspace.data / "tokens" / "problem=synthetic"
     (folder / "model_id=lab--model-0").rename(folder / "model_id=lab--a--b")
+    for file in folder.glob("model_id=lab--a--b/condition=*/tokens.parquet"):
+        units = [replace(unit, model_id="lab--a--b") for unit in read_units(file)]
+        write_units(file, units, [read_rows(file)])
     path = workspace.problems / "synthetic.yml"
     path.write_text(path.read_text().replace("lab/model-0", "lab/a--b"))
     problem = load_problem("synthetic", workspace)

@@ -146,7 +146,7 @@ def test_a_full_disk_is_one_line_and_leaves_the_old_file(
         out = disk / f"rows.{ending}"
         out.write_text("the old one")
         query = "select hash(i) as h, i from range(200000) t(i)"
-        code, output = failure(query, "--out", str(out), "--limit", "0")
+        code, output = failure(query, "--out", str(out), "--force", "--limit", "0")
         assert (code, output.count("\n")) == (4, 1)
         assert output.startswith(f"error: {out}: the disk is full; free some space")
         assert [path.read_text() for path in disk.iterdir()] == ["the old one"]
@@ -259,7 +259,8 @@ def test_a_file_appears_whole_or_not_at_all(filled: Workspace, tmp_path: Path, e
         late = (
             f"select case when i > {rows} - 2 then error('late') end as e from range({rows}) t(i)"
         )
-        assert failure(late, "--out", str(out)) == (1, "error: sql: Invalid Input Error: late\n")
+        said = failure(late, "--out", str(out), "--force")
+        assert said == (1, "error: sql: Invalid Input Error: late\n")
     assert out.read_text() == "the old one"
     assert list(tmp_path.glob("*.tmp")) == list(tmp_path.glob(".*.tmp")) == []
 

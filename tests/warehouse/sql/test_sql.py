@@ -174,7 +174,9 @@ def test_a_damaged_parquet_file_is_named(filled: Workspace) -> None:
     path.write_bytes(path.read_bytes()[:-20])
     code, output = failure("select sum(logprob) from tokens")
     assert code == 4
-    assert output.startswith(f"error: {path}: damaged")
+    warning, error = output.splitlines()
+    assert warning.startswith(f"warning: {path}: damaged")
+    assert error.startswith(f"error: {path}: damaged")
     assert "run tokenmart extract again" in output
 
 

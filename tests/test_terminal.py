@@ -1,0 +1,120 @@
+"""Output is only text: a terminal obeys nothing that a document, a name or an error holds."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from analysis.report.viewer import Reading, Segment, View
+from analysis.report.viewer_terminal import print_view
+from tokenmart import cli, main
+from warehouse.errors import TokenmartError, visible
+from warehouse.metrics import dbt_process
+from warehouse.paths import Workspace
+
+# clear the screen, set the title, move up, ring, write from right to left, C1 control, go back
+EVIL = "\x1b[2J\x1b]0;owned\x07\x1b[1A\u202eevil\x9b31m\rback\x08"
+SHOWN = "\\x1b[2J\\x1b]0;owned\\x07\\x1b[1A\\u202eevil\\x9b31m\\rback\\x08"
+
+
+def harmless(text: str) -> bool:
+    return all(c.isprintable() or c in "\n\t" for c in text)
+
+
+def test_controls_are_shown_and_other_text_stays() -> None:
+    assert visible(EVIL) == SHOWN
+    assert visible("é 漢字 👍\n\tx") == "é 漢字 👍\n\tx"
+    assert visible("\ud800") == "\\ud800"
+
+
+def test_cells_and_column_names_of_a_query(workspace: Workspace) -> None:
+    query = f"select '{EVIL}' as \"{EVIL}\""
+    shown = CliRunner().invoke(cli, ["sql", query]).stdout
+    assert harmless(shown)
+    assert shown.count(SHOWN) == 2
+
+
+def test_a_plan_and_an_error_of_a_query(workspace: Workspace) -> None:
+    plan = CliRunner().invoke(cli, ["sql", f"explain select 1 where random() = '{EVIL}'"])
+    assert harmless(plan.output)
+    error = CliRunner().invoke(cli, ["sql", f'select "{EVIL}"'])
+    assert error.exit_code == 1
+    assert harmless(error.output)
+    assert "\\x1b[2J" in error.output
+
+
+def test_errors_and_usage(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    TokenmartError(f"{EVIL}: no such model").show()
+    for arguments in (
+        [EVIL],
+        ["sql", f"--{EVIL}"],
+        ["metrics", "show", EVIL],
+        ["sql", "--name", EVIL],
+    ):
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit):
+            patch.setattr(sys, "argv", ["tokenmart", *arguments])
+            main()
+    said = capsys.readouterr()
+    assert harmless(said.out + said.err)
+    assert "\\x1b" in said.err
+
+
+def test_a_document_in_the_viewer() -> None:
+    text = f"a{EVIL}[red]b[/red]:smile:"
+    last = Segment(len(text) - 1, len(text), -8.0, 1.0, 1, None, 1, 0)
+    reading = Reading(f"[link]{EVIL}", (last,), None)
+    view = View("p", 0, f"[bold]{EVIL}", 0, text, (reading,))
+    console = Console(width=400, force_terminal=False)
+    with console.capture() as capture:
+        print_view(console, view, "logprob", keys_only=False)
+    shown = capture.get()
+    assert harmless(shown)
+    assert f"a{SHOWN}[red]b[/red]:smile:" in shown
+    assert f"[bold]{SHOWN}" in shown
+    assert f"[link]{SHOWN}" in shown
+
+
+@pytest.mark.skipif(dbt_process.command() is None, reason="dbt is not installed")
+@pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGKILL])
+def test_dbt_ends_with_the_process_that_started_it(tmp_path: Path, kind: signal.Signals) -> None:
+    code = (
+        "import os, subprocess, sys\n"
+        "from warehouse.metrics import dbt_process\n"
+        # what dbt would do for an hour
+        "own = dbt_process.command()\n"
+        "body = own[2].split('from dbt')[0] + 'print(os.getpid(), flush=True); time.sleep(3600)'\n"
+        "subprocess.run([own[0], own[1], body],"
+        " env={**os.environ, 'TOKENMART_PARENT': str(os.getpid())})"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout
+        child = int(parent.stdout.readline())
+        parent.send_signal(kind)
+        parent.wait(30)
+        wait_for(lambda: not alive(child))
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def wait_for(state: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not state():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

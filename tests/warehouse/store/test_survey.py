@@ -1,0 +1,181 @@
+"""Foreign and damaged files are named by every reader, and no number comes from a foreign one."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from tokenmart import cli
+from warehouse.paths import Workspace
+from warehouse.store.survey import survey
+from warehouse.store.token_files import published_path
+
+COUNT = "select count(*) as n from tokens"
+
+
+def foreign(path: Path) -> Path:
+    other = path.parent / "copy.parquet"
+    shutil.copy(path, other)
+    return other
+
+
+def beside_the_folders(path: Path) -> Path:
+    other = path.parents[3] / "tokens.parquet"
+    shutil.copy(path, other)
+    return other
+
+
+def without_ledger(path: Path) -> Path:
+    pq.write_table(pq.read_table(path, partitioning=None).replace_schema_metadata(None), path)
+    return path
+
+
+def without_a_column(path: Path) -> Path:
+    table = pq.read_table(path, partitioning=None)
+    pq.write_table(table.drop_columns(["rank"]), path)
+    return path
+
+
+def with_another_column(path: Path) -> Path:
+    table = pq.read_table(path, partitioning=None)
+    pq.write_table(table.append_column("logits", table["rank"]), path)
+    return path
+
+
+def with_another_type(path: Path) -> Path:
+    table = pq.read_table(path, partitioning=None)
+    place = table.schema.get_field_index("rank")
+    pq.write_table(table.set_column(place, "rank", table["rank"].cast(pa.string())), path)
+    return path
+
+
+def with_more_rows(path: Path) -> Path:
+    table = pq.read_table(path, partitioning=None)
+    pq.write_table(pa.concat_tables([table, table]), path)
+    return path
+
+
+def of_another_problem(path: Path) -> Path:
+    other = Path(str(path).replace("problem=minilong", "problem=mine"))
+    other.parent.mkdir(parents=True)
+    shutil.copy(path, other)
+    return other
+
+
+def of_another_model(path: Path) -> Path:
+    other = Path(str(path).replace("model_id=good", "model_id=stranger"))
+    other.parent.mkdir(parents=True)
+    shutil.copy(path, other)
+    return other
+
+
+def truncated(path: Path) -> Path:
+    path.write_bytes(path.read_bytes()[:-20])
+    return path
+
+
+def empty(path: Path) -> Path:
+    path.write_bytes(b"")
+    return path
+
+
+def another_format(path: Path) -> Path:
+    path.write_text("model,token\ngood,1\n")
+    return path
+
+
+def flipped_footer(path: Path) -> Path:
+    data = bytearray(path.read_bytes())
+    place = data.index(b'"seconds":') + len(b'"seconds":')
+    data[place] ^= 1
+    path.write_bytes(data)
+    return path
+
+
+def documents_of_another_shape(path: Path) -> Path:
+    other = path.parents[4] / "documents" / "problem=mine" / "documents.parquet"
+    other.parent.mkdir(parents=True)
+    pq.write_table(pa.table({"doc_id": [0], "text": ["mine"]}), other)
+    return other
+
+
+LEFT_OUT: dict[Callable[[Path], Path], tuple[str, int]] = {
+    foreign: ("no file of Tokenmart lies there", 32),
+    beside_the_folders: ("no file of Tokenmart lies there", 32),
+    without_ledger: ("no ledger knows it", 24),
+    without_a_column: ("wrong columns (lacks rank)", 24),
+    with_another_column: ("wrong columns (has logits)", 24),
+    with_another_type: ("column rank is string, not int32", 24),
+    of_another_problem: ('its ledger is of "problem minilong"', 32),
+    of_another_model: ('its ledger is of "model_id good"', 32),
+    documents_of_another_shape: ("wrong columns (lacks", 32),
+}
+DAMAGED: dict[Callable[[Path], Path], str] = {
+    with_more_rows: "16 rows, but its ledger has 8",
+    truncated: "damaged or no Parquet file",
+    empty: "damaged or no Parquet file",
+    another_format: "damaged or no Parquet file",
+    flipped_footer: "records of its ledger were altered",
+}
+
+
+def refused_by_dbt(workspace: Workspace) -> str:
+    plugin = pytest.importorskip("warehouse.sql.dbt_plugin").Plugin("tokenmart", {})
+    from dbt_common.exceptions import DbtRuntimeError
+
+    with duckdb.connect() as connection, pytest.raises(DbtRuntimeError) as refusal:
+        plugin.configure_connection(connection)
+    return str(refusal.value)
+
+
+def test_what_extraction_wrote_is_not_strange(filled: Workspace) -> None:
+    assert survey(filled.data) == []
+
+
+@pytest.mark.parametrize("make", LEFT_OUT, ids=lambda make: make.__name__)
+def test_a_foreign_file_is_named_and_not_counted(
+    filled: Workspace, make: Callable[[Path], Path]
+) -> None:
+    path = make(published_path(filled, "minilong", "good", "full"))
+    why, rows = LEFT_OUT[make]
+    answer = CliRunner().invoke(cli, ["sql", COUNT, "--format", "csv"])
+    assert answer.exit_code == 0, answer.output
+    assert answer.stdout.splitlines() == ["n", str(rows)]
+    (warning,) = answer.stderr.splitlines()
+    assert warning.startswith(f"warning: {path}: not counted, ")
+    assert why in warning
+    assert f"{path}: not counted" in refused_by_dbt(filled)
+
+
+@pytest.mark.parametrize("make", DAMAGED, ids=lambda make: make.__name__)
+def test_a_damaged_file_is_named_before_any_number(
+    filled: Workspace, make: Callable[[Path], Path]
+) -> None:
+    path = make(published_path(filled, "minilong", "good", "full"))
+    answer = CliRunner().invoke(cli, ["sql", "select sum(nll) as n from tokens"])
+    warning = answer.stderr.splitlines()[0]
+    assert warning.startswith(f"warning: {path}: ")
+    assert DAMAGED[make] in warning
+    assert str(path) in refused_by_dbt(filled)
+
+
+def test_marts_are_not_emptied_when_the_data_is_gone(filled: Workspace) -> None:
+    filled.database.parent.mkdir(parents=True)
+    plugin = pytest.importorskip("warehouse.sql.dbt_plugin").Plugin("tokenmart", {})
+    from dbt_common.exceptions import DbtRuntimeError
+
+    with duckdb.connect(str(filled.database)) as connection:
+        connection.execute("create table metric_values as select 1.5 as value")
+        plugin.configure_connection(connection)
+        shutil.rmtree(filled.tokens)
+        with pytest.raises(DbtRuntimeError, match=r"no token files, but .* set TOKENMART_DATA"):
+            plugin.configure_connection(connection)
+        connection.execute("delete from metric_values")
+        plugin.configure_connection(connection)

@@ -1,0 +1,122 @@
+"""Files in the data folder that are not what a ledger says: found from their footers alone.
+
+Content is compared with its hashes by `tokenmart warehouse check`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from warehouse.errors import StorageError
+from warehouse.store.ledger import read_ledger
+from warehouse.store.schema import TABLES
+from warehouse.store.schema_version import OtherVersionError
+
+FILE_NAMES = {
+    "tokens": "tokens.parquet",
+    "documents": "documents.parquet",
+    "models": "model.parquet",
+    "downstream": "items.parquet",
+}
+
+
+@dataclass(frozen=True)
+class Stranger:
+    """A file that isn't counted, and why; `damaged`: one of ours that can't be relied on."""
+
+    path: Path
+    why: str
+    damaged: bool
+
+    def __str__(self) -> str:
+        remedy = (
+            "see `tokenmart warehouse check`" if self.damaged else "move it out of the data folder"
+        )
+        return f"{self.path}: {self.why}; {remedy}"
+
+
+def counted_files(data: Path, table: str, strangers: list[Stranger]) -> list[str]:
+    """Where the rows of a table come from: a pattern, or the files when some of them don't count.
+
+    A damaged file stays: a question that reads it must fail, and others be answered.
+    """
+    out = {stranger.path for stranger in strangers if not stranger.damaged}
+    own = sorted((data / table).glob(_own_pattern(table)))
+    if out.isdisjoint(own):
+        return [str(data / table / _own_pattern(table))] if own else []
+    return [str(path) for path in own if path not in out]
+
+
+def _own_pattern(table: str) -> str:
+    return "/".join([*(f"{key}=*" for key in TABLES[table][1]), FILE_NAMES[table]])
+
+
+def survey(data: Path) -> list[Stranger]:
+    """Every Parquet file of the four tables that is foreign or damaged, by path.
+
+    Raises:
+        OtherVersionError: another version of Tokenmart wrote a file.
+    """
+    found: list[Stranger] = []
+    for table in TABLES:
+        folder = data / table
+        own = set(folder.glob(_own_pattern(table)))
+        for path in sorted(folder.glob("**/*.parquet")):
+            if path not in own:
+                found.append(Stranger(path, "not counted, no file of Tokenmart lies there", False))
+            else:
+                found += _wrong(path, table)
+    return found
+
+
+def _wrong(path: Path, table: str) -> Iterator[Stranger]:
+    try:
+        footer = pq.read_metadata(path)
+        columns = footer.schema.to_arrow_schema()
+    except (pa.ArrowException, OSError, ValueError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
+        yield Stranger(path, f"damaged or no Parquet file ({reason})", True)
+        return
+    schema = TABLES[table][0]
+    missing = sorted(set(schema.names) - set(columns.names))
+    more = sorted(set(columns.names) - set(schema.names))
+    if missing or more:
+        what = [f"lacks {', '.join(missing[:3])}"] * bool(missing)
+        what += [f"has {', '.join(more[:3])}"] * bool(more)
+        yield Stranger(path, f"not counted, wrong columns ({'; '.join(what)})", False)
+        return
+    other = [n for n in schema.names if columns.field(n).type != schema.field(n).type]
+    if other:
+        kind, wanted = columns.field(other[0]).type, schema.field(other[0]).type
+        yield Stranger(path, f"not counted, column {other[0]} is {kind}, not {wanted}", False)
+        return
+    if table == "tokens":
+        yield from _wrong_ledger(path, footer)
+
+
+def _wrong_ledger(path: Path, footer: pq.FileMetaData) -> Iterator[Stranger]:
+    try:
+        ledger = read_ledger(path)
+    except OtherVersionError:
+        raise
+    except StorageError:
+        yield Stranger(path, "not counted, no ledger knows it (or its ledger is damaged)", False)
+        return
+    rows = sum(unit.rows for unit in ledger.units)
+    if ledger.altered:
+        yield Stranger(path, f"{len(ledger.altered)} records of its ledger were altered", True)
+    if rows != footer.num_rows:
+        yield Stranger(path, f"{footer.num_rows} rows, but its ledger has {rows}", True)
+    keys = dict(part.split("=", 1) for part in path.parts[-4:-1])
+    for unit in ledger.units:
+        named = {"problem": unit.problem, "model_id": unit.model_id, "condition": unit.condition}
+        if named != keys:
+            said = ", ".join(f"{k} {v}" for k, v in named.items() if v != keys.get(k))
+            yield Stranger(path, f"not counted, its ledger is of {json.dumps(said)}", False)
+            return
