@@ -10,7 +10,7 @@ from extract.backends.backend import Backend, Loading, Scorer
 class Transformers(Backend):
     """PyTorch models of the transformers library, on processors and GPUs."""
 
-    kind: ClassVar = "transformers"
+    kind: ClassVar[str] = "transformers"
 
     def load(self, loading: Loading) -> Scorer:
         """Load a checkpoint and prepare it for scoring."""
