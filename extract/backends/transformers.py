@@ -12,7 +12,7 @@ from warehouse.errors import TokenmartError
 class Transformers(Backend):
     """PyTorch models of the transformers library, on processors and GPUs."""
 
-    kind: ClassVar = "transformers"
+    kind: ClassVar[str] = "transformers"
 
     def load(self, loading: Loading) -> Scorer:
         """Load a checkpoint and prepare it for scoring."""

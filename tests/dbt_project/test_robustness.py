@@ -161,7 +161,7 @@ def test_variants_may_mix_line_endings_but_not_columns(tmp_path: Path) -> None:
         file.write(row.replace("added", "wider") + ",7\n")
     refused = warehouse.dbt("run", "--select", "stg_metric_variants")
     assert refused.returncode != 0
-    assert "key_share.csv" in refused.stdout
+    assert "key_share.csv, line " in refused.stdout
     assert warehouse.rows(query) == [(0.3,)]
 
 

@@ -27,12 +27,16 @@ def test_macros_and_plain_names_work_in_ad_hoc_queries(
     """`tokenmart sql` brings its own copies: they answer before dbt has run, and while it runs."""
     monkeypatch.setenv("TOKENMART_HOME", str(PROJECT.parent))
     monkeypatch.setenv("TOKENMART_DATA", str(built.data))
-    text = "select any_value(token_text(doc_id, char_start, char_end)), ppl(logprob) from tokens"
+    text = (
+        "select model_id, token_text(doc_id, char_start, char_end) as token, ppl(logprob) "
+        "from tokens where condition = 'full' and position = 5 and doc_id = 0 "
+        "group by all order by all"
+    )
     answers = []
     for database in (built.database, built.database.with_name("not_built.duckdb")):
         monkeypatch.setenv("TOKENMART_DATABASE", str(database))
-        table = query(f"{text} where condition = 'full' and position = 5 and doc_id = 0")
-        answers.append(table.to_pylist())
+        answers.append(query(text).to_pylist())
+    assert answers[0]
     assert answers[0] == answers[1]
     monkeypatch.setenv("TOKENMART_DATABASE", str(built.database))
     for name in ("metric_values", "perplexity", "int_pair_units", "stg_units", "key_tokens"):

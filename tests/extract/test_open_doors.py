@@ -29,7 +29,7 @@ LAST = ConditionKind("last_tokens", contiguous=True)
 
 
 class LastTokens(Probe):
-    condition_kinds: ClassVar = (LAST,)
+    condition_kinds: ClassVar[tuple[ConditionKind, ...]] = (LAST,)
 
     kind: Literal["last_tokens"]
     count: int

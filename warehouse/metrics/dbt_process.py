@@ -13,8 +13,8 @@ import click
 
 from warehouse.errors import TokenmartError
 from warehouse.metrics import last_build
-from warehouse.metrics.variant_files import refuse_uneven_rows
 from warehouse.paths import Workspace
+from warehouse.sql.variant_files import refuse_uneven_rows
 
 # dbt makes millions of Python objects, and nearly all live until it ends. Looking for garbage
 # among them takes a sixth of dbt's own time. The folder dbt runs in is nowhere to import from.

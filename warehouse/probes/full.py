@@ -15,7 +15,7 @@ FULL = ConditionKind("full", contiguous=True, whole_context=True, reads_document
 class FullProbe(Probe):
     """Every token of the document, with everything before it as context."""
 
-    condition_kinds: ClassVar = (FULL,)
+    condition_kinds: ClassVar[tuple[ConditionKind, ...]] = (FULL,)
 
     kind: Literal["full"]
     name: str = Field(default="full", pattern=PROBE_NAME)

@@ -22,7 +22,7 @@ class RetrievalProbe(Probe):
     before its end, drawn without overlap with the given seed.
     """
 
-    condition_kinds: ClassVar = (WITH_DOCUMENT, WITHOUT_DOCUMENT)
+    condition_kinds: ClassVar[tuple[ConditionKind, ...]] = (WITH_DOCUMENT, WITHOUT_DOCUMENT)
 
     kind: Literal["retrieval"]
     name: str = Field(default="retrieval", pattern=PROBE_NAME)

@@ -16,7 +16,7 @@ WINDOW = ConditionKind("window", contiguous=True)
 class WindowProbe(Probe):
     """LongPPL's short context: blocks of `stride` tokens, each after `context` tokens."""
 
-    condition_kinds: ClassVar = (WINDOW,)
+    condition_kinds: ClassVar[tuple[ConditionKind, ...]] = (WINDOW,)
 
     kind: Literal["window"]
     name: str = Field(pattern=PROBE_NAME)

@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from tokenmart import cli
-from warehouse.metrics.variant_files import refuse_uneven_rows
 from warehouse.paths import Workspace, find_workspace
+from warehouse.sql.variant_files import refuse_uneven_rows
 
 
 @pytest.mark.parametrize(
