@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import zipfile
 from collections.abc import Callable
@@ -135,9 +136,12 @@ def _unpickle(spec: ModelSpec, file: Path) -> dict[str, Tensor]:
             file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file)
         )
     except Exception as error:  # a damaged pickle raises whatever its bytes lead to
-        first = next(iter(str(error).strip().splitlines()), type(error).__name__)[:120]
+        # torch explains at length how to load it all the same; what it met stands further down
+        met = re.search(r"Unsupported \S+ \S+|GLOBAL \S+", str(error))
+        first = met[0] if met else next(iter(str(error).strip().splitlines()), type(error).__name__)
+        first = first[:120].rstrip(". ")
         raise TokenmartError(
-            f"{what}: refused, it is damaged or holds more than tensors ({first.rstrip('. ')}); "
+            f"{what}: refused, it is damaged or holds more than tensors ({first}); "
             "fetch it again, or ask its publisher for safetensors"
         ) from None
     if not isinstance(found, dict) or not all(
