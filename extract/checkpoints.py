@@ -137,7 +137,7 @@ def _unpickle(spec: ModelSpec, file: Path) -> dict[str, Tensor]:
         )
     except Exception as error:  # a damaged pickle raises whatever its bytes lead to
         # torch explains at length how to load it all the same; what it met stands further down
-        met = re.search(r"Unsupported \S+ \S+|GLOBAL \S+", str(error))
+        met = re.search(r"Unsupported (?:global: GLOBAL )?\S+(?: \d+)?", str(error))
         first = met[0] if met else next(iter(str(error).strip().splitlines()), type(error).__name__)
         first = first[:120].rstrip(". ")
         raise TokenmartError(
