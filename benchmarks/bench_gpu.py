@@ -457,6 +457,7 @@ def _two_workers(
 
     root = path.parent
     workspace = Workspace(root, root / "two", root / "two.duckdb")
+    workspace.data.mkdir()
     # one GPU each where there are several
     device = "cuda" if bench.on_gpu and torch.cuda.device_count() > 1 else bench.device
     # one GPU each where there are several

@@ -83,11 +83,6 @@ def test_columns_are_matched_by_name(made_up: Workspace) -> None:
     table = pq.read_table(path, partitioning=None)
     pq.write_table(table.select(table.column_names[::-1]), path)
     assert ask(totals) == before
-    # A column an older version didn't write is null, not an error and not its neighbour.
-    pq.write_table(table.drop_columns(["entropy"]), path)
-    query = "select count(*) as n, count(entropy) as e from tokens where condition = 'full'"
-    (row,) = ask(f"{query} and model_id = 'lab--model-1'")
-    assert (row["n"], row["e"]) == (table.num_rows, 0)
 
 
 def test_types_are_the_schemas_whichever_file_comes_first(made_up: Workspace) -> None:
@@ -106,4 +101,4 @@ def test_one_damaged_file_leaves_the_others_usable(made_up: Workspace) -> None:
     assert ask(f"{query} 'lab--model-2'") == [{"found": True}]
     code, output = failure(f"{query} 'lab--model-1'")
     assert code == 4
-    assert output.startswith(f"error: {path}: damaged")
+    assert f"error: {path}: damaged" in output

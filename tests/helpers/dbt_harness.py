@@ -40,6 +40,7 @@ class Warehouse:
 
     def dbt(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run dbt on this warehouse, from the project folder, as a user would."""
+        self.data.mkdir(parents=True, exist_ok=True)
         return subprocess.run(
             [*(dbt_process.command() or ()), *arguments],
             cwd=self.project,
