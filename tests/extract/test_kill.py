@@ -25,7 +25,7 @@ from warehouse.maintenance.cli import warehouse
 from warehouse.paths import Workspace
 from warehouse.store.ledger import read_units
 
-KILLS = int(os.environ.get("TOKENMART_KILLS", "20"))
+KILLS = int(os.environ.get("TOKENMART_KILLS", "10"))
 
 
 def work(path: str) -> None:

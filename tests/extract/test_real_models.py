@@ -24,16 +24,17 @@ from warehouse.sources.fetch import ensure_documents
 # the first one may have to download and convert the checkpoints
 pytestmark = [pytest.mark.models, pytest.mark.slow, pytest.mark.timeout(900)]
 
-TOKENS = 400
+# float64 forwards of a vocabulary of 262,144 are slow on processors
+TOKENS = 192
 RETRIEVAL = RetrievalProbe(
-    kind="retrieval", excerpts=3, excerpt_tokens=24, answer_tokens=12, min_gap=64, seed=0
+    kind="retrieval", excerpts=2, excerpt_tokens=16, answer_tokens=8, min_gap=48, seed=0
 )
 
 
 def requests_of(tokens: np.ndarray[Any, Any], bos: int | None) -> list[Request]:
     return [
         *full_requests(tokens, bos),
-        *window_requests(tokens, bos, context=128, stride=64),
+        *window_requests(tokens, bos, context=64, stride=64),
         *retrieval_requests(tokens, bos, with_document=True, probe=RETRIEVAL),
         *retrieval_requests(tokens, bos, with_document=False, probe=RETRIEVAL),
     ]
@@ -61,7 +62,8 @@ def test_log_probs_agree_at_every_position(
     assert "".join(pieces[:TOKENS]) == text[: encoded.char_end[TOKENS - 1]]
 
     own = load_model(checkpoint, spec, device="cpu", dtype="float32")
-    cases = {bos: requests_of(tokens, bos) for bos in (tokenizer.bos, other_bos)}
+    cases = {tokenizer.bos: requests_of(tokens, tokenizer.bos)}
+    cases[other_bos] = [requests_of(tokens[:64], other_bos)[0]]
     plain = {bos: references(own, requests) for bos, requests in cases.items()}
     engine = Engine(own)
     assert engine.share_trunks
@@ -69,8 +71,10 @@ def test_log_probs_agree_at_every_position(
         batched = engine.score(requests)
         for expected, result in zip(plain[bos], batched, strict=True):
             assert_agree(result.scores, expected)
-        for index in (1, len(requests) - 4, len(requests) - 1):
-            assert_agree(engine.score([requests[index]])[0].scores, plain[bos][index])
+    requests = cases[tokenizer.bos]
+    for index in (1, len(requests) - 3, len(requests) - 1):
+        alone = engine.score([requests[index]])[0]
+        assert_agree(alone.scores, plain[tokenizer.bos][index])
 
 
 def test_bfloat16_is_as_near_to_float32_as_the_plain_forward_in_it(
@@ -80,7 +84,7 @@ def test_bfloat16_is_as_near_to_float32_as_the_plain_forward_in_it(
     spec = problem.model("smollm2-135m")
     checkpoint = find_checkpoint(spec, real_workspace, problem.name)
     text = ensure_documents(problem, real_workspace)["text"][3].as_py()
-    requests = full_requests(load_tokenizer(checkpoint, spec).encode(text).ids[:TOKENS], None)
+    requests = full_requests(load_tokenizer(checkpoint, spec).encode(text).ids[:64], None)
     full, half = (
         load_model(checkpoint, spec, device="cpu", dtype=dtype) for dtype in ("float32", "bfloat16")
     )
@@ -106,7 +110,7 @@ def test_an_attention_window_hides_what_lies_behind_it(real_workspace: Workspace
     )
     checkpoint = find_checkpoint(spec, real_workspace, problem.name)
     model = load_model(checkpoint, spec, device="cpu", dtype="float32")
-    tokens = np.random.default_rng(0).integers(100, 40_000, 200).astype(np.int32)
+    tokens = np.random.default_rng(0).integers(100, 40_000, 128).astype(np.int32)
     requests = requests_of(tokens, None)
     plain = references(model, requests)
     engine = Engine(model)

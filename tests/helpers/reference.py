@@ -52,8 +52,10 @@ def plain_logprobs(model: Any, request: Request) -> torch.Tensor:
     """Log-probs of all tokens at each target, shape (targets, vocabulary), in float64."""
     ids = np.concatenate([request.trunk[: request.prefix_length], request.ids])
     with torch.inference_mode():
-        logits = model(torch.from_numpy(ids[None]).long()).logits[0]
-    return logits[-len(request.targets) - 1 : -1].double().log_softmax(-1)
+        logits = model(
+            torch.from_numpy(ids[None]).long(), logits_to_keep=len(request.targets) + 1
+        ).logits[0]
+    return logits[:-1].double().log_softmax(-1)
 
 
 def target_logprobs(model: Any, request: Request) -> NDArray[np.float64]:
