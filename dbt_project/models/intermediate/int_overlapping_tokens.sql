@@ -38,7 +38,7 @@ full_context as (
         cast(token_stats.logprob as double) as logprob
     from token_stats
     inner join units
-        on {{ same_unit('token_stats', 'units', 'full_condition') }}
+        on {{ same_unit('token_stats', 'units', 'long_condition') }}
     inner join clusters
         on units.token_features_id = clusters.token_features_id
         and token_stats.position = clusters.position
