@@ -44,6 +44,8 @@ def test_every_condition_agrees_with_plain_logits(
     engine = Engine(load(folder), batch_tokens=100, branch_tokens=30)
     built = [request for condition in CONDITIONS for request in condition.build(reading)]
     assert {bool(request.prefix_length) for request in built} == {True, False}
+    # the plain model's dynamic frequencies remember the longest text before
+    built.sort(key=lambda request: request.length)
     plain = references(load(folder), built)
     for result, expected in zip(engine.score(built), plain, strict=True):
         assert_agree(result.scores, expected)

@@ -208,7 +208,7 @@ def test_a_needle_stands_at_its_depth_and_is_asked_for_at_the_end(bos: int | Non
             len(seen) + index for index in range(len(request.positions))
         ]
         document = seen[: len(seen) - len(cue)]
-        if request in absent:
+        if any(request is each for each in absent):
             assert document == rest
             continue
         assert sorted(document) == ids.tolist()
