@@ -51,7 +51,8 @@
 
 {#- Metrics with a variant of this build that metric_catalog doesn't hold as it is written. -#}
 {% macro changed_metrics() -%}
-    {%- set catalog = load_relation(ref('metric_catalog')) -%}
+    {%- set node = graph.nodes['model.' ~ project_name ~ '.metric_catalog'] -%}
+    {%- set catalog = adapter.get_relation(node.database, node.schema, node.alias) -%}
     {%- set query -%}
         with variants as (
             {{ variants_in_use() }}
@@ -79,7 +80,7 @@
                 problem,
                 metric,
                 mode(reason) as reason
-            from {{ ref('metric_values') }}
+            from {{ graph.nodes[values].relation_name }}
             group by problem, metric
             having count(value) = 0
             order by problem, metric
