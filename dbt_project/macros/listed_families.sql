@@ -2,6 +2,7 @@
 {% macro listed_families() -%}
     {{- return([
         'calibration_error',
+        'choice_divergence',
         'confident_mistakes',
         'context_gain',
         'entropy',
@@ -11,9 +12,14 @@
         'induction_gain',
         'induction_nll',
         'key_share',
+        'ladder_gain',
+        'ladder_reach',
         'longppl',
         'longppl_external',
         'longppl_soft',
+        'needle_nll',
+        'needle_recall',
+        'needle_slope',
         'nll_curvature',
         'nll_slope',
         'perplexity',
@@ -23,7 +29,10 @@
         'rank_gain',
         'rare_word_gain',
         'rare_word_nll',
+        'retrieval_distance',
         'retrieval_gain',
+        'retrieval_lookup',
+        'retrieval_order',
         'tail_nll',
     ]) -}}
 {%- endmacro %}

@@ -75,6 +75,11 @@ class Oracle:
         self.windows = sorted(
             {p.name.removeprefix("condition=") for p in self.folder.glob("*/condition=window_*")}
         )
+        self.windows += [
+            short if long == "full" else f"{short}_in_{long}"
+            for path in (data / "condition_pairs" / f"problem={problem}").glob("*.parquet")
+            for long, short in zip(*pq.ParquetFile(path).read().to_pydict().values(), strict=True)
+        ]
         (documents,) = (data / "documents" / f"problem={problem}").glob("*.parquet")
         self.texts: list[str] = pq.read_table(documents)["text"].to_pylist()
         sizes = [
@@ -121,8 +126,9 @@ class Oracle:
         }
 
     def pairs(self, model: str, window: str) -> dict[int, Pairs]:
-        full = self.documents(model, "full")
-        short = self.documents(model, window)
+        name, _, long = window.partition("_in_")
+        full = self.documents(model, long or "full")
+        short = self.documents(model, name)
         return {doc: Pairs(full[doc], short[doc]) for doc in short if doc in full}
 
     @cached_property
