@@ -7,43 +7,25 @@ with units as (
     {{ missing_units(ref('int_pair_units')) }}
 ),
 
-numbered_units as (
-    select
-        *,
-        {{ first_key('unit_id') }} as first_key
-    from units
-),
-
--- Read twice, each time with a filter of its own: one copy in memory would hold every token.
-token_stats as not materialized (
+token_stats as (
     select * from {{ ref('stg_token_stats') }}
 ),
 
 short_context as (
     select
-        units.first_key + token_stats.position as token_key,
-        token_stats.context_tokens,
-        token_stats.logprob,
-        token_stats.entropy,
-        token_stats.rank
+        units.unit_id,
+        token_stats.*
     from token_stats
-    inner join numbered_units as units
+    inner join units
         on {{ same_unit('token_stats', 'units') }}
 ),
 
 full_context as (
     select
         units.unit_id,
-        units.first_key + token_stats.position as token_key,
-        token_stats.position,
-        token_stats.token_id,
-        token_stats.char_start,
-        token_stats.char_end,
-        token_stats.logprob,
-        token_stats.entropy,
-        token_stats.rank
+        token_stats.*
     from token_stats
-    inner join numbered_units as units
+    inner join units
         on {{ same_unit('token_stats', 'units', 'full_condition') }}
 ),
 
@@ -63,7 +45,8 @@ context_pairs as (
         short_context.rank as short_rank
     from full_context
     inner join short_context
-        on full_context.token_key = short_context.token_key
+        on full_context.unit_id = short_context.unit_id
+        and full_context.position = short_context.position
 )
 
 select * from context_pairs

@@ -1,14 +1,14 @@
-with terms as (
-    {{ terms_over_bands(
+with documents as (
+    {{ documents_over_regions(
         'entropy_drop',
-        'int_pair_sums',
-        numerator = 'sum(bands.short_entropy_sum - bands.entropy_sum)',
-        denominator = "sum(if(variants.statistic = 'relative', bands.short_entropy_sum, bands.tokens))",
+        'int_region_pair_sums',
+        numerator = 'sums.short_entropy_sum - sums.entropy_sum',
+        denominator = "if(variants.statistic = 'relative', sums.short_entropy_sum, sums.tokens)",
     ) }}
 ),
 
 entropy_drop as (
-    {{ over_documents('entropy_drop', 'terms', suffix = 'condition') }}
+    {{ per_document('documents', suffix = 'condition') }}
 )
 
 select * from entropy_drop

@@ -1,5 +1,5 @@
 with bands as (
-    select * from {{ ref('int_feature_sums') }}
+    select * from {{ ref('int_repeat_sums') }}
 ),
 
 variants as (
@@ -12,28 +12,29 @@ repeats_and_firsts as (
         bands.problem,
         bands.model_id,
         bands.doc_id,
+        bands.document_tokens,
         variants.variant,
         sum(bands.tokens) filter (where {{ repeated_within() }}) as repeats,
         sum(bands.nll_sum) filter (where {{ repeated_within() }}) / repeats as repeat_nll,
-        sum(bands.nll_sum) filter (where {{ ngram_distance() }} is null)
-        / sum(bands.tokens) filter (where {{ ngram_distance() }} is null) as first_nll
+        sum(bands.nll_sum) filter (where {{ ngram_octave() }} is null)
+        / sum(bands.tokens) filter (where {{ ngram_octave() }} is null) as first_nll
     from bands
     cross join variants
     group by all
 ),
 
-terms as (
+documents as (
     select
-        * exclude (repeats),
+        *,
+        repeats as tokens,
         first_nll - repeat_nll as numerator,
-        1 as denominator,
-        repeats as tokens
+        1 as denominator
     from repeats_and_firsts
     where first_nll - repeat_nll is not null
 ),
 
 induction_advantage as (
-    {{ over_documents('induction_advantage', 'terms') }}
+    {{ per_document('documents') }}
 )
 
 select * from induction_advantage

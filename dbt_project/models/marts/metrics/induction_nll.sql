@@ -1,14 +1,14 @@
-with terms as (
+with documents as (
     {{ terms_over_bands(
         'induction_nll',
-        'int_feature_sums',
+        'int_repeat_sums',
         numerator = 'sum(bands.nll_sum)',
         band = repeated_within(),
     ) }}
 ),
 
 induction_nll as (
-    {{ over_documents('induction_nll', 'terms') }}
+    {{ per_document('documents') }}
 )
 
 select * from induction_nll

@@ -1,14 +1,15 @@
-with terms as (
-    {{ terms_over_bands(
+with documents as (
+    {{ documents_over_regions(
         'position_gain',
-        'int_pair_sums',
-        numerator = 'sum(bands.short_nll_sum - bands.nll_sum)',
-        band = position_band(),
+        'int_region_pair_sums',
+        numerator = "
+            (sums.short_nll_sum - sums.nll_sum) / if(variants.unit = 'byte', ln(2), 1)
+        ",
     ) }}
 ),
 
 position_gain as (
-    {{ over_documents('position_gain', 'terms', suffix = 'condition') }}
+    {{ per_document('documents', suffix = 'condition') }}
 )
 
 select * from position_gain

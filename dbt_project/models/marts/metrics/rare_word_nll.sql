@@ -1,14 +1,14 @@
-with terms as (
+with documents as (
     {{ terms_over_bands(
         'rare_word_nll',
-        'int_feature_sums',
+        'int_word_sums',
         numerator = 'sum(bands.nll_sum)',
         band = word_band(),
     ) }}
 ),
 
 rare_word_nll as (
-    {{ over_documents('rare_word_nll', 'terms') }}
+    {{ per_document('documents') }}
 )
 
 select * from rare_word_nll
