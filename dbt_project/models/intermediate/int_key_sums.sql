@@ -92,7 +92,7 @@ sums_beside as (
         -sum(cast(token_stats.logprob as double)) as nll_beside
     from token_stats
     inner join units
-        on {{ same_unit('token_stats', 'units', 'full_condition') }}
+        on {{ same_unit('token_stats', 'units', 'long_condition') }}
     inner join beside
         on units.build_id = beside.build_id
         and token_stats.position = beside.position
