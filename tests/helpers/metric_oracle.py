@@ -317,8 +317,12 @@ def family(
                     kept = [t for d in group if (t := terms(oracle, d, variant)) is not None]
                     if kept:
                         tops, bottoms = (list(column) for column in zip(*kept, strict=True))
+                        # families with a least number of tokens divide by tokens
+                        enough = sum(bottoms) >= number(variant.get("min_tokens"), 0)
                         values[variant["variant"] + ending, model] = (
-                            combine(variant["aggregation"], tops, bottoms) if any(bottoms) else None
+                            combine(variant["aggregation"], tops, bottoms)
+                            if any(bottoms) and enough
+                            else None
                         )
         return values
 

@@ -26,6 +26,7 @@ variants as (
 
 context_pairs as (
     select * from {{ ref('int_context_pairs') }}
+    where {{ context_is_shorter() }}
 ),
 
 key_tokens as (
