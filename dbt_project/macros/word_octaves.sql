@@ -22,9 +22,9 @@
         and (bands.is_first or not coalesce(variants.first_of_word, false))
         and bands.frequency_octave > coalesce(log2(variants.over_frequency), -1)
         and bands.frequency_octave <= coalesce(log2(variants.max_frequency), 64)
-        and case variants.seen_before
-            when true then bands.distance_octave is not null
-            when false then bands.distance_octave is null
+        and case variants.occurrence
+            when 'first' then bands.distance_octave is null
+            when 'repeated' then bands.distance_octave is not null
             else true
         end
         and (

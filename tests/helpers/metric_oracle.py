@@ -255,12 +255,12 @@ def in_words(oracle: Oracle, scored: Scored, variant: Variant) -> NDArray[np.boo
         if word is None:
             return False
         kinds = {"number": word.is_number, "name": word.is_name, "word": not word.is_number}
-        seen = variant.get("seen_before")
+        occurrence = variant.get("occurrence")
         return (
             kinds.get(variant.get("word_kind", ""), True)
             and word.frequency > number(variant.get("over_frequency"), 0)
             and word.frequency <= number(variant.get("max_frequency"), math.inf)
-            and (not seen or (seen == "true") == math.isfinite(word.distance))
+            and (not occurrence or (occurrence == "repeated") == math.isfinite(word.distance))
             and (not variant.get("first_of_word") or char_start <= word.start)
             and word.distance >= number(variant.get("from_distance"), 0)
             and (not variant.get("to_distance") or word.distance < float(variant["to_distance"]))

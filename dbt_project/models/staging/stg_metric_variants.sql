@@ -40,7 +40,7 @@ typed as (
         cast(beyond_window as boolean) as beyond_window,
         cast(over_frequency as integer) as over_frequency,
         cast(max_frequency as integer) as max_frequency,
-        cast(seen_before as boolean) as seen_before,
+        occurrence,
         cast(first_of_word as boolean) as first_of_word,
         word_kind,
         evaluator,
