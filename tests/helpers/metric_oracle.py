@@ -192,14 +192,14 @@ class Oracle:
         Counted in the tokenizer's whole tokenisation, of which a model without BOS lacks the
         first token: the longest row of tokens that agrees with `scored`.
         """
-        doc = int(scored.doc_id[0])
+        doc, last = int(scored.doc_id[0]), min(100, len(scored.token_id))
         longest = max(
             (
                 other
                 for model in self.models
                 if (other := self.documents(model, "full").get(doc)) is not None
                 and other.length == scored.length
-                and (other.token_id[-100:] == scored.token_id[-100:]).all()
+                and (other.token_id[-last:] == scored.token_id[-last:]).all()
             ),
             key=lambda other: len(other.position),
         )

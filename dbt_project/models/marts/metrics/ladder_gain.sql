@@ -28,8 +28,8 @@ curves as (
         any_value(shortest_nll) as shortest_nll,
         arg_max(gain, rung) as total,
         max(doublings) as doublings,
-        regr_sxy(gain, doublings) as s_xy,
-        regr_sxx(gain, doublings) as s_xx,
+        sum(doublings * gain) - sum(doublings) * sum(gain) / count(*) as s_xy,
+        sum(doublings * doublings) - sum(doublings) * sum(doublings) / count(*) as s_xx,
         sum((gain + shorter_gain) / 2 * (doublings - shorter_doublings)) as area
     from steps
     where rungs > 1

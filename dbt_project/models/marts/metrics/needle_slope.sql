@@ -35,8 +35,8 @@ documents as (
         doc_id,
         document_tokens,
         variant,
-        regr_sxy(score, depth) as numerator,
-        regr_sxx(score, depth) as denominator,
+        sum(depth * score) - sum(depth) * sum(score) / count(*) as numerator,
+        sum(depth * depth) - sum(depth) * sum(depth) / count(*) as denominator,
         sum(tokens) as tokens
     from scored
     group by problem, model_id, probe, doc_id, document_tokens, variant
