@@ -150,7 +150,11 @@ def test_a_path_is_a_name_too(workspace: Workspace) -> None:
         ),
         ("kind: json", "kind: pdf", r":4: .*kind 'pdf' is unknown; use one of: json, sdist$"),
         ("{kind: full}", "{knd: full}", r":13: .*unknown key 'knd'; did you mean 'kind'\?$"),
-        ("{kind: full}", "{name: a}", r"'kind' is missing; add it with one of: full, ladder, needle, retrieval"),
+        (
+            "{kind: full}",
+            "{name: a}",
+            r"'kind' is missing; add it with one of: full, ladder, needle, retrieval",
+        ),
         ("{kind: full}", "full", r"tiny\.yml:13: probes\[0\]: 'full': input should be a valid"),
         ("theta: 5000", "scaling: linear", r"tiny\.yml:11: .*scaling and factor go together"),
         ("{kind: rope, theta: 5000}", "{kind: rope}", r"tiny\.yml:11: .*changes nothing"),
