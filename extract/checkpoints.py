@@ -35,18 +35,26 @@ class Checkpoint:
     revision: str
 
 
-def find_checkpoint(spec: ModelSpec, workspace: Workspace, problem: str) -> Checkpoint:
+def find_checkpoint(
+    spec: ModelSpec, workspace: Workspace, problem: str, asked: str = ""
+) -> Checkpoint:
     """Locate (and fetch or convert where needed) the files of a model.
 
     GGUF and pickled weights are converted once into safetensors in the cache, keyed by the hash
     of the files.
+
+    Args:
+        spec: the model.
+        workspace: where its files are, and the cache.
+        problem: the name of its problem.
+        asked: what `--problem` says to mean it, where that isn't the name.
 
     Raises:
         TokenmartError: files are missing and can't be fetched, or hold more than weights; the
             message says what to do.
         StorageError: the cache can't be written.
     """
-    found = spec.locate(Place(workspace, problem))
+    found = spec.locate(Place(workspace, problem, asked=asked))
     if found.is_gguf:
         folder = _converted(
             found.revision, workspace, lambda staging: _convert_gguf(found.path, staging)

@@ -10,8 +10,9 @@ from pydantic import ValidationError
 from analysis.submission import locked_problem as locked
 from warehouse.errors import ProblemFileError
 from warehouse.paths import Workspace
+from warehouse.problem.changes import Rope
 from warehouse.problem.needs import problem_needs
-from warehouse.problem.spec import Rope, load_problem, slug
+from warehouse.problem.spec import load_problem, slug
 from warehouse.sources.weights import HubSource
 
 ROOT = Path(__file__).parents[3]
@@ -148,10 +149,18 @@ def test_a_path_is_a_name_too(workspace: Workspace) -> None:
             r"tiny\.yml:14: probes\[1\]\.kind: kind 'windowed' is unknown; did you mean 'window'\? "
             "The kinds are: full, retrieval, window$",
         ),
-        ("kind: json", "kind: pdf", r":4: .*kind 'pdf' is unknown; use one of: json, sdist$"),
+        (
+            "kind: json",
+            "kind: pdf",
+            r":4: .*kind 'pdf' is unknown; use one of: folder, json, sdist$",
+        ),
         ("{kind: full}", "{knd: full}", r":13: .*unknown key 'knd'; did you mean 'kind'\?$"),
         ("{kind: full}", "{name: a}", r"'kind' is missing; add it with one of: full, retrieval"),
-        ("{kind: full}", "full", r"tiny\.yml:13: probes\[0\]: 'full': input should be a valid"),
+        (
+            "{kind: full}",
+            "full",
+            r"tiny\.yml:13: probes\[0\]: 'full': must be a section with the keys",
+        ),
         ("theta: 5000", "scaling: linear", r"tiny\.yml:11: .*scaling and factor go together"),
         ("{kind: rope, theta: 5000}", "{kind: rope}", r"tiny\.yml:11: .*changes nothing"),
         ("base: org/base", "base: org/bass", r"tiny\.yml:11: .*'org/bass'"),
@@ -176,7 +185,11 @@ def test_a_path_is_a_name_too(workspace: Workspace) -> None:
             r":9: .*rope: type default needs theta and takes",
         ),
         ("licence: MIT", "rope: {type: linear}", r":9: .*rope: type linear needs factor; add it"),
-        ("licence: MIT", "rope: {type: ntk}", r":9: models\[0\]\.rope\.type: 'ntk': input should"),
+        (
+            "licence: MIT",
+            "rope: {type: ntk}",
+            r":9: models\[0\]\.rope\.type: 'ntk': must be 'default', 'linear'",
+        ),
         ("{kind: local,", "{kind: local, pickle: true,", r":10: .*did you mean 'pickled'\?"),
         (GOOD, "", r"tiny\.yml:1: expected keys"),
         (GOOD, "- a\n- b\n", r"tiny\.yml:1: expected keys"),
