@@ -169,7 +169,7 @@ def plan_table(plan: Plan) -> Table:
             f"{model.done}/{model.units}",
             *_amounts(model.tokens, model.rows, model.seconds),
             _gibibytes(model),
-            f"{model.disk_bytes / 1e6:,.0f} MB",
+            _counted(model.disk_bytes, "B"),
         )
     table.add_section()
     tokens = sum(int(model.left * model.tokens) for model in plan.models)
@@ -177,16 +177,24 @@ def plan_table(plan: Plan) -> Table:
     size = sum(int(model.left * model.disk_bytes) for model in plan.models)
     known = all(model.seconds is not None for model in plan.models)
     seconds = plan.hours * 3600 if known or plan.hours else None
-    table.add_row("still to do", "", *_amounts(tokens, rows, seconds), "", f"{size / 1e6:,.0f} MB")
+    table.add_row("still to do", "", *_amounts(tokens, rows, seconds), "", _counted(size, "B"))
     return table
 
 
 def _amounts(tokens: int, rows: int, seconds: float | None) -> tuple[str, str, str]:
     if seconds is None:
         time = UNKNOWN
+    elif seconds < 60:
+        time = f"{seconds:.0f} s"
     else:
         time = f"{seconds / 3600:,.1f} h" if seconds >= 3600 else f"{seconds / 60:,.1f} min"
-    return f"{tokens / 1e6:,.1f} M", f"{rows / 1e6:,.1f} M", time
+    return _counted(tokens), _counted(rows), time
+
+
+def _counted(number: float, unit: str = "") -> str:
+    if number < 1e6:
+        return f"{number / 1e3:,.1f} k{unit}"
+    return f"{number / 1e6:,.1f} M{unit}"
 
 
 def _gibibytes(model: PlannedModel) -> str:
@@ -225,8 +233,11 @@ def status_rows(
     (None where the model's size is not known). `attention` and `prefixes` are what was used.
     """
     path = documents_path(problem, workspace)
+    lengths, _ = document_lengths(problem, selection, workspace)
     expected = pq.read_metadata(path).num_rows if path.is_file() else problem.documents.count
-    longest = max(document_lengths(problem, selection, workspace)[0], default=0)
+    if expected is None and problem.documents.need(problem.place(workspace)).present:
+        expected = len(lengths)
+    longest = max(lengths, default=0)
     rows = []
     begun = {
         spec

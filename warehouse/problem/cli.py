@@ -85,13 +85,13 @@ def new(name: str | None, texts: Path | None, models: tuple[str, ...], out: Path
         models = (*models, more)
     workspace = find_workspace()
     out = out or Path(f"{name}.yml")
-    refuse_protected(out, workspace)
+    refuse_protected(out, workspace, force=True)  # what is there is never replaced: see below
     made = write_problem(workspace, str(name), texts, models, out)
     tokens = sum(made.lengths) // CHARACTERS_PER_TOKEN
     asked = made.problem.asked
     click.echo(
-        f"wrote {out}: {len(made.lengths)} documents, about {tokens:,} tokens; "
-        f"{len(models)} models; target: none"
+        f"wrote {out}: {len(made.lengths)} documents (about {tokens:,} tokens), {len(models)} "
+        f"model{'s' * (len(models) > 1)}, no target"
     )
     for model in made.problem.models:
         where = "the hub, when it is first needed" if model.source.on_demand else "this machine"

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Parsed = TypeVar("Parsed", bound=BaseModel)
 
 MOST_SHOWN = 25
+_MOST_EXPLAINED = 200
 _LONGEST_VALUE = 60
 _WHOLE_NUMBER = "must be a whole number"
 _EXPECTED = {
@@ -72,6 +73,7 @@ def check(
         ProblemFileError: all mistakes, each with its line and what to do; one mistake is one line.
     """
     mistakes = set(found)
+    unexplained = 0
     for line, name in tree.repeated:
         what = f"key {_short(name)} is given twice; remove one"
         mistakes.add(Mistake(True, line, "", what))
@@ -79,16 +81,19 @@ def check(
         parsed = model.model_validate(raw, context={"folder": folder})
     except ValidationError as error:
         own = [each for each in error.errors() if each["loc"][:3] not in inherited]
-        mistakes |= {mistake for each in _by_cause(model, own, tree) for mistake in each}
+        unexplained = max(0, len(own) - _MOST_EXPLAINED)
+        shown = own[:_MOST_EXPLAINED]
+        mistakes |= {mistake for each in _by_cause(model, shown, tree) for mistake in each}
     if not mistakes:
         return parsed
     lines = [
         f"{tree.path}:{m.line}: {m.keys + ': ' if m.keys else ''}{m.what}" for m in sorted(mistakes)
     ]
     if len(lines) > 1:
-        more = len(lines) - MOST_SHOWN
-        lines = [f"{tree.path}: {len(lines)} mistakes", *lines[:MOST_SHOWN]]
-        lines += [f"and {more} more"] * (more > 0)
+        number = len(lines) + unexplained
+        more = number - MOST_SHOWN
+        lines = [f"{tree.path}: {number:,} mistakes", *lines[:MOST_SHOWN]]
+        lines += [f"and {more:,} more"] * (more > 0)
     raise ProblemFileError("\n  ".join(lines))
 
 

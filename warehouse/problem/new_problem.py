@@ -71,7 +71,7 @@ def write_problem(
         )
     if os.path.lexists(out):
         raise TokenmartError(f"{out}: there already; edit it, or give another name with --out")
-    folder = out.resolve().parent
+    folder = out.absolute().parent
     described = _told_apart([_described(model, folder) for model in models])
     # read with a window that fits anything: its length follows from the texts
     documents = _documents(texts, folder)
@@ -148,10 +148,10 @@ def _described(model: str, folder: Path) -> _Model:
             )
         full_id = _full_id(path.stem)
         return _Model(full_id, _family(full_id), f"{{kind: gguf, path: {_path(path, folder)}}}")
-    looks_like_a_path = model.startswith((".", "/", "~", os.sep)) or model.count("/") > 1
-    if looks_like_a_path or not re.fullmatch(_HUB_ID, model):
-        near = path.parent if path.parent.is_dir() else Path()
-        hint = did_you_mean(path.name, (each.name for each in near.iterdir()))
+    beside = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
+    hint = did_you_mean(path.name, beside)
+    looks_like_a_path = model.startswith((".", "~", os.sep)) or model.count("/") > 1
+    if looks_like_a_path or hint or not re.fullmatch(_HUB_ID, model):
         raise TokenmartError(
             f"--model {model}: no such folder or GGUF file, and no id of the hub (org/name); "
             f"{hint or 'correct it'}".rstrip()
@@ -176,7 +176,7 @@ def _local(path: Path, folder: Path) -> _Model:
     kind = kind if isinstance(kind, str) and kind else "model"
     # a snapshot in the hub's cache: models--org--name/snapshots/<commit>
     hub = next((part for part in path.resolve().parts if part.startswith("models--")), "")
-    name = path.resolve().name
+    name = path.absolute().name
     if hub:
         name = hub.removeprefix("models--").replace("--", "/", 1)
     elif re.fullmatch(_CONTENT_HASH, name):
@@ -204,7 +204,7 @@ def _window(lengths: Sequence[int]) -> int:
 
 def _path(path: Path, folder: Path) -> str:
     """A path as it stands in a file of this folder."""
-    absolute = path.expanduser().resolve()
+    absolute = Path(os.path.abspath(path.expanduser()))  # noqa: PTH100 - links stay as given
     try:
         relative = os.path.relpath(absolute, folder)
     except ValueError:  # another drive

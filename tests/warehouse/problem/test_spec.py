@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from problem_samples import GOOD
 from pydantic import ValidationError
 
 from analysis.submission import locked_problem as locked
@@ -17,24 +18,6 @@ from warehouse.sources.weights import HubSource
 
 ROOT = Path(__file__).parents[3]
 SHIPPED = Workspace(ROOT, ROOT / "data", ROOT / "warehouse" / "tokenmart.duckdb")
-
-GOOD = """\
-name: tiny
-title: A tiny problem
-documents:
-  kind: json
-  path: docs.json
-models:
-  - full_id: org/base
-    family: one
-    licence: MIT
-    source: {kind: local, path: base}
-  - {full_id: org/changed, base: org/base, interventions: [{kind: rope, theta: 5000}]}
-probes:
-  - {kind: full}
-  - {kind: window, name: window_8, context: 8, stride: 4}
-target: {kind: file, path: target.json}
-"""
 
 
 def write(workspace: Workspace, text: str | bytes) -> str:
