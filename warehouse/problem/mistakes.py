@@ -237,6 +237,7 @@ def _sentence(text: str) -> str:
     """A validation message without its technical prefix, first letter lowered."""
     text = re.sub(r"^(Value error|Assertion failed), ", "", text)
     text = re.sub(r"^(Input|String|Tuple) should ", "must ", text)
+    text = re.sub(r"(\d) items? after validation, not \d+", r"\1 entry", text)
     return text[:1].lower() + text[1:]
 
 

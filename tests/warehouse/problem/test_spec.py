@@ -235,3 +235,54 @@ def test_a_problem_needs_no_target(workspace: Workspace) -> None:
     problem = load_problem(write(workspace, text), workspace)
     assert problem.target is None
     assert {need.kind for need in problem_needs(problem, workspace)} == {"documents", "models"}
+
+
+def test_all_mistakes_are_told_at_once_unknown_keys_first(workspace: Workspace) -> None:
+    text = (
+        GOOD.replace("title:", "titel:")
+        .replace("kind: json", "kind: jason")
+        .replace("licence: MIT", "license: MIT\n    dtype: float8")
+        .replace("base: org/base", "base: org/bass")
+        .replace("stride: 4", "strid: -4")
+        .replace("context: 8", "context: eight")
+        .replace("{kind: file, path: target.json}", "{kind: file}")
+        + "demo: {documents: 0, max_tokens: 64, models: []}\n"
+    )
+    with pytest.raises(ProblemFileError) as caught:
+        load_problem(write(workspace, text), workspace)
+    first, *lines = caught.value.format_message().splitlines()
+    path = workspace.problems / "tiny.yml"
+    assert first == f"{path}: 10 mistakes"
+    assert lines == [
+        f"  {path}:{line}"
+        for line in (
+            "2: titel: unknown key 'titel'; did you mean 'title'?",
+            "9: models[0].license: unknown key 'license'; did you mean 'licence'?",
+            "15: probes[1].strid: unknown key 'strid'; did you mean 'stride'?",
+            "4: documents.kind: kind 'jason' is unknown; did you mean 'json'? The kinds are: "
+            "folder, json, sdist",
+            "10: models[0].dtype: 'float8': must be 'auto', 'float32', 'bfloat16' or 'float16'; "
+            "did you mean 'float32'?",
+            "12: models[1].base: 'org/bass' is not a checkpoint of this file; use one of org/base",
+            "15: probes[1].context: 'eight': must be a whole number",
+            "16: target: key 'path' is missing; add it",
+            "17: demo.documents: 0: must be greater than 0",
+            "17: demo.models: must have at least 1 entry",
+        )
+    ]
+
+
+def test_paths_start_at_the_problem_file_unless_it_ships(workspace: Workspace) -> None:
+    write(workspace, GOOD)
+    ships = load_problem("tiny", workspace)
+    assert (ships.documents.path, ships.models[0].source.path) == (Path("docs.json"), Path("base"))
+    folder = workspace.root.parent / "elsewhere"
+    folder.mkdir()
+    (folder / "tiny.yml").write_text(GOOD.replace("path: base", "path: ~/base"))
+    own = load_problem(str(folder / "tiny.yml"), workspace)
+    assert own.documents.path == folder / "docs.json"
+    assert own.models[0].source.path == own.models[1].source.path == Path.home() / "base"
+    assert own.target is not None and own.target.path == folder / "target.json"
+    assert own.place(workspace).resolve(own.documents.path) == folder / "docs.json"
+    assert own.asked == str(folder / "tiny.yml")
+    assert ships.asked == "tiny"
