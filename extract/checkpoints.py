@@ -26,6 +26,8 @@ from warehouse.sources.weights.interface import PICKLED
 if TYPE_CHECKING:
     from torch import Tensor
 
+_LARGEST_CONFIG = 16 << 20
+
 
 @dataclass(frozen=True)
 class Checkpoint:
@@ -68,7 +70,30 @@ def find_checkpoint(
         )
     else:
         folder = found.path
+    _refuse_configuration(spec, folder / "config.json")
     return Checkpoint(folder, found.revision)
+
+
+def _refuse_configuration(spec: ModelSpec, path: Path) -> None:
+    """Stop at a configuration that is none, before a library trips over it.
+
+    Raises:
+        TokenmartError: it is no JSON object with a kind of model.
+    """
+    try:
+        with path.open("rb") as file:
+            config = json.loads(file.read(_LARGEST_CONFIG))
+        kind, text = config.get("model_type", ""), config.get("text_config", {})
+        wrong = "" if isinstance(kind, str) and isinstance(text, dict) else "values of other types"
+    except OSError:
+        return  # a library says what is missing
+    except (ValueError, RecursionError, AttributeError) as error:
+        wrong = f"{type(error).__name__}: {error}"[:120]
+    if wrong:
+        raise TokenmartError(
+            f"{spec.full_id}: {path}: not the configuration of a model ({wrong}); fetch the model "
+            "again"
+        )
 
 
 def _converted(key: str, workspace: Workspace, convert: Callable[[Path], None]) -> Path:

@@ -201,7 +201,10 @@ def unpacked(file: Path, content: bytes | None = None) -> bytes:
     except _DAMAGE as error:
         raise _damaged(file, error) from error
     except OSError as error:
-        raise StorageError(f"{file}: can't be read ({error.strerror or error})") from error
+        raise StorageError(
+            f"{file}: can't be read ({error.strerror or error}); correct the path, or make it "
+            "readable"
+        ) from error
     if len(found) > LARGEST_TEXT_BYTES:
         raise TokenmartError(
             f"{file}: more than {LARGEST_TEXT_BYTES >> 20} MiB of text; split it into several files"
