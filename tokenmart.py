@@ -13,6 +13,10 @@ import click
 from warehouse.errors import TokenmartError, visible
 
 COMMANDS: dict[str, tuple[str, str]] = {
+    "problem": (
+        "warehouse.problem.cli:problem",
+        "Write a problem file for your own texts and models.",
+    ),
     "data": (
         "warehouse.problem.cli:data",
         "Fetch and check what a problem needs; import scores made elsewhere.",

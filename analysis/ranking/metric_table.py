@@ -153,7 +153,7 @@ def load_table(problem: Problem, workspace: Workspace, metrics: Sequence[str] = 
     if len(models) < 3:
         raise TokenmartError(
             f"{problem.name}: {len(models)} models have a target score, 3 are needed; "
-            f"run `tokenmart recall --problem {problem.name}` or place the target file"
+            f"run `tokenmart recall --problem {problem.asked}` or place the target file"
         )
     place = {model.model_id: index for index, model in enumerate(models)}
     grouped: dict[tuple[str, str], Floats] = {}
@@ -171,7 +171,7 @@ def load_table(problem: Problem, workspace: Workspace, metrics: Sequence[str] = 
         wanted = f" for {', '.join(metrics)}" if metrics else ""
         raise TokenmartError(
             f"{problem.name}: the mart metric_values holds nothing{wanted}; run "
-            f"`tokenmart extract --problem {problem.name}` and `tokenmart dbt build`"
+            f"`tokenmart extract --problem {problem.asked}` and `tokenmart dbt build`"
         )
     return MetricTable(
         problem=problem.name,

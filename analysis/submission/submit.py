@@ -140,11 +140,11 @@ def _check_coverage(
     lineage: Lineage,
 ) -> None:
     """Every model needs a target, a value, and every document under the conditions it rests on."""
-    remedy = f"run `tokenmart extract --problem {problem.name}` and `tokenmart dbt build`"
+    remedy = f"run `tokenmart extract --problem {problem.asked}` and `tokenmart dbt build`"
     if table.without_target:
         raise TokenmartError(
             f"{problem.name}: no target score for {', '.join(table.without_target)}; "
-            f"run `tokenmart recall --problem {problem.name}` or place the target file"
+            f"run `tokenmart recall --problem {problem.asked}` or place the target file"
         )
     with connect_read_only(workspace) as connection:
         rows = connection.execute(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from warehouse.errors import TokenmartError
+from warehouse.errors import TokenmartError, visible
 from warehouse.paths import find_workspace
 
 if TYPE_CHECKING:
@@ -118,14 +118,17 @@ def sql(
         return
     from warehouse.files import refuse_protected
     from warehouse.sql.export import format_of, write_rows
-    from warehouse.sql.queries import check_problem
+    from warehouse.sql.queries import check_problem, check_values
     from warehouse.sql.session import Session
     from warehouse.sql.watch import Limits
 
     format_ = format_ or format_of(out)
     values = {**(recipe.defaults if recipe else {}), **named}
     workspace = find_workspace()
-    check_problem(named, workspace)
+    if recipe is None:
+        check_problem(named, workspace)
+    else:
+        check_values(recipe, named, workspace)
     if out is not None:
         refuse_protected(out, workspace, force=force)
     with Session(workspace, limits=Limits(timeout, memory), give_up=_leave) as session:
@@ -145,9 +148,10 @@ def _list_queries() -> None:
     from warehouse.sql.queries import list_queries
 
     for recipe in list_queries():
-        click.echo(f"{recipe.name}: {recipe.title}")
+        click.echo(visible(f"{recipe.name}: {recipe.title}"))
         for parameter in recipe.parameters:
-            click.echo(f"    --param {parameter.name}={parameter.default}  {parameter.meaning}")
+            shown = f"    --param {parameter.name}={parameter.default}  {parameter.meaning}"
+            click.echo(visible(shown))
 
 
 def _read_sql(file: Path | None) -> str:

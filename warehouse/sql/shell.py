@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 import click
 import duckdb
 
-from warehouse.errors import TokenmartError
+from warehouse.errors import TokenmartError, visible
 from warehouse.files import refuse_protected
 from warehouse.sql.door import split
 from warehouse.sql.export import format_of, write_rows
-from warehouse.sql.queries import check_problem, find_query, list_queries, parse_value
+from warehouse.sql.queries import check_values, find_query, list_queries, parse_value
 from warehouse.sql.session import Session
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class _Shell:
     def _cookbook(self, arguments: list[str]) -> None:
         if not arguments:
             for recipe in list_queries():
-                click.echo(f"{recipe.name:<24} {recipe.title}")
+                click.echo(visible(f"{recipe.name:<24} {recipe.title}"))
             return
         recipe = find_query(arguments[0])
         values = recipe.defaults
@@ -159,7 +159,7 @@ class _Shell:
                     f".cookbook {recipe.name} {argument}: expected NAME=VALUE with one of: {known}"
                 )
             given[name] = parse_value(value)
-        check_problem(given, self.workspace)
+        check_values(recipe, given, self.workspace)
         self._run(recipe.sql, {**values, **given})
 
     def _limit(self, arguments: list[str]) -> None:
