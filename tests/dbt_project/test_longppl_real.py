@@ -77,8 +77,8 @@ def longppl(model: Any, tokenizer: Any, texts: list[str]) -> dict[tuple[float, f
                 if position in long and any(s <= a and b <= e for s, e in intervals)
             ]
             if inside:
-                totals[pair][0] += len(ids) * sum(inside) / len(inside)
-                totals[pair][1] += len(ids)
+                totals[pair][0] += sum(inside)
+                totals[pair][1] += len(inside)
     return {pair: math.exp(log / weight) for pair, (log, weight) in totals.items() if weight}
 
 

@@ -105,7 +105,7 @@ def test_each_tokenizer_evaluates_the_other(real: Warehouse, oracle: Oracle) -> 
 
 def test_pieces_of_one_character_occur(real: Warehouse) -> None:
     """What LongPPL treats apart is there: the comparison covers it."""
-    assert real.rows("select count(*) > 0 from intermediate.int_overlapping_tokens") == [(True,)]
+    assert real.rows("select count(*) > 0 from intermediate.int_token_overlaps") == [(True,)]
 
 
 @pytest.mark.parametrize("threads", [1, 4])

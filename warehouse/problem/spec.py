@@ -171,7 +171,11 @@ class Demo(Frozen):
 
 
 class Problem(Frozen):
-    """Models, documents, probes and target that belong together."""
+    """Models, documents, probes and target that belong together.
+
+    `compare` lists pairs of conditions, the longer context first, whose tokens are compared beside
+    the pairs of the whole document and each window.
+    """
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=100)
     title: str
@@ -179,6 +183,7 @@ class Problem(Frozen):
     documents: Documents
     models: tuple[ModelSpec, ...] = Field(min_length=1)
     probes: tuple[AnyProbe, ...] = Field(min_length=1)
+    compare: tuple[tuple[str, str], ...] = ()
     target: Target | None = None
     demo: Demo | None = None
 
@@ -278,6 +283,32 @@ def _refuse(places: Iterator[tuple[int, str, str]]) -> None:
     if found := list(places):
         what = "; ".join(what for _, _, what in found)
         raise PydanticCustomError("listed_twice", "{what}", {"what": what, "places": found})
+
+
+    @model_validator(mode="after")
+    def _conditions_fit(self) -> Problem:
+        kinds = {}
+        for condition in [each for probe in self.probes for each in probe.conditions()]:
+            if condition.name in kinds:
+                raise ValueError(
+                    f"two probes make a condition {condition.name!r}; rename one of them"
+                )
+            kinds[condition.name] = condition.kind
+        for pair in self.compare:
+            for name in pair:
+                if name not in kinds:
+                    raise ValueError(
+                        f"compare names {name!r}; the conditions are: {', '.join(kinds)}"
+                    )
+                if kinds[name].repeats_positions:
+                    raise ValueError(f"compare: {name!r} scores a token several times; leave it out")
+            long, short = (kinds[name].name for name in pair)
+            if pair[0] == pair[1] or self.compare.count(pair) > 1 or (long, short) == (
+                "full",
+                "window",
+            ):
+                raise ValueError(f"compare: {list(pair)} says nothing new; leave it out")
+        return self
 
 
 def problem_path(name: str, workspace: Workspace) -> Path:

@@ -23,7 +23,9 @@ from warehouse.store.schema_version import OtherVersionError
 ALTERED = "its data are not the bytes that were written"
 FILE_NAMES = {
     "tokens": "tokens.parquet",
+    "top_tokens": "doc-*.parquet",
     "documents": "documents.parquet",
+    "condition_pairs": "condition_pairs.parquet",
     "models": "model.parquet",
     "downstream": "items.parquet",
 }
@@ -61,7 +63,7 @@ def _own_pattern(table: str) -> str:
 
 
 def survey(data: Path, *, every_byte: bool = False) -> list[Stranger]:
-    """Every Parquet file of the four tables that is foreign or damaged, by path.
+    """Every Parquet file of the tables that is foreign or damaged, by path.
 
     Args:
         data: the data folder.
