@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 from pydantic import AfterValidator, Field, model_validator
 
-from warehouse.errors import ProblemFileError
+from warehouse.errors import ProblemFileError, TableProblemError
 from warehouse.frozen import Frozen
 from warehouse.paths import Workspace
 from warehouse.plugins import kinds
@@ -39,6 +39,9 @@ else:
         Union[tuple(kinds(DocumentSource, document_kinds).values())],  # noqa: UP007
         Field(discriminator="kind"),
     ]
+
+TABLE_KIND = "table"
+"""What `kind` says in a problem file without models: see `table_problem`."""
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
@@ -314,9 +317,28 @@ def load_problem(name: str, workspace: Workspace) -> Problem:
     """Read and check a problem by name or path.
 
     Raises:
+        TableProblemError: it is a table of scores.
         ProblemFileError: unreadable or wrong; the message has file, line, key, value, remedy.
     """
-    from warehouse.problem.yaml_file import parse_yaml, report
+    from warehouse.problem.yaml_file import report
+
+    tree = read_problem_file(name, workspace)
+    if tree.value.get("kind") == TABLE_KIND:
+        raise TableProblemError(
+            f"{tree.path}: a table of scores (kind: table), nothing to extract; use it with "
+            "`tokenmart data fetch`, `dbt build`, `correlate`, `select` or `report`"
+        )
+    raw = {**tree.value, "models": _inherit(tree.value.get("models"), tree)}
+    return report(Problem, raw, tree)
+
+
+def read_problem_file(name: str, workspace: Workspace) -> YamlTree:
+    """A problem file of any kind, parsed but not checked; its value is a mapping.
+
+    Raises:
+        ProblemFileError: missing, unreadable, or no mapping.
+    """
+    from warehouse.problem.yaml_file import parse_yaml
 
     path = problem_path(name, workspace)
     if not path.is_file():
@@ -328,13 +350,11 @@ def load_problem(name: str, workspace: Workspace) -> Problem:
             "(or give the path of your own .yml)"
         )
     tree = parse_yaml(path)
-    raw = tree.value
-    if not isinstance(raw, dict):
+    if not isinstance(tree.value, dict):
         raise ProblemFileError(
             f"{path}:1: expected keys such as name, models, probes; see no4k.yml"
         )
-    raw = {**raw, "models": _inherit(raw.get("models"), tree)}
-    return report(Problem, raw, tree)
+    return tree
 
 
 def _inherit(models: Any, tree: YamlTree) -> Any:

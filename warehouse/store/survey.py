@@ -23,6 +23,8 @@ FILE_NAMES = {
     "documents": "documents.parquet",
     "models": "model.parquet",
     "downstream": "items.parquet",
+    "benchmark_scores": "scores.parquet",
+    "benchmark_tables": "table.parquet",
 }
 
 
@@ -58,7 +60,7 @@ def _own_pattern(table: str) -> str:
 
 
 def survey(data: Path) -> list[Stranger]:
-    """Every Parquet file of the four tables that is foreign or damaged, by path.
+    """Every Parquet file of the tables that is foreign or damaged, by path.
 
     Raises:
         OtherVersionError: another version of Tokenmart wrote a file.
