@@ -1,7 +1,5 @@
 from .interface import Importer as Importer
 from .interface import Row as Row
-from .store import import_items as import_items
-from .store import importer as importer
 from .score_store import BroughtScores as BroughtScores
 from .score_store import EarlyWindow as EarlyWindow
 from .score_store import FinalScores as FinalScores
@@ -12,3 +10,5 @@ from .score_store import scored_runs as scored_runs
 from .score_store import store_scores as store_scores
 from .score_store import stored_scores as stored_scores
 from .score_table import read_scores as read_scores
+from .store import import_items as import_items
+from .store import importer as importer

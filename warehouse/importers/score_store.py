@@ -23,7 +23,8 @@ class EarlyWindow:
 
     until_tokens, until_share: the last one, in tokens or as a share of the run's training.
     every_steps: only steps that this divides.
-    checkpoints: so many of them at most, the first ones.
+    checkpoints: so many, evenly spaced: with `until_share`, the last one up to each of so many
+        equal parts of the window.
     """
 
     until_tokens: float | None = None
@@ -116,6 +117,7 @@ def read_problem_scores(
         "early_checkpoints": early.checkpoints,
         "predict_from": ",".join(predict_from),
         "target_metric": None if target is None else target.metric,
+        "target_size": None if target is None else target.size,
     }
     return BroughtScores(
         scores=scores,

@@ -33,7 +33,7 @@ COLUMNS = {
     "score": "double",
     "stderr": "double",
 }
-"""Column of a plain table → its type. Without `metric` it is `score`, without `direction` higher."""
+"""Column → type. Without `metric` it is `score`, without `direction` it is `higher`."""
 
 OTHER_NAMES = {"arch": ("architecture", "{}"), "tokens_bt": ("tokens", "{} * 1e9")}
 """Names that such tables use, too → the column meant, and how its values are read."""
@@ -189,17 +189,20 @@ def _refuse_runs(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     facts += [(f"{name} is null", "model", f"{name} in every row or in none") for name in _PLACE]
     facts += [("direction", "metric", "one direction"), ("model", _SLUG, "one spelling")]
     for fact, key, wanted in facts:
-        bad = connection.execute(
-            f"select {key}, min(row_number),"
-            f" min(row_number) filter (where {fact} is distinct from first_fact)"
-            f" from (select *, first_value({fact}) over (partition by {key} order by row_number)"
-            " as first_fact from scores)"
-            f" group by {key} having bool_or({fact} is distinct from first_fact)"
-            " order by 2 limit 1"
+        unequal = connection.execute(
+            f"select {key} from scores group by {key}"
+            f" having count(distinct {fact}) + bool_or({fact} is null)::int > 1"
+            " order by min(row_number) limit 1"
         ).fetchone()
-        if bad:
+        if unequal:
+            first, other = connection.execute(
+                f"select min(row_number), min(row_number) filter (where {fact} is distinct from"
+                f" (select {fact} from scores where {key} = $1 order by row_number limit 1))"
+                f" from scores where {key} = $1",
+                [unequal[0]],
+            ).fetchall()[0]
             raise TokenmartError(
-                f"{path}: rows {bad[1]} and {bad[2]} contradict each other on {bad[0]}, expected "
+                f"{path}: rows {first} and {other} contradict each other on {unequal[0]}, expected "
                 f"{wanted}; correct them"
             )
 

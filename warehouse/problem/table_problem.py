@@ -40,12 +40,21 @@ class ScoreFile(Frozen):
 
 
 class Early(Frozen):
-    """Which checkpoints of a run are early: all that every given condition lets pass."""
+    """Which checkpoints of a run are early: all that every given condition lets pass.
+
+    `checkpoints` is how many, evenly spaced up to `until_share`.
+    """
 
     until_tokens: float | None = Field(default=None, gt=0)
     until_share: float | None = Field(default=None, gt=0, le=1)
     every_steps: int | None = Field(default=None, gt=0)
     checkpoints: int | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _spacing_needs_an_end(self) -> Early:
+        if self.checkpoints is not None and self.until_share is None:
+            raise ValueError("checkpoints needs until_share, the end of the window; add it")
+        return self
 
 
 class Predict(Frozen):

@@ -112,9 +112,10 @@ BENCHMARK_TABLES = pa.schema(
         _field("early_until_tokens", pa.float64(), "the early window ends here", True),
         _field("early_until_share", pa.float64(), "the same, as a share of a run's training", True),
         _field("early_every_steps", pa.int64(), "only steps that this divides are early", True),
-        _field("early_checkpoints", pa.int32(), "the early window holds so many at most", True),
+        _field("early_checkpoints", pa.int32(), "it holds so many, evenly spaced", True),
         _field("predict_from", pa.string(), "shares of training or sizes, separated by commas"),
         _field("target_metric", pa.string(), "how a benchmark is read at the end", True),
+        _field("target_size", pa.string(), "the size that other sizes predict", True),
     ]
 )
 """One row per problem of kind `table`: where its scores come from, and what is early in it."""

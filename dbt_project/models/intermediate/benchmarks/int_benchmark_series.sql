@@ -41,35 +41,51 @@ ordered as (
     from placed
 ),
 
+followed as (
+    select
+        *,
+        lead(share) over (
+            partition by problem, model_id, benchmark, metric
+            order by checkpoint
+        ) as next_share
+    from ordered
+),
+
 windowed as (
     select
-        ordered.*,
-        coalesce(ordered.progress <= tables.early_until_tokens, true)
-        and coalesce(ordered.share <= tables.early_until_share, true)
+        followed.*,
+        coalesce(followed.progress <= tables.early_until_tokens, true)
+        and coalesce(followed.share <= tables.early_until_share, true)
         -- a table without steps keeps all its checkpoints
-        and coalesce(ordered.step % tables.early_every_steps = 0, true) as in_window,
-        coalesce(tables.early_checkpoints, ordered.checkpoints) as early_checkpoints
-    from ordered
+        and coalesce(followed.step % tables.early_every_steps = 0, true)
+        -- so many, evenly spaced: the last one up to each of so many parts of the window
+        and coalesce(
+            greatest(
+                1, ceil(followed.share * tables.early_checkpoints / tables.early_until_share - 1e-9)
+            )
+            < ceil(
+                least(followed.next_share, tables.early_until_share + 1e-6)
+                * tables.early_checkpoints / tables.early_until_share - 1e-9
+            ),
+            true
+        ) as is_early
+    from followed
     inner join tables
-        on ordered.problem = tables.problem
+        on followed.problem = tables.problem
 ),
 
 numbered as (
     select
         *,
         case
-            when in_window
+            when is_early
                 then row_number() over (
-                        partition by problem, model_id, benchmark, metric, in_window
+                        partition by problem, model_id, benchmark, metric, is_early
                         order by checkpoint
                     ) - 1
         end as early_checkpoint
     from windowed
 )
 
-select
-    * exclude (in_window, early_checkpoints, early_checkpoint),
-    case
-        when early_checkpoint < early_checkpoints then early_checkpoint
-    end as early_checkpoint
+select * exclude (next_share, is_early)
 from numbered

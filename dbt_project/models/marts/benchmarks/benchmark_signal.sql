@@ -1,4 +1,8 @@
-with series as (
+with tables as (
+    select * from {{ ref('stg_benchmark_tables') }}
+),
+
+series as (
     select * from {{ ref('int_benchmark_series') }}
 ),
 
@@ -254,19 +258,24 @@ staged_decisions as (
     from decisions
 ),
 
--- the smallest size against the largest one, where there is no early window
+-- where no early window decides: the smallest size against the target's, or the largest one
 widest_decisions as (
     select
-        problem,
-        benchmark,
-        metric,
+        decisions.problem,
+        decisions.benchmark,
+        decisions.metric,
         'decision_accuracy' as statistic,
-        agreement as value
+        decisions.agreement as value
     from decisions
-    where kind = 'size' and metric = later_metric
+    inner join tables
+        on decisions.problem = tables.problem
+    where
+        decisions.kind = 'size'
+        and decisions.metric = decisions.later_metric
+        and decisions.later_stage = coalesce(tables.target_size, decisions.later_stage)
     qualify row_number() over (
-        partition by problem, benchmark, metric
-        order by position, later_position desc
+        partition by decisions.problem, decisions.benchmark, decisions.metric
+        order by decisions.position, decisions.later_position desc
     ) = 1
 ),
 
