@@ -23,8 +23,8 @@ shares as (
 
 runs as (
     select
-        series.*,
-        (coalesce(parameters, 1) * coalesce(progress, 1)) as compute,
+        *,
+        coalesce(parameters, 1) * progress as compute,
         checkpoint = checkpoints - 1 as is_last
     from series
 ),

@@ -22,7 +22,13 @@ positions as (
 
 placed as (
     select
-        stages.* exclude (position),
+        stages.problem,
+        stages.subject,
+        stages.benchmark,
+        stages.metric,
+        stages.kind,
+        stages.stage,
+        stages.oriented,
         positions.position,
         tables.target_metric
     from stages

@@ -28,6 +28,7 @@ select
     benchmark,
     metric,
     any_value(checkpoints) as checkpoints,
+    {{ var('last_checkpoints', 10) }} as wanted_checkpoints,
     arg_max(score, checkpoint) as final_score,
     avg(abs(rise)) as total_variation,
     avg(sign(rise)) as rise_balance,

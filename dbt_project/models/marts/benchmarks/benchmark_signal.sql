@@ -54,10 +54,8 @@ run_noise as (
     select
         *,
         case
-            when checkpoints < {{ var('last_checkpoints', 10) }}
-                then concat(
-                    checkpoints, ' of at least ', {{ var('last_checkpoints', 10) }}, ' checkpoints'
-                )
+            when checkpoints < wanted_checkpoints
+                then concat(checkpoints, ' of at least ', wanted_checkpoints, ' checkpoints')
         end as noise_reason,
         case when checkpoints < 2 then 'only one checkpoint' end as step_reason
     from noise
@@ -67,7 +65,9 @@ run_noise_measured as (
     select
         *,
         case when noise_reason is null then noise_sd end as last_sd,
-        case when noise_reason is null then noise_sd / nullif(abs(last_mean), 0) end as last_relative,
+        case
+            when noise_reason is null then noise_sd / nullif(abs(last_mean), 0)
+        end as last_relative,
         case when noise_reason is null then sampling_error end as last_sampling_error
     from run_noise
 ),
@@ -100,9 +100,8 @@ of_runs as (
                     value := cast(checkpoints as double),
                     reason := cast(null as varchar)
                 )
-            ],
-            recursive := true
-        )
+            ]
+        ) as measured
     from series_order
     union all by name
     select
@@ -129,9 +128,8 @@ of_runs as (
                 struct_pack(
                     statistic := 'rise_balance', value := rise_balance, reason := step_reason
                 )
-            ],
-            recursive := true
-        )
+            ]
+        ) as measured
     from run_noise_measured
 ),
 
@@ -212,9 +210,8 @@ of_benchmarks as (
                         else 'the ranking still changes in the last part of training'
                     end
                 )
-            ],
-            recursive := true
-        )
+            ]
+        ) as measured
     from benchmarks
     left join spread
         on benchmarks.problem = spread.problem
@@ -274,9 +271,9 @@ widest_decisions as (
         and decisions.metric = decisions.later_metric
         and decisions.later_stage = coalesce(tables.target_size, decisions.later_stage)
     qualify row_number() over (
-        partition by decisions.problem, decisions.benchmark, decisions.metric
-        order by decisions.position, decisions.later_position desc
-    ) = 1
+            partition by decisions.problem, decisions.benchmark, decisions.metric
+            order by decisions.position asc, decisions.later_position desc
+        ) = 1
 ),
 
 decision_rows as (
@@ -328,7 +325,8 @@ weighted as (
         'weighted_score' as statistic,
         case when weights.weight_sq = 0 then 0 else weights.weight_sq * series_order.sq end
         + case when weights.weight_rc = 0 then 0 else weights.weight_rc * consistency.rc end
-        + case when weights.weight_cs = 0 then 0 else weights.weight_cs * recipe_gap.cs end as value,
+        + case when weights.weight_cs = 0 then 0 else weights.weight_cs * recipe_gap.cs end
+            as value,
         concat_ws(
             ', ',
             case when weights.weight_sq != 0 and series_order.sq is null then 'sq is undefined' end,
@@ -347,12 +345,31 @@ weighted as (
         and series_order.metric = recipe_gap.metric
 ),
 
+unpacked as (
+    select
+        problem,
+        model_id,
+        benchmark,
+        metric,
+        measured['statistic'] as statistic,
+        measured['value'] as value,
+        measured['reason'] as reason
+    from of_runs
+    union all by name
+    select
+        problem,
+        benchmark,
+        metric,
+        measured['statistic'] as statistic,
+        measured['value'] as value,
+        measured['reason'] as reason
+    from of_benchmarks
+),
+
 all_statistics as (
-    select * from of_runs
+    select * from unpacked
     union all by name
     select * from weighted
-    union all by name
-    select * from of_benchmarks
     union all by name
     select * from decision_rows
     union all by name

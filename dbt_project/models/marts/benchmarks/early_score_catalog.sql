@@ -30,8 +30,12 @@ select
         'benchmark', regexp_extract(variants.variant, '^(.*)@', 1),
         'stage', regexp_extract(variants.variant, '@([^@]*)$', 1)
     ) as parameters,
+    cast(null as varchar) as written,
+    true as core,
     directions.direction,
     true as admissible,
+    cast(null as varchar) as transform,
+    'early score' as code,
     concat(variants.metric, ' at an early stage') as formula,
     concat(
         'The score of a run as its table gives it in the column `', variants.metric,

@@ -59,8 +59,8 @@ select
     concat(variants.benchmark, '@', variants.stage) as variant,
     subjects.subject as model_id,
     scored.score as value,
-    cast(null as bigint) as tokens,
-    cast(null as bigint) as documents,
+    cast(0 as bigint) as tokens,
+    cast(0 as bigint) as documents,
     case
         when scored.score is null
             then concat('no score of ', variants.benchmark, ' at ', variants.stage)
