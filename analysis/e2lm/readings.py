@@ -118,7 +118,10 @@ def _share_name(share: float) -> str:
 def _decisions(
     database: duckdb.DuckDBPyConnection, pairs: str, problem: TableProblem, stage: str
 ) -> Decisions:
-    """Decisions at a stage, on the target's benchmarks that every reading has there."""
+    """Decisions at a stage, on the target's benchmarks that every reading has there.
+
+    A reading of fewer than half as many benchmarks as the widest one is left out.
+    """
     assert problem.target is not None
     rows = database.execute(
         f"select metric, benchmark, subject, other_subject, agreement from {pairs}"
@@ -133,8 +136,11 @@ def _decisions(
             "benchmarks": list(problem.target.benchmarks),
         },
     ).fetchall()
-    readings = sorted({row[0] for row in rows})
-    having = Counter(benchmark for _, benchmark in {row[:2] for row in rows})
+    measured = {(row[0], row[1]) for row in rows}
+    on_benchmarks = Counter(reading for reading, _ in measured)
+    most = max(on_benchmarks.values(), default=0)
+    readings = sorted(name for name, count in on_benchmarks.items() if 2 * count >= most)
+    having = Counter(benchmark for reading, benchmark in measured if reading in readings)
     benchmarks = sorted(name for name, count in having.items() if count == len(readings))
     runs = sorted({row[2] for row in rows} | {row[3] for row in rows})
     if not benchmarks or len(runs) < 3:
@@ -148,7 +154,7 @@ def _decisions(
     pair = {(a, b): index for index, (a, b) in enumerate(zip(first, second, strict=True))}
     agreement = np.full((len(readings), len(benchmarks), len(first)), np.nan)
     for metric, benchmark, one, other, value in rows:
-        if having[benchmark] == len(readings):
+        if metric in readings and benchmark in benchmarks:
             at = pair[tuple(sorted((place[one], place[other])))]
             agreement[readings.index(metric), benchmarks.index(benchmark), at] = value
     return Decisions(tuple(readings), tuple(benchmarks), agreement, first, second, len(runs))

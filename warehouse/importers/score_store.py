@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from warehouse.errors import TokenmartError, did_you_mean
-from warehouse.files import sha256_file
+from warehouse.files import sha256_file, storage_errors
 from warehouse.importers.score_table import read_scores
 from warehouse.paths import Workspace
 from warehouse.store.schema import BENCHMARK_SCORES, BENCHMARK_TABLES, DOWNSTREAM
