@@ -107,7 +107,7 @@ def archive(clone: Path, source: Source) -> Files:
 
 
 def ladder_rows(files: Files) -> Iterator[Row]:
-    """OLMo ladder: runs named SIZE-MULTIPLE, their validation losses and 20 tasks, read four ways."""
+    """OLMo ladder: runs named SIZE-MULTIPLE, validation losses and 20 tasks read four ways."""
     for path, content in files:
         name = Path(path).stem
         size = LADDER_TARGETS.get(name) or name.split("-")[0]

@@ -69,7 +69,10 @@ def compare_readings(name: str, workspace: Workspace, seed: int, resamples: int)
         stages = [_share_name(share) for share in problem.predict.shares]
         stages += list(problem.predict.sizes)
         found = {stage: _decisions(database, pairs, problem, stage) for stage in stages}
-        quality = _quality(database, signal)
+        quality = {
+            stage: _quality(database, signal, decisions.benchmarks)
+            for stage, decisions in found.items()
+        }
     return {
         "problem": problem.name,
         "target": problem.target.metric,
@@ -79,7 +82,7 @@ def compare_readings(name: str, workspace: Workspace, seed: int, resamples: int)
         "seed": seed,
         "resamples": resamples,
         "stages": [
-            _stage_record(stage, decisions, problem.target.metric, quality, seed, resamples)
+            _stage_record(stage, decisions, problem.target.metric, quality[stage], seed, resamples)
             for stage, decisions in found.items()
         ],
     }
@@ -151,20 +154,25 @@ def _decisions(
         )
     first, second = np.triu_indices(len(runs), 1)
     place = {name: index for index, name in enumerate(runs)}
-    pair = {(a, b): index for index, (a, b) in enumerate(zip(first, second, strict=True))}
+    pair = {(int(a), int(b)): i for i, (a, b) in enumerate(zip(first, second, strict=True))}
     agreement = np.full((len(readings), len(benchmarks), len(first)), np.nan)
     for metric, benchmark, one, other, value in rows:
         if metric in readings and benchmark in benchmarks:
-            at = pair[tuple(sorted((place[one], place[other])))]
+            ends = sorted((place[one], place[other]))
+            at = pair[ends[0], ends[1]]
             agreement[readings.index(metric), benchmarks.index(benchmark), at] = value
     return Decisions(tuple(readings), tuple(benchmarks), agreement, first, second, len(runs))
 
 
-def _quality(database: duckdb.DuckDBPyConnection, signal: str) -> dict[str, tuple[float, float]]:
+def _quality(
+    database: duckdb.DuckDBPyConnection, signal: str, benchmarks: tuple[str, ...]
+) -> dict[str, tuple[float | None, float | None]]:
     """Mean SQ over runs and benchmarks, and median SNR over benchmarks, by reading."""
     rows = database.execute(
         "select metric, avg(value) filter (where statistic = 'sq'),"
-        f" median(value) filter (where statistic = 'snr') from {signal} group by metric"
+        f" median(value) filter (where statistic = 'snr') from {signal}"
+        " where benchmark in (select unnest($benchmarks)) group by metric",
+        {"benchmarks": list(benchmarks)},
     ).fetchall()
     return {metric: (sq, snr) for metric, sq, snr in rows}
 
@@ -194,7 +202,7 @@ def _stage_record(
     stage: str,
     decisions: Decisions,
     target: str,
-    quality: dict[str, tuple[float, float]],
+    quality: dict[str, tuple[float | None, float | None]],
     seed: int,
     resamples: int,
 ) -> dict[str, Any]:

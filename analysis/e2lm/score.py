@@ -107,11 +107,18 @@ def score_table(
         }
         signal = ModelSql(database, workspace, variables).build("benchmark_signal")
         rows = database.execute(
-            f"select runs.model, runs.benchmark, statistic, value, reason from {signal} as signal"
-            " inner join (select distinct full_id as model, benchmark from benchmark_scores) as runs"
-            " on signal.benchmark = runs.benchmark and coalesce(signal.model, runs.model) ="
-            " runs.model where not contains(statistic, '@') and (runs.model = $model or $model is"
-            " null) order by all",
+            f"""
+            with runs as (
+                select distinct full_id as model, benchmark
+                from benchmark_scores
+                where full_id = $model or $model is null
+            )
+            select runs.model, benchmark, statistic, value, reason
+            from {signal} as signal
+            inner join runs using (benchmark)
+            where coalesce(signal.model, runs.model) = runs.model and not contains(statistic, '@')
+            order by all
+            """,
             {"model": model},
         ).fetchall()
         notes = tuple(_notes(database))

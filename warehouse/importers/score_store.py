@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from warehouse.errors import TokenmartError, did_you_mean
-from warehouse.files import sha256_file, storage_errors
+from warehouse.files import sha256_file
 from warehouse.importers.score_table import read_scores
 from warehouse.paths import Workspace
 from warehouse.store.schema import BENCHMARK_SCORES, BENCHMARK_TABLES, DOWNSTREAM
@@ -162,21 +162,19 @@ class ScoredRun:
         return self.full_id.replace("/", "--")
 
 
-def scored_runs(scores: Path, by_recipe: bool) -> tuple[ScoredRun, ...]:
+def scored_runs(scores: Path, size: str | None = None) -> tuple[ScoredRun, ...]:
     """What a stored table ranks, by name.
 
     Args:
         scores: from `stored_scores`.
-        by_recipe: recipes instead of runs; runs without one are left out.
+        size: rank the recipes that have a run of this size; runs when None.
     """
-    columns = ["full_id", "family", "recipe", "parameters"]
+    columns = ["full_id", "family", "size", "recipe", "parameters"]
     rows = pq.read_table(scores, columns=columns, partitioning=None).group_by(columns)
     runs = sorted(rows.aggregate([]).to_pylist(), key=lambda row: str(row["full_id"]))
-    if by_recipe:
-        return tuple(
-            ScoredRun(recipe, recipe, None)
-            for recipe in sorted({row["recipe"] for row in runs} - {None})
-        )
+    if size is not None:
+        recipes = {row["recipe"] for row in runs if row["size"] == size} - {None}
+        return tuple(ScoredRun(recipe, recipe, None) for recipe in sorted(recipes))
     return tuple(ScoredRun(row["full_id"], row["family"], row["parameters"]) for row in runs)
 
 

@@ -209,7 +209,7 @@ def load_ranked(name: str, workspace: Workspace) -> Ranked:
         title=problem.title,
         description=problem.description,
         target=problem.target,
-        ranked_models=scored_runs(scores, by_recipe=bool(problem.predict.sizes)),
+        ranked_models=scored_runs(scores, problem.target.size if problem.target else None),
     )
 
 
@@ -226,5 +226,5 @@ def read_table(problem: TableProblem, workspace: Workspace) -> BroughtScores:
         file=ScoreSource(path, file.source, file.licence, file.sha256),
         early=EarlyWindow(**problem.early.model_dump()),
         predict_from=(*map(str, problem.predict.shares), *problem.predict.sizes),
-        target=target and FinalScores(target.metric, target.benchmarks, target.size),
+        target=FinalScores(target.metric, target.benchmarks, target.size) if target else None,
     )

@@ -20,7 +20,7 @@ wanted_stages as (
             when try_cast(predict_from as double) is null then 'size' else 'share'
         end as kind,
         coalesce(
-            concat(format('{:g}', 100 * try_cast(predict_from as double)), '%'), predict_from
+            format('{:g}', 100 * try_cast(predict_from as double)) || '%', predict_from
         ) as stage
     from wanted
 ),
