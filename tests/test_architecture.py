@@ -40,6 +40,7 @@ MAY_IMPORT = {
     STATISTICS: set[str](),
     RANKING: {ANALYSIS, STATISTICS, *WAREHOUSE},
     "analysis.report": {ANALYSIS, STATISTICS, RANKING, *WAREHOUSE},
+    "analysis.e2lm": {ANALYSIS, STATISTICS, *WAREHOUSE},
     "analysis.submission": {ANALYSIS, STATISTICS, RANKING, *WAREHOUSE},
     "scripts": {"analysis.submission", *WAREHOUSE},
     "tokenmart": {GROUND},

@@ -51,11 +51,11 @@ def correlate(
     from analysis.ranking.leaderboard import leaderboard_record, print_leaderboard, rank_metrics
     from analysis.ranking.metric_table import load_table
     from warehouse.paths import find_workspace
-    from warehouse.problem.spec import load_problem
+    from warehouse.problem.table_problem import load_ranked
     from warehouse.progress import progress_bar
 
     workspace = find_workspace()
-    table = load_table(load_problem(problem, workspace), workspace, metrics)
+    table = load_table(load_ranked(problem, workspace), workspace, metrics)
     detailed = len(table.columns) if as_json else min(top, len(table.columns))
     with progress_bar(detailed, "variants") as progress:
         board = rank_metrics(table, seed, resamples, detailed, clustered, progress=progress)
@@ -101,10 +101,10 @@ def select(
     from analysis.ranking.metric_table import load_table
     from analysis.ranking.selection_view import print_selection, selection_record
     from warehouse.paths import find_workspace
-    from warehouse.problem.spec import load_problem
+    from warehouse.problem.table_problem import load_ranked
 
     workspace = find_workspace()
-    table = load_table(load_problem(problem, workspace), workspace, metrics)
+    table = load_table(load_ranked(problem, workspace), workspace, metrics)
     selection = select_metric(table, seed, splits, unofficial)
     if as_json:
         click.echo(json.dumps(selection_record(selection), indent=2, allow_nan=False))

@@ -16,7 +16,7 @@ from warehouse.errors import TokenmartError
 
 if TYPE_CHECKING:
     from warehouse.paths import Workspace
-    from warehouse.problem.spec import Problem
+    from warehouse.problem.table_problem import Ranked
 
 Direction = Literal["higher", "lower"]
 
@@ -117,7 +117,7 @@ class MetricTable:
         return named[0]
 
 
-def load_table(problem: Problem, workspace: Workspace, metrics: Sequence[str] = ()) -> MetricTable:
+def load_table(problem: Ranked, workspace: Workspace, metrics: Sequence[str] = ()) -> MetricTable:
     """Read the marts and the target of a problem.
 
     Args:
@@ -187,7 +187,7 @@ def load_table(problem: Problem, workspace: Workspace, metrics: Sequence[str] = 
     )
 
 
-def load_target(problem: Problem, workspace: Workspace) -> tuple[dict[str, float], dict[str, Any]]:
+def load_target(problem: Ranked, workspace: Workspace) -> tuple[dict[str, float], dict[str, Any]]:
     """Target scores by model_id, and where they came from.
 
     Raises:
@@ -199,7 +199,9 @@ def load_target(problem: Problem, workspace: Workspace) -> tuple[dict[str, float
             f"problem {problem.name} has no target: nothing to correlate with; add a target "
             "section to its problem file (`tokenmart sql` and `tokenmart extract` need none)"
         )
-    if problem.target.kind == "file":
+    from warehouse.problem.spec import FileTarget
+
+    if isinstance(problem.target, FileTarget):
         from warehouse.problem.target_file import read_locked_target
 
         target = read_locked_target(workspace, problem.name, problem.target.path)

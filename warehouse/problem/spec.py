@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Union
 from pydantic import AfterValidator, Field, PrivateAttr, field_validator
 from pydantic_core import PydanticCustomError
 
-from warehouse.errors import ProblemFileError
+from warehouse.errors import ProblemFileError, TableProblemError
 from warehouse.frozen import Frozen
 from warehouse.paths import Workspace
 from warehouse.plugins import kinds
@@ -46,6 +46,9 @@ else:
         Union[tuple(kinds(DocumentSource, document_kinds).values())],  # noqa: UP007
         Field(discriminator="kind"),
     ]
+
+TABLE_KIND = "table"
+"""What `kind` says in a problem file without models: see `table_problem`."""
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
@@ -327,17 +330,33 @@ def load_problem(name: str, workspace: Workspace) -> Problem:
     """Read and check a problem by name or path.
 
     Raises:
+        TableProblemError: it is a table of scores.
         ProblemFileError: unreadable or wrong; the message has file, line, key, value and remedy of
             every mistake.
     """
+    tree = read_problem_file(name, workspace)
+    if tree.value.get("kind") == TABLE_KIND:
+        raise TableProblemError(
+            f"{tree.path}: a table of scores (kind: table), nothing to extract; use it with "
+            "`tokenmart data fetch`, `dbt build`, `correlate`, `select` or `report`"
+        )
+    problem = checked_problem(tree, workspace)
+    problem._asked = name
+    return problem
+
+
+def read_problem_file(name: str, workspace: Workspace) -> YamlTree:
+    """A problem file of any kind, parsed but not checked; its value is a mapping.
+
+    Raises:
+        ProblemFileError: missing, unreadable, or no mapping.
+    """
+    from warehouse.problem.yaml_file import parse_yaml
+
     path = problem_path(name, workspace)
     if not _is_file(path):
         raise ProblemFileError(_no_such_file(name, path, workspace))
-    from warehouse.problem.yaml_file import parse_yaml
-
-    problem = checked_problem(parse_yaml(path), workspace)
-    problem._asked = name
-    return problem
+    return _mapping(parse_yaml(path))
 
 
 def checked_problem(tree: YamlTree, workspace: Workspace) -> Problem:
@@ -349,12 +368,7 @@ def checked_problem(tree: YamlTree, workspace: Workspace) -> Problem:
     from warehouse.problem.inherit import inherit
     from warehouse.problem.mistakes import check
 
-    raw = tree.value
-    if not isinstance(raw, dict):
-        raise ProblemFileError(
-            f"{tree.path}:1: expected keys such as name, models, probes; write one with "
-            "`tokenmart problem new`"
-        )
+    raw = _mapping(tree).value
     inherited = inherit(raw.get("models"), frozenset(ModelSpec.model_fields), tree)
     if "models" in raw:
         raw = {**raw, "models": inherited.models}
@@ -368,6 +382,15 @@ def checked_problem(tree: YamlTree, workspace: Workspace) -> Problem:
         found=inherited.mistakes,
         inherited=inherited.places,
     )
+
+
+def _mapping(tree: YamlTree) -> YamlTree:
+    if not isinstance(tree.value, dict):
+        raise ProblemFileError(
+            f"{tree.path}:1: expected keys such as name, models, probes; write one with "
+            "`tokenmart problem new`"
+        )
+    return tree
 
 
 def _is_file(path: Path) -> bool:
