@@ -3,7 +3,7 @@
 The best variant is the one with the largest |Spearman| over all models. It wins when all of
 this holds:
 
-1. It beats chance: its max-statistic p over all variants is below 0.05.
+1. It beats chance: its p, adjusted for everything that was ever tried, is below 0.05.
 2. It doesn't only tell model families apart: the same with the target permuted within families
    (families that share a level make the free permutation reject far too often).
 3. Chosen without a model, the choice places that model: the left-out places correlate
@@ -65,7 +65,8 @@ class Stability:
 class WinnerConditions:
     """The best variant, what is known about it, and the conditions that it fails.
 
-    best: index of the variant with the largest |Spearman|.
+    best: index of the candidate with the largest |Spearman|.
+    overall: the test against the best of all that was tried, K + C rows.
     p_within_families: its adjusted p when the target is permuted within model families.
     failed: empty for a winner.
     """
@@ -86,20 +87,26 @@ def winner_conditions(
     groups: Sequence[str],
     seed: int,
     permutations: int = DEFAULT_PERMUTATIONS,
+    candidates: int | None = None,
+    counted: Floats | None = None,
 ) -> WinnerConditions:
     """Find the best variant and check each condition on it.
 
     Args:
-        metrics: `[K, n]`, complete, none constant.
+        metrics: `[K, n]`, complete, none constant: everything the choices are made among.
         target: `[n]`.
         families: the family of each model.
         groups: the metric that each variant belongs to.
         seed: of the permutations.
         permutations: of each test.
+        candidates: only the first so many of the K may win; the others can't be had any more, but
+            were tried. All when None.
+        counted: `[C, n]`, NaN where missing: what was tried besides, and counts in both tests.
     """
-    overall = max_test(metrics, target, seed, permutations)
-    within = max_test(metrics, target, seed, permutations, strata=families)
-    choice = choose(metrics, target)
+    tried = metrics if counted is None else np.vstack([metrics, counted])
+    overall = max_test(tried, target, seed, permutations)
+    within = max_test(tried, target, seed, permutations, strata=families)
+    choice = choose(metrics[:candidates], target)
     by_model = leave_out(metrics, target, model_folds(target.size))
     by_family = leave_out(metrics, target, family_folds(families))
     stability = stability_of(metrics, groups, choice.variant, choice.rho, by_model)
