@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -27,6 +28,10 @@ DEFAULT_PERMUTATIONS = 10_000
 
 LEAST_COVERAGE = 0.5
 """Share of the models that a variant must have a value for, or it gets no p and counts as none."""
+
+_LEAST_POOL = 200_000
+"""Values that a variant's own p is looked up among: a few variants bring too few of their own to
+tell a rare one from a very rare one, and get random ones of as many models beside them."""
 
 _ROUNDING = 1e-11
 
@@ -109,9 +114,11 @@ def max_test(
     observed, null = statistic[:, 0], statistic[:, 1:]
     p_own = np.ones(len(metrics))
     smallest = np.ones(permutations)
-    for size in np.unique(sizes[tested]):
+    for size in np.unique(sizes[tested]).tolist():
         rows = np.flatnonzero(tested & (sizes == size))
         pool = np.sort(null[rows], axis=None)
+        if pool.size < _LEAST_POOL:
+            pool = np.sort(np.concatenate([pool, _reference(size)]))
         p_own[rows] = _share_reaching(pool, observed[rows])
         smallest = np.minimum(smallest, _share_reaching(pool, null[rows].max(axis=0)))
     smallest.sort()
@@ -162,6 +169,14 @@ def _standardised(
     return np.asarray(
         np.where(fixed[:, None], 0.0, beyond / np.sqrt(np.where(fixed, 1.0, variance))[:, None])
     )
+
+
+@cache
+def _reference(size: int) -> Floats:
+    """The standardised |Spearman| of two random orders of so many models, `_LEAST_POOL` times."""
+    order = permuted_indices(size, _LEAST_POOL, seed=0)
+    ranks = _unit(np.arange(float(size))[None])[0]
+    return np.asarray(np.abs(ranks[order] @ ranks) * math.sqrt(size - 1))
 
 
 def _share_reaching(pool: Floats, values: Floats) -> Floats:
