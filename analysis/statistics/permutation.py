@@ -109,7 +109,7 @@ def max_test(
     sizes = np.isfinite(metrics).sum(axis=1)
     tested = np.isfinite(rho[:, 0]) & (sizes >= LEAST_COVERAGE * target.size)
     statistic = np.full(rho.shape, -np.inf)
-    # where a permutation leaves the models of a metric without spread in the target, rho says nothing
+    # a permutation may leave the models that a metric has without any spread in the target: 0
     statistic[tested] = _standardised(np.nan_to_num(rho[tested]), metrics[tested], target, strata)
     observed, null = statistic[:, 0], statistic[:, 1:]
     p_own = np.ones(len(metrics))

@@ -1,4 +1,4 @@
-"""Values for a cookbook query's parameters that nobody gave: chosen from what is in the warehouse."""
+"""Values for a cookbook query's parameters that nobody gave: chosen from what is there."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ CHOICES = {
     "with_document": _CONDITION.format(kind="retrieval_with_document"),
     "without_document": _CONDITION.format(kind="retrieval_without_document"),
 }
-"""Parameter → what its value is asked with, in this order: the extraction that ended last, an
-original model (for `model_b` another than `model_a`) with most documents, the condition with most."""
+"""Parameter → what its value is asked with, in this order: the extraction that ended last; an
+original model (for `model_b` another than `model_a`) with most documents; such a condition."""
 
 
 def parameters_of(recipe: Query, given: Mapping[str, Value], session: Session) -> dict[str, Value]:

@@ -1,4 +1,4 @@
-"""An idea beside the variants: the same numbers, the same rules; and nothing narrows what counts."""
+"""An idea beside the variants: the same numbers and rules; and nothing narrows what counts."""
 
 from __future__ import annotations
 
@@ -76,7 +76,9 @@ def test_ideas_are_counted_for_ever_and_once(minilong):
 
 
 def test_narrowing_what_is_shown_changes_no_number(minilong):
-    whole = {row["variant"]: row for row in correlated("--metric", "noise", "--metric", "good")["rows"]}
+    whole = {
+        row["variant"]: row for row in correlated("--metric", "noise", "--metric", "good")["rows"]
+    }
     narrow = correlated("--metric", "good")
     assert [row["variant"] for row in narrow["rows"]] == ["a"]
     assert narrow["rows"][0] == whole["a"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from analysis.statistics.permutation import max_test, correlations_under, permuted_indices
+from analysis.statistics.permutation import correlations_under, max_test, permuted_indices
 
 
 def test_single_p_agrees_with_all_permutations():
