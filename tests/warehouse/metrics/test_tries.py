@@ -1,0 +1,68 @@
+"""What was tried on a problem is remembered, once each."""
+
+from __future__ import annotations
+
+import json
+import math
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from made_up_marts import Marts
+
+from warehouse.errors import StorageError
+from warehouse.metrics.tries import Try, remember, remember_built, tries
+from warehouse.paths import Workspace
+
+GAIN = Try("gain", "mean", "variant", "sum(gain)", {"a": 1.0, "b": 2.0})
+
+
+def test_nothing_was_tried_at_first(workspace: Workspace) -> None:
+    assert tries(workspace, "p") == []
+
+
+def test_a_try_is_seen_again_not_twice(workspace: Workspace) -> None:
+    remember(workspace, "p", [GAIN])
+    (first,) = tries(workspace, "p")
+    assert (first.values, first.first_seen) == ({"a": 1.0, "b": 2.0}, first.last_seen)
+    more = Try("gain", "mean", "variant", "sum(gain)", {"b": 3.0, "c": 4.0, "d": math.nan})
+    remember(workspace, "p", [more])
+    (again,) = tries(workspace, "p")
+    assert again.values == {"a": 1.0, "b": 3.0, "c": 4.0}
+    assert again.first_seen == first.first_seen
+    assert tries(workspace, "q") == []
+
+
+def test_an_edit_counts_when_it_changes_a_value(workspace: Workspace) -> None:
+    remember(workspace, "p", [GAIN])
+    same = Try("gain", "mean", "variant", "sum( gain )", {"a": 1.0 + 1e-9, "b": 2.0})
+    other = Try("gain", "mean", "variant", "sum(gain) / 2", {"a": 0.5, "b": 1.0})
+    remember(workspace, "p", [same, other])
+    assert [entry.definition for entry in tries(workspace, "p")] == ["sum( gain )", "sum(gain) / 2"]
+    asked = Try("gain", "mean", "sql", "select …", GAIN.values)
+    remember(workspace, "p", [asked, Try("none", "x", "values", "f.csv", {"a": math.inf})])
+    assert [entry.kind for entry in tries(workspace, "p")] == ["variant", "variant", "sql"]
+
+
+def test_writers_at_once_lose_nothing(workspace: Workspace) -> None:
+    rows = [Try("gain", f"v{n}", "variant", str(n), {"a": float(n)}) for n in range(12)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda row: remember(workspace, "p", [row]), rows))
+    assert {entry.variant for entry in tries(workspace, "p")} == {row.variant for row in rows}
+
+
+def test_a_damaged_file_is_named_and_kept(workspace: Workspace) -> None:
+    remember(workspace, "p", [GAIN])
+    path = workspace.data / "tries" / "problem=p.json"
+    path.write_text("[{", encoding="utf-8")
+    for call in (lambda: tries(workspace, "p"), lambda: remember(workspace, "p", [GAIN])):
+        with pytest.raises(StorageError, match=r"problem=p\.json: can't be read .* move it away"):
+            call()
+    assert path.read_text(encoding="utf-8") == "[{"
+
+
+def test_what_is_built_is_remembered(minilong: Marts) -> None:
+    remember_built(minilong.workspace)
+    found = tries(minilong.workspace, "minilong")
+    assert {entry.metric for entry in found} >= {"good", "perplexity"}
+    assert all(entry.kind == "variant" and len(entry.values) >= 3 for entry in found)
+    assert json.loads(found[0].definition)["parameters"] == {"k": 1}
