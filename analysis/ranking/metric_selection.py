@@ -117,7 +117,12 @@ def select_metric(
     base = baseline or _default_baseline(complete)
     base_index = next((i for i, c in enumerate(complete) if c is base), None)
     conditions = winner_conditions(
-        metrics, table.target, table.families, [c.metric for c in complete], seed
+        metrics,
+        table.target,
+        table.families,
+        [c.metric for c in complete],
+        seed,
+        kinds=table.kinds,
     )
     families = [column.family for column in complete]
     p_in_family = np.empty(len(complete))
@@ -145,7 +150,7 @@ def select_metric(
     return MetricSelection(
         candidates=tuple(sorted(candidates, key=lambda c: -c.held_out)),
         best=best,
-        winner=None if reasons else best,
+        winner=best if conditions.wins else None,
         reasons=reasons,
         models=size,
         incomplete=tuple(c.name for c in allowed if c not in complete),

@@ -23,12 +23,16 @@ Direction = Literal["higher", "lower"]
 
 @dataclass(frozen=True)
 class Model:
-    """A model of the problem. `parameters` is None where nobody stated it."""
+    """A model of the problem. `parameters` is None where nobody stated it.
+
+    kind: the dose series or training run it is one point of; alone, its own id.
+    """
 
     model_id: str
     full_id: str
     family: str
     parameters: int | None
+    kind: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +94,11 @@ class MetricTable:
         return tuple(model.family for model in self.models)
 
     @property
+    def kinds(self) -> tuple[str, ...]:
+        """The dose series or training run of each model; a model alone is its own."""
+        return tuple(model.kind or model.full_id for model in self.models)
+
+    @property
     def log_parameters(self) -> Floats:
         """`[models]` natural log of the parameter count, NaN where unknown."""
         return np.array(
@@ -146,7 +155,7 @@ def load_table(problem: Problem, workspace: Workspace, metrics: Sequence[str] = 
         ).fetchall()
     scores, source = load_target(problem, workspace)
     models = tuple(
-        Model(spec.model_id, spec.full_id, spec.family, spec.parameters)
+        Model(spec.model_id, spec.full_id, spec.family, spec.parameters, spec.series)
         for spec in problem.ranked_models
         if spec.model_id in scores
     )

@@ -1,0 +1,106 @@
+"""What a submission owes its reader besides the result: how much was tried, and what was foretold."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from analysis.preregistration.definition import definition_sha256
+from analysis.preregistration.record import entries, registered_models
+from analysis.ranking import interval_record, number
+from analysis.statistics import exchangeable_strata, max_test, winner_interval
+from warehouse.errors import TokenmartError
+from warehouse.metrics.tries import tries
+
+if TYPE_CHECKING:
+    from analysis.preregistration.record import Entry
+    from analysis.ranking import MetricColumn, MetricTable
+    from warehouse.paths import Workspace
+    from warehouse.problem.spec import Problem
+
+
+def claims_record(
+    problem: Problem,
+    workspace: Workspace,
+    table: MetricTable,
+    column: MetricColumn,
+    seed: int,
+    as_of: str = "",
+) -> dict[str, Any]:
+    """Tries, adjusted p-values, the interval that allows for the choice, the pre-registration.
+
+    Args:
+        problem: its models and groups.
+        workspace: where the record of tries and of pre-registrations is.
+        table: of the problem.
+        column: the one submitted.
+        seed: of the permutations.
+        as_of: count what was tried until then; empty for now.
+    """
+    moment = as_of or datetime.now(timezone.utc).isoformat(timespec="microseconds")
+    tried = [entry for entry in tries(workspace, problem.name) if entry.first_seen <= moment]
+    signs = {"higher": 1.0, "lower": -1.0}
+    rows = [column.oriented] + [
+        signs[entry.direction]
+        * np.array([entry.values.get(model.model_id, np.nan) for model in table.models])
+        for entry in tried
+    ]
+    metrics = np.stack(rows)
+    series = list(zip(table.families, table.kinds, strict=True))
+    strata = exchangeable_strata(table.families, series)
+    free = max_test(metrics, table.target, seed)
+    within = max_test(metrics, table.target, seed, strata=strata, blocks=series)
+    whole = metrics[np.isfinite(metrics).all(axis=1) & (np.ptp(metrics, axis=1) > 0)]
+    interval = winner_interval(whole, table.target, [table.families, table.kinds], seed, chosen=0)
+    return {
+        "as_of": moment,
+        "tried": len(tried),
+        "p_adjusted": number(float(free.p_adjusted[0])),
+        "p_adjusted_within_families": number(float(within.p_adjusted[0])),
+        "spearman_ci95_after_choice": interval_record(interval.interval),
+        "families": len(set(table.families)),
+        "kinds": len(set(table.kinds)),
+        "preregistration": preregistration_record(problem, workspace, column, moment),
+    }
+
+
+def preregistration_record(
+    problem: Problem, workspace: Workspace, column: MetricColumn, as_of: str
+) -> dict[str, Any] | None:
+    """The oldest entry that names this metric, and what has changed since; None without one."""
+    for entry in entries(workspace, problem.name):
+        for metric in entry.metrics:
+            if metric.name == column.name and entry.recorded_at <= as_of:
+                return {
+                    "number": entry.number,
+                    "sha256": entry.sha256,
+                    "recorded_at": entry.recorded_at,
+                    "before_labels": entry.before_labels,
+                    "metrics": len(entry.metrics),
+                    "direction": metric.direction,
+                    "changed_since": changed_since(problem, workspace, entry, metric.name),
+                }
+    return None
+
+
+def changed_since(problem: Problem, workspace: Workspace, entry: Entry, name: str) -> list[str]:
+    """What of an entry is no longer so: its models, their groups, what the metric means."""
+    metric = next(metric for metric in entry.metrics if metric.name == name)
+    now = {model.full_id: model for model in registered_models(problem)}
+    then = {model.full_id: model for model in entry.models}
+    found = [f"{full_id} was left out" for full_id in then if full_id not in now]
+    found += [f"{full_id} was added" for full_id in now if full_id not in then]
+    found += [
+        f"{full_id} was of another family or kind"
+        for full_id in then
+        if full_id in now and now[full_id] != then[full_id]
+    ]
+    try:
+        same = metric.definition == definition_sha256(
+            workspace.dbt_project, metric.metric, metric.variant
+        )
+    except TokenmartError:
+        same = False
+    return found if same else [*found, f"the definition of {name}"]
