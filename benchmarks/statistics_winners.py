@@ -77,9 +77,7 @@ class World:
         return np.asarray(result)
 
 
-def _drawn(
-    generator: np.random.Generator, shape: tuple[int, ...], labels: Sequence[str]
-) -> Floats:
+def _drawn(generator: np.random.Generator, shape: tuple[int, ...], labels: Sequence[str]) -> Floats:
     codes = np.unique(labels, return_inverse=True)[1]
     return np.asarray(generator.normal(size=(*shape, codes.max() + 1))[..., codes])
 

@@ -17,12 +17,13 @@ from analysis.statistics import (
     SAME_RANKING,
     Condition,
     Estimate,
+    Interval,
     Splits,
     SwapTest,
     WinnerConditions,
     difference,
     draw,
-    max_test,
+    family_interval,
     partial_spearman,
     repeated_splits,
     spearman,
@@ -40,14 +41,16 @@ BASELINE_METRIC = "perplexity"
 class Candidate:
     """One variant that may be chosen, with everything known about it.
 
+    interval: of rho, allowing for families, as of a variant that was named beforehand.
+    p_adjusted: against the best of everything that was ever tried.
     held_out: mean test rho over the random splits; chosen_share: of the splits that chose it.
     partial: Spearman given log parameters; minus_baseline: rho minus that of the baseline.
     """
 
     column: MetricColumn
     rho: float
+    interval: Interval
     p_adjusted: float
-    p_in_family: float
     held_out: float
     chosen_share: float
     partial: float
@@ -63,6 +66,7 @@ class MetricSelection:
     best: the variant with the largest |rho| over all models.
     winner: the same when every condition holds, else None; `reasons` says which failed.
     conditions: the figures behind that.
+    tries: how much was ever tried for the problem, see `MetricTable.tries`; every p counts it.
     incomplete, inadmissible: names of variants that could not compete.
     swap_test: whether candidates beat the baseline; None without one.
     """
@@ -72,6 +76,8 @@ class MetricSelection:
     winner: Candidate | None
     reasons: tuple[str, ...]
     models: int
+    tries: dict[str, int]
+    tries_text: str
     incomplete: tuple[str, ...]
     inadmissible: tuple[str, ...]
     baseline: MetricColumn | None
@@ -106,37 +112,41 @@ def select_metric(
         raise TokenmartError(
             f"{table.problem}: {size} models have a target score; selection needs {MINIMUM_MODELS}"
         )
-    allowed = [c for c in table.columns if c.admissible or unofficial]
-    complete = [c for c in allowed if c.present.all() and np.ptp(c.values) > 0]
+    variants = [c for c in table.columns if c.kind == "variant"]
+    allowed = [c for c in variants if c.admissible or unofficial]
+    complete = [c for c in allowed if _may_be_chosen(c)]
     if not complete:
         raise TokenmartError(
             f"{table.problem}: no variant has a value for all {size} models; "
             f"see `tokenmart status --problem {table.problem}`"
         )
-    metrics = np.stack([column.oriented for column in complete])
+    # Built once and no longer there: they can't win, but choices were made among them, too.
+    earlier = [c for c in table.tried if (c.admissible or unofficial) and _may_be_chosen(c)]
+    rivals = [*complete, *earlier]
+    counted = [c for c in table.everything if c not in rivals]
+    metrics = np.stack([column.oriented for column in rivals])
+    others = np.array([c.oriented for c in counted]).reshape(-1, size)
     base = baseline or _default_baseline(complete)
     base_index = next((i for i, c in enumerate(complete) if c is base), None)
     conditions = winner_conditions(
         metrics,
         table.target,
         table.families,
-        [c.metric for c in complete],
+        [c.metric for c in rivals],
         seed,
         kinds=table.kinds,
+        candidates=len(complete),
+        counted=others,
     )
-    families = [column.family for column in complete]
-    p_in_family = np.empty(len(complete))
-    for family in set(families):
-        rows = np.flatnonzero([family == f for f in families])
-        p_in_family[rows] = max_test(metrics[rows], table.target, seed).p_adjusted
     parts = repeated_splits(metrics, table.target, seed, splits, base_index)
-    swaps = None if base is None else swap_test(metrics, base.oriented, table.target, seed)
+    tested = np.vstack([metrics, others[np.ptp(others, axis=1) > 0]])  # not those with a NaN
+    swaps = None if base is None else swap_test(tested, base.oriented, table.target, seed)
     candidates = [
         Candidate(
             column=column,
             rho=spearman(column.oriented, table.target),
+            interval=family_interval(column.oriented, table.target, table.families),
             p_adjusted=float(conditions.overall.p_adjusted[i]),
-            p_in_family=float(p_in_family[i]),
             held_out=float(parts.variant_test[i]),
             chosen_share=float((parts.chosen == i).mean()),
             partial=_partial(table, column),
@@ -153,8 +163,10 @@ def select_metric(
         winner=best if conditions.wins else None,
         reasons=reasons,
         models=size,
+        tries=table.tries,
+        tries_text=table.tries_text,
         incomplete=tuple(c.name for c in allowed if c not in complete),
-        inadmissible=tuple(c.name for c in table.columns if c not in allowed),
+        inadmissible=tuple(c.name for c in variants if c not in allowed),
         baseline=base,
         conditions=conditions,
         splits=parts,
@@ -164,13 +176,18 @@ def select_metric(
     )
 
 
+def _may_be_chosen(column: MetricColumn) -> bool:
+    """Whether it is a variant that has a value for every model, not the same for all."""
+    return column.kind == "variant" and bool(column.present.all() and np.ptp(column.values) > 0)
+
+
 def _reason(failed: Condition, best: Candidate, conditions: WinnerConditions) -> str:
     """Why there is no winner, in words."""
     name, stability = best.column.name, conditions.stability
     reasons: dict[Condition, str] = {
         "beats_chance": (
-            f"the best of the variants ({name}, rho {best.rho:+.2f}) may be luck: adjusted "
-            f"p = {best.p_adjusted:.3f}"
+            f"the best of the variants ({name}, rho {best.rho:+.2f}) may be luck: p, adjusted for "
+            f"everything that was tried, = {best.p_adjusted:.3f}"
         ),
         "beats_chance_within_families": (
             f"{name} (rho {best.rho:+.2f}) may only tell model families apart: permuting within "

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from analysis.ranking.tried import tried_besides, variants_of_build
 from analysis.statistics import Flags, Floats
-from warehouse.errors import TokenmartError
+from warehouse.errors import TokenmartError, did_you_mean
 
 if TYPE_CHECKING:
+    from warehouse.metrics.tries import Kind, Try
     from warehouse.paths import Workspace
     from warehouse.problem.spec import Problem
 
@@ -37,10 +39,11 @@ class Model:
 
 @dataclass(frozen=True, eq=False)
 class MetricColumn:
-    """One variant of one metric over the models of a problem.
+    """One variant of one metric over the models of a problem, or an idea.
 
     values: `[models]` as computed, NaN where missing.
     direction: which way is better, according to the catalogue.
+    kind: `variant` of a family, or an idea: `sql` or `values`; its formula is the SQL or the hash.
     """
 
     metric: str
@@ -52,6 +55,7 @@ class MetricColumn:
     formula: str
     description: str
     values: Floats = field(repr=False)
+    kind: Kind = "variant"
 
     @property
     def name(self) -> str:
@@ -75,6 +79,8 @@ class MetricTable:
 
     models: those with a target score, in the problem's order.
     target: `[models]`.
+    columns: of the present build, and ideas that are being asked about.
+    tried: what else was ever tried for the problem; it counts in every adjustment.
     without_target: ids of the problem's models that have none (yet).
     target_source: where the target came from, for the record.
     dtypes: number formats the models were run in, each with the full ids of its models.
@@ -87,6 +93,50 @@ class MetricTable:
     without_target: tuple[str, ...]
     target_source: dict[str, Any]
     dtypes: dict[str, tuple[str, ...]]
+    tried: tuple[MetricColumn, ...] = ()
+
+    @property
+    def everything(self) -> tuple[MetricColumn, ...]:
+        """All that was ever tried: what every adjusted p counts."""
+        return (*self.columns, *self.tried)
+
+    @property
+    def tries(self) -> dict[str, int]:
+        """How much was tried in all: variants of this build, of earlier ones, and ideas."""
+        ideas = sum(column.kind != "variant" for column in self.everything)
+        built = sum(column.kind == "variant" for column in self.columns)
+        return {
+            "all": len(self.everything),
+            "variants_of_this_build": built,
+            "variants_of_earlier_builds": len(self.everything) - built - ideas,
+            "ideas": ideas,
+        }
+
+    @property
+    def tries_text(self) -> str:
+        """The same in words."""
+        count = self.tries
+        parts = [
+            f"{count[name]} {name.replace('_', ' ')}"
+            for name in ("variants_of_this_build", "variants_of_earlier_builds", "ideas")
+            if count[name]
+        ]
+        return f"{count['all']} tries ({', '.join(parts)})"
+
+    def named(self, metrics: Sequence[str]) -> tuple[MetricColumn, ...]:
+        """The columns of these metrics, to be shown; all when none is named.
+
+        Raises:
+            TokenmartError: no such metric.
+        """
+        known = {column.metric for column in self.columns}
+        for metric in metrics:
+            if metric not in known:
+                raise TokenmartError(
+                    f"--metric {metric}: no such metric for {self.problem}; "
+                    f"{did_you_mean(metric, known)}there are {', '.join(sorted(known))}"
+                )
+        return tuple(c for c in self.columns if not metrics or c.metric in metrics)
 
     @property
     def families(self) -> tuple[str, ...]:
@@ -111,12 +161,7 @@ class MetricTable:
         Raises:
             TokenmartError: no such metric or variant, or several variants and none named.
         """
-        found = [column for column in self.columns if column.metric == metric]
-        if not found:
-            raise TokenmartError(
-                f"--metric {metric}: no such metric for {self.problem}; "
-                f"there are {', '.join(sorted({c.metric for c in self.columns}))}"
-            )
+        found = self.named([metric])
         named = [column for column in found if variant in (None, column.variant)]
         if len(named) != 1:
             what = f"--variant {variant}: no such variant" if variant else "several variants"
@@ -126,17 +171,18 @@ class MetricTable:
         return named[0]
 
 
-def load_table(problem: Problem, workspace: Workspace, metrics: Sequence[str] = ()) -> MetricTable:
-    """Read the marts and the target of a problem.
+def load_table(problem: Problem, workspace: Workspace, ideas: Sequence[Try] = ()) -> MetricTable:
+    """Read the marts and the target of a problem, and write down what is compared with it.
 
     Args:
         problem: whose models and target count.
         workspace: where the DuckDB file and the locked files are.
-        metrics: only these metrics; all when empty.
+        ideas: to compare beside the variants that were built.
 
     Raises:
         TokenmartError: no mart, no value, or no target.
         LockedFileError: the target file is missing or changed.
+        StorageError: the record of what was tried can't be read or written.
     """
     from warehouse.sql.connection import connect_read_only
 
@@ -164,35 +210,38 @@ def load_table(problem: Problem, workspace: Workspace, metrics: Sequence[str] = 
             f"{problem.name}: {len(models)} models have a target score, 3 are needed; "
             f"run `tokenmart recall --problem {problem.name}` or place the target file"
         )
-    place = {model.model_id: index for index, model in enumerate(models)}
-    grouped: dict[tuple[str, str], Floats] = {}
-    for metric, variant, model_id, value in values:
-        column = grouped.setdefault((metric, variant), np.full(len(models), np.nan))
-        if model_id in place and value is not None:
-            column[place[model_id]] = value
     described = {(row[0], row[1]): row for row in catalogue}
-    columns = tuple(
-        _column(described.get(key), key, grouped[key])
-        for key in sorted(grouped)
-        if not metrics or key[0] in metrics
-    )
-    if not columns:
-        wanted = f" for {', '.join(metrics)}" if metrics else ""
+    if undescribed := sorted({(row[0], row[1]) for row in values} - set(described)):
         raise TokenmartError(
-            f"{problem.name}: the mart metric_values holds nothing{wanted}; run "
+            f"metric {'/'.join(undescribed[0])} has values but no line in metric_catalog; "
+            "describe it in its metric file and run `tokenmart dbt build`"
+        )
+    built = sorted(variants_of_build(values, described), key=lambda t: (t.metric, t.variant))
+    if not built and not ideas:
+        raise TokenmartError(
+            f"{problem.name}: the mart metric_values holds nothing; run "
             f"`tokenmart extract --problem {problem.name}` and `tokenmart dbt build`"
         )
+    for idea in ideas:
+        if idea.metric in {row[0] for row in catalogue}:
+            raise TokenmartError(f"--name {idea.metric}: a metric has this name; choose another")
+    besides = tried_besides(workspace, problem.name, [*built, *ideas])
+    inadmissible = {row[0] for row in catalogue if not row[5]}
     return MetricTable(
         problem=problem.name,
         models=models,
         target=np.array([scores[model.model_id] for model in models]),
-        columns=columns,
+        columns=tuple(
+            _column(entry, models, described.get((entry.metric, entry.variant)), inadmissible)
+            for entry in (*ideas, *built)
+        ),
         without_target=tuple(m.full_id for m in problem.ranked_models if m.model_id not in scores),
         target_source=source,
         dtypes={
             dtype: tuple(m.full_id for m in models if (dtype, m.model_id) in formats)
             for dtype in sorted({dtype for dtype, _ in formats})
         },
+        tried=tuple(_column(entry, models, None, inadmissible) for entry in besides),
     )
 
 
@@ -242,21 +291,28 @@ def _scores_sha256(rows: Sequence[tuple[Any, ...]]) -> str:
     return hashlib.sha256(lines.encode()).hexdigest()
 
 
-def _column(row: Any, key: tuple[str, str], values: Floats) -> MetricColumn:
-    if row is None:
-        raise TokenmartError(
-            f"metric {key[0]}/{key[1]} has values but no line in metric_catalog; "
-            "describe it in its metric file and run `tokenmart dbt build`"
-        )
-    parameters = json.loads(row[3]) if isinstance(row[3], str) and row[3] else row[3] or {}
+def _column(
+    entry: Try,
+    models: Sequence[Model],
+    described: Sequence[Any] | None,
+    inadmissible: set[str],
+) -> MetricColumn:
+    """A try over the models; `described` is its line in the catalogue, if it is in the build."""
+    built = described is not None and entry.kind == "variant"
+    parameters = described[3] if built and described else None
+    if isinstance(parameters, str):
+        parameters = json.loads(parameters)
     return MetricColumn(
-        metric=row[0],
-        variant=row[1],
-        family=row[2],
-        parameters=dict(parameters),
-        direction="lower" if row[4] == "lower" else "higher",
-        admissible=bool(row[5]),
-        formula=row[6] or "",
-        description=row[7] or "",
-        values=values,
+        metric=entry.metric,
+        variant=entry.variant,
+        family=described[2] if built and described else entry.kind,
+        parameters=dict(parameters or {}),
+        direction=entry.direction,
+        admissible=bool(described[5])
+        if built and described
+        else entry.kind == "variant" and entry.metric not in inadmissible,
+        formula=(described[6] or "") if built and described else entry.definition,
+        description=(described[7] or "") if built and described else "",
+        values=np.array([entry.values.get(model.model_id, math.nan) for model in models]),
+        kind=entry.kind,
     )

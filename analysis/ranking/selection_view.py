@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
@@ -11,17 +12,19 @@ from rich.table import Table
 
 from analysis.ranking.leaderboard import interval_record, number
 from analysis.ranking.metric_selection import Candidate, MetricSelection
-from analysis.statistics import SAME_RANKING
+from analysis.statistics import SAME_RANKING, Interval
 from warehouse.errors import visible
 
 
-def selection_record(selection: MetricSelection) -> dict[str, Any]:
-    """The selection as JSON-ready values."""
+def selection_record(selection: MetricSelection, shown: Sequence[str] = ()) -> dict[str, Any]:
+    """The selection as JSON-ready values; of the candidates, those of the metrics `shown`."""
     splits, conditions = selection.splits, selection.conditions
     stability = conditions.stability
     return {
         "models": selection.models,
         "variants": len(selection.candidates),
+        "tried": selection.tries,
+        "tested": conditions.overall.tested,
         "winner": None if selection.winner is None else selection.winner.column.name,
         "best": selection.best.column.name,
         "reasons": list(selection.reasons),
@@ -50,7 +53,7 @@ def selection_record(selection: MetricSelection) -> dict[str, Any]:
         "incomplete": list(selection.incomplete),
         "inadmissible": list(selection.inadmissible),
         "seed": selection.seed,
-        "candidates": [_candidate_record(candidate) for candidate in selection.candidates],
+        "candidates": [_candidate_record(candidate) for candidate in _of(selection, shown)],
     }
 
 
@@ -71,35 +74,41 @@ def _candidate_record(candidate: Candidate) -> dict[str, Any]:
         "variant": candidate.column.variant,
         "family": candidate.column.family,
         "direction": candidate.column.direction,
-        "spearman": number(candidate.rho),
         "held_out": number(candidate.held_out),
+        "spearman": number(candidate.rho),
+        "spearman_ci95_family": interval_record(candidate.interval),
         "chosen_share": number(candidate.chosen_share),
         "p_adjusted": number(candidate.p_adjusted),
-        "p_adjusted_in_family": number(candidate.p_in_family),
         "partial_given_log_parameters": number(candidate.partial),
         "minus_baseline": number(candidate.minus_baseline),
         "p_beats_baseline": number(candidate.p_beats_baseline),
     }
 
 
-def print_selection(selection: MetricSelection, top: int) -> None:
-    """The first `top` candidates, what the choice is worth, and the winner or why there is none."""
+def print_selection(selection: MetricSelection, top: int, shown: Sequence[str] = ()) -> None:
+    """The first `top` candidates, what the choice is worth, and the winner or why there is none.
+
+    Args:
+        selection: made among everything that was tried.
+        top: how many rows.
+        shown: candidates of these metrics only, all when empty; nothing else changes.
+    """
     console = Console(markup=False, emoji=False, width=None if sys.stdout.isatty() else 132)
     view = Table(box=None, pad_edge=False, header_style="bold")
     view.add_column("variant", overflow="fold")
-    for heading in ("held out", "in sample", "chosen", "p adj.", "p in family", "| size"):
+    for heading in ("held out", "in sample", "95% CI", "chosen", "p adj.", "| size"):
         view.add_column(heading, justify="right", no_wrap=True)
     if selection.baseline is not None:
         view.add_column("− baseline", justify="right", no_wrap=True)
         view.add_column("p", justify="right", no_wrap=True)
-    for candidate in selection.candidates[:top]:
+    for candidate in _of(selection, shown)[:top]:
         cells = [
             visible(candidate.column.name),
             _signed_or_dash(candidate.held_out),
             _signed_or_dash(candidate.rho),
+            _span(candidate.interval),
             f"{candidate.chosen_share:.0%}",
             _p(candidate.p_adjusted),
-            _p(candidate.p_in_family),
             _signed_or_dash(candidate.partial),
         ]
         if selection.baseline is not None:
@@ -111,6 +120,11 @@ def print_selection(selection: MetricSelection, top: int) -> None:
     console.print()
     for line in _conclusion(selection):
         console.print(line, style="bold", highlight=False)
+
+
+def _of(selection: MetricSelection, metrics: Sequence[str]) -> list[Candidate]:
+    """The candidates of these metrics; all when none is named."""
+    return [c for c in selection.candidates if not metrics or c.column.metric in metrics]
 
 
 def _conclusion(selection: MetricSelection) -> list[str]:
@@ -136,7 +150,9 @@ def _stability_text(selection: MetricSelection) -> str:
 def _selection_notes(selection: MetricSelection) -> list[str]:
     splits, conditions = selection.splits, selection.conditions
     lines = [
-        f"{selection.models} models, {len(selection.candidates)} variants; held out: mean over "
+        f"{selection.models} models, {len(selection.candidates)} variants that may be chosen, "
+        f"{selection.tries_text}: p adj. and the ruling count them all, whatever is shown",
+        "held out: mean over "
         f"{len(splits.chosen)} random splits of rho on the {splits.tested} models that weren't "
         "used",
         f"the procedure (best of all on the training part): in sample "
@@ -146,9 +162,11 @@ def _selection_notes(selection: MetricSelection) -> list[str]:
         f"out {_signed_or_dash(conditions.by_family.held_out)} ({conditions.by_family.covered} of "
         f"{selection.models} models covered)",
         f"left out one at a time, the choice is {_stability_text(selection)}",
-        f"by luck the best of these variants reaches |rho| {conditions.overall.null_95:.2f} one "
+        f"by luck the best of all tries reaches |rho| {conditions.overall.null_95:.2f} one "
         "time in twenty; permuting within model families only, the best has adjusted p = "
         f"{_p(conditions.p_within_families)}",
+        "95% CI of in sample: allows for models of a family being alike, and is that of a metric "
+        "named beforehand; for the one that was chosen it is too short",
         "| size: partial correlation given log parameters; the order of the rows is itself a "
         "choice: trust the procedure's line",
     ]
@@ -181,6 +199,10 @@ def _selection_notes(selection: MetricSelection) -> list[str]:
 
 def _signed_or_dash(value: float) -> str:
     return "–" if math.isnan(value) else f"{value:+.3f}"
+
+
+def _span(interval: Interval) -> str:
+    return "–" if math.isnan(interval.low) else f"{interval.low:+.2f} to {interval.high:+.2f}"
 
 
 def _p(value: float) -> str:

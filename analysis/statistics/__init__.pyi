@@ -19,7 +19,7 @@ from .pairwise import count_pairs as count_pairs
 from .pairwise import p_from_documents as p_from_documents
 from .pairwise import p_from_errors as p_from_errors
 from .pairwise import soft_pairwise_accuracy as soft_pairwise_accuracy
-from .permutation import MINIMUM_COVERAGE as MINIMUM_COVERAGE
+from .permutation import LEAST_COVERAGE as LEAST_COVERAGE
 from .permutation import MaxTest as MaxTest
 from .permutation import exchangeable_strata as exchangeable_strata
 from .permutation import max_test as max_test

@@ -1,14 +1,16 @@
-"""Is the best of many variants better than chance? Permutation tests over all variants at once.
+"""Is the best of many variants better than chance? Permutation tests that pay for all of them.
 
-The target is permuted jointly for all variants, which keeps their dependence (Westfall & Young
-1993). Models are taken as exchangeable; where families share both metric and target levels that
-understates p, so the target can be permuted within families only (`strata`), and by whole series
-of models (`blocks`: doses of one treatment, checkpoints of one run), whose members follow each
-other and are not exchangeable at all.
+The target is permuted jointly for all variants, which keeps their dependence, and the smallest p
+over the variants is noted each time (min-p; Westfall & Young 1993). Models are taken as
+exchangeable; where families share both metric and target levels that understates p, so the target
+can be permuted within families only (`strata`), and by whole series of models (`blocks`: doses of
+one treatment, checkpoints of one run), whose members follow each other and are not exchangeable.
 
-Variants are compared on one scale, Fisher's z over its standard error: that of |Spearman| where all
-models have values, while a variant on a few models, which reaches 1 by luck, doesn't set the
-yardstick for the others. Below `MINIMUM_COVERAGE` of the models a variant isn't compared at all.
+A variant's own p comes from its Spearman's rho less the mean of rho under permutation, in units
+of its standard deviation there (both exact), looked up among those of all variants with as many
+models. So a variant that few models have, and reaches ±1 easily, doesn't set the yardstick for the
+others, nor does one that separates the strata and is large in every permutation. Variants that all
+models have are compared by |rho|, as with the max statistic.
 """
 
 from __future__ import annotations
@@ -20,11 +22,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.statistics.correlations import Floats, Indices, spearman_rows, unit_ranks
+from analysis.statistics.correlations import MINIMUM_POINTS, Floats, Indices, unit_ranks
 
 DEFAULT_PERMUTATIONS = 10_000
-MINIMUM_COVERAGE = 0.75
-"""Share of the models that a variant needs a value for to be compared with the others."""
+
+
+LEAST_COVERAGE = 0.5
+"""Share of the models that a variant must have a value for, or it gets no p and counts as none."""
+
+_ROUNDING = 1e-11
 
 
 @dataclass(frozen=True)
@@ -32,9 +38,10 @@ class MaxTest:
     """Adjusted p-values of K variants.
 
     observed: `[K]` |Spearman|, NaN where undefined.
-    p_single: `[K]` two-sided p of each variant on its own.
-    p_adjusted: `[K]` p against the best of all K variants; NaN below `MINIMUM_COVERAGE`.
-    null_95: the |Spearman| over all models that the best reaches by luck one time in twenty.
+    p_single: `[K]` two-sided p of each variant on its own, NaN below `LEAST_COVERAGE`.
+    p_adjusted: `[K]` p against the best of all K variants, NaN likewise.
+    null_95: the |Spearman| that the best of those with most models reaches in 5% of the
+        permutations; NaN within strata, where each variant has its own.
     """
 
     observed: Floats
@@ -42,6 +49,11 @@ class MaxTest:
     p_adjusted: Floats
     null_95: float
     permutations: int
+
+    @property
+    def tested(self) -> int:
+        """How many variants have a p."""
+        return int(np.isfinite(self.p_adjusted).sum())
 
 
 def exchangeable_strata(families: Sequence[str], series: Sequence[Hashable]) -> list[str]:
@@ -98,8 +110,8 @@ def permuted_indices(
     return order
 
 
-def null_correlations(metrics: Floats, target: Floats, order: Indices) -> Floats:
-    """|Spearman| of every metric with every permuted target.
+def correlations_under(metrics: Floats, target: Floats, order: Indices) -> Floats:
+    """Spearman of every metric with every permuted target, over the models the metric has.
 
     Args:
         metrics: `[K, n]`, NaN where a model has no value.
@@ -107,20 +119,15 @@ def null_correlations(metrics: Floats, target: Floats, order: Indices) -> Floats
         order: `[permutations, n]`.
 
     Returns:
-        `[K, permutations]`; undefined ones are 0.
+        `[K, permutations]`, NaN for a metric that is constant.
     """
-    result = np.zeros((len(metrics), len(order)))
-    complete = np.isfinite(metrics).all(axis=1)
+    result = np.full((len(metrics), len(order)), np.nan)
     permuted = target[order]
-    if complete.any():
-        x = unit_ranks(metrics[complete], np.isfinite(metrics[complete]))
-        y = unit_ranks(permuted, np.isfinite(permuted))
-        result[complete] = np.nan_to_num(np.abs(x @ y.T))
-    for row in np.flatnonzero(~complete):
-        present = np.isfinite(metrics[row])
-        y = permuted[:, present]
-        x = np.broadcast_to(metrics[row, present], y.shape)
-        result[row] = np.nan_to_num(np.abs(spearman_rows(x, y)))
+    masks, mask_of = np.unique(np.isfinite(metrics), axis=0, return_inverse=True)
+    for number, present in enumerate(masks):
+        rows = np.flatnonzero(mask_of == number)
+        if present.sum() >= MINIMUM_POINTS:
+            result[rows] = _unit(metrics[rows][:, present]) @ _unit(permuted[:, present]).T
     return result
 
 
@@ -143,45 +150,93 @@ def max_test(
         blocks: see `permuted_indices`.
     """
     order = permuted_indices(target.size, permutations, seed, strata, blocks)
-    null = null_correlations(metrics, target, order)
-    present = np.isfinite(metrics)
-    every_target = np.broadcast_to(target, metrics.shape)
-    observed = np.abs(spearman_rows(np.where(present, metrics, 0.0), every_target, present))
-    reached = np.nan_to_num(observed)[:, None] - 1e-12
-    p_single = (1 + (null >= reached).sum(axis=1)) / (permutations + 1)
-    count = present.sum(axis=1)
-    compared = ~np.isnan(observed) & (count >= MINIMUM_COVERAGE * target.size)
-    p_adjusted = np.full(len(metrics), np.nan)
-    largest = np.zeros(permutations)
-    if compared.any():
-        scores = studentised(null[compared], count[compared, None])
-        largest = scores.max(axis=0)
-        own = studentised(observed[compared, None], count[compared, None])[:, 0]
-        p_adjusted[compared] = (1 + _at_least(largest, own - 1e-9)) / (permutations + 1)
+    rho = correlations_under(metrics, target, np.vstack([np.arange(target.size), order]))
+    sizes = np.isfinite(metrics).sum(axis=1)
+    tested = np.isfinite(rho[:, 0]) & (sizes >= LEAST_COVERAGE * target.size)
+    statistic = np.full(rho.shape, -np.inf)
+    # where a permutation leaves the models of a metric without spread in the target, rho says nothing
+    known = np.nan_to_num(rho[tested])
+    if blocks is None or len(set(blocks)) == len(blocks):
+        moments = _null_moments(metrics[tested], target, strata)
+    else:
+        moments = known[:, 1:].mean(axis=1), known[:, 1:].var(axis=1)
+    statistic[tested] = _standardised(known, *moments)
+    observed, null = statistic[:, 0], statistic[:, 1:]
+    p_own = np.ones(len(metrics))
+    smallest = np.ones(permutations)
+    for size in np.unique(sizes[tested]):
+        rows = np.flatnonzero(tested & (sizes == size))
+        pool = np.sort(null[rows], axis=None)
+        p_own[rows] = _share_reaching(pool, observed[rows])
+        smallest = np.minimum(smallest, _share_reaching(pool, null[rows].max(axis=0)))
+    smallest.sort()
+    p_adjusted = (1 + np.searchsorted(smallest, p_own, side="right")) / (permutations + 1)
+    p_single = (1 + (null >= observed[:, None] - _ROUNDING).sum(axis=1)) / (permutations + 1)
+    yardstick = math.nan
+    if strata is None and tested.any():
+        # `pool` is now that of the rows with most models
+        place = round(float(np.quantile(smallest, 0.05)) * (pool.size + 1)) - 1
+        yardstick = float(pool[pool.size - max(place, 1)]) / math.sqrt(sizes[tested].max() - 1)
     return MaxTest(
-        observed=observed,
-        p_single=np.where(np.isnan(observed), np.nan, p_single),
-        p_adjusted=p_adjusted,
-        null_95=math.tanh(np.quantile(largest, 0.95) / math.sqrt(max(target.size - 3, 1))),
+        observed=np.abs(rho[:, 0]),
+        p_single=np.where(tested, p_single, np.nan),
+        p_adjusted=np.where(tested, p_adjusted, np.nan),
+        null_95=yardstick,
         permutations=permutations,
     )
 
 
-def studentised(rho: Floats, count: Indices) -> Floats:
-    """Fisher's z over its standard error; a perfect rho counts as half a swap of neighbours less.
+def _standardised(rho: Floats, mean: Floats, variance: Floats) -> Floats:
+    """How far beyond its `[K]` mean under permutation, in its own direction, each rho lies, in sds.
 
     Args:
-        rho: any shape.
-        count: how many models it is over; broadcast.
+        rho: `[K, 1 + permutations]`.
+        mean: of rho under permutation.
+        variance: likewise.
     """
-    most = 1.0 - 6.0 / np.maximum(count**3 - count, 6.0 / 0.9)
-    return np.asarray(np.arctanh(np.clip(rho, -most, most)) * np.sqrt(np.maximum(count - 3, 0.25)))
+    beyond = np.sign(rho) * (rho - mean[:, None])
+    fixed = variance <= _ROUNDING
+    return np.asarray(
+        np.where(fixed[:, None], 0.0, beyond / np.sqrt(np.where(fixed, 1.0, variance))[:, None])
+    )
 
 
-def _at_least(values: Floats, thresholds: Floats) -> Indices:
-    """For each threshold, how many of the values reach it."""
-    ordered = np.sort(values)
-    return np.asarray(values.size - np.searchsorted(ordered, thresholds, side="left"))
+def _null_moments(
+    metrics: Floats, target: Floats, strata: Sequence[str] | None
+) -> tuple[Floats, Floats]:
+    """`[K]` exact mean and variance of Spearman when single models are permuted.
+
+    Args:
+        metrics: `[K, n]`, NaN where a model has no value.
+        target: `[n]`.
+        strata: within which the target is permuted; None for all models.
+    """
+    labels = np.zeros(target.size, dtype=np.intp)
+    if strata is not None:
+        labels = np.unique(np.array(strata), return_inverse=True)[1]
+    mean, variance = np.zeros(len(metrics)), np.zeros(len(metrics))
+    masks, mask_of = np.unique(np.isfinite(metrics), axis=0, return_inverse=True)
+    for number, present in enumerate(masks):
+        rows = np.flatnonzero(mask_of == number)
+        x, y = _unit(metrics[rows][:, present]), _unit(target[None, present])[0]
+        for label in np.unique(labels[present]):
+            inside = labels[present] == label
+            own_x, own_y = x[:, inside], y[inside]
+            mean[rows] += inside.sum() * own_x.mean(axis=1) * own_y.mean()
+            if inside.sum() > 1:
+                spread = ((own_x - own_x.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)
+                variance[rows] += spread * ((own_y - own_y.mean()) ** 2).sum() / (inside.sum() - 1)
+    return mean, variance
+
+
+def _share_reaching(pool: Floats, values: Floats) -> Floats:
+    """Share of a sorted pool that is at least each value; the value itself counts as one more."""
+    reaching = pool.size - np.searchsorted(pool, values - _ROUNDING)
+    return np.asarray((1 + reaching) / (pool.size + 1))
+
+
+def _unit(values: Floats) -> Floats:
+    return unit_ranks(values, np.ones(values.shape, dtype=np.bool_))
 
 
 def _codes(labels: Iterable[Hashable]) -> Indices:

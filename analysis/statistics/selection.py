@@ -155,7 +155,9 @@ def null_held_out(
         positive = rho[chosen, columns] >= 0
         for model in np.flatnonzero(out):
             value = metrics[:, model, None]
-            share = ((known < value).sum(axis=1) + 0.5 * (known == value).sum(axis=1)) / (~out).sum()
+            share = ((known < value).sum(axis=1) + 0.5 * (known == value).sum(axis=1)) / (
+                ~out
+            ).sum()
             place[:, model] = np.where(positive, share[chosen], 1.0 - share[chosen])
     covered = ~np.isnan(place).any(axis=0)
     return np.asarray(spearman_rows(place[:, covered], permuted[:, covered]))

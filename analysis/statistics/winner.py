@@ -3,7 +3,7 @@
 The best variant is the one with the largest |Spearman| over all models. It wins when all of
 this holds:
 
-1. It beats chance: its adjusted p over all variants is below 0.05.
+1. It beats chance: its p, adjusted for everything that was ever tried, is below 0.05.
 2. It doesn't only tell groups apart: the same with the target permuted by whole series of models
    (doses of one treatment, checkpoints of one run) within model families. Families share levels
    and series share a course, and either makes the free permutation reject far too often. Without
@@ -91,7 +91,8 @@ class Stability:
 class WinnerConditions:
     """The best variant, what is known about it, and the conditions that it fails.
 
-    best: index of the variant with the largest |Spearman|.
+    best: index of the candidate with the largest |Spearman|.
+    overall: the test against the best of all that was tried, K + C rows.
     p_within_families: its adjusted p when series are permuted within model families; NaN where
         there are too few such permutations for any p below `LEVEL`.
     arrangements: how many such permutations there are.
@@ -125,27 +126,33 @@ def winner_conditions(
     seed: int,
     permutations: int = DEFAULT_PERMUTATIONS,
     kinds: Sequence[str] | None = None,
+    candidates: int | None = None,
+    counted: Floats | None = None,
 ) -> WinnerConditions:
     """Find the best variant and check each condition on it.
 
     Args:
-        metrics: `[K, n]`, complete, none constant.
+        metrics: `[K, n]`, complete, none constant: everything the choices are made among.
         target: `[n]`.
         families: the family of each model.
         groups: the metric that each variant belongs to.
         seed: of the permutations.
         permutations: of each test.
         kinds: of each model, the dose series or run it belongs to; None: each its own.
+        candidates: only the first so many of the K may win; the others can't be had any more, but
+            were tried. All when None.
+        counted: `[C, n]`, NaN where missing: what was tried besides, and counts in both tests.
     """
     size = target.size
     own = [str(model) for model in range(size)] if kinds is None else kinds
     series = list(zip(families, own, strict=True))  # one treatment of two bases is two series
     strata = exchangeable_strata(families, series)
     possible = arrangements(strata, series)
-    overall = max_test(metrics, target, seed, permutations)
-    within = max_test(metrics, target, seed, permutations, strata, series)
+    tried = metrics if counted is None else np.vstack([metrics, counted])
+    overall = max_test(tried, target, seed, permutations)
+    within = max_test(tried, target, seed, permutations, strata, series)
     order = permuted_indices(size, min(permutations, HELD_OUT_PERMUTATIONS), seed, strata, series)
-    choice = choose(metrics, target)
+    choice = choose(metrics[:candidates], target)
     can_permute = possible * LEVEL >= 1
     p_within = float(within.p_adjusted[choice.variant]) if can_permute else math.nan
 

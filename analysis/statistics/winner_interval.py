@@ -29,7 +29,7 @@ import numpy as np
 from analysis.statistics.bootstrap import Interval
 from analysis.statistics.correlations import Floats, Indices, spearman_rows
 from analysis.statistics.families import design_effect, fisher_variance, half_swap
-from analysis.statistics.permutation import null_correlations, permuted_indices, studentised
+from analysis.statistics.permutation import correlations_under, permuted_indices
 
 CHOICE_RESAMPLES = 1000
 _ROWS_AT_ONCE = 250
@@ -82,9 +82,10 @@ def winner_interval(
     best = int(np.argmax(sizes)) if chosen is None else chosen
     sign = 1.0 if rho[best] >= 0 else -1.0
     order = permuted_indices(count, permutations, seed)
-    largest = studentised(null_correlations(metrics, target, order), np.array(count)).max(axis=0)
+    largest = np.nan_to_num(np.abs(correlations_under(metrics, target, order))).max(axis=0)
     tail = (1.0 - level) / 2.0
-    critical = float(np.quantile(largest, 1.0 - tail))
+    luck = math.atanh(half_swap(float(np.quantile(largest, 1.0 - tail)), count))
+    critical = luck * math.sqrt(count - 3)
     effect = max(
         (grouped_design_effect(metrics[best], target, labels) for labels in groupings), default=1.0
     )

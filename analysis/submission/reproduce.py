@@ -102,7 +102,9 @@ def _request(path: Path, bundle: Any, problem_file: str | None) -> SubmissionReq
         for key in keys:
             value = value.get(key) if isinstance(value, dict) else None
         if not isinstance(value, kind) or (kind is int and not 0 <= value < 2**32):
-            raise TokenmartError(f"{path}: field {'.'.join(keys)} is missing or malformed; {_REMEDY}")
+            raise TokenmartError(
+                f"{path}: field {'.'.join(keys)} is missing or malformed; {_REMEDY}"
+            )
         found.append(value)
     problem, metric, variant, negate, seed, resamples = found
     if not 100 <= resamples <= 1_000_000:

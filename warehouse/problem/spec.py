@@ -379,6 +379,8 @@ def _inherit(models: Any, tree: YamlTree) -> Any:
                 f"{tree.path}:{line}: {keys}: {value!r} is not a checkpoint of this file; "
                 f"use one of {', '.join(checkpoints) or 'none'}"
             )
-        inherited = {key: value for key, value in base.items() if key not in ("full_id", "kind", "note")}
+        inherited = {
+            key: value for key, value in base.items() if key not in ("full_id", "kind", "note")
+        }
         filled.append({**inherited, **entry})
     return filled

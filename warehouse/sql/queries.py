@@ -11,18 +11,26 @@ from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.paths import Workspace
 
 FOLDER = Path(__file__).parent / "cookbook"
-_PARAMETER = re.compile(r"-- param (\w+) = (.*?)(?:  -- (.*))?")
+_PARAMETER = re.compile(r"-- param (\w+)(?: = (.*?))?(?:  -- (.*))?")
 
-Value = int | float | str
+Value = int | float | str | None
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A `$name` of a query, with the value it has when none is given."""
+    """A `$name` of a query, with the value it has when none is given.
+
+    default: None for one that is chosen from what the warehouse holds (`warehouse.sql.defaults`).
+    """
 
     name: str
     default: Value
     meaning: str
+
+    @property
+    def shown_default(self) -> str:
+        """The default, an ellipsis for one that is chosen."""
+        return "…" if self.default is None else str(self.default)
 
 
 @dataclass(frozen=True)
@@ -37,7 +45,7 @@ class Query:
 
     @property
     def defaults(self) -> dict[str, Value]:
-        """The value of each parameter when none is given."""
+        """The value of each parameter when none is given; None for those that are chosen."""
         return {parameter.name: parameter.default for parameter in self.parameters}
 
 
@@ -53,6 +61,8 @@ def parse_value(text: str) -> Value:
 
 def read_query(path: Path) -> Query:
     """Parse a cookbook file: title line, description, `-- param name = default  -- meaning`.
+
+    Without ` = default`, the value is chosen from what the warehouse holds.
 
     Raises:
         TokenmartError: the file doesn't start with a title comment.
@@ -72,7 +82,9 @@ def read_query(path: Path) -> Query:
         title=prose[0],
         description=" ".join(prose[1:]),
         parameters=tuple(
-            Parameter(hit[1], parse_value(hit[2]), hit[3] or "") for hit in found if hit
+            Parameter(hit[1], None if hit[2] is None else parse_value(hit[2]), hit[3] or "")
+            for hit in found
+            if hit
         ),
         sql=sql,
     )
