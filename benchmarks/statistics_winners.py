@@ -29,7 +29,7 @@ from typing import Any
 import click
 import numpy as np
 
-from analysis.statistics.correlations import Floats, spearman_rows
+from analysis.statistics.correlations import Floats
 from analysis.statistics.families import family_interval
 from analysis.statistics.winner import winner_conditions
 from analysis.statistics.winner_interval import winner_interval

@@ -151,8 +151,8 @@ def refuse_protected(
 ) -> None:
     """Stop before a user's output replaces what the project must keep, or any other file.
 
-    Protected: lock files, the files they record, problem files, pre-registrations, the folders of locked files, the
-    token store and the database.
+    Protected: lock files, the files they record, problem files, pre-registrations, the folders of
+    locked files, the token store and the database.
 
     Args:
         path: the output.

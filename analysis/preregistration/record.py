@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 SCHEMA = "tokenmart/preregistration/1"
 RULE = (
     "one-sided permutation test of Spearman's rho in the stated direction, series of models "
-    "permuted within families, the largest of the entry's metrics"
+    "permuted within families, the largest of all metrics registered for the problem"
 )
 _MAXIMUM_BYTES = 4 << 20
 

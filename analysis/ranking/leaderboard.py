@@ -112,8 +112,10 @@ def rank_metrics(
         of_metric[column.metric] += 1
         detailed = not math.isnan(test.observed[index]) and (
             column.kind != "variant"
-            or (top is None or sum(of_metric.values()) <= top)
-            and (per_metric is None or of_metric[column.metric] <= per_metric)
+            or (
+                (top is None or sum(of_metric.values()) <= top)
+                and (per_metric is None or of_metric[column.metric] <= per_metric)
+            )
         )
         x, y = column.oriented[column.present], table.target[column.present]
         families = list(compress(table.families, column.present))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from analysis.preregistration import Foretold, foretold
 from analysis.ranking.tried import tried_besides, variants_of_build
 from analysis.statistics import Flags, Floats
 from warehouse.errors import TokenmartError, did_you_mean
@@ -81,6 +82,7 @@ class MetricTable:
     target: `[models]`.
     columns: of the present build, and ideas that are being asked about.
     tried: what else was ever tried for the problem; it counts in every adjustment.
+    registered: metrics that were foretold before the labels were read.
     without_target: ids of the problem's models that have none (yet).
     target_source: where the target came from, for the record.
     dtypes: number formats the models were run in, each with the full ids of its models.
@@ -94,6 +96,7 @@ class MetricTable:
     target_source: dict[str, Any]
     dtypes: dict[str, tuple[str, ...]]
     tried: tuple[MetricColumn, ...] = ()
+    registered: tuple[Foretold, ...] = ()
 
     @property
     def everything(self) -> tuple[MetricColumn, ...]:
@@ -147,6 +150,13 @@ class MetricTable:
     def kinds(self) -> tuple[str, ...]:
         """The dose series or training run of each model; a model alone is its own."""
         return tuple(model.kind or model.full_id for model in self.models)
+
+    @property
+    def target_errors(self) -> Floats:
+        """`[models]` standard error of the target, NaN where unknown."""
+        known = self.target_source.get("stderr") or {}
+        found = [known.get(model.model_id) for model in self.models]
+        return np.array([math.nan if error is None else float(error) for error in found])
 
     @property
     def log_parameters(self) -> Floats:
@@ -242,6 +252,7 @@ def load_table(problem: Problem, workspace: Workspace, ideas: Sequence[Try] = ()
             for dtype in sorted({dtype for dtype, _ in formats})
         },
         tried=tuple(_column(entry, models, None, inadmissible) for entry in besides),
+        registered=foretold(workspace, problem),
     )
 
 

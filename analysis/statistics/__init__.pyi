@@ -1,5 +1,5 @@
-from .bootstrap import Correlations as Correlations
 from .bootstrap import DEFAULT_RESAMPLES as DEFAULT_RESAMPLES
+from .bootstrap import Correlations as Correlations
 from .bootstrap import Estimate as Estimate
 from .bootstrap import Interval as Interval
 from .bootstrap import correlate_with_target as correlate_with_target
@@ -21,9 +21,11 @@ from .pairwise import p_from_errors as p_from_errors
 from .pairwise import soft_pairwise_accuracy as soft_pairwise_accuracy
 from .permutation import LEAST_COVERAGE as LEAST_COVERAGE
 from .permutation import MaxTest as MaxTest
+from .permutation import directed_test as directed_test
 from .permutation import exchangeable_strata as exchangeable_strata
 from .permutation import max_test as max_test
 from .selection import DEFAULT_SPLITS as DEFAULT_SPLITS
+from .selection import LeftOut as LeftOut
 from .selection import Splits as Splits
 from .selection import repeated_splits as repeated_splits
 from .skipped import CUTOFF as CUTOFF
@@ -38,12 +40,14 @@ from .two_sources import TwoSources as TwoSources
 from .two_sources import noise_ceiling as noise_ceiling
 from .two_sources import split_half as split_half
 from .two_sources import two_sources as two_sources
-from .winner import Condition as Condition
 from .winner import LEVEL as LEVEL
 from .winner import MINIMUM_GROUPS as MINIMUM_GROUPS
 from .winner import SAME_RANKING as SAME_RANKING
 from .winner import STABLE_SHARE as STABLE_SHARE
+from .winner import Condition as Condition
 from .winner import WinnerConditions as WinnerConditions
 from .winner import winner_conditions as winner_conditions
 from .winner_interval import WinnerInterval as WinnerInterval
+from .winner_interval import critical_value as critical_value
+from .winner_interval import interval_after_choice as interval_after_choice
 from .winner_interval import winner_interval as winner_interval

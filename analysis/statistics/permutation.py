@@ -186,6 +186,34 @@ def max_test(
     )
 
 
+def directed_test(
+    metrics: Floats,
+    target: Floats,
+    seed: int,
+    permutations: int = DEFAULT_PERMUTATIONS,
+    strata: Sequence[str] | None = None,
+    blocks: Sequence[Hashable] | None = None,
+) -> Floats:
+    """One-sided p-values that `[K, n]` metrics named beforehand rise with the target.
+
+    Args:
+        metrics: oriented, complete.
+        target: `[n]`.
+        seed: of the permutations.
+        permutations: how many.
+        strata: see `permuted_indices`.
+        blocks: see `permuted_indices`.
+
+    Returns:
+        `[K]`, each against the largest rho of all K; NaN for a constant metric.
+    """
+    order = permuted_indices(target.size, permutations, seed, strata, blocks)
+    rho = correlations_under(metrics, target, np.vstack([np.arange(target.size), order]))
+    largest = np.sort(np.nan_to_num(rho[:, 1:], nan=-1.0).max(axis=0))
+    reaching = permutations - np.searchsorted(largest, np.nan_to_num(rho[:, 0]) - _ROUNDING)
+    return np.where(np.isnan(rho[:, 0]), np.nan, (1 + reaching) / (permutations + 1))
+
+
 def _standardised(rho: Floats, mean: Floats, variance: Floats) -> Floats:
     """How far beyond its `[K]` mean under permutation, in its own direction, each rho lies, in sds.
 

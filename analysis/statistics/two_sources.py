@@ -44,12 +44,13 @@ class DocumentParts:
     @property
     def documents(self) -> int:
         """D."""
-        return self.numerator.shape[1]
+        return int(self.numerator.shape[1])
 
     @property
     def present(self) -> Flags:
         """`[n, D]`, where there is something to add up."""
-        return np.isfinite(self.numerator) & np.isfinite(self.denominator) & (self.denominator != 0)
+        finite = np.isfinite(self.numerator) & np.isfinite(self.denominator)
+        return np.asarray(finite & (self.denominator != 0))
 
     def values(self, counts: Floats) -> Floats:
         """The variant's value of each model on resampled documents.

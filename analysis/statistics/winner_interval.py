@@ -27,10 +27,20 @@ from statistics import NormalDist
 import numpy as np
 
 from analysis.statistics.bootstrap import Interval
-from analysis.statistics.correlations import Floats, Indices, spearman_rows
-from analysis.statistics.families import design_effect, fisher_variance, half_swap
-from analysis.statistics.permutation import correlations_under, permuted_indices
+from analysis.statistics.correlations import Floats, Indices, spearman, spearman_rows
+from analysis.statistics.families import (
+    MINIMUM_MODELS,
+    design_effect,
+    fisher_variance,
+    half_swap,
+)
+from analysis.statistics.permutation import (
+    DEFAULT_PERMUTATIONS,
+    correlations_under,
+    permuted_indices,
+)
 
+LEVEL = 0.95
 CHOICE_RESAMPLES = 1000
 _ROWS_AT_ONCE = 250
 
@@ -43,7 +53,6 @@ class WinnerInterval:
     interval: of its true Spearman, valid although it was chosen.
     optimism: by how much |value| is too high on average, by choosing anew in resamples.
     critical: how many standard errors the interval reaches towards 0; 1.96 without a choice.
-    design_effect: how many times the variance is that of independent models.
     """
 
     best: int
@@ -51,7 +60,6 @@ class WinnerInterval:
     interval: Interval
     optimism: float
     critical: float
-    design_effect: float
 
 
 def winner_interval(
@@ -59,12 +67,11 @@ def winner_interval(
     target: Floats,
     groupings: Sequence[Sequence[Hashable]],
     seed: int,
-    permutations: int = 10_000,
-    level: float = 0.95,
-    document_error: float = 0.0,
+    permutations: int = DEFAULT_PERMUTATIONS,
     chosen: int | None = None,
+    document_error: float = 0.0,
 ) -> WinnerInterval:
-    """Interval for the variant with the largest |Spearman|, allowing for the choice.
+    """95% interval for the variant with the largest |Spearman|, allowing for the choice.
 
     Args:
         metrics: `[K, n]`, complete, none constant, all that were looked at.
@@ -72,37 +79,71 @@ def winner_interval(
         groupings: labels of the models, each `[n]`: families, kinds.
         seed: of permutations and resamples.
         permutations: behind the critical value.
-        level: nominal coverage, at least.
-        document_error: standard error of the winner's Fisher z over other documents, added.
         chosen: another variant than the best; both its bounds then pay for all variants.
+        document_error: standard error of the winner's Fisher z over other documents, added.
     """
-    count = target.size
-    rho = spearman_rows(metrics, np.broadcast_to(target, metrics.shape))
-    sizes = np.nan_to_num(np.abs(rho), nan=-1.0)
-    best = int(np.argmax(sizes)) if chosen is None else chosen
-    sign = 1.0 if rho[best] >= 0 else -1.0
-    order = permuted_indices(count, permutations, seed)
-    largest = np.nan_to_num(np.abs(correlations_under(metrics, target, order))).max(axis=0)
-    tail = (1.0 - level) / 2.0
-    luck = math.atanh(half_swap(float(np.quantile(largest, 1.0 - tail)), count))
-    critical = luck * math.sqrt(count - 3)
-    effect = max(
-        (grouped_design_effect(metrics[best], target, labels) for labels in groupings), default=1.0
+    sizes = np.abs(spearman_rows(metrics, np.broadcast_to(target, metrics.shape)))
+    best = int(np.argmax(np.nan_to_num(sizes, nan=-1.0))) if chosen is None else chosen
+    critical = critical_value(metrics, target, seed, permutations)
+    interval = interval_after_choice(
+        metrics[best],
+        target,
+        groupings,
+        critical,
+        best=bool(sizes[best] >= np.nanmax(sizes) - 1e-12),
+        document_error=document_error,
     )
-    z = math.atanh(half_swap(abs(float(rho[best])), count))
-    error = math.sqrt(effect * fisher_variance(abs(float(rho[best])), count) + document_error**2)
-    low = math.tanh(z - critical * error)
-    is_best = sizes[best] >= sizes.max() - 1e-12
-    high = math.tanh(z + (NormalDist().inv_cdf(1.0 - tail) if is_best else critical) * error)
-    bounds = sorted((sign * low, sign * high))
     return WinnerInterval(
         best=best,
-        value=float(rho[best]),
-        interval=Interval(bounds[0], bounds[1], level, "winner", permutations, 0),
+        value=spearman(metrics[best], target),
+        interval=interval,
         optimism=choose_anew(metrics, target, seed),
         critical=critical,
-        design_effect=effect,
     )
+
+
+def critical_value(
+    metrics: Floats, target: Floats, seed: int, permutations: int = DEFAULT_PERMUTATIONS
+) -> float:
+    """97.5% quantile of the largest error of all `[K, n]` variants, in standard errors of z."""
+    count = target.size
+    order = permuted_indices(count, permutations, seed)
+    largest = np.nan_to_num(np.abs(correlations_under(metrics, target, order))).max(axis=0)
+    luck = half_swap(float(np.quantile(largest, (1.0 + LEVEL) / 2.0)), count)
+    return math.atanh(luck) * math.sqrt(max(count - 3, 1))
+
+
+def interval_after_choice(
+    x: Floats,
+    y: Floats,
+    groupings: Sequence[Sequence[Hashable]],
+    critical: float,
+    best: bool = False,
+    document_error: float = 0.0,
+) -> Interval:
+    """95% interval for Spearman's rho of `[n]` columns, one of the variants behind `critical`.
+
+    It holds for all of them at once, so also for one that was picked.
+
+    Args:
+        x: the variant.
+        y: the target.
+        groupings: see `winner_interval`.
+        critical: see `critical_value`.
+        best: whether it is the variant with the largest |Spearman|.
+        document_error: see `winner_interval`.
+    """
+    rho, count = spearman(x, y), x.size
+    if math.isnan(rho) or count < MINIMUM_MODELS:
+        return Interval(math.nan, math.nan, LEVEL, "after choice", 0, 0)
+    effect = max((grouped_design_effect(x, y, labels) for labels in groupings), default=1.0)
+    error = math.sqrt(effect * fisher_variance(rho, count) + document_error**2)
+    usual = NormalDist().inv_cdf((1.0 + LEVEL) / 2.0)
+    z = math.atanh(half_swap(abs(rho), count))
+    low = math.tanh(z - critical * error)
+    high = math.tanh(z + (usual if best else critical) * error)
+    bounds = (low, high) if rho >= 0 else (-high, -low)
+    return Interval(*bounds, level=LEVEL, method="after choice", resamples=0, degenerate=0)
 
 
 def grouped_design_effect(x: Floats, y: Floats, labels: Sequence[Hashable]) -> float:

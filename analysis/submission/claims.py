@@ -1,4 +1,4 @@
-"""What a submission owes its reader besides the result: how much was tried, and what was foretold."""
+"""What a submission owes its reader besides the result: what was tried, and what foretold."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.preregistration.definition import definition_sha256
-from analysis.preregistration.record import entries, registered_models
+from analysis.preregistration import foretold
 from analysis.ranking import interval_record, number
 from analysis.statistics import exchangeable_strata, max_test, winner_interval
-from warehouse.errors import TokenmartError
 from warehouse.metrics.tries import tries
 
 if TYPE_CHECKING:
-    from analysis.preregistration.record import Entry
     from analysis.ranking import MetricColumn, MetricTable
     from warehouse.paths import Workspace
     from warehouse.problem.spec import Problem
@@ -70,37 +67,15 @@ def preregistration_record(
     problem: Problem, workspace: Workspace, column: MetricColumn, as_of: str
 ) -> dict[str, Any] | None:
     """The oldest entry that names this metric, and what has changed since; None without one."""
-    for entry in entries(workspace, problem.name):
-        for metric in entry.metrics:
-            if metric.name == column.name and entry.recorded_at <= as_of:
-                return {
-                    "number": entry.number,
-                    "sha256": entry.sha256,
-                    "recorded_at": entry.recorded_at,
-                    "before_labels": entry.before_labels,
-                    "metrics": len(entry.metrics),
-                    "direction": metric.direction,
-                    "changed_since": changed_since(problem, workspace, entry, metric.name),
-                }
+    for said in foretold(workspace, problem):
+        if said.metric.name == column.name and said.entry.recorded_at <= as_of:
+            return {
+                "number": said.entry.number,
+                "sha256": said.entry.sha256,
+                "recorded_at": said.entry.recorded_at,
+                "before_labels": said.entry.before_labels,
+                "metrics": len(said.entry.metrics),
+                "direction": said.metric.direction,
+                "changed_since": list(said.changed),
+            }
     return None
-
-
-def changed_since(problem: Problem, workspace: Workspace, entry: Entry, name: str) -> list[str]:
-    """What of an entry is no longer so: its models, their groups, what the metric means."""
-    metric = next(metric for metric in entry.metrics if metric.name == name)
-    now = {model.full_id: model for model in registered_models(problem)}
-    then = {model.full_id: model for model in entry.models}
-    found = [f"{full_id} was left out" for full_id in then if full_id not in now]
-    found += [f"{full_id} was added" for full_id in now if full_id not in then]
-    found += [
-        f"{full_id} was of another family or kind"
-        for full_id in then
-        if full_id in now and now[full_id] != then[full_id]
-    ]
-    try:
-        same = metric.definition == definition_sha256(
-            workspace.dbt_project, metric.metric, metric.variant
-        )
-    except TokenmartError:
-        same = False
-    return found if same else [*found, f"the definition of {name}"]

@@ -101,7 +101,8 @@ def _request(path: Path, bundle: Any, problem_file: str | None) -> SubmissionReq
         value: Any = bundle
         for key in keys:
             value = value.get(key) if isinstance(value, dict) else None
-        if not isinstance(value, kind) or (kind is int and not 0 <= value < 2**32):
+        wrong = not isinstance(value, kind) or isinstance(value, bool) is not (kind is bool)
+        if wrong or (isinstance(value, int) and not 0 <= value < 2**32):
             raise TokenmartError(
                 f"{path}: field {'.'.join(keys)} is missing or malformed; {_REMEDY}"
             )
