@@ -1,4 +1,4 @@
-"""An idea: one number per model that no metric family computes, from one SQL statement or a file."""
+"""An idea: a number per model that no metric family computes, from an SQL statement or a file."""
 
 from __future__ import annotations
 

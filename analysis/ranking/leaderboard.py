@@ -110,13 +110,11 @@ def rank_metrics(
     for column in sorted(columns, key=lambda c: (c.kind == "variant", -size[id(c)])):
         index = places[id(column)]
         of_metric[column.metric] += 1
-        detailed = not math.isnan(test.observed[index]) and (
-            column.kind != "variant"
-            or (
-                (top is None or sum(of_metric.values()) <= top)
-                and (per_metric is None or of_metric[column.metric] <= per_metric)
-            )
+        wanted = (top is None or of_metric.total() <= top) and (
+            per_metric is None or of_metric[column.metric] <= per_metric
         )
+        wanted = wanted or column.kind != "variant"
+        detailed = wanted and not math.isnan(test.observed[index])
         x, y = column.oriented[column.present], table.target[column.present]
         families = list(compress(table.families, column.present))
         clusters = families if clustered else None
@@ -306,8 +304,8 @@ def _notes(board: Leaderboard, rows: Sequence[LeaderboardRow], variants: int) ->
         notes.append(f"{degenerate} degenerate resamples in all were left out of the intervals")
     if any(not row.column.admissible for row in rows):
         notes.append(
-            "† not admissible for an official submission: needs a second model, or is an idea (make "
-            "it a metric: `tokenmart metrics new`)"
+            "† not admissible for an official submission: needs a second model, or is an idea "
+            "(make it a metric: `tokenmart metrics new`)"
         )
     if table.without_target:
         notes.append(f"without a target score: {', '.join(table.without_target)}")

@@ -19,6 +19,7 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -29,6 +30,10 @@ DEFAULT_PERMUTATIONS = 10_000
 
 LEAST_COVERAGE = 0.5
 """Share of the models that a variant must have a value for, or it gets no p and counts as none."""
+
+_LEAST_POOL = 200_000
+"""Values that a variant's own p is looked up among: a few variants bring too few of their own to
+tell a rare one from a very rare one, and get random ones of as many models beside them."""
 
 _ROUNDING = 1e-11
 
@@ -154,7 +159,7 @@ def max_test(
     sizes = np.isfinite(metrics).sum(axis=1)
     tested = np.isfinite(rho[:, 0]) & (sizes >= LEAST_COVERAGE * target.size)
     statistic = np.full(rho.shape, -np.inf)
-    # where a permutation leaves the models of a metric without spread in the target, rho says nothing
+    # a permutation may leave the models that a metric has without any spread in the target: 0
     known = np.nan_to_num(rho[tested])
     if blocks is None or len(set(blocks)) == len(blocks):
         moments = _null_moments(metrics[tested], target, strata)
@@ -164,9 +169,11 @@ def max_test(
     observed, null = statistic[:, 0], statistic[:, 1:]
     p_own = np.ones(len(metrics))
     smallest = np.ones(permutations)
-    for size in np.unique(sizes[tested]):
+    for size in np.unique(sizes[tested]).tolist():
         rows = np.flatnonzero(tested & (sizes == size))
         pool = np.sort(null[rows], axis=None)
+        if pool.size < _LEAST_POOL:
+            pool = np.sort(np.concatenate([pool, _reference(size)]))
         p_own[rows] = _share_reaching(pool, observed[rows])
         smallest = np.minimum(smallest, _share_reaching(pool, null[rows].max(axis=0)))
     smallest.sort()
@@ -255,6 +262,14 @@ def _null_moments(
                 spread = ((own_x - own_x.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)
                 variance[rows] += spread * ((own_y - own_y.mean()) ** 2).sum() / (inside.sum() - 1)
     return mean, variance
+
+
+@cache
+def _reference(size: int) -> Floats:
+    """The standardised |Spearman| of two random orders of so many models, `_LEAST_POOL` times."""
+    order = permuted_indices(size, _LEAST_POOL, seed=0)
+    ranks = _unit(np.arange(float(size))[None])[0]
+    return np.asarray(np.abs(ranks[order] @ ranks) * math.sqrt(size - 1))
 
 
 def _share_reaching(pool: Floats, values: Floats) -> Floats:

@@ -38,10 +38,8 @@ def claims_record(
     """
     moment = as_of or datetime.now(timezone.utc).isoformat(timespec="microseconds")
     tried = [entry for entry in tries(workspace, problem.name) if entry.first_seen <= moment]
-    signs = {"higher": 1.0, "lower": -1.0}
-    rows = [column.oriented] + [
-        signs[entry.direction]
-        * np.array([entry.values.get(model.model_id, np.nan) for model in table.models])
+    rows = [column.values] + [
+        np.array([entry.values.get(model.model_id, np.nan) for model in table.models])
         for entry in tried
     ]
     metrics = np.stack(rows)

@@ -1,8 +1,8 @@
 {#- The metric families: models that declare `meta: metric:` in their own YAML. -#}
 
 {#-
-  One row per family, for the catalogue. dbt knows the families only when it executes; a linter
-  sees no rows.
+  One row per family, with its meta. dbt knows the families only when it executes; a linter sees
+  no rows.
 -#}
 {% macro metric_family_rows() -%}
     {%- if execute -%}
@@ -14,6 +14,8 @@
         {{ quoted(node.config.meta.direction) }} as direction,
         cast({{ node.config.meta.admissible }} as boolean) as admissible,
         {{ quoted(node.config.meta.needs) }} as needs,
+        cast({{ quoted_or_null(node.config.meta.get('transform')) }} as varchar) as transform,
+        {{ quoted(local_md5(code_with_sources(node))) }} as code,
         {{ quoted(node.description) }} as description
     union all
         {%- endfor -%}
@@ -24,6 +26,8 @@
         cast(null as varchar) as direction,
         cast(null as boolean) as admissible,
         cast(null as varchar) as needs,
+        cast(null as varchar) as transform,
+        cast(null as varchar) as code,
         cast(null as varchar) as description
     where false
 {%- endmacro %}
@@ -32,29 +36,6 @@
     '{{ text | string | replace("'", "''") }}'
 {%- endmacro %}
 
-{#-
-  Stops a run whose metric_values lists other families than there are. A listed family whose file
-  is gone never comes here: dbt itself finds it missing while it parses, and names it.
--#}
-{% macro refuse_unlisted_families() -%}
-    {%- if execute -%}
-        {%- set families = [] -%}
-        {%- for node in graph.nodes.values()
-            if node.resource_type == 'model' and node.config.meta.get('metric') -%}
-            {%- do families.append(node.unique_id) -%}
-        {%- endfor -%}
-        {%- set listed = model.depends_on.nodes -%}
-        {%- for id in families | reject('in', listed) | sort -%}
-            {%- do exceptions.raise_compiler_error(
-                'metric_values does not list the family ' ~ id.split('.')[-1]
-                ~ '; run `tokenmart metrics refresh`'
-            ) -%}
-        {%- endfor -%}
-        {%- for id in listed | reject('in', families) | sort -%}
-            {%- do exceptions.raise_compiler_error(
-                'metric_values lists ' ~ id.split('.')[-1]
-                ~ ', whose YAML declares no meta.metric; run `tokenmart metrics refresh`'
-            ) -%}
-        {%- endfor -%}
-    {%- endif -%}
+{% macro quoted_or_null(text) -%}
+    {{ 'null' if text is none else quoted(text) }}
 {%- endmacro %}

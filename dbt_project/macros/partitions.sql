@@ -21,18 +21,34 @@
   space: `code_of` puts the text of their SQL into the id of what they are computed from. They use
   `drop_stale_units` and `missing_units`.
 
-  So plain `dbt run` computes an edited model anew, with all that reads it. A selection of the
-  tables of all tokens without the units before them does not, and edits of macros are never
-  seen: they want `dbt run --full-refresh`.
+  The text of a model's SQL holds that of the project's macros it uses, and that these use. So
+  plain `dbt run` computes an edited model anew, with all that reads it, and so it does after the
+  edit of a macro. A selection of the tables of all tokens without the units before them does not:
+  it wants `dbt run --full-refresh`.
 -#}
 
 {% macro code_with_sources(node) -%}
     {{ node.raw_code }}
+    {%- for id in macros_used(node.depends_on.macros) | sort -%}
+        {{ context[id.split('.')[-1]].macro.macro_sql }}
+    {%- endfor -%}
     {%- for id in node.depends_on.nodes | sort if id in graph.nodes -%}
         {%- if graph.nodes[id].config.materialized in ('incremental', 'view') -%}
             {{ code_with_sources(graph.nodes[id]) }}
         {%- endif -%}
     {%- endfor -%}
+{%- endmacro %}
+
+{#- This project's macros among `ids`, with those they use, by id. -#}
+{% macro macros_used(ids, found=none) -%}
+    {%- set found = [] if found is none else found -%}
+    {%- for id in ids if id.startswith('macro.' ~ project_name ~ '.') -%}
+        {%- if id not in found -%}
+            {%- do found.append(id) -%}
+            {%- do macros_used(context[id.split('.')[-1]].macro.depends_on.macros, found) -%}
+        {%- endif -%}
+    {%- endfor -%}
+    {{- return(found) -}}
 {%- endmacro %}
 
 {% macro code_of(name) -%}

@@ -8,6 +8,7 @@
         position_sums.problem,
         position_sums.model_id,
         position_sums.doc_id,
+        position_sums.document_tokens,
         variants.variant,
         sum(position_sums.tokens) as tokens,
         sum(position_sums.nll_sum) as y_sum,

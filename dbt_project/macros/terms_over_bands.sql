@@ -1,8 +1,8 @@
 {#-
-  One term per variant, document and condition: sums over the elementary bands that `band` keeps.
+  One row per variant, document and condition: sums over the elementary bands that `band` keeps.
 
   `bands` names an intermediate model, which the snippets call `bands`; `variants` are those of the
-  metric. Both aggregates run per document; see `over_documents` for what is made of them.
+  metric. Both aggregates run per document; `per_document` makes them rows of metric_documents.
 -#}
 {% macro terms_over_bands(
     metric, bands, numerator, denominator='sum(bands.tokens)', band='true'

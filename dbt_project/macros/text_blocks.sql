@@ -1,6 +1,5 @@
 {#-
   Characters of a block of text (int_text_blocks); regular expressions repeat up to 1,000 times.
-  Like every edit of a macro, another number wants `dbt run --full-refresh`.
 -#}
 {% macro text_block_characters() -%}
     512

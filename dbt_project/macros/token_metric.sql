@@ -34,6 +34,7 @@
             units.model_id,
             units.condition,
             units.doc_id,
+            units.document_tokens,
             {%- if features %}
             token_features.* exclude (token_features_id, position),
             {%- endif %}
@@ -54,15 +55,16 @@
             model_id,
             condition,
             doc_id,
+            document_tokens,
             {{ numerator }} as numerator,
             {{ denominator }} as denominator,
             count(*) as tokens
         from chosen
         where {{ where }}
-        group by problem, model_id, condition, doc_id
+        group by problem, model_id, condition, doc_id, document_tokens
     ),
 
-    terms as (
+    documents as (
         select
             sums.*,
             variants.variant
@@ -70,5 +72,5 @@
         cross join variants
     )
 
-    {{ over_documents(metric, 'terms', suffix = suffix) }}
+    {{ per_document('documents', suffix = suffix) }}
 {%- endmacro %}

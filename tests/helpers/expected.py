@@ -18,11 +18,11 @@ EXPECTED: dict[str, Callable[[Oracle], Values]] = {
 
 
 def assert_agrees(found: Values, expected: Values) -> None:
-    """Same variants and models, same values to 1e-9 relative."""
+    """Same values to 1e-9 relative; null where the formula has nothing to say."""
     assert expected
-    assert set(found) == set(expected)
-    for key, value in expected.items():
-        got = found[key]
+    assert set(found) >= set(expected)
+    for key, got in found.items():
+        value = expected.get(key)
         assert (got is None) == (value is None), (key, got, value)
         if value is not None:
             assert got == pytest.approx(value, rel=1e-9, abs=1e-12), key

@@ -104,10 +104,7 @@ def retrieval_gain(oracle: Oracle) -> Values:
             after = oracle.documents(model, "retrieval_with")
             alone = oracle.documents(model, "retrieval_without")
             scores = [list(excerpt_scores(after[d], alone[d], variant)) for d in after]
-            if variant["aggregation"] in ("micro", "macro"):
-                terms = [(sum(s for s, _ in doc), sum(b for _, b in doc)) for doc in scores]
-            else:
-                terms = [term for doc in scores for term in doc]
+            terms = [(sum(s for s, _ in doc), sum(b for _, b in doc)) for doc in scores]
             tops, bottoms = [top for top, _ in terms], [bottom for _, bottom in terms]
             if any(bottoms):
                 values[f"{variant['variant']}@retrieval", model] = combine(

@@ -10,4 +10,4 @@ from .near_copies import group_near_copies as group_near_copies
 from .new_family import write_family as write_family
 from .registry import Family as Family
 from .registry import find_families as find_families
-from .registry import refresh_union as refresh_union
+from .registry import refresh_list as refresh_list

@@ -142,17 +142,16 @@ def new(name: str, context: str, direction: str) -> None:
 
 @metrics.command()
 def refresh() -> None:
-    """Write metric_values.sql anew from the families that there are.
+    """Write the list of metric families anew (dbt_project/macros/listed_families.sql).
 
-    It is the union of all metric families: the models in models/marts/metrics and
-    models/marts/custom whose YAML declares `meta: metric:`. `tokenmart dbt` does this by itself;
-    plain dbt asks for it.
+    A family is a model in models/marts/metrics or models/marts/custom whose YAML declares
+    `meta: metric:`. Every way of starting dbt does this by itself.
 
     \b
     tokenmart metrics refresh
     """
     if not _refresh(find_workspace()):
-        click.echo("metric_values.sql lists every family already")
+        click.echo("listed_families.sql lists every family already")
 
 
 @click.command(
@@ -175,18 +174,13 @@ def dbt_command(arguments: tuple[str, ...]) -> None:
 
 
 def _refresh(workspace: Workspace) -> bool:
-    """Bring metric_values.sql up to date; say in one line what has changed, on standard error."""
-    from warehouse.metrics.registry import refresh_union
+    """Bring the list of families up to date; say in one line what changed, on standard error."""
+    from warehouse.metrics.registry import refresh_list
 
-    changed = refresh_union(workspace.dbt_project)
+    changed = refresh_list(workspace.dbt_project)
     if changed is None:
         return False
-    parts = [
-        f"{word} {', '.join(names)}"
-        for word, names in (("added", changed.added), ("removed", changed.removed))
-        if names
-    ]
-    click.echo(f"metric_values.sql: {'; '.join(parts) or 'written anew'}", err=True)
+    click.echo(f"listed_families.sql: {changed}", err=True)
     return True
 
 

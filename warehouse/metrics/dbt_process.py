@@ -14,7 +14,8 @@ import click
 from warehouse.errors import TokenmartError
 from warehouse.metrics import last_build
 from warehouse.paths import Workspace
-from warehouse.sql.variant_files import refuse_uneven_rows
+from warehouse.metrics.registry import find_families
+from warehouse.metrics.variant_files import check_variants
 
 # dbt makes millions of Python objects, and nearly all live until it ends. Looking for garbage
 # among them takes a sixth of dbt's own time. The folder dbt runs in is nowhere to import from.
@@ -55,7 +56,7 @@ def run_dbt(arguments: Sequence[str], workspace: Workspace) -> int:
     program = command()
     if program is None:
         raise TokenmartError("dbt: not installed in this environment; run `make setup`")
-    refuse_uneven_rows(workspace)
+    check_variants(workspace.dbt_project, find_families(workspace.dbt_project))
     whole = program[0] == sys.executable and last_build.builds_all(arguments)
     reads = last_build.read_by_build(workspace) if whole else ""
     if whole and last_build.is_current(workspace, reads):

@@ -84,21 +84,17 @@ def _yaml(name: str, context: str, direction: str) -> str:
         needs: {context}
     columns:
       - {{name: problem, data_type: varchar}}
-      - {{name: metric, data_type: varchar}}
       - {{name: variant, data_type: varchar}}
       - {{name: model_id, data_type: varchar}}
-      - {{name: value, data_type: double}}
+      - {{name: doc_id, data_type: integer}}
+      - {{name: numerator, data_type: double}}
+      - {{name: denominator, data_type: double}}
+      - {{name: weight, data_type: double}}
       - {{name: tokens, data_type: bigint}}
-      - {{name: documents, data_type: bigint}}
-      - {{name: reason, data_type: varchar}}
-    data_tests:
-      - one_row_per:
-          arguments:
-            columns: [problem, variant, model_id]
 
 unit_tests:
   - name: {name}_by_hand
-    description: Two tokens, {signs}1 and {signs}2, make 1.5.
+    description: Two tokens, {signs}1 and {signs}2.
     model: {name}
     given:
       - input: ref('{rows}')
@@ -110,8 +106,8 @@ unit_tests:
           - {{{unit}}}
       - input: ref('stg_metric_variants')
         rows:
-          - {{metric: {name}, variant: micro, aggregation: micro, min_tokens: 1}}
+          - {{metric: {name}, variant: micro, aggregation: micro}}
     expect:
       rows:
-        - {{variant: '{variant}', value: 1.5, tokens: 2, documents: 1}}
+        - {{variant: '{variant}', numerator: 3.0, denominator: 2.0, tokens: 2}}
 """

@@ -1,125 +1,168 @@
-"""What was ever tried for a problem: every variant that was built, every idea that was correlated.
+"""What was ever tried on a problem: every variant built and every idea asked, with its values.
 
-A p-value for the best of many must count all of the many, also those that are no longer there.
-Each new finding is a file of its own under `<data>/tries/<problem>/`, and none is ever rewritten:
-several processes may write, and a crash loses nothing.
+Whoever has looked at a hundred metrics and reports the best has made a hundred tries, also when
+ninety of them are gone from the library. `<data>/tries/problem=<name>.json` remembers them, so
+that later adjustments for the number of tries can count them all.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from warehouse.errors import StorageError
-from warehouse.files import write_whole
+from warehouse.files import storage_errors, write_whole
+from warehouse.paths import Workspace
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from warehouse.paths import Workspace
+    import duckdb
 
 Kind = Literal["variant", "sql", "values"]
-Direction = Literal["higher", "lower"]
+
+_SAME = 1e-6
+
+_BUILT = """
+    select problem, metric, variant, parameters, code, map_from_entries(list((model_id, value)))
+    from metric_values
+    inner join metric_catalog using (metric, variant)
+    where value is not null and coalesce(problem = $problem, true)
+    group by all
+    order by all
+"""
 
 
 @dataclass(frozen=True)
 class Try:
-    """One column of numbers, a value per model, that somebody compared with the target.
+    """One way of giving every model a number.
 
-    kind: a variant of a metric family, an SQL statement, or values of a file.
-    definition: what makes it this one: parameters and formula, SQL text, sha256 of the values.
-    values: model_id → value; a missing one is NaN or not there.
-    first_seen, last_seen: when it was first and last written down, UTC; empty before.
+    metric, variant: its names; what was asked in passing has a name of its asker's choice.
+    kind: `variant` of the library, `sql` asked on the command line, or `values` made elsewhere.
+    definition: the variant's parameters and code, the SQL text, or where the values came from.
+    values: model_id → value, as last seen; finite numbers only.
+    first_seen, last_seen: UTC, as ISO 8601; `remember` sets them.
     """
 
     metric: str
     variant: str
     kind: Kind
     definition: str
-    direction: Direction
     values: Mapping[str, float]
     first_seen: str = ""
     last_seen: str = ""
 
-    @property
-    def key(self) -> str:
-        """sha256 of what makes two tries the same: an idea's name doesn't."""
-        name = self.metric if self.kind == "variant" else ""
-        return hashlib.sha256(
-            json.dumps([self.kind, name, self.variant, self.definition]).encode()
-        ).hexdigest()
-
-    @property
-    def finite(self) -> dict[str, float]:
-        """Model id → value, of the models that have one."""
-        return {model: value for model, value in self.values.items() if math.isfinite(value)}
-
 
 def remember(workspace: Workspace, problem: str, rows: Iterable[Try]) -> None:
-    """Write down what is new among the rows, or has other values than before.
+    """Add tries to those of a problem, or see known ones again.
+
+    A try is known when one of the same kind and name has the same definition, or the same values
+    for all models that both have: text that is edited without effect is no new try. A known one
+    takes the new values and definition and keeps those of other models.
+
+    Args:
+        workspace: whose data folder holds the file.
+        problem: name of the problem.
+        rows: values that aren't finite are left out, and rows without any.
 
     Raises:
-        StorageError: it can't be written, or what is there can't be read.
+        StorageError: the file can't be read or written.
     """
-    known = {entry.key: entry for entry in tries(workspace, problem)}
-    new = [
-        row
-        for row in rows
-        if row.finite and (row.key not in known or known[row.key].finite != row.finite)
-    ]
-    if not new:
-        return
-    now = datetime.now(timezone.utc).isoformat(timespec="microseconds")
-    entries = [
-        {
-            "metric": row.metric,
-            "variant": row.variant,
-            "kind": row.kind,
-            "definition": row.definition,
-            "direction": row.direction,
-            "values": row.finite,
-        }
-        for row in new
-    ]
-    text = json.dumps({"seen": now, "tries": entries}, allow_nan=False)
-    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
-    write_whole(_folder(workspace, problem) / f"{now.replace(':', '')}-{digest}.json", text)
+    from filelock import FileLock
+
+    path = _path(workspace, problem)
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    with storage_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{path}.lock"):
+            known = _read(path)
+            for row in rows:
+                values = {m: float(x) for m, x in row.values.items() if math.isfinite(x)}
+                if values:
+                    _add(known, replace(row, values=values, first_seen=now, last_seen=now))
+            write_whole(path, json.dumps([asdict(entry) for entry in known], indent=0))
 
 
 def tries(workspace: Workspace, problem: str) -> list[Try]:
-    """Everything ever tried for a problem, each with the values it had last, oldest first.
+    """Everything that was tried on a problem, in the order it was first seen.
 
     Raises:
-        StorageError: a file of the record can't be read.
+        StorageError: the file can't be read.
     """
-    found: dict[str, Try] = {}
-    for path in sorted(_folder(workspace, problem).glob("*.json")):
-        content = _read(path)
-        for entry in content["tries"]:
-            seen = Try(**entry, first_seen=content["seen"], last_seen=content["seen"])
-            before = found.get(seen.key)
-            found[seen.key] = replace(seen, first_seen=before.first_seen) if before else seen
-    return list(found.values())
+    return _read(_path(workspace, problem))
 
 
-def _folder(workspace: Workspace, problem: str) -> Path:
-    return workspace.data / "tries" / problem
+def built_tries(
+    connection: duckdb.DuckDBPyConnection, problem: str | None = None
+) -> dict[str, list[Try]]:
+    """Problem → the variants that the warehouse holds values of.
+
+    Args:
+        connection: to a built warehouse.
+        problem: of this problem only.
+    """
+    found: dict[str, list[Try]] = {}
+    for name, metric, variant, parameters, code, values in connection.execute(
+        _BUILT, {"problem": problem}
+    ).fetchall():
+        definition = json.dumps({"parameters": json.loads(parameters), "code": code})
+        found.setdefault(name, []).append(Try(metric, variant, "variant", definition, values))
+    return found
 
 
-def _read(path: Path) -> Any:
+def remember_built(workspace: Workspace) -> None:
+    """Remember every variant that the built warehouse has values of, problem by problem.
+
+    Raises:
+        TokenmartError: there is no warehouse, or a file can't be written.
+    """
+    from warehouse.sql.connection import connect_read_only
+
+    with connect_read_only(workspace) as connection:
+        found = built_tries(connection)
+    for problem, rows in found.items():
+        remember(workspace, problem, rows)
+
+
+def _path(workspace: Workspace, problem: str) -> Path:
+    return workspace.data / "tries" / f"problem={problem}.json"
+
+
+def _read(path: Path) -> list[Try]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        entries = [Try(**entry) for entry in content["tries"]]
-        if not isinstance(content["seen"], str) or any(not e.values for e in entries):
-            raise ValueError("a field is malformed")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        content: list[dict[str, Any]] = json.loads(path.read_bytes())
+        return [Try(**entry) for entry in content]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, TypeError) as error:
         raise StorageError(
-            f"{path}: the record of what was tried is damaged ({error}); restore it: without it, "
-            "p-values would count too little"
+            f"{path}: can't be read ({error}); bring it back from a backup: without it, what was "
+            "tried before no longer counts. To start anew all the same, move it away"
         ) from error
-    return content
+
+
+def _add(known: list[Try], row: Try) -> None:
+    for place, entry in enumerate(known):
+        if _is_same(entry, row):
+            known[place] = replace(
+                row, values={**entry.values, **row.values}, first_seen=entry.first_seen
+            )
+            return
+    known.append(row)
+
+
+def _is_same(one: Try, other: Try) -> bool:
+    names = (one.kind, one.metric, one.variant) == (other.kind, other.metric, other.variant)
+    return names and (
+        one.definition == other.definition
+        or _agree(one.values, other.values, sorted(one.values.keys() & other.values.keys()))
+    )
+
+
+def _agree(one: Mapping[str, float], other: Mapping[str, float], models: Sequence[str]) -> bool:
+    return bool(models) and all(
+        math.isclose(one[model], other[model], rel_tol=_SAME) for model in models
+    )

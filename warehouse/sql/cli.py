@@ -152,7 +152,7 @@ def _list_queries() -> None:
     for recipe in list_queries():
         click.echo(f"{recipe.name}: {recipe.title}")
         for parameter in recipe.parameters:
-            click.echo(f"    --param {parameter.name}={parameter.shown_default}  {parameter.meaning}")
+            click.echo(f"    --param {parameter.assignment}  {parameter.meaning}")
 
 
 def _read_sql(file: Path | None) -> str:

@@ -11,7 +11,6 @@ from dbt_common.exceptions import DbtRuntimeError
 
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace, find_workspace
-from warehouse.sql.variant_files import refuse_uneven_rows
 from warehouse.sql.views import create_views, has_files, quoted, refuse_earlier_database
 
 
@@ -29,12 +28,11 @@ class Plugin(BasePlugin):
         """Create the public views and macros.
 
         Raises:
-            DbtRuntimeError: data, database or a variants file can't be used; the message says
+            DbtRuntimeError: data or database can't be used; the message says
                 what to do.
         """
         workspace = find_workspace()
         try:
-            refuse_uneven_rows(workspace)
             refuse_earlier_database(conn, workspace.database)
             _refuse_missing_data(conn, workspace)
             if strangers := create_views(conn, workspace.data):

@@ -1,7 +1,8 @@
-"""Values for a cookbook query's parameters that nobody gave: chosen from what is in the warehouse."""
+"""Values for a cookbook query's parameters that nobody gave: chosen from what is there."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -55,8 +56,8 @@ CHOICES = {
     "with_document": _CONDITION.format(kind="retrieval_with_document"),
     "without_document": _CONDITION.format(kind="retrieval_without_document"),
 }
-"""Parameter → what its value is asked with, in this order: the extraction that ended last, an
-original model (for `model_b` another than `model_a`) with most documents, the condition with most."""
+"""Parameter → what its value is asked with, in this order: the extraction that ended last; an
+original model (for `model_b` another than `model_a`) with most documents; such a condition."""
 
 
 def parameters_of(recipe: Query, given: Mapping[str, Value], session: Session) -> dict[str, Value]:
@@ -73,13 +74,8 @@ def parameters_of(recipe: Query, given: Mapping[str, Value], session: Session) -
     for name, question in CHOICES.items():
         if name not in values or name in given or values[name] is not None:
             continue
-        known = {
-            "problem": values.get("problem"),
-            "model": values.get("model"),
-            "model_a": values.get("model_a"),
-        }
-        used = {key: value for key, value in known.items() if f"${key}" in question}
-        used = {key: None if key == name else value for key, value in used.items()}
+        known = {**values, name: None}
+        used = {key: known.get(key) for key in re.findall(r"\$(\w+)", question)}
         with session.ask(question, used) as result:
             row = result.fetchone()
         values[name] = row[0] if row else None

@@ -28,9 +28,9 @@ class Parameter:
     meaning: str
 
     @property
-    def shown_default(self) -> str:
-        """The default, an ellipsis for one that is chosen."""
-        return "…" if self.default is None else str(self.default)
+    def assignment(self) -> str:
+        """`name=default`, with an ellipsis for one that is chosen."""
+        return f"{self.name}={'…' if self.default is None else self.default}"
 
 
 @dataclass(frozen=True)

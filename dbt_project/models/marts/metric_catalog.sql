@@ -1,19 +1,17 @@
--- depends_on: {{ ref('metric_values') }}
-
 with variants as (
     select * from {{ ref('stg_metric_variants') }}
 ),
 
-conditions as (
-    select distinct
-        probe,
-        -- a retrieval probe makes two conditions, each of a kind of its own
-        regexp_replace(kind, '_(with|without)_document$', '') as kind
-    from {{ ref('int_conditions') }}
-),
-
 families as (
     {{ metric_family_rows() }}
+),
+
+valued as (
+    select distinct
+        metric,
+        variant,
+        split_part(variant, '@', 1) as variant_name
+    from {{ ref('metric_values') }}
 ),
 
 parameters as (
@@ -24,7 +22,7 @@ parameters as (
         json_merge_patch(
             json_object('metric', metric),
             to_json(variants),
-            json_object('metric', null, 'variant', null)
+            json_object('metric', null, 'variant', null, 'core', null, 'written', null)
         ) as parameters
     from variants
 ),
@@ -32,13 +30,15 @@ parameters as (
 metric_catalog as (
     select
         variants.metric,
-        concat_ws(
-            '@', variants.variant, case when families.needs != 'full' then conditions.probe end
-        ) as variant,
+        coalesce(valued.variant, variants.variant) as variant,
         families.family,
         parameters.parameters,
+        variants.written,
+        variants.core,
         families.direction,
         families.admissible,
+        families.transform,
+        families.code,
         regexp_extract(families.description, '`([^`]+)`', 1) as formula,
         families.description
     from variants
@@ -47,9 +47,9 @@ metric_catalog as (
     inner join parameters
         on variants.metric = parameters.metric
         and variants.variant = parameters.variant
-    left join conditions
-        on families.needs = conditions.kind
-        and families.needs != 'full'
+    left join valued
+        on variants.metric = valued.metric
+        and variants.variant = valued.variant_name
 )
 
 select * from metric_catalog

@@ -1,7 +1,7 @@
 {{ config(materialized = 'table') }}
 
 with variants as (
-    select * from {{ source('library', 'metric_variants') }}
+    {{ variants_in_use() }}
 ),
 
 typed as (
@@ -9,6 +9,8 @@ typed as (
         metric,
         variant,
         aggregation,
+        core is not null as core,
+        written,
         coalesce(unit, 'token') as unit,
         coalesce(cast(min_tokens as bigint), 1) as min_tokens,
         cast(from_position as integer) as from_position,

@@ -49,7 +49,9 @@ def test_what_was_built_once_counts_for_ever(minilong):
         connection.execute("update metric_values set value = value + 1 where metric = 'good'")
     assert table(minilong).tried == ()
     with minilong.write() as connection:
-        connection.execute("""update metric_catalog set parameters = '{"k": 2}' where variant = 'v0'""")
+        connection.execute(
+            """update metric_catalog set parameters = '{"k": 2}' where variant = 'v0'"""
+        )
         connection.execute("delete from metric_values where variant = 'v1'")
     found = table(minilong)
     assert [(c.name, c.kind, c.admissible) for c in found.tried] == [

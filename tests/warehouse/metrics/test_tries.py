@@ -1,50 +1,68 @@
-"""The record of what was tried: nothing is lost, nothing counts twice."""
+"""What was tried on a problem is remembered, once each."""
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import replace
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from made_up_marts import Marts
 
 from warehouse.errors import StorageError
-from warehouse.metrics.tries import Try, remember, tries
+from warehouse.metrics.tries import Try, remember, remember_built, tries
 from warehouse.paths import Workspace
 
-VARIANT = Try("perplexity", "micro", "variant", '{"formula": "f"}', "lower", {"a": 1.5, "b": 2.0})
-IDEA = Try("mine", "x", "sql", "select 1", "higher", {"a": 0.1, "b": math.nan})
+GAIN = Try("gain", "mean", "variant", "sum(gain)", {"a": 1.0, "b": 2.0})
 
 
-def test_what_is_remembered_is_found_with_the_values_it_had_last(workspace: Workspace) -> None:
+def test_nothing_was_tried_at_first(workspace: Workspace) -> None:
     assert tries(workspace, "p") == []
-    remember(workspace, "p", [VARIANT, IDEA])
-    (first, idea) = tries(workspace, "p")
-    assert first == replace(VARIANT, first_seen=first.first_seen, last_seen=first.first_seen)
-    assert idea.values == {"a": 0.1}
-    moved = replace(VARIANT, values={"a": 1.25, "b": 2.0})
-    remember(workspace, "p", [moved, IDEA])
-    (again, same) = tries(workspace, "p")
-    assert again.values == moved.values and same == idea
-    assert again.first_seen == first.first_seen < again.last_seen
+
+
+def test_a_try_is_seen_again_not_twice(workspace: Workspace) -> None:
+    remember(workspace, "p", [GAIN])
+    (first,) = tries(workspace, "p")
+    assert (first.values, first.first_seen) == ({"a": 1.0, "b": 2.0}, first.last_seen)
+    more = Try("gain", "mean", "variant", "sum(gain)", {"b": 3.0, "c": 4.0, "d": math.nan})
+    remember(workspace, "p", [more])
+    (again,) = tries(workspace, "p")
+    assert again.values == {"a": 1.0, "b": 3.0, "c": 4.0}
+    assert again.first_seen == first.first_seen
     assert tries(workspace, "q") == []
 
 
-def test_the_same_again_writes_nothing_and_another_name_is_no_other_idea(
-    workspace: Workspace,
-) -> None:
-    remember(workspace, "p", [VARIANT, IDEA])
-    remember(workspace, "p", [IDEA, VARIANT, replace(IDEA, metric="other_name")])
-    assert len(list((workspace.data / "tries" / "p").iterdir())) == 1
-    remember(workspace, "p", [replace(IDEA, definition="select 2")])
-    remember(workspace, "p", [replace(VARIANT, definition='{"formula": "g"}')])
-    assert len(tries(workspace, "p")) == 4
+def test_an_edit_counts_when_it_changes_a_value(workspace: Workspace) -> None:
+    remember(workspace, "p", [GAIN])
+    same = Try("gain", "mean", "variant", "sum( gain )", {"a": 1.0 + 1e-9, "b": 2.0})
+    other = Try("gain", "mean", "variant", "sum(gain) / 2", {"a": 0.5, "b": 1.0})
+    remember(workspace, "p", [same, other])
+    assert [entry.definition for entry in tries(workspace, "p")] == ["sum( gain )", "sum(gain) / 2"]
+    asked = Try("gain", "mean", "sql", "select …", GAIN.values)
+    remember(workspace, "p", [asked, Try("none", "x", "values", "f.csv", {"a": math.inf})])
+    assert [entry.kind for entry in tries(workspace, "p")] == ["variant", "variant", "sql"]
 
 
-def test_a_damaged_record_is_named_not_left_out(workspace: Workspace) -> None:
-    remember(workspace, "p", [VARIANT])
-    (path,) = (workspace.data / "tries" / "p").iterdir()
-    for text in ("{", '{"seen": "x", "tries": [{"metric": "m"}]}', "[]"):
-        path.write_text(text)
-        with pytest.raises(StorageError, match=r"tried is damaged .*restore it") as error:
-            tries(workspace, "p")
-        assert str(path) in error.value.message
+def test_writers_at_once_lose_nothing(workspace: Workspace) -> None:
+    rows = [Try("gain", f"v{n}", "variant", str(n), {"a": float(n)}) for n in range(12)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda row: remember(workspace, "p", [row]), rows))
+    assert {entry.variant for entry in tries(workspace, "p")} == {row.variant for row in rows}
+
+
+def test_a_damaged_file_is_named_and_kept(workspace: Workspace) -> None:
+    remember(workspace, "p", [GAIN])
+    path = workspace.data / "tries" / "problem=p.json"
+    path.write_text("[{", encoding="utf-8")
+    for call in (lambda: tries(workspace, "p"), lambda: remember(workspace, "p", [GAIN])):
+        with pytest.raises(StorageError, match=r"problem=p\.json: can't be read .* move it away"):
+            call()
+    assert path.read_text(encoding="utf-8") == "[{"
+
+
+def test_what_is_built_is_remembered(minilong: Marts) -> None:
+    remember_built(minilong.workspace)
+    found = tries(minilong.workspace, "minilong")
+    assert {entry.metric for entry in found} >= {"good", "perplexity"}
+    assert all(entry.kind == "variant" and len(entry.values) >= 3 for entry in found)
+    assert json.loads(found[0].definition)["parameters"] == {"k": 1}

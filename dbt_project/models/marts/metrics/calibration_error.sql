@@ -12,6 +12,7 @@ bins as (
         confidence_sums.problem,
         confidence_sums.model_id,
         confidence_sums.doc_id,
+        confidence_sums.document_tokens,
         variants.variant,
         confidence_sums.bin * variants.bins // {{ confidence_bins() }} as wide_bin,
         abs(sum(confidence_sums.confidence_sum) - sum(confidence_sums.top_1)) as error_sum,
@@ -21,11 +22,12 @@ bins as (
     group by all
 ),
 
-terms as (
+documents as (
     select
         problem,
         model_id,
         doc_id,
+        document_tokens,
         variant,
         sum(error_sum) as numerator,
         sum(tokens) as denominator,
@@ -35,7 +37,7 @@ terms as (
 ),
 
 calibration_error as (
-    {{ over_documents('calibration_error', 'terms') }}
+    {{ per_document('documents') }}
 )
 
 select * from calibration_error

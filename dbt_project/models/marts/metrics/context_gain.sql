@@ -1,4 +1,4 @@
-with terms as (
+with documents as (
     {{ terms_over_bands(
         'context_gain',
         'int_gain_sums',
@@ -20,7 +20,7 @@ with terms as (
 ),
 
 context_gain as (
-    {{ over_documents('context_gain', 'terms', suffix = 'condition') }}
+    {{ per_document('documents', suffix = 'condition') }}
 )
 
 select * from context_gain

@@ -1,4 +1,4 @@
-with terms as (
+with documents as (
     {{ terms_over_bands(
         'entropy',
         'int_position_sums',
@@ -14,7 +14,7 @@ with terms as (
 ),
 
 entropy as (
-    {{ over_documents('entropy', 'terms') }}
+    {{ per_document('documents') }}
 )
 
 select * from entropy

@@ -1,4 +1,4 @@
-with terms as (
+with documents as (
     {{ terms_over_bands(
         'entropy_drop',
         'int_pair_sums',
@@ -8,7 +8,7 @@ with terms as (
 ),
 
 entropy_drop as (
-    {{ over_documents('entropy_drop', 'terms', suffix = 'condition') }}
+    {{ per_document('documents', suffix = 'condition') }}
 )
 
 select * from entropy_drop

@@ -7,12 +7,13 @@ variants as (
     where metric = 'gain_quantile'
 ),
 
-terms as (
+documents as (
     select
         gain_quantiles.problem,
         gain_quantiles.model_id,
         gain_quantiles.condition,
         gain_quantiles.doc_id,
+        gain_quantiles.document_tokens,
         variants.variant,
         gain_quantiles.value as numerator,
         1 as denominator,
@@ -24,7 +25,7 @@ terms as (
 ),
 
 gain_quantile as (
-    {{ over_documents('gain_quantile', 'terms', suffix = 'condition') }}
+    {{ per_document('documents', suffix = 'condition') }}
 )
 
 select * from gain_quantile

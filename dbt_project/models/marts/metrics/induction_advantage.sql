@@ -12,6 +12,7 @@ repeats_and_firsts as (
         bands.problem,
         bands.model_id,
         bands.doc_id,
+        bands.document_tokens,
         variants.variant,
         sum(bands.tokens) filter (where {{ repeated_within() }}) as repeats,
         sum(bands.nll_sum) filter (where {{ repeated_within() }}) / repeats as repeat_nll,
@@ -22,7 +23,7 @@ repeats_and_firsts as (
     group by all
 ),
 
-terms as (
+documents as (
     select
         * exclude (repeats),
         first_nll - repeat_nll as numerator,
@@ -33,7 +34,7 @@ terms as (
 ),
 
 induction_advantage as (
-    {{ over_documents('induction_advantage', 'terms') }}
+    {{ per_document('documents') }}
 )
 
 select * from induction_advantage

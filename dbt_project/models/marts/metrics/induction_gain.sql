@@ -1,4 +1,4 @@
-with terms as (
+with documents as (
     {{ terms_over_bands(
         'induction_gain',
         'int_feature_pair_sums',
@@ -8,7 +8,7 @@ with terms as (
 ),
 
 induction_gain as (
-    {{ over_documents('induction_gain', 'terms', suffix = 'condition') }}
+    {{ per_document('documents', suffix = 'condition') }}
 )
 
 select * from induction_gain

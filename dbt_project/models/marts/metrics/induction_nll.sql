@@ -1,4 +1,4 @@
-with terms as (
+with documents as (
     {{ terms_over_bands(
         'induction_nll',
         'int_feature_sums',
@@ -8,7 +8,7 @@ with terms as (
 ),
 
 induction_nll as (
-    {{ over_documents('induction_nll', 'terms') }}
+    {{ per_document('documents') }}
 )
 
 select * from induction_nll

@@ -13,6 +13,7 @@ key_sums as (
         gain_sums.model_id,
         gain_sums.condition,
         gain_sums.doc_id,
+        gain_sums.document_tokens,
         variants.variant,
         variants.statistic,
         sum(gain_sums.tokens) as tokens,
@@ -36,12 +37,13 @@ key_sums as (
     group by all
 ),
 
-terms as (
+documents as (
     select
         problem,
         model_id,
         condition,
         doc_id,
+        document_tokens,
         variant,
         case when statistic = 'gain' then key_gain_sum else key_tokens end as numerator,
         case statistic
@@ -54,7 +56,7 @@ terms as (
 ),
 
 key_share as (
-    {{ over_documents('key_share', 'terms', suffix = 'condition') }}
+    {{ per_document('documents', suffix = 'condition') }}
 )
 
 select * from key_share

@@ -18,6 +18,7 @@ separate_key_sums as (
         gain_sums.model_id,
         gain_sums.condition,
         gain_sums.doc_id,
+        gain_sums.document_tokens,
         variants.variant,
         sum(gain_sums.nll_sum) as nll_sum,
         sum(gain_sums.tokens) as tokens
@@ -36,6 +37,7 @@ overlapping_key_tokens as (
         inside.model_id,
         inside.condition,
         inside.doc_id,
+        inside.document_tokens,
         inside.position,
         inside.nll,
         variants.variant
@@ -59,6 +61,7 @@ overlapping_key_sums as (
         model_id,
         condition,
         doc_id,
+        document_tokens,
         variant,
         sum(nll) as nll_sum,
         count(*) as tokens
@@ -72,47 +75,23 @@ key_sums as (
     select * from overlapping_key_sums
 ),
 
--- Every scored document stays in, so that a variant without key tokens says so.
 documents as (
-    select distinct
+    select
         problem,
         model_id,
         condition,
         doc_id,
-        document_tokens
-    from gain_sums
-),
-
-terms as (
-    select
-        documents.problem,
-        documents.model_id,
-        documents.condition,
-        documents.doc_id,
-        documents.document_tokens,
-        variants.variant,
-        coalesce(sum(key_sums.nll_sum), 0) as numerator,
-        coalesce(sum(key_sums.tokens), 0) as denominator,
-        coalesce(sum(key_sums.tokens), 0) as tokens
-    from documents
-    cross join variants
-    left join key_sums
-        on documents.problem = key_sums.problem
-        and documents.model_id = key_sums.model_id
-        and documents.condition = key_sums.condition
-        and documents.doc_id = key_sums.doc_id
-        and variants.variant = key_sums.variant
+        document_tokens,
+        variant,
+        sum(nll_sum) as numerator,
+        sum(tokens) as denominator,
+        sum(tokens) as tokens
+    from key_sums
     group by all
 ),
 
 longppl as (
-    {{ over_documents(
-        'longppl',
-        'terms',
-        suffix = 'condition',
-        weight = 'document_tokens',
-        is_log = 'true',
-    ) }}
+    {{ per_document('documents', suffix = 'condition') }}
 )
 
 select * from longppl

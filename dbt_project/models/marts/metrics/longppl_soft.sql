@@ -1,4 +1,4 @@
-with terms as (
+with documents as (
     {{ terms_over_bands(
         'longppl_soft',
         'int_gain_sums',
@@ -18,13 +18,7 @@ with terms as (
 ),
 
 longppl_soft as (
-    {{ over_documents(
-        'longppl_soft',
-        'terms',
-        suffix = 'condition',
-        weight = 'document_tokens',
-        is_log = 'true',
-    ) }}
+    {{ per_document('documents', suffix = 'condition') }}
 )
 
 select * from longppl_soft

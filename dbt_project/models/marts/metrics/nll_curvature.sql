@@ -15,7 +15,7 @@ centred as (
 ),
 
 -- The coefficient of x² beside x is the slope on what x leaves unexplained of x².
-terms as (
+documents as (
     select
         *,
         s_x2_y - s_x_x2 * s_x_y / s_x_x as numerator,
@@ -24,7 +24,7 @@ terms as (
 ),
 
 nll_curvature as (
-    {{ over_documents('nll_curvature', 'terms') }}
+    {{ per_document('documents') }}
 )
 
 select * from nll_curvature

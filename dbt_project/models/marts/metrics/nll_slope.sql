@@ -2,7 +2,7 @@ with moments as (
     {{ position_moments('nll_slope', fewest = 2) }}
 ),
 
-terms as (
+documents as (
     select
         *,
         x_y_sum - x_sum * y_sum / tokens as numerator,
@@ -11,7 +11,7 @@ terms as (
 ),
 
 nll_slope as (
-    {{ over_documents('nll_slope', 'terms') }}
+    {{ per_document('documents') }}
 )
 
 select * from nll_slope

@@ -1,9 +1,9 @@
-with terms as (
+with documents as (
     {{ nll_over_bands('perplexity') }}
 ),
 
 perplexity as (
-    {{ over_documents('perplexity', 'terms', is_log = "variants.unit = 'token'") }}
+    {{ per_document('documents') }}
 )
 
 select * from perplexity

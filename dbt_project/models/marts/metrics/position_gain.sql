@@ -1,4 +1,4 @@
-with terms as (
+with documents as (
     {{ terms_over_bands(
         'position_gain',
         'int_pair_sums',
@@ -8,7 +8,7 @@ with terms as (
 ),
 
 position_gain as (
-    {{ over_documents('position_gain', 'terms', suffix = 'condition') }}
+    {{ per_document('documents', suffix = 'condition') }}
 )
 
 select * from position_gain

@@ -1,9 +1,9 @@
-with terms as (
+with documents as (
     {{ nll_over_bands('position_nll', position_band()) }}
 ),
 
 position_nll as (
-    {{ over_documents('position_nll', 'terms') }}
+    {{ per_document('documents') }}
 )
 
 select * from position_nll

@@ -1,4 +1,4 @@
-with terms as (
+with documents as (
     {{ terms_over_bands(
         'rank',
         'int_position_sums',
@@ -19,7 +19,7 @@ with terms as (
 ),
 
 rank as (
-    {{ over_documents('rank', 'terms') }}
+    {{ per_document('documents') }}
 )
 
 select * from rank

@@ -1,4 +1,4 @@
-with terms as (
+with documents as (
     {{ terms_over_bands(
         'rank_gain',
         'int_pair_sums',
@@ -13,7 +13,7 @@ with terms as (
 ),
 
 rank_gain as (
-    {{ over_documents('rank_gain', 'terms', suffix = 'condition') }}
+    {{ per_document('documents', suffix = 'condition') }}
 )
 
 select * from rank_gain

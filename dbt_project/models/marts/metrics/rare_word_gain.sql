@@ -1,4 +1,4 @@
-with terms as (
+with documents as (
     {{ terms_over_bands(
         'rare_word_gain',
         'int_feature_pair_sums',
@@ -8,7 +8,7 @@ with terms as (
 ),
 
 rare_word_gain as (
-    {{ over_documents('rare_word_gain', 'terms', suffix = 'condition') }}
+    {{ per_document('documents', suffix = 'condition') }}
 )
 
 select * from rare_word_gain

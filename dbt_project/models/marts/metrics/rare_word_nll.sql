@@ -1,4 +1,4 @@
-with terms as (
+with documents as (
     {{ terms_over_bands(
         'rare_word_nll',
         'int_feature_sums',
@@ -8,7 +8,7 @@ with terms as (
 ),
 
 rare_word_nll as (
-    {{ over_documents('rare_word_nll', 'terms') }}
+    {{ per_document('documents') }}
 )
 
 select * from rare_word_nll

@@ -7,27 +7,25 @@ variants as (
     where metric = 'retrieval_gain'
 ),
 
--- One term per excerpt: `micro` is the mean over excerpts, `macro` the mean over documents.
-excerpt_terms as (
+scored as (
     select
         excerpts.problem,
         excerpts.model_id,
         excerpts.probe,
         excerpts.doc_id,
+        excerpts.document_tokens,
         variants.variant,
-        variants.aggregation,
-        excerpts.segment,
         excerpts.tokens,
         case variants.statistic
             when 'share_positive' then cast(excerpts.gain_sum > 0 as double)
             when 'accuracy'
                 then (excerpts.top_1 - excerpts.without_document_top_1) / excerpts.tokens
             else excerpts.gain_sum / excerpts.tokens
-        end as numerator,
+        end as score,
         case variants.statistic
             when 'relative' then excerpts.without_document_nll_sum / excerpts.tokens
             else 1
-        end as denominator
+        end as base
     from excerpts
     inner join variants
         on excerpts.first_position
@@ -40,30 +38,24 @@ excerpt_terms as (
         < coalesce(variants.to_distance, 2147483647)
 ),
 
-document_terms as (
+-- Every excerpt counts alike, whatever its number of tokens.
+documents as (
     select
         problem,
         model_id,
         probe,
         doc_id,
+        document_tokens,
         variant,
-        sum(numerator) as numerator,
-        sum(denominator) as denominator,
+        sum(score) as numerator,
+        sum(base) as denominator,
         sum(tokens) as tokens
-    from excerpt_terms
-    where aggregation in ('micro', 'macro')
+    from scored
     group by all
 ),
 
-terms as (
-    select * from document_terms
-    union all by name
-    select * exclude (aggregation, segment) from excerpt_terms
-    where aggregation not in ('micro', 'macro')
-),
-
 retrieval_gain as (
-    {{ over_documents('retrieval_gain', 'terms', suffix = 'probe') }}
+    {{ per_document('documents', suffix = 'probe') }}
 )
 
 select * from retrieval_gain

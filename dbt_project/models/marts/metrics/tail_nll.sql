@@ -1,9 +1,9 @@
-with terms as (
+with documents as (
     {{ nll_over_bands('tail_nll', 'bands.tail_ceiling <= variants.tail_tokens') }}
 ),
 
 tail_nll as (
-    {{ over_documents('tail_nll', 'terms') }}
+    {{ per_document('documents') }}
 )
 
 select * from tail_nll
