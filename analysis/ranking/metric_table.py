@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from analysis.preregistration import Foretold, foretold
 from analysis.ranking.tried import tried_besides
 from analysis.statistics import Flags, Floats
 from warehouse.errors import TokenmartError, did_you_mean
@@ -26,12 +27,16 @@ Direction = Literal["higher", "lower"]
 
 @dataclass(frozen=True)
 class Model:
-    """A model of the problem. `parameters` is None where nobody stated it."""
+    """A model of the problem. `parameters` is None where nobody stated it.
+
+    kind: the dose series or training run it is one point of; alone, its own id.
+    """
 
     model_id: str
     full_id: str
     family: str
     parameters: int | None
+    kind: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +83,7 @@ class MetricTable:
     target: `[models]`.
     columns: of the present build, and ideas that are being asked about.
     tried: what else was ever tried for the problem; it counts in every adjustment.
+    registered: metrics that were foretold before the labels were read.
     without_target: ids of the problem's models that have none (yet).
     target_source: where the target came from, for the record.
     dtypes: number formats the models were run in, each with the full ids of its models.
@@ -91,6 +97,7 @@ class MetricTable:
     target_source: dict[str, Any]
     dtypes: dict[str, tuple[str, ...]]
     tried: tuple[MetricColumn, ...] = ()
+    registered: tuple[Foretold, ...] = ()
 
     @property
     def everything(self) -> tuple[MetricColumn, ...]:
@@ -139,6 +146,18 @@ class MetricTable:
     def families(self) -> tuple[str, ...]:
         """The family of each model."""
         return tuple(model.family for model in self.models)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The dose series or training run of each model; a model alone is its own."""
+        return tuple(model.kind or model.full_id for model in self.models)
+
+    @property
+    def target_errors(self) -> Floats:
+        """`[models]` standard error of the target, NaN where unknown."""
+        known = self.target_source.get("stderr") or {}
+        found = [known.get(model.model_id) for model in self.models]
+        return np.array([math.nan if error is None else float(error) for error in found])
 
     @property
     def log_parameters(self) -> Floats:
@@ -200,7 +219,7 @@ def load_table(
         ).fetchall()
     scores, source = load_target(problem, workspace)
     models = tuple(
-        Model(spec.model_id, spec.full_id, spec.family, spec.parameters)
+        Model(spec.model_id, spec.full_id, spec.family, spec.parameters, spec.series)
         for spec in problem.ranked_models
         if spec.model_id in scores
     )
@@ -241,6 +260,7 @@ def load_table(
         tried=tuple(
             _column_of_try(entry, models, of_metric.get(entry.metric)) for entry in besides
         ),
+        registered=foretold(workspace, problem),
     )
 
 

@@ -119,11 +119,13 @@ class ModelSpec(Frozen):
 
     `context` is the longest input that the model is meant for, where its configuration is stale.
     A model `on_request` takes part only where it is named: never in a ranking or a submission.
+    `kind` names what the model is one dose or one checkpoint of, where its interventions don't.
     """
 
     full_id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9._+-]+)?$")
     source: Source
     family: str
+    kind: str | None = None
     base: str | None = None
     parameters: int | None = Field(default=None, gt=0)
     shape: ModelShape | None = None
@@ -145,6 +147,18 @@ class ModelSpec(Frozen):
     def base_id(self) -> str | None:
         """The partition key of the checkpoint that the interventions act on."""
         return None if self.base is None else slug(self.base)
+
+    @property
+    def series(self) -> str:
+        """The dose series or training run that the model is one point of; alone, its own id.
+
+        Models of a series follow each other and are no independent evidence.
+        """
+        doses = "+".join(
+            f"rope {item.scaling or 'base'}" if item.kind == "rope" else item.kind
+            for item in self.interventions
+        )
+        return self.kind or doses or self.full_id
 
     def locate(self, place: Place) -> Located:
         """The model's weights, fetched when they are missing; a variant's are its base's.
@@ -365,6 +379,8 @@ def _inherit(models: Any, tree: YamlTree) -> Any:
                 f"{tree.path}:{line}: {keys}: {value!r} is not a checkpoint of this file; "
                 f"use one of {', '.join(checkpoints) or 'none'}"
             )
-        inherited = {key: value for key, value in base.items() if key not in ("full_id", "note")}
+        inherited = {
+            key: value for key, value in base.items() if key not in ("full_id", "kind", "note")
+        }
         filled.append({**inherited, **entry})
     return filled

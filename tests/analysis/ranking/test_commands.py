@@ -148,4 +148,4 @@ def test_a_metric_that_only_tells_families_apart_is_no_winner(minilong):
     document = json.loads(run(cli.select, *arguments).stdout)
     assert document["p_adjusted"] < 0.05 and document["winner"] is None
     assert document["p_adjusted_within_model_families"] > 0.05
-    assert any("tell model families apart" in reason for reason in document["reasons"])
+    assert any("tell groups of models apart" in reason for reason in document["reasons"])
