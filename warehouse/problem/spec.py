@@ -63,6 +63,7 @@ class ModelSpec(Frozen):
 
     `context` is the longest input that the model is meant for, where its configuration is stale.
     A model `on_request` takes part only where it is named: never in a ranking or a submission.
+    `kind` names what the model is one dose or one checkpoint of, where its interventions don't.
     """
 
     may_be_huge: ClassVar[frozenset[str]] = frozenset({"parameters"})
@@ -72,6 +73,7 @@ class ModelSpec(Frozen):
     )
     source: Source
     family: str
+    kind: str | None = None
     base: str | None = None
     parameters: int | None = Field(default=None, gt=0, le=10**15)
     shape: ModelShape | None = None
@@ -93,6 +95,18 @@ class ModelSpec(Frozen):
     def base_id(self) -> str | None:
         """The partition key of the checkpoint that the interventions act on."""
         return None if self.base is None else slug(self.base)
+
+    @property
+    def series(self) -> str:
+        """The dose series or training run that the model is one point of; alone, its own id.
+
+        Models of a series follow each other and are no independent evidence.
+        """
+        doses = "+".join(
+            f"rope {item.scaling or 'base'}" if item.kind == "rope" else item.kind
+            for item in self.interventions
+        )
+        return self.kind or doses or self.full_id
 
     def locate(self, place: Place) -> Located:
         """The model's weights, fetched when they are missing; a variant's are its base's.
@@ -251,7 +265,30 @@ class Problem(Frozen):
             for index, name in enumerate(names)
             if name in names[:index]
         )
+        conditions = [each.name for probe in probes for each in probe.conditions()]
+        for name in conditions:
+            if conditions.count(name) > 1:
+                raise ValueError(f"two probes make a condition {name!r}; rename one of them")
         return probes
+
+    @field_validator("compare")
+    @classmethod
+    def _pairs_are_of_conditions(
+        cls, pairs: tuple[tuple[str, str], ...], info: ValidationInfo
+    ) -> tuple[tuple[str, str], ...]:
+        probes = info.data.get("probes", ())
+        kinds = {each.name: each.kind for probe in probes for each in probe.conditions()}
+        for pair in pairs if kinds else ():
+            for name in pair:
+                if name not in kinds:
+                    raise ValueError(f"names {name!r}; the conditions are: {', '.join(kinds)}")
+                if kinds[name].repeats_positions:
+                    raise ValueError(f"{name!r} scores a token several times; leave it out")
+            long, short = (kinds[name].name for name in pair)
+            known = (long, short) == ("full", "window")
+            if pair[0] == pair[1] or pairs.count(pair) > 1 or known:
+                raise ValueError(f"{list(pair)} says nothing new; leave it out")
+        return pairs
 
     @field_validator("demo")
     @classmethod
@@ -286,32 +323,6 @@ def _refuse(places: Iterator[tuple[int, str, str]]) -> None:
     if found := list(places):
         what = "; ".join(what for _, _, what in found)
         raise PydanticCustomError("listed_twice", "{what}", {"what": what, "places": found})
-
-
-    @model_validator(mode="after")
-    def _conditions_fit(self) -> Problem:
-        kinds = {}
-        for condition in [each for probe in self.probes for each in probe.conditions()]:
-            if condition.name in kinds:
-                raise ValueError(
-                    f"two probes make a condition {condition.name!r}; rename one of them"
-                )
-            kinds[condition.name] = condition.kind
-        for pair in self.compare:
-            for name in pair:
-                if name not in kinds:
-                    raise ValueError(
-                        f"compare names {name!r}; the conditions are: {', '.join(kinds)}"
-                    )
-                if kinds[name].repeats_positions:
-                    raise ValueError(f"compare: {name!r} scores a token several times; leave it out")
-            long, short = (kinds[name].name for name in pair)
-            if pair[0] == pair[1] or self.compare.count(pair) > 1 or (long, short) == (
-                "full",
-                "window",
-            ):
-                raise ValueError(f"compare: {list(pair)} says nothing new; leave it out")
-        return self
 
 
 def problem_path(name: str, workspace: Workspace) -> Path:

@@ -119,6 +119,10 @@ class Ranked(Protocol):
         """Its name."""
 
     @property
+    def asked(self) -> str:
+        """What `--problem` was given, for the commands in messages."""
+
+    @property
     def title(self) -> str:
         """Its title."""
 
@@ -154,6 +158,10 @@ class RankedModel(Protocol):
     def parameters(self) -> int | None:
         """How many, where known."""
 
+    @property
+    def series(self) -> str:
+        """Models of one series follow each other."""
+
 
 class AnyTarget(Protocol):
     """A target of any kind."""
@@ -168,6 +176,7 @@ class RankedTable:
     """A table problem with what its stored table ranks."""
 
     name: str
+    asked: str
     title: str
     description: str
     target: TableTarget | None
@@ -206,6 +215,7 @@ def load_ranked(name: str, workspace: Workspace) -> Ranked:
         )
     return RankedTable(
         name=problem.name,
+        asked=name,
         title=problem.title,
         description=problem.description,
         target=problem.target,

@@ -18,18 +18,26 @@ _PARTITIONS = {
     "long": "condition=",
 }
 """Parameters that name a partition of the token store, and how its folder's name begins."""
-_PARAMETER = re.compile(r"-- param (\w+) = (.*?)(?:  -- (.*))?")
+_PARAMETER = re.compile(r"-- param (\w+)(?: = (.*?))?(?:  -- (.*))?")
 
-Value = int | float | str
+Value = int | float | str | None
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A `$name` of a query, with the value it has when none is given."""
+    """A `$name` of a query, with the value it has when none is given.
+
+    default: None for one that is chosen from what the warehouse holds (`warehouse.sql.defaults`).
+    """
 
     name: str
     default: Value
     meaning: str
+
+    @property
+    def assignment(self) -> str:
+        """`name=default`, with an ellipsis for one that is chosen."""
+        return f"{self.name}={'…' if self.default is None else self.default}"
 
 
 @dataclass(frozen=True)
@@ -44,7 +52,7 @@ class Query:
 
     @property
     def defaults(self) -> dict[str, Value]:
-        """The value of each parameter when none is given."""
+        """The value of each parameter when none is given; None for those that are chosen."""
         return {parameter.name: parameter.default for parameter in self.parameters}
 
 
@@ -60,6 +68,8 @@ def parse_value(text: str) -> Value:
 
 def read_query(path: Path) -> Query:
     """Parse a cookbook file: title line, description, `-- param name = default  -- meaning`.
+
+    Without ` = default`, the value is chosen from what the warehouse holds.
 
     Raises:
         TokenmartError: the file doesn't start with a title comment.
@@ -79,7 +89,9 @@ def read_query(path: Path) -> Query:
         title=prose[0],
         description=" ".join(prose[1:]),
         parameters=tuple(
-            Parameter(hit[1], parse_value(hit[2]), hit[3] or "") for hit in found if hit
+            Parameter(hit[1], None if hit[2] is None else parse_value(hit[2]), hit[3] or "")
+            for hit in found
+            if hit
         ),
         sql=sql,
     )
@@ -147,16 +159,17 @@ def check_values(recipe: Query, given: Mapping[str, Value], workspace: Workspace
     """
     check_problem(given, workspace)
     values = {**recipe.defaults, **given}
-    problem = str(values.get("problem", "*"))
+    problem = str(values.get("problem") or "*")
     here = _problems_here(workspace)
-    if "problem" in values and here and problem not in here:
+    if problem != "*" and here and problem not in here:
         raise TokenmartError(
             f"--param problem={problem}: nothing of it is here; there is {', '.join(here)}"
         )
     for name in recipe.defaults:
         known = _known(name, problem, workspace)
         value = str(values[name])
-        if not known or value in known:
+        # None is chosen later, from what is here
+        if not known or values[name] is None or value in known:
             continue
         hint = did_you_mean(value, known).rstrip() if name != "document" else ""
         hint = hint or f"there are {', '.join(known[:20])}{', …' if len(known) > 20 else ''}"
