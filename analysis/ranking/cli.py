@@ -11,7 +11,7 @@ import click
 from analysis.options import FILE, PROBLEM, RESAMPLES, SEED
 
 if TYPE_CHECKING:
-    from warehouse.metrics.tries import Direction
+    from analysis.ranking.metric_table import Direction
 
 METRIC = click.option(
     "--metric",
@@ -98,10 +98,10 @@ def correlate(
     chosen = load_problem(problem, workspace)
     ideas = []
     if sql is not None:
-        ideas = idea_from_sql(sql, chosen, workspace, name, better)
+        ideas = idea_from_sql(sql, chosen, workspace, name)
     elif values is not None:
-        ideas = idea_from_file(values, chosen, name, better)
-    table = load_table(chosen, workspace, ideas)
+        ideas = idea_from_file(values, chosen, name)
+    table = load_table(chosen, workspace, ideas, better)
     ranked = len(ideas) + sum(c.kind == "variant" for c in table.named(metrics))
     detailed = ranked if as_json else min(top + len(ideas), ranked)
     with progress_bar(detailed, "variants") as progress:

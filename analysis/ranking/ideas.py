@@ -16,7 +16,7 @@ from warehouse.metrics.tries import Try
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from warehouse.metrics.tries import Direction, Kind
+    from warehouse.metrics.tries import Kind
     from warehouse.paths import Workspace
     from warehouse.problem.spec import Problem
 
@@ -33,7 +33,7 @@ class _Row:
 
 
 def idea_from_sql(
-    sql: str, problem: Problem, workspace: Workspace, name: str, direction: Direction
+    sql: str, problem: Problem, workspace: Workspace, name: str
 ) -> list[Try]:
     """Ask the warehouse, read-only, for the columns model_id and value (and variant, for several).
 
@@ -42,7 +42,6 @@ def idea_from_sql(
         problem: whose models the rows must name.
         workspace: asked.
         name: of the idea, in tables and in the record of what was tried.
-        direction: which values are better.
 
     Raises:
         TokenmartError: a mistake in the SQL, it reads downstream scores, or its rows aren't one
@@ -59,10 +58,10 @@ def idea_from_sql(
     found = query(sql, "arrow", **parameters)
     rows = [_Row(f"--sql: row {n}", row) for n, row in enumerate(found.to_pylist(), start=1)]
     _check_columns("--sql", found.column_names)
-    return _tries(rows, "--sql", problem, name, direction, "sql", sql.strip())
+    return _tries(rows, "--sql", problem, name, "sql", sql.strip())
 
 
-def idea_from_file(path: Path, problem: Problem, name: str, direction: Direction) -> list[Try]:
+def idea_from_file(path: Path, problem: Problem, name: str) -> list[Try]:
     """Read a CSV file with the columns model_id and value (and variant, for several).
 
     Models may be named by model_id or by their full id. See `idea_from_sql`.
@@ -90,7 +89,7 @@ def idea_from_file(path: Path, problem: Problem, name: str, direction: Direction
         raise TokenmartError(f"{option}: can't be read as CSV ({error})") from error
     numbers = sorted(str(sorted(row.content.items())) for row in rows)
     digest = hashlib.sha256("\n".join(numbers).encode()).hexdigest()
-    return _tries(rows, option, problem, name, direction, "values", f"sha256 {digest}")
+    return _tries(rows, option, problem, name, "values", f"sha256 {digest}")
 
 
 def _check_columns(option: str, columns: list[str]) -> None:
@@ -116,7 +115,6 @@ def _tries(
     option: str,
     problem: Problem,
     name: str,
-    direction: Direction,
     kind: Kind,
     definition: str,
 ) -> list[Try]:
@@ -147,7 +145,7 @@ def _tries(
     if not any(math.isfinite(value) for values in found.values() for value in values.values()):
         raise TokenmartError(f"{option}: no value for any model of {problem.name}")
     return [
-        Try(name, variant, kind, definition, direction, values)
+        Try(name, variant, kind, definition, values)
         for variant, values in sorted(found.items())
     ]
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from analysis.preregistration import Foretold, foretold
-from analysis.ranking.tried import tried_besides, variants_of_build
+from analysis.ranking.tried import tried_besides
 from analysis.statistics import Flags, Floats
 from warehouse.errors import TokenmartError, did_you_mean
+from warehouse.metrics.tries import built_tries
 
 if TYPE_CHECKING:
     from warehouse.metrics.tries import Kind, Try
@@ -181,13 +182,19 @@ class MetricTable:
         return named[0]
 
 
-def load_table(problem: Problem, workspace: Workspace, ideas: Sequence[Try] = ()) -> MetricTable:
+def load_table(
+    problem: Problem,
+    workspace: Workspace,
+    ideas: Sequence[Try] = (),
+    better: Direction = "higher",
+) -> MetricTable:
     """Read the marts and the target of a problem, and write down what is compared with it.
 
     Args:
         problem: whose models and target count.
         workspace: where the DuckDB file and the locked files are.
         ideas: to compare beside the variants that were built.
+        better: which values of the ideas are better.
 
     Raises:
         TokenmartError: no mart, no value, or no target.
@@ -205,6 +212,7 @@ def load_table(problem: Problem, workspace: Workspace, ideas: Sequence[Try] = ()
             "select metric, variant, family, parameters, direction, admissible, formula,"
             " description from metric_catalog"
         ).fetchall()
+        built = built_tries(connection, problem.name).get(problem.name, [])
         formats = connection.execute(
             "select distinct dtype, model_id from units where problem = ? and status = 'done'",
             [problem.name],
@@ -220,38 +228,38 @@ def load_table(problem: Problem, workspace: Workspace, ideas: Sequence[Try] = ()
             f"{problem.name}: {len(models)} models have a target score, 3 are needed; "
             f"run `tokenmart recall --problem {problem.name}` or place the target file"
         )
-    described = {(row[0], row[1]): row for row in catalogue}
-    if undescribed := sorted({(row[0], row[1]) for row in values} - set(described)):
-        raise TokenmartError(
-            f"metric {'/'.join(undescribed[0])} has values but no line in metric_catalog; "
-            "describe it in its metric file and run `tokenmart dbt build`"
-        )
-    built = sorted(variants_of_build(values, described), key=lambda t: (t.metric, t.variant))
-    if not built and not ideas:
+    place = {model.model_id: index for index, model in enumerate(models)}
+    grouped: dict[tuple[str, str], Floats] = {}
+    for metric, variant, model_id, value in values:
+        column = grouped.setdefault((metric, variant), np.full(len(models), np.nan))
+        if model_id in place and value is not None:
+            column[place[model_id]] = value
+    if not grouped and not ideas:
         raise TokenmartError(
             f"{problem.name}: the mart metric_values holds nothing; run "
             f"`tokenmart extract --problem {problem.name}` and `tokenmart dbt build`"
         )
+    described = {(row[0], row[1]): row for row in catalogue}
+    columns = [_column(described.get(key), key, grouped[key]) for key in sorted(grouped)]
+    of_metric = {row[0]: row for row in catalogue}
     for idea in ideas:
-        if idea.metric in {row[0] for row in catalogue}:
+        if idea.metric in of_metric:
             raise TokenmartError(f"--name {idea.metric}: a metric has this name; choose another")
     besides = tried_besides(workspace, problem.name, [*built, *ideas])
-    inadmissible = {row[0] for row in catalogue if not row[5]}
     return MetricTable(
         problem=problem.name,
         models=models,
         target=np.array([scores[model.model_id] for model in models]),
-        columns=tuple(
-            _column(entry, models, described.get((entry.metric, entry.variant)), inadmissible)
-            for entry in (*ideas, *built)
-        ),
+        columns=(*(_column_of_try(idea, models, None, better) for idea in ideas), *columns),
         without_target=tuple(m.full_id for m in problem.ranked_models if m.model_id not in scores),
         target_source=source,
         dtypes={
             dtype: tuple(m.full_id for m in models if (dtype, m.model_id) in formats)
             for dtype in sorted({dtype for dtype, _ in formats})
         },
-        tried=tuple(_column(entry, models, None, inadmissible) for entry in besides),
+        tried=tuple(
+            _column_of_try(entry, models, of_metric.get(entry.metric)) for entry in besides
+        ),
         registered=foretold(workspace, problem),
     )
 
@@ -302,28 +310,40 @@ def _scores_sha256(rows: Sequence[tuple[Any, ...]]) -> str:
     return hashlib.sha256(lines.encode()).hexdigest()
 
 
-def _column(
-    entry: Try,
-    models: Sequence[Model],
-    described: Sequence[Any] | None,
-    inadmissible: set[str],
+def _column(row: Any, key: tuple[str, str], values: Floats) -> MetricColumn:
+    if row is None:
+        raise TokenmartError(
+            f"metric {key[0]}/{key[1]} has values but no line in metric_catalog; "
+            "describe it in its metric file and run `tokenmart dbt build`"
+        )
+    parameters = json.loads(row[3]) if isinstance(row[3], str) and row[3] else row[3] or {}
+    return MetricColumn(
+        metric=row[0],
+        variant=row[1],
+        family=row[2],
+        parameters=dict(parameters),
+        direction="lower" if row[4] == "lower" else "higher",
+        admissible=bool(row[5]),
+        formula=row[6] or "",
+        description=row[7] or "",
+        values=values,
+    )
+
+
+def _column_of_try(
+    entry: Try, models: Sequence[Model], row: Any, better: Direction = "higher"
 ) -> MetricColumn:
-    """A try over the models; `described` is its line in the catalogue, if it is in the build."""
-    built = described is not None and entry.kind == "variant"
-    parameters = described[3] if built and described else None
-    if isinstance(parameters, str):
-        parameters = json.loads(parameters)
+    """What isn't in the build: an idea, or a variant that was; `row`: its metric's, if known."""
+    variant = entry.kind == "variant"
     return MetricColumn(
         metric=entry.metric,
         variant=entry.variant,
-        family=described[2] if built and described else entry.kind,
-        parameters=dict(parameters or {}),
-        direction=entry.direction,
-        admissible=bool(described[5])
-        if built and described
-        else entry.kind == "variant" and entry.metric not in inadmissible,
-        formula=(described[6] or "") if built and described else entry.definition,
-        description=(described[7] or "") if built and described else "",
+        family=entry.kind,
+        parameters={},
+        direction="lower" if variant and row and row[4] == "lower" else better,
+        admissible=variant and (row is None or bool(row[5])),
+        formula=entry.definition,
+        description="",
         values=np.array([entry.values.get(model.model_id, math.nan) for model in models]),
         kind=entry.kind,
     )

@@ -50,7 +50,10 @@ def test_what_was_built_once_counts_for_ever(minilong):
     assert table(minilong).tried == ()
     with minilong.write() as connection:
         connection.execute(
-            """update metric_catalog set parameters = '{"k": 2}' where variant = 'v0'"""
+            """
+            update metric_catalog set parameters = '{"k": 2}' where variant = 'v0';
+            update metric_values set value = -value where variant = 'v0'
+            """
         )
         connection.execute("delete from metric_values where variant = 'v1'")
     found = table(minilong)
