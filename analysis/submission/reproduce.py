@@ -55,9 +55,9 @@ def compare_with_warehouse(
         TokenmartError: the folder isn't a bundle, or the warehouse lacks the metric.
     """
     bundle = _read(folder / BUNDLE_FILE)
+    request = _request(folder / BUNDLE_FILE, bundle, problem_file)
     recorded = _read(folder / VERIFY_FILE)
     submitted = _read(folder / SUBMISSION_FILE)
-    request = _request(folder / BUNDLE_FILE, bundle, problem_file)
     made = rebuild(workspace, request, folder / SUBMISSION_FILE)
     comparisons = [
         _compared("scores from the warehouse", submitted, made.scores),
