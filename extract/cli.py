@@ -82,6 +82,12 @@ def _selection(command: Callable[..., Any]) -> Callable[..., Any]:
     help="Share the work between N processes: one per GPU, or per part of the processor. By "
     "default one for each GPU where models fit on one, else one.",
 )
+@click.option(
+    "--top-k",
+    type=click.IntRange(1, 1000),
+    help="Keep the K first choices of every token, too (table top_tokens); units without them "
+    "are computed anew.",
+)
 @click.option("--as-worker", hidden=True, help="Be a worker of the run that started at this time.")
 @click.option("--dry-run", is_flag=True, help="Print what would be computed and its cost.")
 def extract(
@@ -98,6 +104,7 @@ def extract(
     attention: str | None,
     compiled: bool,
     workers: int | None,
+    top_k: int | None,
     as_worker: str | None,
     dry_run: bool,
 ) -> None:
@@ -116,6 +123,7 @@ def extract(
     from extract.planning.sharing import sharing_of
     from extract.planning.tables import make_plan
     from warehouse.paths import find_workspace
+    from warehouse.problem.pairs import store_pairs
     from warehouse.problem.spec import load_problem
     from warehouse.sources.fetch import ensure_documents
 
@@ -133,6 +141,7 @@ def extract(
         attention=attention,
         compiled=compiled,
         backend=backend,
+        top_k=top_k,
     )
     plan = make_plan(problem, selection, workspace)
     sharing = sharing_of(plan, device, selection.device, workers)
@@ -145,6 +154,7 @@ def extract(
     if selection.device == "cpu" and as_worker is None:
         _guard_processor(plan, asked_by_name=device == "cpu")
     chosen = documents_of(ensure_documents(problem, workspace), selection.documents)
+    store_pairs(problem, workspace)
     since = as_worker
     if sharing.workers > 1:
         since = datetime.now(timezone.utc).isoformat(timespec="seconds")

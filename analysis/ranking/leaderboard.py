@@ -22,7 +22,9 @@ from analysis.statistics import (
     MaxTest,
     WithinFamilies,
     correlate_with_target,
+    critical_value,
     family_interval,
+    interval_after_choice,
     max_test,
     repeated_splits,
     spearman,
@@ -37,8 +39,9 @@ class LeaderboardRow:
 
     held_out: mean rho over random splits on the models that didn't fix its sign; NaN for one that
         lacks models, and with too few.
-    rho: Spearman, NaN where undefined; family_interval: of rho, allowing for models of a family
-        being alike; within_families: rho of the differences inside families.
+    rho: Spearman, NaN where undefined; interval: of rho, for all tries at once and so also for one
+        that is chosen, models of a family or a kind counting as alike; family_interval: as of a
+        metric named beforehand; within_families: rho of the differences inside families.
     p_single: permutation p on its own; p_adjusted: against the best of all that was ever tried.
     bootstrapped: every coefficient with bootstrap intervals; None where they weren't asked for.
     alike: the columns that rank the models most alike (Spearman, with its sign); of ideas only.
@@ -48,6 +51,7 @@ class LeaderboardRow:
     n: int
     held_out: float
     rho: float
+    interval: Interval
     family_interval: Interval
     within_families: WithinFamilies
     p_single: float
@@ -101,6 +105,8 @@ def rank_metrics(
     """
     test = max_test(np.stack([c.oriented for c in table.everything]), table.target, seed)
     held_out = _held_out(table, seed)
+    critical = _critical(table, seed)
+    highest = np.nanmax(test.observed, initial=0.0)
     columns = [c for c in table.columns if c.kind != "variant"]
     columns += [c for c in table.named(shown) if c.kind == "variant"]
     places = {id(column): place for place, column in enumerate(table.columns)}
@@ -116,7 +122,9 @@ def rank_metrics(
         wanted = wanted or column.kind != "variant"
         detailed = wanted and not math.isnan(test.observed[index])
         x, y = column.oriented[column.present], table.target[column.present]
-        families = list(compress(table.families, column.present))
+        families, kinds = (
+            list(compress(labels, column.present)) for labels in (table.families, table.kinds)
+        )
         clusters = families if clustered else None
         rows.append(
             LeaderboardRow(
@@ -124,6 +132,13 @@ def rank_metrics(
                 n=x.size,
                 held_out=held_out[index],
                 rho=spearman(x, y),
+                interval=interval_after_choice(
+                    x,
+                    y,
+                    [families, kinds],
+                    math.nan if math.isnan(test.p_adjusted[index]) else critical,
+                    best=bool(test.observed[index] >= highest - 1e-12),
+                ),
                 family_interval=family_interval(x, y, families),
                 within_families=within_families(x, y, families),
                 p_single=float(test.p_single[index]),
@@ -137,6 +152,12 @@ def rank_metrics(
         if detailed:
             progress(f"bootstrap: {column.metric}", 1)
     return Leaderboard(table, tuple(rows), test, seed, resamples, clustered)
+
+
+def _critical(table: MetricTable, seed: int) -> float:
+    """How many standard errors an interval that holds for all tries at once reaches."""
+    whole = [c.oriented for c in table.everything if c.present.all() and np.ptp(c.values) > 0]
+    return critical_value(np.stack(whole), table.target, seed) if whole else math.nan
 
 
 def _held_out(table: MetricTable, seed: int) -> list[float]:
@@ -195,6 +216,7 @@ def _row_record(row: LeaderboardRow, models: list[str]) -> dict[str, Any]:
         "n": row.n,
         "held_out": number(row.held_out),
         "spearman": number(row.rho),
+        "spearman_ci95_after_choice": interval_record(row.interval),
         "spearman_ci95_family": interval_record(row.family_interval),
         "spearman_within_families": number(row.within_families.value),
         "spearman_within_families_ci95": interval_record(row.within_families.interval),
@@ -249,7 +271,7 @@ def print_leaderboard(board: Leaderboard, top: int) -> None:
             row.column.direction,
             "–" if math.isnan(row.held_out) else _signed(row.held_out),
             _signed(row.rho),
-            _interval(row.family_interval),
+            _interval(row.interval),
             "–" if math.isnan(row.p_adjusted) else f"{row.p_adjusted:.4f}",
             str(row.n),
             pearson,
@@ -292,8 +314,8 @@ def _notes(board: Leaderboard, rows: Sequence[LeaderboardRow], variants: int) ->
     notes += [
         "held out: mean rho over random splits, on the models that didn't fix the sign",
         "sign: 'lower is better' metrics are negated first, so + means: behaves as expected",
-        "95% CI of Spearman: allows for models of a family being alike; it is that of a metric "
-        "named beforehand, for the best of many see `tokenmart select`",
+        "95% CI of Spearman: holds for all tries at once, so for a chosen one, too; models of a "
+        "family or a kind count as alike (of a metric named beforehand: --json)",
         f"skipped: MCD filter, points kept in brackets; 95% CI: percentile bootstrap over {unit}, "
         f"{board.resamples} resamples, errs on the wide side (all bootstrap intervals: --json)",
     ]

@@ -66,7 +66,7 @@ def leaderboard_figure(data: ReportData, width: int) -> Chart:
     )
     y = alt.Y("variant:N", sort=order, axis=axis_y)
     chance = float(np.nan_to_num(data.board.test.null_95))
-    ends = [row[end] for row in rows for end in ("low", "family_low") if row[end] is not None]
+    ends = [row[end] for row in rows for end in ("low", "after_low") if row[end] is not None]
     lowest = min([-chance, *ends])
     x = alt.X(
         "rho:Q",
@@ -85,7 +85,7 @@ def leaderboard_figure(data: ReportData, width: int) -> Chart:
             x="low:Q", x2="high:Q", y=y
         ),
         base.mark_rule(strokeWidth=4, color=INK, opacity=0.5, aria=False).encode(
-            x="family_low:Q", x2="family_high:Q", y=y
+            x="after_low:Q", x2="after_high:Q", y=y
         ),
         base.mark_point(filled=True, size=80, color=CATEGORIES[0], opacity=1).encode(
             x=x, y=y, description="description:N"
@@ -294,7 +294,7 @@ def _shown(data: ReportData) -> list[LeaderboardRow]:
 def _leaderboard_point(data: ReportData, row: LeaderboardRow) -> dict[str, Any]:
     assert row.bootstrapped is not None
     interval = row.bootstrapped.spearman.percentile
-    families = row.family_interval
+    after = row.interval
     held_out = -row.held_out if row.rho < 0 else row.held_out
     said = "" if math.isnan(held_out) else f"held out {held_out:+.2f}, in sample "
     return {
@@ -302,11 +302,11 @@ def _leaderboard_point(data: ReportData, row: LeaderboardRow) -> dict[str, Any]:
         "rho": row.rho,
         "low": _or_none(interval.low),
         "high": _or_none(interval.high),
-        "family_low": _or_none(families.low),
-        "family_high": _or_none(families.high),
+        "after_low": _or_none(after.low),
+        "after_high": _or_none(after.high),
         "held_out": _or_none(held_out),
-        "description": f"{row.column.name}: {said}{row.rho:+.2f}, 95% CI {families.low:+.2f} to "
-        f"{families.high:+.2f}, bootstrap {interval.low:+.2f} to {interval.high:+.2f}",
+        "description": f"{row.column.name}: {said}{row.rho:+.2f}, 95% CI {after.low:+.2f} to "
+        f"{after.high:+.2f}, bootstrap {interval.low:+.2f} to {interval.high:+.2f}",
     }
 
 

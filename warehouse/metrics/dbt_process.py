@@ -13,9 +13,9 @@ import click
 
 from warehouse.errors import TokenmartError
 from warehouse.metrics import last_build
-from warehouse.paths import Workspace
 from warehouse.metrics.registry import find_families
 from warehouse.metrics.variant_files import check_variants
+from warehouse.paths import Workspace
 
 # dbt makes millions of Python objects, and nearly all live until it ends. Looking for garbage
 # among them takes a sixth of dbt's own time. The folder dbt runs in is nowhere to import from.

@@ -7,9 +7,10 @@ know yet which models exist: so the list is generated, and committed.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -57,7 +58,7 @@ class Family:
     admissible: bool
     needs: str
     transform: str | None
-    parameters: Mapping[str, Rule] = field(default_factory=dict)
+    parameters: Mapping[str, Rule] = dataclasses.field(default_factory=dict)
 
     @property
     def columns(self) -> tuple[str, ...]:

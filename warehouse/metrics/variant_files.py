@@ -174,8 +174,10 @@ def _mistakes(
 def _wanted(family: Family, settings: Mapping[str, Setting], column: str) -> str:
     accepted = family.choices(column) or settings[column].accepted
     if accepted:
-        return f"write {', '.join(accepted[:-1])} or {accepted[-1]}" if accepted[1:] else (
-            f"write {accepted[0]}"
+        return (
+            f"write {', '.join(accepted[:-1])} or {accepted[-1]}"
+            if accepted[1:]
+            else (f"write {accepted[0]}")
         )
     return f"write {_WORDS.get(settings[column].kind, 'a word')}"
 

@@ -240,7 +240,11 @@ class Demo(Frozen):
 
 
 class Problem(Frozen):
-    """Models, documents, probes and target that belong together."""
+    """Models, documents, probes and target that belong together.
+
+    `compare` lists pairs of conditions, the longer context first, whose tokens are compared beside
+    the pairs of the whole document and each window.
+    """
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
     title: str
@@ -248,6 +252,7 @@ class Problem(Frozen):
     documents: Documents
     models: tuple[ModelSpec, ...] = Field(min_length=1)
     probes: tuple[AnyProbe, ...] = Field(min_length=1)
+    compare: tuple[tuple[str, str], ...] = ()
     target: Target | None = None
     demo: Demo | None = None
 
@@ -309,6 +314,32 @@ class Problem(Frozen):
             for name in self.demo.models:
                 if name not in known:
                     raise ValueError(f"demo.models names {name!r}, which is not in models")
+        return self
+
+
+    @model_validator(mode="after")
+    def _conditions_fit(self) -> Problem:
+        kinds = {}
+        for condition in [each for probe in self.probes for each in probe.conditions()]:
+            if condition.name in kinds:
+                raise ValueError(
+                    f"two probes make a condition {condition.name!r}; rename one of them"
+                )
+            kinds[condition.name] = condition.kind
+        for pair in self.compare:
+            for name in pair:
+                if name not in kinds:
+                    raise ValueError(
+                        f"compare names {name!r}; the conditions are: {', '.join(kinds)}"
+                    )
+                if kinds[name].repeats_positions:
+                    raise ValueError(f"compare: {name!r} scores a token several times; leave it out")
+            long, short = (kinds[name].name for name in pair)
+            if pair[0] == pair[1] or self.compare.count(pair) > 1 or (long, short) == (
+                "full",
+                "window",
+            ):
+                raise ValueError(f"compare: {list(pair)} says nothing new; leave it out")
         return self
 
 

@@ -20,7 +20,9 @@ from warehouse.store.schema_version import OtherVersionError
 
 FILE_NAMES = {
     "tokens": "tokens.parquet",
+    "top_tokens": "doc-*.parquet",
     "documents": "documents.parquet",
+    "condition_pairs": "condition_pairs.parquet",
     "models": "model.parquet",
     "downstream": "items.parquet",
 }
@@ -58,7 +60,7 @@ def _own_pattern(table: str) -> str:
 
 
 def survey(data: Path) -> list[Stranger]:
-    """Every Parquet file of the four tables that is foreign or damaged, by path.
+    """Every Parquet file of the tables that is foreign or damaged, by path.
 
     Raises:
         OtherVersionError: another version of Tokenmart wrote a file.

@@ -48,8 +48,10 @@ tokenisations as (
         tokenizer_sha256,
         doc_id,
         unit_id,
-        hash(unit_id, {{ code_of('int_token_features') }}) as tokenisation_id,
-        hash(unit_id, corpus_id, {{ code_of('int_token_features') }}) as token_features_id
+        hash(
+            unit_id, {{ code_of('int_token_repeats') }}, {{ code_of('int_token_overlaps') }}
+        ) as tokenisation_id,
+        hash(unit_id, corpus_id, {{ code_of('int_token_words') }}) as token_features_id
     from units
     where kind = 'full'
     qualify row_number() over (

@@ -3,7 +3,7 @@ with variants as (
 ),
 
 families as (
-    {{ metric_family_rows() }}
+    select * from {{ ref('int_families') }}
 ),
 
 valued as (

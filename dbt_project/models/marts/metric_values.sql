@@ -11,7 +11,7 @@ variants as (
 ),
 
 families as (
-    {{ metric_family_rows() }}
+    select * from {{ ref('int_families') }}
 ),
 
 expected_values as (

@@ -12,7 +12,7 @@ from dbt_harness import PROJECT, Warehouse
 
 from tokenmart import cli
 from warehouse.errors import TokenmartError
-from warehouse.metrics.registry import Refreshed, find_families, refresh_list, list_of
+from warehouse.metrics.registry import Refreshed, find_families, list_of, refresh_list
 from warehouse.paths import Workspace
 
 META = {

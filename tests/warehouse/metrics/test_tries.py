@@ -6,8 +6,8 @@ import json
 import math
 from concurrent.futures import ThreadPoolExecutor
 
+import duckdb
 import pytest
-from made_up_marts import Marts
 
 from warehouse.errors import StorageError
 from warehouse.metrics.tries import Try, remember, remember_built, tries
@@ -60,9 +60,18 @@ def test_a_damaged_file_is_named_and_kept(workspace: Workspace) -> None:
     assert path.read_text(encoding="utf-8") == "[{"
 
 
-def test_what_is_built_is_remembered(minilong: Marts) -> None:
-    remember_built(minilong.workspace)
-    found = tries(minilong.workspace, "minilong")
-    assert {entry.metric for entry in found} >= {"good", "perplexity"}
-    assert all(entry.kind == "variant" and len(entry.values) >= 3 for entry in found)
-    assert json.loads(found[0].definition)["parameters"] == {"k": 1}
+def test_what_is_built_is_remembered(workspace: Workspace) -> None:
+    workspace.database.parent.mkdir(parents=True)
+    with duckdb.connect(str(workspace.database)) as connection:
+        connection.execute(
+            "create table metric_catalog as select 'gain' as metric, 'mean' as variant, "
+            "json('{\"k\": 1}') as parameters, 'abc' as code"
+        )
+        connection.execute(
+            "create table metric_values as select * from (values ('p', 'gain', 'mean', 'a', 1.5), "
+            "('p', 'gain', 'mean', 'b', null)) as v(problem, metric, variant, model_id, value)"
+        )
+    remember_built(workspace)
+    (entry,) = tries(workspace, "p")
+    assert (entry.kind, entry.metric, entry.values) == ("variant", "gain", {"a": 1.5})
+    assert json.loads(entry.definition) == {"parameters": {"k": 1}, "code": "abc"}

@@ -1,0 +1,5 @@
+with families as (
+    {{ metric_family_rows() }}
+)
+
+select * from families
