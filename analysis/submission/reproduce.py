@@ -168,6 +168,8 @@ def _equal(recorded: Any, found: Any) -> bool:
     numbers = (int, float)
     if isinstance(recorded, bool) or isinstance(found, bool):
         return recorded is found
+    if isinstance(recorded, int) and isinstance(found, int):
+        return recorded == found
     if isinstance(recorded, numbers) and isinstance(found, numbers):
         return math.isclose(
             recorded, found, rel_tol=RELATIVE_TOLERANCE, abs_tol=RELATIVE_TOLERANCE * 1e-3
