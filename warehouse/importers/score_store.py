@@ -161,11 +161,6 @@ class ScoredRun:
         """The partition key: the full id with `/` replaced."""
         return self.full_id.replace("/", "--")
 
-    @property
-    def series(self) -> str:
-        """Its own: a table has each run once."""
-        return self.full_id
-
 
 def scored_runs(scores: Path, size: str | None = None) -> tuple[ScoredRun, ...]:
     """What a stored table ranks, by name.

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from contextlib import suppress
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Union
 
@@ -23,6 +21,7 @@ from warehouse.plugins import kinds
 from warehouse.probes.probe import Probe, probe_kinds
 from warehouse.problem.changes import Intervention, Rope
 from warehouse.problem.model_shape import ModelShape
+from warehouse.problem.problem_files import read_problem_file, with_keys
 from warehouse.sources import documents as document_kinds
 from warehouse.sources import weights as weight_kinds
 from warehouse.sources.archives import PinnedArchive
@@ -63,7 +62,7 @@ class ModelSpec(Frozen):
 
     `context` is the longest input that the model is meant for, where its configuration is stale.
     A model `on_request` takes part only where it is named: never in a ranking or a submission.
-    `kind` names what the model is one dose or one checkpoint of, where its interventions don't.
+    `kind` names the series of doses or checkpoints that it is one of: see `series_of`.
     """
 
     may_be_huge: ClassVar[frozenset[str]] = frozenset({"parameters"})
@@ -95,18 +94,6 @@ class ModelSpec(Frozen):
     def base_id(self) -> str | None:
         """The partition key of the checkpoint that the interventions act on."""
         return None if self.base is None else slug(self.base)
-
-    @property
-    def series(self) -> str:
-        """The dose series or training run that the model is one point of; alone, its own id.
-
-        Models of a series follow each other and are no independent evidence.
-        """
-        doses = "+".join(
-            f"rope {item.scaling or 'base'}" if item.kind == "rope" else item.kind
-            for item in self.interventions
-        )
-        return self.kind or doses or self.full_id
 
     def locate(self, place: Place) -> Located:
         """The model's weights, fetched when they are missing; a variant's are its base's.
@@ -325,18 +312,6 @@ def _refuse(places: Iterator[tuple[int, str, str]]) -> None:
         raise PydanticCustomError("listed_twice", "{what}", {"what": what, "places": found})
 
 
-def problem_path(name: str, workspace: Workspace) -> Path:
-    """The file of a shipped problem, or the path itself when `name` is one."""
-    if name.endswith((".yml", ".yaml")) or "/" in name:
-        return Path(name)
-    return workspace.problems / f"{name}.yml"
-
-
-def list_problems(workspace: Workspace) -> list[str]:
-    """Names of the problem files that ship or were added, sorted."""
-    return sorted(path.stem for path in workspace.problems.glob("*.yml"))
-
-
 def load_problem(name: str, workspace: Workspace) -> Problem:
     """Read and check a problem by name or path.
 
@@ -356,20 +331,6 @@ def load_problem(name: str, workspace: Workspace) -> Problem:
     return problem
 
 
-def read_problem_file(name: str, workspace: Workspace) -> YamlTree:
-    """A problem file of any kind, parsed but not checked; its value is a mapping.
-
-    Raises:
-        ProblemFileError: missing, unreadable, or no mapping.
-    """
-    from warehouse.problem.yaml_file import parse_yaml
-
-    path = problem_path(name, workspace)
-    if not _is_file(path):
-        raise ProblemFileError(_no_such_file(name, path, workspace))
-    return _mapping(parse_yaml(path))
-
-
 def checked_problem(tree: YamlTree, workspace: Workspace) -> Problem:
     """The problem that a file's content stands for.
 
@@ -379,7 +340,7 @@ def checked_problem(tree: YamlTree, workspace: Workspace) -> Problem:
     from warehouse.problem.inherit import inherit
     from warehouse.problem.mistakes import check
 
-    raw = _mapping(tree).value
+    raw = with_keys(tree).value
     inherited = inherit(raw.get("models"), frozenset(ModelSpec.model_fields), tree)
     if "models" in raw:
         raw = {**raw, "models": inherited.models}
@@ -392,32 +353,4 @@ def checked_problem(tree: YamlTree, workspace: Workspace) -> Problem:
         folder=None if ships else folder,
         found=inherited.mistakes,
         inherited=inherited.places,
-    )
-
-
-def _mapping(tree: YamlTree) -> YamlTree:
-    if not isinstance(tree.value, dict):
-        raise ProblemFileError(
-            f"{tree.path}:1: expected keys such as name, models, probes; write one with "
-            "`tokenmart problem new`"
-        )
-    return tree
-
-
-def _is_file(path: Path) -> bool:
-    with suppress(OSError):  # a name too long, say
-        return path.is_file()
-    return False
-
-
-def _no_such_file(name: str, path: Path, workspace: Workspace) -> str:
-    problems = list_problems(workspace)
-    close = get_close_matches(path.stem, problems, n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    here = next((each for each in (f"{name}.yml", f"{name}.yaml") if _is_file(Path(each))), None)
-    hint = f"did you mean --problem {here}, in this folder? " if here else hint
-    shown = str(path) if len(str(path)) < 300 else f"{str(path)[:300]}…"
-    return (
-        f"{shown}: no such problem file; {hint}problems here: {', '.join(problems) or 'none'} "
-        "(or give the path of your own .yml)"
     )

@@ -26,7 +26,8 @@ from warehouse.importers.score_store import (
     stored_scores,
 )
 from warehouse.paths import Workspace
-from warehouse.problem.spec import TABLE_KIND, load_problem, read_problem_file
+from warehouse.problem.problem_files import read_problem_file
+from warehouse.problem.spec import TABLE_KIND, load_problem
 from warehouse.sources.place import Place
 
 
@@ -157,10 +158,6 @@ class RankedModel(Protocol):
     @property
     def parameters(self) -> int | None:
         """How many, where known."""
-
-    @property
-    def series(self) -> str:
-        """Models of one series follow each other."""
 
 
 class AnyTarget(Protocol):
