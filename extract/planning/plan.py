@@ -299,7 +299,7 @@ def plan_model(
         TokenmartError: files are missing or can't be read.
         StorageError: a published file is damaged.
     """
-    checkpoint = find_checkpoint(spec, workspace, problem.name)
+    checkpoint = find_checkpoint(spec, workspace, problem.name, problem.asked)
     tokenizer_sha256 = tokenizer_fingerprint(checkpoint, spec, workspace)
     dtype = resolve_dtype(spec, selection.dtype, selection.device)
     parts = {

@@ -15,11 +15,12 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from warehouse.errors import StorageError, TokenmartError
+from warehouse.errors import StorageError, TableProblemError, TokenmartError
 from warehouse.files import storage_errors
 from warehouse.maintenance.check import DocumentFacts, check_documents
 from warehouse.paths import Workspace
-from warehouse.problem.spec import Problem, list_problems, load_problem
+from warehouse.problem.problem_files import list_problems
+from warehouse.problem.spec import Problem, load_problem
 from warehouse.store.ledger import UnitRecord, read_units
 from warehouse.store.owners import abandoned_owner, file_system_now
 from warehouse.store.schema import TABLES
@@ -64,6 +65,8 @@ def find_garbage(
     for name in sorted(known):
         try:
             file = load_problem(name, workspace)
+        except TableProblemError:
+            pass  # it has no units
         except TokenmartError:
             notes.append(f"{name}: no readable problem file; its units are left alone")
         else:
