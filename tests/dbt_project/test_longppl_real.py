@@ -18,8 +18,8 @@ from warehouse.sources.fetch import ensure_documents
 DOCUMENT = "docs/ref/settings.txt"
 CONTEXT, STRIDE, TOKENS = 1024, 512, 4096
 PUBLISHED = {(0.5, -2): (2.9017155, 27), (0.1, -1): (1.7399317, 76)}
-"""(alpha, beta) → LongPPL and key tokens, by the package `longppl` of arXiv 2410.23771 with the model
-as its own evaluator, in float32, on the document cut at the end of its last token."""
+"""(alpha, beta) → LongPPL and key tokens, by the package `longppl` of arXiv 2410.23771: the model
+is its own evaluator, in float32, and the document cut at the end of its last token."""
 
 
 @pytest.mark.slow
