@@ -52,6 +52,16 @@ class Workspace:
         return self.data / "downstream"
 
     @property
+    def benchmark_scores(self) -> Path:
+        """Scores of runs over training: `problem=…/scores.parquet`."""
+        return self.data / "benchmark_scores"
+
+    @property
+    def benchmark_tables(self) -> Path:
+        """Where those scores come from, and what is early: `problem=…/table.parquet`."""
+        return self.data / "benchmark_tables"
+
+    @property
     def cache(self) -> Path:
         """Downloads and converted weights; safe to delete."""
         return self.data / "cache"
@@ -60,6 +70,11 @@ class Workspace:
     def lock_files(self) -> Path:
         """Recorded hashes and revisions, one JSON per problem; meant to be committed."""
         return self.root / "data" / "locks"
+
+    @property
+    def preregistered(self) -> Path:
+        """What was said before labels were read, one JSON per problem; meant to be committed."""
+        return self.root / "data" / "preregistered"
 
     @property
     def dbt_project(self) -> Path:
@@ -73,6 +88,11 @@ class Workspace:
             "TOKENMART_DATA": str(self.data),
             "TOKENMART_DATABASE": str(self.database),
         }
+
+
+def workspace_of(root: Path) -> Workspace:
+    """The checkout in `root` and nothing else: no variable of the environment moves its folders."""
+    return Workspace(root, root / "data", root / "warehouse" / "tokenmart.duckdb")
 
 
 def find_workspace(start: Path | None = None) -> Workspace:

@@ -297,7 +297,7 @@ def plan_model(
                 f"condition {condition.name} reads another document, and the corpus has only one; "
                 "add documents, or take the control out of the problem file"
             )
-    checkpoint = find_checkpoint(spec, workspace, problem.name)
+    checkpoint = find_checkpoint(spec, workspace, problem.name, problem.asked)
     tokenizer_sha256 = tokenizer_fingerprint(checkpoint, spec, workspace)
     dtype = resolve_dtype(spec, selection.dtype, selection.device)
     parts = {

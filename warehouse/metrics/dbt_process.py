@@ -24,16 +24,24 @@ from warehouse.paths import Workspace
 # among them takes a sixth of dbt's own time. The folder dbt runs in is nowhere to import from.
 # dbt ends with the process that started it, however that one ends.
 _CHILD = """
-import gc, os, sys, threading, time
+import gc, os, sys, threading
 gc.disable()
+ended = threading.Event()
 def end_with_parent(parent=int(os.environ.get("TOKENMART_PARENT") or os.getppid())):
     while os.getppid() == parent:
-        time.sleep(0.2)
+        if ended.wait(0.2):
+            return
     os._exit(1)
-threading.Thread(target=end_with_parent, daemon=True).start()
+watch = threading.Thread(target=end_with_parent, daemon=True)
+watch.start()
 sys.path[:] = [folder for folder in sys.path if folder]
 from dbt.cli.main import cli
-sys.exit(cli(prog_name="dbt"))
+try:
+    cli(prog_name="dbt")
+finally:
+    # with a thread still there, DuckDB's bindings list all they hold as leaked
+    ended.set()
+    watch.join()
 """
 
 

@@ -47,7 +47,10 @@ def test_declared_pairs_are_a_table(workspace: Workspace) -> None:
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        ("compare: [[full, ladder_9]]\n", "'ladder_9'; the conditions are: full, window_8, ladder_8"),
+        (
+            "compare: [[full, ladder_9]]\n",
+            "'ladder_9'; the conditions are: full, window_8, ladder_8",
+        ),
         ("compare: [[full, window_8]]\n", r"\['full', 'window_8'\] says nothing new"),
         ("compare: [[full, full]]\n", "says nothing new"),
         ("compare: [[full, ladder_8], [full, ladder_8]]\n", "says nothing new"),
