@@ -157,7 +157,8 @@ def extract(
         return
     if selection.device == "cpu" and as_worker is None:
         _guard_processor(plan, asked_by_name=device == "cpu")
-    chosen = documents_of(ensure_documents(problem, workspace), selection.documents)
+    corpus = ensure_documents(problem, workspace)
+    chosen = documents_of(corpus, selection.documents, selection.conditions)
     store_pairs(problem, workspace)
     store_lineup(problem, workspace)
     since = as_worker
