@@ -21,7 +21,7 @@ from analysis.ranking import (
     rank_metrics,
     select_metric,
 )
-from analysis.statistics import Floats, MaxTest, spearman
+from analysis.statistics import Floats, spearman
 from warehouse.sql.connection import connect_read_only
 from warehouse.store.provenance import code_revision, versions
 
@@ -121,16 +121,6 @@ class ReportData:
             if row.column is wanted or (wanted is None and row.column.metric == BASELINE_METRIC)
         ]
         return matching[0] if matching else None
-
-    @property
-    def best_of_many(self) -> MaxTest:
-        """The test against the best of many: of the variants that may be chosen, or of all."""
-        return self.selection.conditions.overall if self.selection else self.board.test
-
-    @property
-    def compared(self) -> int:
-        """How many variants that test compares."""
-        return self.best_of_many.observed.size
 
     @property
     def metrics(self) -> list[MetricDescription]:

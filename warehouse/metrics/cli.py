@@ -122,7 +122,12 @@ def show(
     show_default=True,
     help="Say which values are better.",
 )
-def new(name: str, context: str, direction: str) -> None:
+@click.option(
+    "--features",
+    is_flag=True,
+    help="Let the SQL ask for a token's word, how common it is and when it last occurred.",
+)
+def new(name: str, context: str, direction: str, features: bool) -> None:
     """Write the files of a new metric family.
 
     They are its SQL, its YAML with a unit test, and its variants; they build as they are.
@@ -130,11 +135,12 @@ def new(name: str, context: str, direction: str) -> None:
     \b
     tokenmart metrics new late_nll
     tokenmart metrics new far_gain --context window --direction higher
+    tokenmart metrics new far_word_gain --context window --direction higher --features
     """
     from warehouse.metrics.new_family import write_family
 
     workspace = find_workspace()
-    for path in write_family(workspace.dbt_project, name, context, direction):
+    for path in write_family(workspace.dbt_project, name, context, direction, features):
         click.echo(f"wrote {path.relative_to(workspace.root)}")
     _refresh(workspace)
     click.echo("next: edit the SQL and the test, then run `tokenmart dbt build`")

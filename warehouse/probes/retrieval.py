@@ -101,9 +101,7 @@ class RetrievalProbe(Probe):
 
     def parameters(self) -> dict[str, Any]:
         """What the excerpts depend on: with another control the other conditions stay."""
-        return self.model_dump(
-            mode="json", exclude=NO_PARAMETERS | {"controls"}, exclude_none=True
-        )
+        return self.model_dump(mode="json", exclude=NO_PARAMETERS | {"controls"}, exclude_none=True)
 
     def conditions(self) -> list[Condition]:
         """Two conditions, `…_with` and `…_without` the document, and one for each control."""

@@ -9,7 +9,7 @@ from typing import Any
 from warehouse.problem.mistakes import Mistake, mistake_at
 from warehouse.problem.yaml_file import Location, YamlTree
 
-_OWN = ("full_id", "note")
+_OWN = ("full_id", "kind", "note")
 
 
 @dataclass

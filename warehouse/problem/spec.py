@@ -7,14 +7,12 @@ raw dictionary. Every mistake is reported with file, line, key, value and remedy
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Union
 
 from pydantic import AfterValidator, Field, PrivateAttr, field_validator
-from pydantic_core import PydanticCustomError
 
 from warehouse.errors import ProblemFileError
 from warehouse.frozen import Frozen
@@ -22,6 +20,12 @@ from warehouse.paths import Workspace
 from warehouse.plugins import kinds
 from warehouse.probes.probe import Probe, probe_kinds
 from warehouse.problem.changes import Intervention, Rope
+from warehouse.problem.cross_checks import (
+    Pairs,
+    refuse_pairs,
+    refuse_same_models,
+    refuse_same_probes,
+)
 from warehouse.problem.model_shape import ModelShape
 from warehouse.sources import documents as document_kinds
 from warehouse.sources import weights as weight_kinds
@@ -60,6 +64,7 @@ class ModelSpec(Frozen):
 
     `context` is the longest input that the model is meant for, where its configuration is stale.
     A model `on_request` takes part only where it is named: never in a ranking or a submission.
+    `kind` names what the model is one dose or one checkpoint of, where its interventions don't.
     """
 
     may_be_huge: ClassVar[frozenset[str]] = frozenset({"parameters"})
@@ -69,6 +74,7 @@ class ModelSpec(Frozen):
     )
     source: Source
     family: str
+    kind: str | None = None
     base: str | None = None
     parameters: int | None = Field(default=None, gt=0, le=10**15)
     shape: ModelShape | None = None
@@ -90,6 +96,18 @@ class ModelSpec(Frozen):
     def base_id(self) -> str | None:
         """The partition key of the checkpoint that the interventions act on."""
         return None if self.base is None else slug(self.base)
+
+    @property
+    def series(self) -> str:
+        """The dose series or training run that the model is one point of; alone, its own id.
+
+        Models of a series follow each other and are no independent evidence.
+        """
+        doses = "+".join(
+            f"rope {item.scaling or 'base'}" if item.kind == "rope" else item.kind
+            for item in self.interventions
+        )
+        return self.kind or doses or self.full_id
 
     def locate(self, place: Place) -> Located:
         """The model's weights, fetched when they are missing; a variant's are its base's.
@@ -183,7 +201,7 @@ class Problem(Frozen):
     documents: Documents
     models: tuple[ModelSpec, ...] = Field(min_length=1)
     probes: tuple[AnyProbe, ...] = Field(min_length=1)
-    compare: tuple[tuple[str, str], ...] = ()
+    compare: Pairs = ()
     target: Target | None = None
     demo: Demo | None = None
 
@@ -234,7 +252,7 @@ class Problem(Frozen):
     @field_validator("models")
     @classmethod
     def _models_are_told_apart(cls, models: tuple[ModelSpec, ...]) -> tuple[ModelSpec, ...]:
-        _refuse(_clashes([model.full_id for model in models]))
+        refuse_same_models([model.full_id for model in models], [m.model_id for m in models])
         if all(model.on_request for model in models):
             raise ValueError("every model is on_request; leave one without it")
         return models
@@ -242,13 +260,15 @@ class Problem(Frozen):
     @field_validator("probes")
     @classmethod
     def _probes_are_told_apart(cls, probes: tuple[Probe, ...]) -> tuple[Probe, ...]:
-        names = [probe.name for probe in probes]
-        _refuse(
-            (index, "name", f"probe {name!r} is listed twice; remove one, or give it another name")
-            for index, name in enumerate(names)
-            if name in names[:index]
-        )
+        refuse_same_probes(probes)
         return probes
+
+    @field_validator("compare")
+    @classmethod
+    def _pairs_fit_the_probes(cls, compare: Pairs, info: ValidationInfo) -> Pairs:
+        if info.data.get("probes"):
+            refuse_pairs(compare, info.data["probes"])
+        return compare
 
     @field_validator("demo")
     @classmethod
@@ -261,54 +281,6 @@ class Problem(Frozen):
             names = ", ".join(map(repr, missing))
             raise ValueError(f"models names {names}, which is not in models")
         return demo
-
-
-def _clashes(full_ids: list[str]) -> Iterator[tuple[int, str, str]]:
-    """Place, key and what is wrong, of each model that can't be told from an earlier one."""
-    seen: dict[str, str] = {}
-    for index, full_id in enumerate(full_ids):
-        other = seen.setdefault(slug(full_id), full_id)
-        if full_id in full_ids[:index]:
-            yield index, "full_id", f"model {full_id!r} is listed twice; remove one"
-        elif other != full_id:
-            yield (
-                index,
-                "full_id",
-                f"models {other!r} and {full_id!r} would share the folder {slug(full_id)!r}; "
-                "rename one of them",
-            )
-
-
-def _refuse(places: Iterator[tuple[int, str, str]]) -> None:
-    if found := list(places):
-        what = "; ".join(what for _, _, what in found)
-        raise PydanticCustomError("listed_twice", "{what}", {"what": what, "places": found})
-
-
-    @model_validator(mode="after")
-    def _conditions_fit(self) -> Problem:
-        kinds = {}
-        for condition in [each for probe in self.probes for each in probe.conditions()]:
-            if condition.name in kinds:
-                raise ValueError(
-                    f"two probes make a condition {condition.name!r}; rename one of them"
-                )
-            kinds[condition.name] = condition.kind
-        for pair in self.compare:
-            for name in pair:
-                if name not in kinds:
-                    raise ValueError(
-                        f"compare names {name!r}; the conditions are: {', '.join(kinds)}"
-                    )
-                if kinds[name].repeats_positions:
-                    raise ValueError(f"compare: {name!r} scores a token several times; leave it out")
-            long, short = (kinds[name].name for name in pair)
-            if pair[0] == pair[1] or self.compare.count(pair) > 1 or (long, short) == (
-                "full",
-                "window",
-            ):
-                raise ValueError(f"compare: {list(pair)} says nothing new; leave it out")
-        return self
 
 
 def problem_path(name: str, workspace: Workspace) -> Path:

@@ -117,21 +117,23 @@ def sql(
         click.echo(text.rstrip())
         return
     from warehouse.files import refuse_protected
+    from warehouse.sql.defaults import chosen_text, parameters_of
     from warehouse.sql.export import format_of, write_rows
-    from warehouse.sql.queries import check_problem, check_values
+    from warehouse.sql.queries import check_problem
     from warehouse.sql.session import Session
     from warehouse.sql.watch import Limits
 
     format_ = format_ or format_of(out)
-    values = {**(recipe.defaults if recipe else {}), **named}
     workspace = find_workspace()
-    if recipe is None:
-        check_problem(named, workspace)
-    else:
-        check_values(recipe, named, workspace)
+    check_problem(named, workspace)
     if out is not None:
         refuse_protected(out, workspace, force=force)
     with Session(workspace, limits=Limits(timeout, memory), give_up=_leave) as session:
+        values = named
+        if recipe:
+            values = parameters_of(recipe, named, session)
+            if chosen := chosen_text(recipe, named, values):
+                click.echo(visible(chosen), err=True)
         left_out = write_rows(session, text, values, format_, out, limit)
     if left_out:
         click.echo(f"only {limit} rows shown; --limit 0 shows all, --out saves all", err=True)
@@ -150,7 +152,7 @@ def _list_queries() -> None:
     for recipe in list_queries():
         click.echo(visible(f"{recipe.name}: {recipe.title}"))
         for parameter in recipe.parameters:
-            shown = f"    --param {parameter.name}={parameter.default}  {parameter.meaning}"
+            shown = f"    --param {parameter.assignment}  {parameter.meaning}"
             click.echo(visible(shown))
 
 

@@ -13,23 +13,34 @@ from warehouse.paths import Workspace
 FOLDER = Path(__file__).parent / "cookbook"
 _PARTITIONS = {
     "model": "model_id=",
+    "model_a": "model_id=",
+    "model_b": "model_id=",
     "condition": "condition=",
     "short": "condition=",
-    "long": "condition=",
+    "with_document": "condition=",
+    "without_document": "condition=",
 }
 """Parameters that name a partition of the token store, and how its folder's name begins."""
-_PARAMETER = re.compile(r"-- param (\w+) = (.*?)(?:  -- (.*))?")
+_PARAMETER = re.compile(r"-- param (\w+)(?: = (.*?))?(?:  -- (.*))?")
 
-Value = int | float | str
+Value = int | float | str | None
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A `$name` of a query, with the value it has when none is given."""
+    """A `$name` of a query, with the value it has when none is given.
+
+    default: None for one that is chosen from what the warehouse holds (`warehouse.sql.defaults`).
+    """
 
     name: str
     default: Value
     meaning: str
+
+    @property
+    def assignment(self) -> str:
+        """`name=default`, with an ellipsis for one that is chosen."""
+        return f"{self.name}={'…' if self.default is None else self.default}"
 
 
 @dataclass(frozen=True)
@@ -44,7 +55,7 @@ class Query:
 
     @property
     def defaults(self) -> dict[str, Value]:
-        """The value of each parameter when none is given."""
+        """The value of each parameter when none is given; None for those that are chosen."""
         return {parameter.name: parameter.default for parameter in self.parameters}
 
 
@@ -60,6 +71,8 @@ def parse_value(text: str) -> Value:
 
 def read_query(path: Path) -> Query:
     """Parse a cookbook file: title line, description, `-- param name = default  -- meaning`.
+
+    Without ` = default`, the value is chosen from what the warehouse holds.
 
     Raises:
         TokenmartError: the file doesn't start with a title comment.
@@ -79,7 +92,9 @@ def read_query(path: Path) -> Query:
         title=prose[0],
         description=" ".join(prose[1:]),
         parameters=tuple(
-            Parameter(hit[1], parse_value(hit[2]), hit[3] or "") for hit in found if hit
+            Parameter(hit[1], None if hit[2] is None else parse_value(hit[2]), hit[3] or "")
+            for hit in found
+            if hit
         ),
         sql=sql,
     )
@@ -133,35 +148,26 @@ def _problems_here(workspace: Workspace) -> list[str]:
     return sorted({name.partition("=")[2] for name in folders})
 
 
-def check_values(recipe: Query, given: Mapping[str, Value], workspace: Workspace) -> None:
-    """Stop at a value that nothing here is called, given or by default, instead of no rows.
+def check_values(values: Mapping[str, Value], workspace: Workspace) -> None:
+    """Stop at a value that nothing here is called, rather than answer with no rows.
 
     Args:
-        recipe: a query of the cookbook; its parameters `problem`, `model`, `condition`, `short`,
-            `long`, `document` and `metric` are looked up.
-        given: values of its parameters.
-        workspace: where problems, models, conditions, documents and metrics are known from.
+        values: of a cookbook query's parameters: problem, models, conditions, document and metric
+            are looked up, others and null are not.
+        workspace: where they are known from.
 
     Raises:
         TokenmartError: such a value; the message has the closest, or what there is.
     """
-    check_problem(given, workspace)
-    values = {**recipe.defaults, **given}
-    problem = str(values.get("problem", "*"))
-    here = _problems_here(workspace)
-    if "problem" in values and here and problem not in here:
-        raise TokenmartError(
-            f"--param problem={problem}: nothing of it is here; there is {', '.join(here)}"
-        )
-    for name in recipe.defaults:
-        known = _known(name, problem, workspace)
-        value = str(values[name])
+    problem = "*" if values.get("problem") is None else str(values["problem"])
+    for name, given in values.items():
+        known = [] if given is None else _known(name, problem, workspace)
+        value = str(given)
         if not known or value in known:
             continue
         hint = did_you_mean(value, known).rstrip() if name != "document" else ""
         hint = hint or f"there are {', '.join(known[:20])}{', …' if len(known) > 20 else ''}"
-        more = "" if name in given else f"; it is the default, give another with --param {name}=…"
-        raise TokenmartError(f"--param {name}={value}: not in problem {problem}; {hint}{more}")
+        raise TokenmartError(f"--param {name}={value}: not in problem {problem}; {hint}")
 
 
 def _known(name: str, problem: str, workspace: Workspace) -> list[str]:

@@ -121,7 +121,7 @@ def test_a_path_is_a_name_too(workspace: Workspace) -> None:
             "{kind: full}",
             "{kind: full, context: 8}",
             r"tiny\.yml:13: probes\[0\]\.context: unknown key 'context'; remove it, or use one "
-            "of: name$",
+            "of: name, top_k$",
         ),
         ("context: 8", "context: -8", r"tiny\.yml:14: probes\[1\].*context.*-8"),
         ("context: 8", "context: eight", r"tiny\.yml:14: .*'eight'"),
@@ -130,7 +130,7 @@ def test_a_path_is_a_name_too(workspace: Workspace) -> None:
             "kind: window",
             "kind: windowed",
             r"tiny\.yml:14: probes\[1\]\.kind: kind 'windowed' is unknown; did you mean 'window'\? "
-            "The kinds are: full, retrieval, window$",
+            "The kinds are: full, ladder, needle, retrieval, window$",
         ),
         (
             "kind: json",
@@ -138,7 +138,7 @@ def test_a_path_is_a_name_too(workspace: Workspace) -> None:
             r":4: .*kind 'pdf' is unknown; use one of: folder, json, sdist$",
         ),
         ("{kind: full}", "{knd: full}", r":13: .*unknown key 'knd'; did you mean 'kind'\?$"),
-        ("{kind: full}", "{name: a}", r"'kind' is missing; add it with one of: full, retrieval"),
+        ("{kind: full}", "{name: a}", r"'kind' is missing; add it with one of: full, ladder"),
         (
             "{kind: full}",
             "full",
