@@ -54,6 +54,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Rebuild a submission's scores and compare them.",
     ),
     "report": ("analysis.report.cli:report", "Write the HTML report of a problem."),
+    "e2lm": (
+        "analysis.e2lm.cli:e2lm",
+        "Judge benchmarks by their scores over training.",
+    ),
     "show": (
         "analysis.report.cli:show",
         "Show a document with every token shaded, one model or two.",

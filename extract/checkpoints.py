@@ -132,11 +132,11 @@ def _convert_gguf(gguf: Path, staging: Path) -> None:
 
 
 def _plain_reader() -> type:
-    """A reader whose million small slices are plain arrays: those of a memmap cost twice as much."""
+    """A reader whose million small slices are plain arrays: a memmap's cost twice as much."""
     import numpy as np
     from gguf import GGUFReader
 
-    class PlainReader(GGUFReader):
+    class PlainReader(GGUFReader):  # type: ignore[misc]  # gguf has no types
         data: np.ndarray[Any, np.dtype[np.uint8]]
 
         def _get(self, *args: Any, **kwargs: Any) -> Any:

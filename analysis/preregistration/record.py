@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from analysis.preregistration.definition import RegisteredMetric, define
 from warehouse.errors import TokenmartError
 from warehouse.files import storage_errors, write_whole
+from warehouse.problem.series import series_of
 from warehouse.sources.lock_file import recorded_files
 from warehouse.store.provenance import code_revision
 from warehouse.strict_json import StrictJsonError, read_json
@@ -27,6 +28,7 @@ from warehouse.strict_json import StrictJsonError, read_json
 if TYPE_CHECKING:
     from warehouse.paths import Workspace
     from warehouse.problem.spec import Problem
+    from warehouse.problem.table_problem import Ranked
 
 SCHEMA = "tokenmart/preregistration/1"
 RULE = (
@@ -175,10 +177,10 @@ def record_path(workspace: Workspace, problem: str) -> Path:
     return workspace.preregistered / f"{problem}.json"
 
 
-def registered_models(problem: Problem) -> tuple[RegisteredModel, ...]:
+def registered_models(problem: Ranked) -> tuple[RegisteredModel, ...]:
     """The models of a study, as an entry records them."""
     return tuple(
-        RegisteredModel(full_id=model.full_id, family=model.family, kind=model.series)
+        RegisteredModel(full_id=model.full_id, family=model.family, kind=series_of(model))
         for model in problem.ranked_models
     )
 

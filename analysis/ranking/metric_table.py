@@ -16,11 +16,12 @@ from analysis.ranking.tried import tried_besides
 from analysis.statistics import Flags, Floats
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.metrics.tries import built_tries
+from warehouse.problem.series import series_of
 
 if TYPE_CHECKING:
     from warehouse.metrics.tries import Kind, Try
     from warehouse.paths import Workspace
-    from warehouse.problem.spec import Problem
+    from warehouse.problem.table_problem import Ranked
 
 Direction = Literal["higher", "lower"]
 
@@ -183,7 +184,7 @@ class MetricTable:
 
 
 def load_table(
-    problem: Problem,
+    problem: Ranked,
     workspace: Workspace,
     ideas: Sequence[Try] = (),
     better: Direction = "higher",
@@ -219,7 +220,7 @@ def load_table(
         ).fetchall()
     scores, source = load_target(problem, workspace)
     models = tuple(
-        Model(spec.model_id, spec.full_id, spec.family, spec.parameters, spec.series)
+        Model(spec.model_id, spec.full_id, spec.family, spec.parameters, series_of(spec))
         for spec in problem.ranked_models
         if spec.model_id in scores
     )
@@ -264,7 +265,7 @@ def load_table(
     )
 
 
-def load_target(problem: Problem, workspace: Workspace) -> tuple[dict[str, float], dict[str, Any]]:
+def load_target(problem: Ranked, workspace: Workspace) -> tuple[dict[str, float], dict[str, Any]]:
     """Target scores by model_id, and where they came from.
 
     Raises:
@@ -276,7 +277,9 @@ def load_target(problem: Problem, workspace: Workspace) -> tuple[dict[str, float
             f"problem {problem.name} has no target: nothing to correlate with; add a target "
             "section to its problem file (`tokenmart sql` and `tokenmart extract` need none)"
         )
-    if problem.target.kind == "file":
+    from warehouse.problem.spec import FileTarget
+
+    if isinstance(problem.target, FileTarget):
         from warehouse.problem.target_file import read_locked_target
 
         target = read_locked_target(workspace, problem.name, problem.target.path)

@@ -32,7 +32,17 @@ SHAPE = Shape(
     documents=4,
     tokens=700,
     windows=(Window(64, 32), Window(256, 64)),
-    retrieval=Retrieval(excerpts=6, excerpt_tokens=16, answer_tokens=8, min_gap=32),
+    retrieval=Retrieval(
+        excerpts=6,
+        excerpt_tokens=16,
+        answer_tokens=8,
+        min_gap=32,
+        controls=("foreign", "shuffled", "tail"),
+    ),
+    ladder=(32, 64, 256),
+    depths=(0.2, 0.5, 0.9),
+    top_k=4,
+    compare=(("full", "ladder_64"), ("ladder_256", "ladder_32")),
 )
 
 

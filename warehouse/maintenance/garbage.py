@@ -15,13 +15,15 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from warehouse.errors import StorageError, TokenmartError
+from warehouse.errors import StorageError, TableProblemError, TokenmartError
 from warehouse.files import storage_errors
 from warehouse.maintenance.check import DocumentFacts, check_documents
 from warehouse.paths import Workspace
-from warehouse.problem.spec import Problem, list_problems, load_problem
+from warehouse.problem.problem_files import list_problems
+from warehouse.problem.spec import Problem, load_problem
 from warehouse.store.ledger import UnitRecord, read_units
 from warehouse.store.owners import abandoned_owner, file_system_now
+from warehouse.store.schema import TABLES
 from warehouse.store.token_files import (
     LOCK_NAME,
     keep_units,
@@ -62,6 +64,8 @@ def find_garbage(
     for name in sorted(known):
         try:
             file = load_problem(name, workspace)
+        except TableProblemError:
+            pass  # it has no units
         except TokenmartError:
             notes.append(f"{name}: no readable problem file; its units are left alone")
         else:
@@ -142,7 +146,7 @@ def _in_published(
 
 def _strays(workspace: Workspace, problem: str) -> Iterator[Garbage]:
     """Leftovers of killed processes in the folders of one problem."""
-    tables = ("tokens", "pending", "documents", "models", "downstream")
+    tables = ("pending", *TABLES)
     for folder in [workspace.data / table / f"problem={problem}" for table in tables]:
         for path in _older(folder, ".*.tmp"):
             yield Garbage("temporary file", path, 0, _size(path), "a write that was killed")

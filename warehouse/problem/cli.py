@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from warehouse.paths import Workspace
     from warehouse.problem.spec import ModelSpec, Problem
+    from warehouse.problem.table_problem import TableProblem
     from warehouse.sources.place import Place
 
 NO_TARGET = "target: none; the problem is for `tokenmart extract` and `tokenmart sql`"
@@ -135,8 +136,12 @@ def fetch(
     tokenmart data fetch --problem no4k --only models --model Qwen/Qwen2-0.5B-Instruct
     """
     from warehouse.problem.spec import load_problem
+    from warehouse.problem.table_problem import find_table
 
     workspace = find_workspace()
+    if table := find_table(problem_name, workspace):
+        _fetch_scores(table, workspace)
+        return
     problem = load_problem(problem_name, workspace)
     chosen = [problem.model(name) for name in models]
     kind = only or ("models" if models else None)
@@ -163,6 +168,20 @@ def fetch(
         failure.show()
     if failures:
         raise failures[-1]
+
+
+def _fetch_scores(problem: TableProblem, workspace: Workspace) -> None:
+    from warehouse.importers.score_store import store_scores
+    from warehouse.problem.table_problem import read_table
+
+    brought = read_table(problem, workspace)
+    store_scores(brought, workspace, problem.name)
+    scores = brought.scores
+    runs, benchmarks = (len(scores[name].unique()) for name in ("model_id", "benchmark"))
+    click.echo(
+        f"scores: {scores.num_rows:,} of {runs} runs on {benchmarks} benchmarks (licence: "
+        f"{problem.table.licence}); next: tokenmart dbt build"
+    )
 
 
 def _show_needs(

@@ -12,7 +12,8 @@ from pathlib import Path
 from warehouse.errors import ProblemFileError, TokenmartError, did_you_mean
 from warehouse.files import appearing
 from warehouse.paths import Workspace
-from warehouse.problem.spec import Problem, checked_problem, list_problems
+from warehouse.problem.problem_files import list_problems
+from warehouse.problem.spec import Problem, checked_problem
 from warehouse.problem.yaml_file import parse_text
 from warehouse.sources.documents.folder import ENDINGS
 from warehouse.sources.documents.json_file import LINES

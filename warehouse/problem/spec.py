@@ -7,26 +7,21 @@ raw dictionary. Every mistake is reported with file, line, key, value and remedy
 from __future__ import annotations
 
 import shlex
-from contextlib import suppress
-from difflib import get_close_matches
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Union
 
 from pydantic import AfterValidator, Field, PrivateAttr, field_validator
+from pydantic_core import PydanticCustomError
 
-from warehouse.errors import ProblemFileError
+from warehouse.errors import ProblemFileError, TableProblemError
 from warehouse.frozen import Frozen
 from warehouse.paths import Workspace
 from warehouse.plugins import kinds
 from warehouse.probes.probe import Probe, probe_kinds
 from warehouse.problem.changes import Intervention, Rope
-from warehouse.problem.cross_checks import (
-    Pairs,
-    refuse_pairs,
-    refuse_same_models,
-    refuse_same_probes,
-)
 from warehouse.problem.model_shape import ModelShape
+from warehouse.problem.problem_files import read_problem_file, with_keys
 from warehouse.sources import documents as document_kinds
 from warehouse.sources import weights as weight_kinds
 from warehouse.sources.archives import PinnedArchive
@@ -51,6 +46,9 @@ else:
         Field(discriminator="kind"),
     ]
 
+TABLE_KIND = "table"
+"""What `kind` says in a problem file without models: see `table_problem`."""
+
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 
@@ -64,7 +62,7 @@ class ModelSpec(Frozen):
 
     `context` is the longest input that the model is meant for, where its configuration is stale.
     A model `on_request` takes part only where it is named: never in a ranking or a submission.
-    `kind` names what the model is one dose or one checkpoint of, where its interventions don't.
+    `kind` names the series of doses or checkpoints that it is one of: see `series_of`.
     """
 
     may_be_huge: ClassVar[frozenset[str]] = frozenset({"parameters"})
@@ -96,18 +94,6 @@ class ModelSpec(Frozen):
     def base_id(self) -> str | None:
         """The partition key of the checkpoint that the interventions act on."""
         return None if self.base is None else slug(self.base)
-
-    @property
-    def series(self) -> str:
-        """The dose series or training run that the model is one point of; alone, its own id.
-
-        Models of a series follow each other and are no independent evidence.
-        """
-        doses = "+".join(
-            f"rope {item.scaling or 'base'}" if item.kind == "rope" else item.kind
-            for item in self.interventions
-        )
-        return self.kind or doses or self.full_id
 
     def locate(self, place: Place) -> Located:
         """The model's weights, fetched when they are missing; a variant's are its base's.
@@ -201,7 +187,7 @@ class Problem(Frozen):
     documents: Documents
     models: tuple[ModelSpec, ...] = Field(min_length=1)
     probes: tuple[AnyProbe, ...] = Field(min_length=1)
-    compare: Pairs = ()
+    compare: tuple[tuple[str, str], ...] = ()
     target: Target | None = None
     demo: Demo | None = None
 
@@ -252,7 +238,7 @@ class Problem(Frozen):
     @field_validator("models")
     @classmethod
     def _models_are_told_apart(cls, models: tuple[ModelSpec, ...]) -> tuple[ModelSpec, ...]:
-        refuse_same_models([model.full_id for model in models], [m.model_id for m in models])
+        _refuse(_clashes([model.full_id for model in models]))
         if all(model.on_request for model in models):
             raise ValueError("every model is on_request; leave one without it")
         return models
@@ -260,15 +246,36 @@ class Problem(Frozen):
     @field_validator("probes")
     @classmethod
     def _probes_are_told_apart(cls, probes: tuple[Probe, ...]) -> tuple[Probe, ...]:
-        refuse_same_probes(probes)
+        names = [probe.name for probe in probes]
+        _refuse(
+            (index, "name", f"probe {name!r} is listed twice; remove one, or give it another name")
+            for index, name in enumerate(names)
+            if name in names[:index]
+        )
+        conditions = [each.name for probe in probes for each in probe.conditions()]
+        for name in conditions:
+            if conditions.count(name) > 1:
+                raise ValueError(f"two probes make a condition {name!r}; rename one of them")
         return probes
 
     @field_validator("compare")
     @classmethod
-    def _pairs_fit_the_probes(cls, compare: Pairs, info: ValidationInfo) -> Pairs:
-        if info.data.get("probes"):
-            refuse_pairs(compare, info.data["probes"])
-        return compare
+    def _pairs_are_of_conditions(
+        cls, pairs: tuple[tuple[str, str], ...], info: ValidationInfo
+    ) -> tuple[tuple[str, str], ...]:
+        probes = info.data.get("probes", ())
+        kinds = {each.name: each.kind for probe in probes for each in probe.conditions()}
+        for pair in pairs if kinds else ():
+            for name in pair:
+                if name not in kinds:
+                    raise ValueError(f"names {name!r}; the conditions are: {', '.join(kinds)}")
+                if kinds[name].repeats_positions:
+                    raise ValueError(f"{name!r} scores a token several times; leave it out")
+            long, short = (kinds[name].name for name in pair)
+            known = (long, short) == ("full", "window")
+            if pair[0] == pair[1] or pairs.count(pair) > 1 or known:
+                raise ValueError(f"{list(pair)} says nothing new; leave it out")
+        return pairs
 
     @field_validator("demo")
     @classmethod
@@ -283,31 +290,43 @@ class Problem(Frozen):
         return demo
 
 
-def problem_path(name: str, workspace: Workspace) -> Path:
-    """The file of a shipped problem, or the path itself when `name` is one."""
-    if name.endswith((".yml", ".yaml")) or "/" in name:
-        return Path(name)
-    return workspace.problems / f"{name}.yml"
+def _clashes(full_ids: list[str]) -> Iterator[tuple[int, str, str]]:
+    """Place, key and what is wrong, of each model that can't be told from an earlier one."""
+    seen: dict[str, str] = {}
+    for index, full_id in enumerate(full_ids):
+        other = seen.setdefault(slug(full_id), full_id)
+        if full_id in full_ids[:index]:
+            yield index, "full_id", f"model {full_id!r} is listed twice; remove one"
+        elif other != full_id:
+            yield (
+                index,
+                "full_id",
+                f"models {other!r} and {full_id!r} would share the folder {slug(full_id)!r}; "
+                "rename one of them",
+            )
 
 
-def list_problems(workspace: Workspace) -> list[str]:
-    """Names of the problem files that ship or were added, sorted."""
-    return sorted(path.stem for path in workspace.problems.glob("*.yml"))
+def _refuse(places: Iterator[tuple[int, str, str]]) -> None:
+    if found := list(places):
+        what = "; ".join(what for _, _, what in found)
+        raise PydanticCustomError("listed_twice", "{what}", {"what": what, "places": found})
 
 
 def load_problem(name: str, workspace: Workspace) -> Problem:
     """Read and check a problem by name or path.
 
     Raises:
+        TableProblemError: it is a table of scores.
         ProblemFileError: unreadable or wrong; the message has file, line, key, value and remedy of
             every mistake.
     """
-    path = problem_path(name, workspace)
-    if not _is_file(path):
-        raise ProblemFileError(_no_such_file(name, path, workspace))
-    from warehouse.problem.yaml_file import parse_yaml
-
-    problem = checked_problem(parse_yaml(path), workspace)
+    tree = read_problem_file(name, workspace)
+    if tree.value.get("kind") == TABLE_KIND:
+        raise TableProblemError(
+            f"{tree.path}: a table of scores (kind: table), nothing to extract; use it with "
+            "`tokenmart data fetch`, `dbt build`, `correlate`, `select` or `report`"
+        )
+    problem = checked_problem(tree, workspace)
     problem._asked = name
     return problem
 
@@ -321,12 +340,7 @@ def checked_problem(tree: YamlTree, workspace: Workspace) -> Problem:
     from warehouse.problem.inherit import inherit
     from warehouse.problem.mistakes import check
 
-    raw = tree.value
-    if not isinstance(raw, dict):
-        raise ProblemFileError(
-            f"{tree.path}:1: expected keys such as name, models, probes; write one with "
-            "`tokenmart problem new`"
-        )
+    raw = with_keys(tree).value
     inherited = inherit(raw.get("models"), frozenset(ModelSpec.model_fields), tree)
     if "models" in raw:
         raw = {**raw, "models": inherited.models}
@@ -339,23 +353,4 @@ def checked_problem(tree: YamlTree, workspace: Workspace) -> Problem:
         folder=None if ships else folder,
         found=inherited.mistakes,
         inherited=inherited.places,
-    )
-
-
-def _is_file(path: Path) -> bool:
-    with suppress(OSError):  # a name too long, say
-        return path.is_file()
-    return False
-
-
-def _no_such_file(name: str, path: Path, workspace: Workspace) -> str:
-    problems = list_problems(workspace)
-    close = get_close_matches(path.stem, problems, n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    here = next((each for each in (f"{name}.yml", f"{name}.yaml") if _is_file(Path(each))), None)
-    hint = f"did you mean --problem {here}, in this folder? " if here else hint
-    shown = str(path) if len(str(path)) < 300 else f"{str(path)[:300]}…"
-    return (
-        f"{shown}: no such problem file; {hint}problems here: {', '.join(problems) or 'none'} "
-        "(or give the path of your own .yml)"
     )

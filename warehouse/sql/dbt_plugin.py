@@ -51,7 +51,9 @@ def _refuse_missing_data(conn: duckdb.DuckDBPyConnection, workspace: Workspace) 
     if has_files(workspace.tokens):
         return
     try:
-        values = conn.execute("select count(*) from main.metric_values").fetchall()[0][0]
+        values = conn.execute(
+            "select count(*) from main.metric_values where tokens > 0"
+        ).fetchall()[0][0]
     except duckdb.Error:  # never built
         return
     if values:

@@ -28,6 +28,8 @@ FILE_NAMES = {
     "condition_pairs": "condition_pairs.parquet",
     "models": "model.parquet",
     "downstream": "items.parquet",
+    "benchmark_scores": "scores.parquet",
+    "benchmark_tables": "table.parquet",
 }
 
 
