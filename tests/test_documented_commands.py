@@ -64,7 +64,8 @@ def test_examples_are_found() -> None:
 
 @pytest.mark.parametrize(("where", "line"), EXAMPLES, ids=lambda value: value[:60])
 def test_an_example_is_a_command_with_options_that_exist(where: str, line: str) -> None:
-    words = shlex.split(line.partition(" > ")[0], comments=True)[1:]
+    words = shlex.split(line, comments=True)[1:]
+    words = words[: words.index(">")] if ">" in words else words
     context = click.Context(cli)
     command: click.Command = cli
     while isinstance(command, click.Group):
