@@ -1,11 +1,12 @@
 """Which reading of a benchmark, early on, decides between runs as the final score does?
 
 The decisions come from the model `int_decision_pairs`; here they are averaged, with intervals over
-runs and benchmarks, and the best reading is chosen on some benchmarks and tried on others.
+runs and tasks, and the best reading is chosen on some tasks and tried on others.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,8 @@ from warehouse.paths import Workspace
 from warehouse.problem.table_problem import TableProblem, find_table, read_table
 
 LEVEL = 0.95
+SPLIT = re.compile("(_val|_test|_[0-9]+shot|_zeroshot|_fewshot)+$")
+"""Ends of the names of benchmarks that ask the same task: they are drawn and held out together."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,7 @@ class Decisions:
     agreement: `[readings, benchmarks, pairs]` in 0 … 1, NaN where a run lacks a score.
     first, second: `[pairs]` indices of the runs compared; runs: how many there are.
     related: `[pairs]`, whether both are of one family.
+    task: `[benchmarks]` index of the task that a benchmark asks.
     """
 
     readings: tuple[str, ...]
@@ -42,6 +46,7 @@ class Decisions:
     second: np.ndarray[Any, np.dtype[np.intp]]
     runs: int
     related: Flags
+    task: np.ndarray[Any, np.dtype[np.intp]]
 
 
 def compare_readings(name: str, workspace: Workspace, seed: int, resamples: int) -> dict[str, Any]:
@@ -176,6 +181,7 @@ def _decisions(
         second=second,
         runs=len(runs),
         related=kin[first] == kin[second],
+        task=np.unique([SPLIT.sub("", name) for name in benchmarks], return_inverse=True)[1],
     )
 
 
@@ -221,14 +227,15 @@ def _stage_record(
     seed: int,
     resamples: int,
 ) -> dict[str, Any]:
-    count = len(decisions.benchmarks)
+    tasks = int(decisions.task.max()) + 1
     generator = np.random.default_rng(seed)
     drawn = _weighted(
         decisions,
         _draw(generator, decisions.runs, resamples),
-        _draw(generator, count, resamples),
+        _draw(generator, tasks, resamples)[:, decisions.task],
     )
-    observed = _weighted(decisions, np.ones((1, decisions.runs)), np.ones((1, count)))[:, 0]
+    every = np.ones((1, len(decisions.benchmarks)))
+    observed = _weighted(decisions, np.ones((1, decisions.runs)), every)[:, 0]
     own = decisions.readings.index(target)
     within = decisions.agreement[:, :, decisions.related]
     rows = [
@@ -251,22 +258,24 @@ def _stage_record(
         "pairs": len(decisions.first),
         "pairs_within_families": int(decisions.related.sum()),
         "benchmarks": list(decisions.benchmarks),
+        "tasks": tasks,
         "readings": rows,
         "held_out": _held_out(decisions, own),
     }
 
 
 def _held_out(decisions: Decisions, own: int) -> dict[str, Any]:
-    """Each benchmark decided by the reading that is best on all others; ties: the first by name."""
+    """Each task decided by the reading that is best on all others; ties: the first by name."""
     by_benchmark = np.nanmean(decisions.agreement, axis=2)
-    reached, chosen = [], Counter[str]()
-    for index in range(by_benchmark.shape[1]):
-        others = np.delete(by_benchmark, index, axis=1)
+    reached = np.empty(by_benchmark.shape[1])
+    chosen = Counter[str]()
+    for index, task in enumerate(decisions.task):
+        others = by_benchmark[:, decisions.task != task]
         best = int(np.argmax(others.mean(axis=1))) if others.size else own
-        reached.append(float(by_benchmark[best, index]))
+        reached[index] = by_benchmark[best, index]
         chosen[decisions.readings[best]] += 1
     return {
-        "decision_accuracy": round(float(np.mean(reached)), 6),
+        "decision_accuracy": round(float(reached.mean()), 6),
         "target_reading": round(float(by_benchmark[own].mean()), 6),
         "chosen": dict(sorted(chosen.items())),
     }
