@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import importlib
-import os
-import sys
 from difflib import get_close_matches
-from io import StringIO
 
 import click
 
-from warehouse.errors import TokenmartError, visible
+from warehouse.errors import TokenmartError
 
 COMMANDS: dict[str, tuple[str, str]] = {
+    "problem": (
+        "warehouse.problem.cli:problem",
+        "Write a problem file for your own texts and models.",
+    ),
     "data": (
         "warehouse.problem.cli:data",
         "Fetch and check what a problem needs; import scores made elsewhere.",
@@ -36,6 +37,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "metrics": (
         "warehouse.metrics.cli:metrics",
         "List metric families, variants and their formulas.",
+    ),
+    "preregister": (
+        "analysis.preregistration.cli:preregister",
+        "Say which metric will predict the target, before it is read.",
     ),
     "correlate": ("analysis.ranking.cli:correlate", "Rank metrics by correlation with the target."),
     "select": ("analysis.ranking.cli:select", "Choose a metric by held-out correlation."),
@@ -127,31 +132,9 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line; every foreseen failure is one line and an exit code."""
-    try:
-        code = cli.main(prog_name="tokenmart", standalone_mode=False)
-        sys.stdout.flush()
-    except click.ClickException as error:
-        said = StringIO()
-        error.show(said)
-        click.echo(visible(said.getvalue()), nl=False, err=True)
-        code = error.exit_code
-    except click.Abort:
-        click.echo("interrupted", err=True)
-        code = 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
-    except OSError as error:
-        from warehouse.files import explained, is_explained
+    from warehouse.console import run
 
-        if not is_explained(error):
-            raise
-        known = explained(
-            error, remedy="or set TOKENMART_DATA elsewhere, then run again: finished work is kept"
-        )
-        known.show()
-        code = known.exit_code
-    sys.exit(code if isinstance(code, int) else 0)
+    run(cli, "tokenmart")
 
 
 if __name__ == "__main__":

@@ -25,6 +25,8 @@ from baselines import bare_forward, harness_rolling, longppl_procedure
 MODELS = ("smollm2-135m", "gemma3-270m")
 CONTEXT, STRIDE = 1024, 512
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
+
 
 def peak_reset() -> None:
     Path("/proc/self/clear_refs").write_text("5")
@@ -71,10 +73,16 @@ def measure(work: Callable[[], Any], repeats: int) -> dict[str, float]:
 def one(case: str, name: str, size: int, extra: int, repeats: int) -> dict[str, float]:
     """One measurement; runs in a process of its own."""
     import numpy as np
+    from readings import reading_of
 
     from extract.scoring.engine import Engine
     from warehouse.probes.full import full_requests
-    from warehouse.probes.retrieval import RetrievalProbe, retrieval_requests
+    from warehouse.probes.retrieval import (
+        WITH_DOCUMENT,
+        WITHOUT_DOCUMENT,
+        RetrievalProbe,
+        retrieval_requests,
+    )
     from warehouse.probes.window import window_requests
 
     model, tokenizer, tokens = setup(name)
@@ -102,8 +110,9 @@ def one(case: str, name: str, size: int, extra: int, repeats: int) -> dict[str, 
         probe = RetrievalProbe(
             kind="retrieval", excerpts=extra, excerpt_tokens=48, answer_tokens=32, min_gap=512
         )
-        for seen in (True, False):
-            requests += retrieval_requests(tokens, bos, with_document=seen, probe=probe)
+        reading = reading_of(tokens, bos)
+        for kind in (WITH_DOCUMENT, WITHOUT_DOCUMENT):
+            requests += retrieval_requests(reading, kind=kind, probe=probe)
     result = measure(lambda: engine.score(requests), repeats)
     if reference is not None:
         ours = [scored.scores.logprob for scored in engine.score(requests)]

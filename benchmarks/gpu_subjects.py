@@ -124,20 +124,25 @@ def conditions_of(bench: Bench, *probes: str) -> list[Any]:
 
 def score(engine: Any, conditions: Sequence[Any], tokens: Any) -> list[Any]:
     """Log-probs as an extraction scores them: by group, each request's in their order."""
+    from readings import reading_of
+
     from extract.run import scoring_groups
 
-    results = []
+    results, reading = [], reading_of(tokens, None)
     for group in scoring_groups(conditions):
-        requests = [request for each in group for request in each.build(tokens, None)]
+        requests = [request for each in group for request in each.build(reading)]
         results += [scored.scores.logprob for scored in engine.score(requests)]
     return results
 
 
 def requests_of(conditions: Sequence[Any], tokens: Any) -> list[Any]:
     """The requests behind `score`'s results."""
+    from readings import reading_of
+
     from extract.run import scoring_groups
 
-    return [r for group in scoring_groups(conditions) for c in group for r in c.build(tokens, None)]
+    reading = reading_of(tokens, None)
+    return [r for group in scoring_groups(conditions) for c in group for r in c.build(reading)]
 
 
 def plain(model: Any, requests: Sequence[Any]) -> list[Any]:

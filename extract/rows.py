@@ -13,7 +13,8 @@ from extract.planning.plan import ModelPlan, describe_interventions
 from extract.scored import Scored
 from extract.tokenization import TokenizedDocument
 from warehouse.probes.request import Request
-from warehouse.store.schema import MODELS, TOKENS
+from warehouse.store.schema import MODELS, TOKENS, TOP_TOKENS
+from warehouse.store.token_files import STEP_NATS
 
 
 def token_rows(
@@ -41,6 +42,35 @@ def token_rows(
         },
     }
     return pa.table({f.name: pa.array(columns[f.name], f.type) for f in TOKENS}, schema=TOKENS)
+
+
+def top_token_rows(tokens: pa.Table, results: Sequence[Scored], top_k: int) -> pa.Table:
+    """The first choices of a unit's tokens, in the schema of the side table.
+
+    Log-probs are rounded as those of tokens are.
+
+    Args:
+        tokens: from `token_rows`.
+        results: the same; with `choices`.
+        top_k: how many of each token, at least as many as the results have.
+    """
+    join: Callable[[list[Any]], Any] = np.concatenate
+    ids = join([result.scores.choices[:, :top_k] for result in results])
+    logprobs = join([result.scores.choice_logprobs[:, :top_k] for result in results])
+    step = np.float32(STEP_NATS["logprob"])
+    repeated = {
+        name: np.repeat(tokens[name].to_numpy(), ids.shape[1])
+        for name in ("doc_id", "segment", "position")
+    }
+    columns = {
+        **repeated,
+        "choice": np.tile(np.arange(1, ids.shape[1] + 1, dtype=np.int32), len(ids)),
+        "choice_id": ids.ravel(),
+        "logprob": np.round(logprobs.ravel() / step) * step + np.float32(0),
+    }
+    return pa.table(
+        {f.name: pa.array(columns[f.name], f.type) for f in TOP_TOKENS}, schema=TOP_TOKENS
+    )
 
 
 def model_row(plan: ModelPlan, parameters: int) -> pa.Table:

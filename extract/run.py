@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import datetime
-import json
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 
 from extract.ahead import Ahead
@@ -17,7 +14,7 @@ from extract.backends.backend import Loading, Scorer, find_backend
 from extract.background import Background
 from extract.claims import claim
 from extract.failures import Failure, LibraryMessages, explain
-from extract.observe import PeakMemory, release_memory, running_code
+from extract.observe import PeakMemory, release_memory
 from extract.planning.cost import CHARACTERS_PER_TOKEN, planned_memory
 from extract.planning.memory import refuse_too_large
 from extract.planning.plan import (
@@ -28,18 +25,18 @@ from extract.planning.plan import (
     is_settled,
     max_tokens_of,
 )
-from extract.rows import model_row, token_rows
+from extract.rows import model_row, token_rows, top_token_rows
 from extract.scored import Scored
-from extract.scoring.numerics import ENGINE_VERSION
 from extract.tokenization import TokenizedDocument
+from extract.units import ScoredUnit, unit_record
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
 from warehouse.probes.request import Condition, Request, with_bos
 from warehouse.problem.spec import ModelSpec, Problem
 from warehouse.progress import Progress
-from warehouse.store.ledger import UnitRecord, content_sha256
 from warehouse.store.schema import TOKENS
 from warehouse.store.token_files import finished_units, publish, write_table, write_unit
+from warehouse.store.top_tokens import write_top_tokens
 
 PUBLISH_SECONDS = 120.0
 
@@ -53,19 +50,6 @@ class Outcome:
     failures: list[Failure] = field(default_factory=list)
     elsewhere: int = 0
     messages: LibraryMessages = field(default_factory=LibraryMessages)
-
-
-@dataclass(frozen=True)
-class _ScoredUnit:
-    """One condition of one document, scored or failed, not yet stored."""
-
-    condition: Condition
-    requests: Sequence[Request]
-    results: Sequence[Scored]
-    reason: str
-    tokens: int
-    seconds: float
-    peak_bytes: int
 
 
 def scoring_groups(todo: Sequence[Condition]) -> list[list[Condition]]:
@@ -172,7 +156,7 @@ class Extraction:
     def _fail_task(self, plan: ModelPlan, task: Task, reason: str) -> None:
         with self._claim(plan, task) as ours:
             for condition in self._still_missing(plan, task) if ours else ():
-                failed = _ScoredUnit(condition, (), (), reason, 0, 0.0, self.memory.bytes())
+                failed = ScoredUnit(condition, (), (), reason, 0, 0.0, self.memory.bytes())
                 self._store(plan, task, failed, scorer=None, tokenized=None)
         self.progress(f"{plan.spec.full_id}: document {task.document.doc_id}", len(task.missing))
 
@@ -227,6 +211,7 @@ class Extraction:
                 compiled=self.selection.compiled,
                 room=room,
                 sample=with_bos(first.ids, plan.tokenizer.bos),
+                top_k=max(condition.top_k for task in plan.tasks for condition in task.missing),
             )
         )
         self._write_model(plan, scorer)
@@ -287,7 +272,8 @@ class Extraction:
                 self.workspace, self.problem.name, plan.spec.model_id, condition.name
             )
             unit = ledger.get(task.document.doc_id)
-            if not is_settled(unit, task.fingerprints[condition.name], self.since):
+            wanted = task.fingerprints[condition.name]
+            if not is_settled(unit, wanted, self.since, condition, self.workspace):
                 left.append(condition)
         return tuple(left)
 
@@ -298,21 +284,30 @@ class Extraction:
         todo: Sequence[Condition],
         scorer: Scorer,
         tokenized: TokenizedDocument,
-    ) -> list[_ScoredUnit]:
-        scored: list[_ScoredUnit] = []
+    ) -> list[ScoredUnit]:
+        scored: list[ScoredUnit] = []
         for together in scoring_groups(todo):
-            built = [c.build(tokenized.ids, plan.tokenizer.bos) for c in together]
-            requests = [request for group in built for request in group]
             self.memory.reset()
             started = time.perf_counter()
             reason = ""
             results: Sequence[Scored] = ()
+            built: list[list[Request]] = [[] for _ in together]
             try:
+                reading = plan.reading(task.document, tokenized, together)
+                built = [condition.build(reading) for condition in together]
+                requests = [request for group in built for request in group]
                 results = list(scorer.score(requests))
                 if len(results) != len(requests):
                     raise TokenmartError(
                         f"backend {self.selection.backend}: {len(results)} results for "
                         f"{len(requests)} requests; it must give one for each, in their order"
+                    )
+                if any(c.top_k for c in together) and any(
+                    r.scores.choices is None for r in results
+                ):
+                    raise TokenmartError(
+                        f"backend {self.selection.backend} gives no first choices; leave out "
+                        "--top-k and top_k"
                     )
             except Exception as error:  # the next document is tried
                 reason = self._reason(plan.spec, error)
@@ -328,7 +323,7 @@ class Extraction:
                 spent = sum(result.tokens_processed for result in mine)
                 share = spent / processed if processed else 1 / len(together)
                 scored.append(
-                    _ScoredUnit(condition, group, mine, reason, spent, seconds * share, peak)
+                    ScoredUnit(condition, group, mine, reason, spent, seconds * share, peak)
                 )
         return scored
 
@@ -336,7 +331,7 @@ class Extraction:
         self,
         plan: ModelPlan,
         task: Task,
-        scored: _ScoredUnit,
+        scored: ScoredUnit,
         scorer: Scorer | None,
         tokenized: TokenizedDocument | None,
     ) -> None:
@@ -346,43 +341,19 @@ class Extraction:
             if scored.reason or tokenized is None
             else token_rows(task.document.doc_id, tokenized, scored.requests, scored.results)
         )
-        commit, dirty = running_code()
-        condition = scored.condition
-        unit = UnitRecord(
-            problem=self.problem.name,
-            model_id=plan.spec.model_id,
-            condition=condition.name,
-            condition_kind=condition.kind.name,
-            probe=condition.probe,
-            probe_params=json.dumps(condition.params, sort_keys=True),
-            doc_id=task.document.doc_id,
-            fingerprint=task.fingerprints[condition.name],
-            status="failed" if scored.reason else "done",
-            reason=scored.reason,
-            rows=rows.num_rows,
-            tokens_processed=scored.tokens,
-            tokens_scored=rows.num_rows,
-            seconds=round(scored.seconds, 4),
-            peak_bytes=scored.peak_bytes,
-            device=self.selection.device,
-            dtype=plan.dtype,
-            backend=self.selection.backend,
-            attention=scorer.attention if scorer else "",
-            prefixes=scorer.prefixes if scorer else "",
-            engine=ENGINE_VERSION,
-            document_sha256=task.document.sha256,
-            document_tokens=len(tokenized.ids) if tokenized else 0,
-            document_tokens_total=tokenized.total_tokens if tokenized else 0,
-            torch_version=version("torch"),
-            transformers_version=version("transformers"),
-            tokenmart_version=version("tokenmart"),
-            code_revision=commit,
-            code_dirty=dirty,
-            seed=condition.seed,
-            finished_at=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-            content_sha256=content_sha256(rows),
-            over_limit_tokens=tokenized.over_limit_tokens if tokenized else 0,
+        unit = unit_record(
+            self.problem.name,
+            self.selection,
+            plan,
+            task,
+            scored,
+            rows.num_rows,
+            scorer,
+            tokenized,
         )
+        top_k = scored.condition.top_k
+        choices = top_token_rows(rows, scored.results, top_k) if top_k and rows.num_rows else None
+        write_top_tokens(self.workspace, unit, choices, top_k)
         write_unit(self.workspace, unit, rows)
         self.outcome.units += not scored.reason
         self.outcome.tokens += scored.tokens

@@ -17,12 +17,17 @@ class TokenScores:
         entropy: of the full predictive distribution.
         rank: 1 = the model's first choice.
         top_logprob: of the first choice, at least `logprob`.
+        choices: shape (n, k), vocabulary ids of the k first choices, best first; None where
+            they were not asked for.
+        choice_logprobs: shape (n, k), theirs.
     """
 
     logprob: NDArray[np.float32]
     entropy: NDArray[np.float32]
     rank: NDArray[np.int32]
     top_logprob: NDArray[np.float32]
+    choices: NDArray[np.int32] | None = None
+    choice_logprobs: NDArray[np.float32] | None = None
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,8 @@
-"""Official scorer of the locked problem: `python scripts/verify_locked_no4k.py --help`."""
+"""Official scorer of the locked problem: `python scripts/verify_locked_no4k.py --help`.
+
+It reads the locked files of the repository it stands in: no variable of the environment leads it
+elsewhere (`tokenmart verify` follows them, and is not official).
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from analysis.submission.cli import scoring_options  # noqa: E402
+from warehouse.console import run  # noqa: E402
+from warehouse.paths import workspace_of  # noqa: E402
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -20,15 +26,19 @@ def main(
 ) -> None:
     """Correlate a submission of the 17 locked models with the locked downstream target.
 
-    Exit code 0: computed; 2: bad submission; 3: the locked target is missing or changed.
+    \b
+    Exit code 0: computed, and saved where asked
+              1: --out names a file that the project keeps
+              2: bad submission, or a wrong option
+              3: the locked target is missing or changed
+              4: --out can't be written, or names an input
     """
     from analysis.submission import show_result, verify_problem
-    from warehouse.paths import find_workspace
 
-    workspace = find_workspace(ROOT)
+    workspace = workspace_of(ROOT)
     result = verify_problem(workspace, "no4k", submission, metric_key, seed, resamples)
     show_result(result, workspace, submission, out, as_json=False, force=force)
 
 
 if __name__ == "__main__":
-    main()
+    run(main, Path(__file__).name)

@@ -24,6 +24,7 @@ SOURCES, IMPORTERS, PROBLEM = "warehouse.sources", "warehouse.importers", "wareh
 SQL, METRICS, MAINTENANCE = "warehouse.sql", "warehouse.metrics", "warehouse.maintenance"
 WAREHOUSE = {GROUND, STORE, PROBES, SOURCES, IMPORTERS, PROBLEM, SQL, METRICS, MAINTENANCE}
 ANALYSIS, STATISTICS, RANKING = "analysis", "analysis.statistics", "analysis.ranking"
+PREREGISTRATION = "analysis.preregistration"
 
 MAY_IMPORT = {
     GROUND: set[str](),
@@ -38,10 +39,11 @@ MAY_IMPORT = {
     "extract": WAREHOUSE,
     ANALYSIS: {GROUND},
     STATISTICS: set[str](),
-    RANKING: {ANALYSIS, STATISTICS, *WAREHOUSE},
+    PREREGISTRATION: {ANALYSIS, *WAREHOUSE},
+    RANKING: {ANALYSIS, STATISTICS, PREREGISTRATION, *WAREHOUSE},
     "analysis.report": {ANALYSIS, STATISTICS, RANKING, *WAREHOUSE},
     "analysis.e2lm": {ANALYSIS, STATISTICS, *WAREHOUSE},
-    "analysis.submission": {ANALYSIS, STATISTICS, RANKING, *WAREHOUSE},
+    "analysis.submission": {ANALYSIS, STATISTICS, RANKING, PREREGISTRATION, *WAREHOUSE},
     "scripts": {"analysis.submission", *WAREHOUSE},
     "tokenmart": {GROUND},
 }

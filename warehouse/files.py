@@ -151,8 +151,8 @@ def refuse_protected(
 ) -> None:
     """Stop before a user's output replaces what the project must keep, or any other file.
 
-    Protected: lock files, the files they record, problem files, the folders of locked files, the
-    token store and the database.
+    Protected: lock files, the files they record, problem files, pre-registrations, the folders of
+    locked files, the token store and the database.
 
     Args:
         path: the output.
@@ -169,6 +169,7 @@ def refuse_protected(
     folders = {
         workspace.lock_files: "holds the lock files",
         workspace.problems: "holds the problem files",
+        workspace.preregistered: "holds what was said before labels were read",
         root / "data" / "proxy": "holds locked files",
         root / "results" / "downstream": "holds locked files",
         workspace.tokens: "is the token store",

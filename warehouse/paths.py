@@ -72,6 +72,11 @@ class Workspace:
         return self.root / "data" / "locks"
 
     @property
+    def preregistered(self) -> Path:
+        """What was said before labels were read, one JSON per problem; meant to be committed."""
+        return self.root / "data" / "preregistered"
+
+    @property
     def dbt_project(self) -> Path:
         """The dbt project folder."""
         return self.root / "dbt_project"
@@ -83,6 +88,11 @@ class Workspace:
             "TOKENMART_DATA": str(self.data),
             "TOKENMART_DATABASE": str(self.database),
         }
+
+
+def workspace_of(root: Path) -> Workspace:
+    """The checkout in `root` and nothing else: no variable of the environment moves its folders."""
+    return Workspace(root, root / "data", root / "warehouse" / "tokenmart.duckdb")
 
 
 def find_workspace(start: Path | None = None) -> Workspace:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from analysis.options import PROBLEM, RESAMPLES, SEED
+from analysis.options import FILE, PROBLEM, RESAMPLES, SEED
+
+if TYPE_CHECKING:
+    from analysis.ranking.metric_table import Direction
 
 METRIC = click.option(
-    "--metric", "metrics", multiple=True, help="Take only this metric; may be repeated."
+    "--metric",
+    "metrics",
+    multiple=True,
+    help="Show only this metric; may be repeated. Every p counts all that was tried, as without.",
 )
 TOP = click.option(
     "--top",
@@ -25,6 +33,26 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print all rows as J
 @PROBLEM
 @METRIC
 @TOP
+@click.option(
+    "--sql",
+    metavar="TEXT",
+    help="Correlate the rows of this SQL, read-only: model_id and value. $problem is the problem.",
+)
+@click.option(
+    "--values",
+    type=FILE,
+    help="Correlate the numbers of this CSV file: the columns model_id and value.",
+)
+@click.option(
+    "--name", default="idea", show_default=True, help="Call the idea of --sql or --values this."
+)
+@click.option(
+    "--better",
+    default="higher",
+    show_default=True,
+    type=click.Choice(["higher", "lower"]),
+    help="Say which values of the idea are better.",
+)
 @click.option("--clustered", is_flag=True, help="Resample model families instead of models.")
 @RESAMPLES
 @SEED
@@ -33,6 +61,10 @@ def correlate(
     problem: str,
     metrics: tuple[str, ...],
     top: int,
+    sql: str | None,
+    values: Path | None,
+    name: str,
+    better: Direction,
     clustered: bool,
     resamples: int,
     seed: int,
@@ -41,24 +73,50 @@ def correlate(
     """Rank the metrics of a problem by correlation with its target.
 
     Metrics where lower is better are negated first: a positive correlation means that the
-    metric behaves as its catalogue entry expects. Intervals are 95% percentile bootstrap.
+    metric behaves as its catalogue entry expects. With --sql or --values, an idea of your own is
+    compared beside them; a column variant tells several apart. What was ever tried for a problem
+    is written down, and every adjusted p counts it.
 
     \b
     tokenmart correlate --problem minilong
     tokenmart correlate --problem minilong --metric longppl --resamples 10000
     tokenmart correlate --problem minilong --json > correlations.json
+    tokenmart correlate --problem minilong --top 5 --better lower --sql "
+        select model_id, avg(nll) as value from tokens
+        where problem = $problem and condition = 'full' and position > 1000 group by model_id"
     """
-    from analysis.ranking.leaderboard import leaderboard_record, print_leaderboard, rank_metrics
+    from analysis.ranking.documents import parts_reader
+    from analysis.ranking.ideas import idea_from_file, idea_from_sql
+    from analysis.ranking.leaderboard import leaderboard_record, rank_metrics
+    from analysis.ranking.leaderboard_view import print_leaderboard
     from analysis.ranking.metric_table import load_table
     from warehouse.paths import find_workspace
     from warehouse.problem.table_problem import load_ranked
     from warehouse.progress import progress_bar
 
+    if sql is not None and values is not None:
+        raise click.UsageError("give one of: --sql, --values")
     workspace = find_workspace()
-    table = load_table(load_ranked(problem, workspace), workspace, metrics)
-    detailed = len(table.columns) if as_json else min(top, len(table.columns))
+    chosen = load_ranked(problem, workspace)
+    ideas = []
+    if sql is not None:
+        ideas = idea_from_sql(sql, chosen, workspace, name)
+    elif values is not None:
+        ideas = idea_from_file(values, chosen, name)
+    table = load_table(chosen, workspace, ideas, better)
+    ranked = len(ideas) + sum(c.kind == "variant" for c in table.named(metrics))
+    detailed = ranked if as_json else min(top + len(ideas), ranked)
     with progress_bar(detailed, "variants") as progress:
-        board = rank_metrics(table, seed, resamples, detailed, clustered, progress=progress)
+        board = rank_metrics(
+            table,
+            seed,
+            resamples,
+            detailed,
+            clustered,
+            progress=progress,
+            shown=metrics,
+            parts_of=parts_reader(workspace, table),
+        )
     if as_json:
         click.echo(json.dumps(leaderboard_record(board), indent=2, allow_nan=False))
     else:
@@ -91,12 +149,14 @@ def select(
     """Choose a metric by held-out correlation, and say when there is no winner.
 
     The choice is made on the training models only and scored on the others. A winner needs an
-    adjusted p below 0.05, a positive held-out correlation and a stable choice.
+    adjusted p below 0.05, a positive held-out correlation and a stable choice. --metric and --top
+    narrow what is shown, never what is ruled: that counts everything tried for the problem.
 
     \b
     tokenmart select --problem minilong
     tokenmart select --problem minilong --json > selection.json
     """
+    from analysis.ranking.documents import parts_reader
     from analysis.ranking.metric_selection import select_metric
     from analysis.ranking.metric_table import load_table
     from analysis.ranking.selection_view import print_selection, selection_record
@@ -104,9 +164,12 @@ def select(
     from warehouse.problem.table_problem import load_ranked
 
     workspace = find_workspace()
-    table = load_table(load_ranked(problem, workspace), workspace, metrics)
-    selection = select_metric(table, seed, splits, unofficial)
+    table = load_table(load_ranked(problem, workspace), workspace)
+    table.named(metrics)
+    parts_of = parts_reader(workspace, table)
+    selection = select_metric(table, seed, splits, unofficial, parts_of=parts_of)
     if as_json:
-        click.echo(json.dumps(selection_record(selection), indent=2, allow_nan=False))
+        record = selection_record(selection, metrics)
+        click.echo(json.dumps(record, indent=2, allow_nan=False))
     else:
-        print_selection(selection, top)
+        print_selection(selection, top, metrics)

@@ -11,23 +11,30 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analysis.ranking.documents import DocumentNoise, PartsOf, document_noise
 from analysis.ranking.metric_table import MetricColumn, MetricTable
+from analysis.ranking.registered import RegisteredResult, registered_results
 from analysis.statistics import (
     DEFAULT_SPLITS,
     SAME_RANKING,
     Condition,
     Estimate,
+    Interval,
+    LeftOut,
     Splits,
     SwapTest,
     WinnerConditions,
+    WinnerInterval,
     difference,
     draw,
-    max_test,
+    interval_after_choice,
+    noise_ceiling,
     partial_spearman,
     repeated_splits,
     spearman,
     swap_test,
     winner_conditions,
+    winner_interval,
 )
 from warehouse.errors import TokenmartError
 
@@ -40,14 +47,16 @@ BASELINE_METRIC = "perplexity"
 class Candidate:
     """One variant that may be chosen, with everything known about it.
 
+    interval: of rho, allowing for groups of models and for the choice among everything tried.
+    p_adjusted: against the best of everything that was ever tried.
     held_out: mean test rho over the random splits; chosen_share: of the splits that chose it.
     partial: Spearman given log parameters; minus_baseline: rho minus that of the baseline.
     """
 
     column: MetricColumn
     rho: float
+    interval: Interval
     p_adjusted: float
-    p_in_family: float
     held_out: float
     chosen_share: float
     partial: float
@@ -63,8 +72,14 @@ class MetricSelection:
     best: the variant with the largest |rho| over all models.
     winner: the same when every condition holds, else None; `reasons` says which failed.
     conditions: the figures behind that.
+    tries: how much was ever tried for the problem, see `MetricTable.tries`; every p counts it.
     incomplete, inadmissible: names of variants that could not compete.
     swap_test: whether candidates beat the baseline; None without one.
+    after_choice: what may be said of the best one's rho, although it was chosen.
+    documents: what drawing other documents does to it; its interval then allows for that.
+    noise_ceiling: what a perfect metric may reach against this target, NaN where unknown.
+    registered: what was foretold, tested first.
+    families, kinds: how many groups of models there are.
     """
 
     candidates: tuple[Candidate, ...]
@@ -72,6 +87,8 @@ class MetricSelection:
     winner: Candidate | None
     reasons: tuple[str, ...]
     models: int
+    tries: dict[str, int]
+    tries_text: str
     incomplete: tuple[str, ...]
     inadmissible: tuple[str, ...]
     baseline: MetricColumn | None
@@ -79,6 +96,12 @@ class MetricSelection:
     splits: Splits
     swap_test: SwapTest | None
     best_minus_baseline: Estimate | None
+    after_choice: WinnerInterval
+    documents: DocumentNoise | None
+    noise_ceiling: float
+    registered: tuple[RegisteredResult, ...]
+    families: int
+    kinds: int
     seed: int
 
 
@@ -88,6 +111,7 @@ def select_metric(
     splits: int = DEFAULT_SPLITS,
     unofficial: bool = False,
     baseline: MetricColumn | None = None,
+    parts_of: PartsOf | None = None,
 ) -> MetricSelection:
     """Compare all complete variants of a problem and choose one, if any may be chosen.
 
@@ -97,6 +121,8 @@ def select_metric(
         splits: random train/test splits.
         unofficial: let variants compete that need a second model.
         baseline: what the others are compared with; by default the first perplexity.
+        parts_of: reads a column's documents, so that the interval of the best one allows for
+            other documents; None for the documents as they are.
 
     Raises:
         TokenmartError: too few models or no complete variant.
@@ -106,32 +132,56 @@ def select_metric(
         raise TokenmartError(
             f"{table.problem}: {size} models have a target score; selection needs {MINIMUM_MODELS}"
         )
-    allowed = [c for c in table.columns if c.admissible or unofficial]
-    complete = [c for c in allowed if c.present.all() and np.ptp(c.values) > 0]
+    variants = [c for c in table.columns if c.kind == "variant"]
+    allowed = [c for c in variants if c.admissible or unofficial]
+    complete = [c for c in allowed if _may_be_chosen(c)]
     if not complete:
         raise TokenmartError(
             f"{table.problem}: no variant has a value for all {size} models; "
             f"see `tokenmart status --problem {table.problem}`"
         )
-    metrics = np.stack([column.oriented for column in complete])
+    # Built once and no longer there: they can't win, but choices were made among them, too.
+    earlier = [c for c in table.tried if (c.admissible or unofficial) and _may_be_chosen(c)]
+    rivals = [*complete, *earlier]
+    counted = [c for c in table.everything if c not in rivals]
+    metrics = np.stack([column.oriented for column in rivals])
+    others = np.array([c.oriented for c in counted]).reshape(-1, size)
     base = baseline or _default_baseline(complete)
     base_index = next((i for i, c in enumerate(complete) if c is base), None)
     conditions = winner_conditions(
-        metrics, table.target, table.families, [c.metric for c in complete], seed
+        metrics,
+        table.target,
+        table.families,
+        [c.metric for c in rivals],
+        seed,
+        kinds=table.kinds,
+        candidates=len(complete),
+        counted=others,
     )
-    families = [column.family for column in complete]
-    p_in_family = np.empty(len(complete))
-    for family in set(families):
-        rows = np.flatnonzero([family == f for f in families])
-        p_in_family[rows] = max_test(metrics[rows], table.target, seed).p_adjusted
     parts = repeated_splits(metrics, table.target, seed, splits, base_index)
-    swaps = None if base is None else swap_test(metrics, base.oriented, table.target, seed)
+    tested = np.vstack([metrics, others[np.ptp(others, axis=1) > 0]])  # not those with a NaN
+    swaps = None if base is None else swap_test(tested, base.oriented, table.target, seed)
+    groupings = [table.families, table.kinds]
+    top = complete[conditions.best]
+    noise = document_noise(parts_of(top), table, top, seed) if parts_of else None
+    after_choice = winner_interval(
+        tested,
+        table.target,
+        groupings,
+        seed,
+        chosen=conditions.best,
+        document_error=noise.sources.document_error if noise else 0.0,
+    )
     candidates = [
         Candidate(
             column=column,
             rho=spearman(column.oriented, table.target),
+            interval=after_choice.interval
+            if i == conditions.best
+            else interval_after_choice(
+                column.oriented, table.target, groupings, after_choice.critical
+            ),
             p_adjusted=float(conditions.overall.p_adjusted[i]),
-            p_in_family=float(p_in_family[i]),
             held_out=float(parts.variant_test[i]),
             chosen_share=float((parts.chosen == i).mean()),
             partial=_partial(table, column),
@@ -142,21 +192,40 @@ def select_metric(
     ]
     best = candidates[conditions.best]
     reasons = tuple(_reason(condition, best, conditions) for condition in conditions.failed)
+    if "beats_chance_within_families" in conditions.untestable:
+        reasons += (
+            f"too few independent groups for any claim: {len(set(table.families))} families and "
+            f"{len(set(table.kinds))} kinds of models can be arranged in {conditions.arrangements} "
+            "ways only",
+        )
     return MetricSelection(
         candidates=tuple(sorted(candidates, key=lambda c: -c.held_out)),
         best=best,
-        winner=None if reasons else best,
+        winner=best if conditions.wins else None,
         reasons=reasons,
         models=size,
+        tries=table.tries,
+        tries_text=table.tries_text,
         incomplete=tuple(c.name for c in allowed if c not in complete),
-        inadmissible=tuple(c.name for c in table.columns if c not in allowed),
+        inadmissible=tuple(c.name for c in variants if c not in allowed),
         baseline=base,
         conditions=conditions,
         splits=parts,
         swap_test=swaps,
         best_minus_baseline=_against(base, best.column, table, seed),
+        after_choice=after_choice,
+        documents=noise,
+        noise_ceiling=noise_ceiling(table.target, table.target_errors),
+        registered=registered_results(table),
+        families=len(set(table.families)),
+        kinds=len(set(table.kinds)),
         seed=seed,
     )
+
+
+def _may_be_chosen(column: MetricColumn) -> bool:
+    """Whether it is a variant that has a value for every model, not the same for all."""
+    return column.kind == "variant" and bool(column.present.all() and np.ptp(column.values) > 0)
 
 
 def _reason(failed: Condition, best: Candidate, conditions: WinnerConditions) -> str:
@@ -164,21 +233,16 @@ def _reason(failed: Condition, best: Candidate, conditions: WinnerConditions) ->
     name, stability = best.column.name, conditions.stability
     reasons: dict[Condition, str] = {
         "beats_chance": (
-            f"the best of the variants ({name}, rho {best.rho:+.2f}) may be luck: adjusted "
-            f"p = {best.p_adjusted:.3f}"
+            f"the best of the variants ({name}, rho {best.rho:+.2f}) may be luck: p, adjusted for "
+            f"everything that was tried, = {best.p_adjusted:.3f}"
         ),
         "beats_chance_within_families": (
-            f"{name} (rho {best.rho:+.2f}) may only tell model families apart: permuting within "
-            f"families, adjusted p = {conditions.p_within_families:.3f}"
+            f"{name} (rho {best.rho:+.2f}) may only tell groups of models apart: permuting series "
+            f"within families, adjusted p = {conditions.p_within_families:.3f}"
         ),
-        "places_left_out_models": (
-            "chosen without a model, the choice doesn't place that model (held-out rho "
-            f"{conditions.by_model.held_out:+.2f})"
-        ),
-        "places_left_out_families": (
-            "chosen without a family, the choice doesn't place that family (held-out rho "
-            f"{conditions.by_family.held_out:+.2f})"
-        ),
+        "places_left_out_models": _unplaced("model", conditions.by_model),
+        "places_left_out_kinds": _unplaced("kind of models", conditions.by_kind),
+        "places_left_out_families": _unplaced("family", conditions.by_family),
         "stable_choice": (
             f"the choice isn't stable: in {stability.same_ranking:.0%} of the folds that leave one "
             f"model out, what is chosen ranks the models as {name} does (Spearman {SAME_RANKING} "
@@ -186,6 +250,13 @@ def _reason(failed: Condition, best: Candidate, conditions: WinnerConditions) ->
         ),
     }
     return reasons[failed]
+
+
+def _unplaced(what: str, found: LeftOut) -> str:
+    return (
+        f"chosen without a {what}, the choice places it no better than by luck (held-out rho "
+        f"{found.held_out:+.2f}, p = {found.p:.3f})"
+    )
 
 
 def _default_baseline(columns: list[MetricColumn]) -> MetricColumn | None:

@@ -11,10 +11,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from analysis.preregistration import Foretold, foretold
+from analysis.ranking.tried import tried_besides
 from analysis.statistics import Flags, Floats
-from warehouse.errors import TokenmartError
+from warehouse.errors import TokenmartError, did_you_mean
+from warehouse.metrics.tries import built_tries
+from warehouse.problem.series import series_of
 
 if TYPE_CHECKING:
+    from warehouse.metrics.tries import Kind, Try
     from warehouse.paths import Workspace
     from warehouse.problem.table_problem import Ranked
 
@@ -23,20 +28,25 @@ Direction = Literal["higher", "lower"]
 
 @dataclass(frozen=True)
 class Model:
-    """A model of the problem. `parameters` is None where nobody stated it."""
+    """A model of the problem. `parameters` is None where nobody stated it.
+
+    kind: the dose series or training run it is one point of; alone, its own id.
+    """
 
     model_id: str
     full_id: str
     family: str
     parameters: int | None
+    kind: str = ""
 
 
 @dataclass(frozen=True, eq=False)
 class MetricColumn:
-    """One variant of one metric over the models of a problem.
+    """One variant of one metric over the models of a problem, or an idea.
 
     values: `[models]` as computed, NaN where missing.
     direction: which way is better, according to the catalogue.
+    kind: `variant` of a family, or an idea: `sql` or `values`; its formula is the SQL or the hash.
     """
 
     metric: str
@@ -48,6 +58,7 @@ class MetricColumn:
     formula: str
     description: str
     values: Floats = field(repr=False)
+    kind: Kind = "variant"
 
     @property
     def name(self) -> str:
@@ -71,6 +82,9 @@ class MetricTable:
 
     models: those with a target score, in the problem's order.
     target: `[models]`.
+    columns: of the present build, and ideas that are being asked about.
+    tried: what else was ever tried for the problem; it counts in every adjustment.
+    registered: metrics that were foretold before the labels were read.
     without_target: ids of the problem's models that have none (yet).
     target_source: where the target came from, for the record.
     dtypes: number formats the models were run in, each with the full ids of its models.
@@ -83,11 +97,68 @@ class MetricTable:
     without_target: tuple[str, ...]
     target_source: dict[str, Any]
     dtypes: dict[str, tuple[str, ...]]
+    tried: tuple[MetricColumn, ...] = ()
+    registered: tuple[Foretold, ...] = ()
+
+    @property
+    def everything(self) -> tuple[MetricColumn, ...]:
+        """All that was ever tried: what every adjusted p counts."""
+        return (*self.columns, *self.tried)
+
+    @property
+    def tries(self) -> dict[str, int]:
+        """How much was tried in all: variants of this build, of earlier ones, and ideas."""
+        ideas = sum(column.kind != "variant" for column in self.everything)
+        built = sum(column.kind == "variant" for column in self.columns)
+        return {
+            "all": len(self.everything),
+            "variants_of_this_build": built,
+            "variants_of_earlier_builds": len(self.everything) - built - ideas,
+            "ideas": ideas,
+        }
+
+    @property
+    def tries_text(self) -> str:
+        """The same in words."""
+        count = self.tries
+        parts = [
+            f"{count[name]} {name.replace('_', ' ')}"
+            for name in ("variants_of_this_build", "variants_of_earlier_builds", "ideas")
+            if count[name]
+        ]
+        return f"{count['all']} tries ({', '.join(parts)})"
+
+    def named(self, metrics: Sequence[str]) -> tuple[MetricColumn, ...]:
+        """The columns of these metrics, to be shown; all when none is named.
+
+        Raises:
+            TokenmartError: no such metric.
+        """
+        known = {column.metric for column in self.columns}
+        for metric in metrics:
+            if metric not in known:
+                raise TokenmartError(
+                    f"--metric {metric}: no such metric for {self.problem}; "
+                    f"{did_you_mean(metric, known)}there are {', '.join(sorted(known))}"
+                )
+        return tuple(c for c in self.columns if not metrics or c.metric in metrics)
 
     @property
     def families(self) -> tuple[str, ...]:
         """The family of each model."""
         return tuple(model.family for model in self.models)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The dose series or training run of each model; a model alone is its own."""
+        return tuple(model.kind or model.full_id for model in self.models)
+
+    @property
+    def target_errors(self) -> Floats:
+        """`[models]` standard error of the target, NaN where unknown."""
+        known = self.target_source.get("stderr") or {}
+        found = [known.get(model.model_id) for model in self.models]
+        return np.array([math.nan if error is None else float(error) for error in found])
 
     @property
     def log_parameters(self) -> Floats:
@@ -102,12 +173,7 @@ class MetricTable:
         Raises:
             TokenmartError: no such metric or variant, or several variants and none named.
         """
-        found = [column for column in self.columns if column.metric == metric]
-        if not found:
-            raise TokenmartError(
-                f"--metric {metric}: no such metric for {self.problem}; "
-                f"there are {', '.join(sorted({c.metric for c in self.columns}))}"
-            )
+        found = self.named([metric])
         named = [column for column in found if variant in (None, column.variant)]
         if len(named) != 1:
             what = f"--variant {variant}: no such variant" if variant else "several variants"
@@ -117,17 +183,24 @@ class MetricTable:
         return named[0]
 
 
-def load_table(problem: Ranked, workspace: Workspace, metrics: Sequence[str] = ()) -> MetricTable:
-    """Read the marts and the target of a problem.
+def load_table(
+    problem: Ranked,
+    workspace: Workspace,
+    ideas: Sequence[Try] = (),
+    better: Direction = "higher",
+) -> MetricTable:
+    """Read the marts and the target of a problem, and write down what is compared with it.
 
     Args:
         problem: whose models and target count.
         workspace: where the DuckDB file and the locked files are.
-        metrics: only these metrics; all when empty.
+        ideas: to compare beside the variants that were built.
+        better: which values of the ideas are better.
 
     Raises:
         TokenmartError: no mart, no value, or no target.
         LockedFileError: the target file is missing or changed.
+        StorageError: the record of what was tried can't be read or written.
     """
     from warehouse.sql.connection import connect_read_only
 
@@ -140,20 +213,21 @@ def load_table(problem: Ranked, workspace: Workspace, metrics: Sequence[str] = (
             "select metric, variant, family, parameters, direction, admissible, formula,"
             " description from metric_catalog"
         ).fetchall()
+        built = built_tries(connection, problem.name).get(problem.name, [])
         formats = connection.execute(
             "select distinct dtype, model_id from units where problem = ? and status = 'done'",
             [problem.name],
         ).fetchall()
     scores, source = load_target(problem, workspace)
     models = tuple(
-        Model(spec.model_id, spec.full_id, spec.family, spec.parameters)
+        Model(spec.model_id, spec.full_id, spec.family, spec.parameters, series_of(spec))
         for spec in problem.ranked_models
         if spec.model_id in scores
     )
     if len(models) < 3:
         raise TokenmartError(
             f"{problem.name}: {len(models)} models have a target score, 3 are needed; "
-            f"run `tokenmart recall --problem {problem.name}` or place the target file"
+            f"run `tokenmart recall --problem {problem.asked}` or place the target file"
         )
     place = {model.model_id: index for index, model in enumerate(models)}
     grouped: dict[tuple[str, str], Floats] = {}
@@ -161,29 +235,33 @@ def load_table(problem: Ranked, workspace: Workspace, metrics: Sequence[str] = (
         column = grouped.setdefault((metric, variant), np.full(len(models), np.nan))
         if model_id in place and value is not None:
             column[place[model_id]] = value
-    described = {(row[0], row[1]): row for row in catalogue}
-    columns = tuple(
-        _column(described.get(key), key, grouped[key])
-        for key in sorted(grouped)
-        if not metrics or key[0] in metrics
-    )
-    if not columns:
-        wanted = f" for {', '.join(metrics)}" if metrics else ""
+    if not grouped and not ideas:
         raise TokenmartError(
-            f"{problem.name}: the mart metric_values holds nothing{wanted}; run "
-            f"`tokenmart extract --problem {problem.name}` and `tokenmart dbt build`"
+            f"{problem.name}: the mart metric_values holds nothing; run "
+            f"`tokenmart extract --problem {problem.asked}` and `tokenmart dbt build`"
         )
+    described = {(row[0], row[1]): row for row in catalogue}
+    columns = [_column(described.get(key), key, grouped[key]) for key in sorted(grouped)]
+    of_metric = {row[0]: row for row in catalogue}
+    for idea in ideas:
+        if idea.metric in of_metric:
+            raise TokenmartError(f"--name {idea.metric}: a metric has this name; choose another")
+    besides = tried_besides(workspace, problem.name, [*built, *ideas])
     return MetricTable(
         problem=problem.name,
         models=models,
         target=np.array([scores[model.model_id] for model in models]),
-        columns=columns,
+        columns=(*(_column_of_try(idea, models, None, better) for idea in ideas), *columns),
         without_target=tuple(m.full_id for m in problem.ranked_models if m.model_id not in scores),
         target_source=source,
         dtypes={
             dtype: tuple(m.full_id for m in models if (dtype, m.model_id) in formats)
             for dtype in sorted({dtype for dtype, _ in formats})
         },
+        tried=tuple(
+            _column_of_try(entry, models, of_metric.get(entry.metric)) for entry in besides
+        ),
+        registered=foretold(workspace, problem),
     )
 
 
@@ -252,4 +330,23 @@ def _column(row: Any, key: tuple[str, str], values: Floats) -> MetricColumn:
         formula=row[6] or "",
         description=row[7] or "",
         values=values,
+    )
+
+
+def _column_of_try(
+    entry: Try, models: Sequence[Model], row: Any, better: Direction = "higher"
+) -> MetricColumn:
+    """What isn't in the build: an idea, or a variant that was; `row`: its metric's, if known."""
+    variant = entry.kind == "variant"
+    return MetricColumn(
+        metric=entry.metric,
+        variant=entry.variant,
+        family=entry.kind,
+        parameters={},
+        direction="lower" if variant and row and row[4] == "lower" else better,
+        admissible=variant and (row is None or bool(row[5])),
+        formula=entry.definition,
+        description="",
+        values=np.array([entry.values.get(model.model_id, math.nan) for model in models]),
+        kind=entry.kind,
     )

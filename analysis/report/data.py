@@ -18,10 +18,11 @@ from analysis.ranking import (
     MetricColumn,
     MetricSelection,
     MetricTable,
+    parts_reader,
     rank_metrics,
     select_metric,
 )
-from analysis.statistics import Floats, MaxTest, spearman
+from analysis.statistics import Floats, spearman
 from warehouse.sql.connection import connect_read_only
 from warehouse.store.provenance import code_revision, versions
 
@@ -123,16 +124,6 @@ class ReportData:
         return matching[0] if matching else None
 
     @property
-    def best_of_many(self) -> MaxTest:
-        """The test against the best of many: of the variants that may be chosen, or of all."""
-        return self.selection.conditions.overall if self.selection else self.board.test
-
-    @property
-    def compared(self) -> int:
-        """How many variants that test compares."""
-        return self.best_of_many.observed.size
-
-    @property
     def metrics(self) -> list[MetricDescription]:
         """Every metric of the leaderboard, by name."""
         columns = {row.column.metric: row.column for row in reversed(self.board.rows)}
@@ -171,8 +162,13 @@ def gather(
         resamples: of each interval.
         progress: told of each of `detailed_rows`.
     """
-    board = rank_metrics(table, seed, resamples, per_metric=DETAILED, progress=progress)
-    selection = select_metric(table, seed) if len(table.models) >= MINIMUM_MODELS else None
+    parts_of = parts_reader(workspace, table)
+    board = rank_metrics(
+        table, seed, resamples, per_metric=DETAILED, progress=progress, parts_of=parts_of
+    )
+    selection = None
+    if len(table.models) >= MINIMUM_MODELS:
+        selection = select_metric(table, seed, parts_of=parts_of)
     profiles, gains = _profiles(table, workspace)
     return ReportData(
         title=problem.title,

@@ -10,6 +10,7 @@ import math
 from typing import Any, TypeAlias
 
 import altair as alt
+import numpy as np
 
 from analysis.ranking import LeaderboardRow, MetricColumn
 from analysis.report.data import (
@@ -64,8 +65,8 @@ def leaderboard_figure(data: ReportData, width: int) -> Chart:
         else alt.Axis(title=None, labelLimit=0, ticks=False, domain=False, labelPadding=8)
     )
     y = alt.Y("variant:N", sort=order, axis=axis_y)
-    chance = data.best_of_many.null_95
-    ends = [row[end] for row in rows for end in ("low", "family_low") if row[end] is not None]
+    chance = float(np.nan_to_num(data.board.test.null_95))
+    ends = [row[end] for row in rows for end in ("low", "after_low") if row[end] is not None]
     lowest = min([-chance, *ends])
     x = alt.X(
         "rho:Q",
@@ -81,10 +82,10 @@ def leaderboard_figure(data: ReportData, width: int) -> Chart:
     layers = [
         band,
         base.mark_rule(strokeWidth=1, color=INK, opacity=0.6, aria=False).encode(
-            x="family_low:Q", x2="family_high:Q", y=y
+            x="low:Q", x2="high:Q", y=y
         ),
         base.mark_rule(strokeWidth=4, color=INK, opacity=0.5, aria=False).encode(
-            x="low:Q", x2="high:Q", y=y
+            x="after_low:Q", x2="after_high:Q", y=y
         ),
         base.mark_point(filled=True, size=80, color=CATEGORIES[0], opacity=1).encode(
             x=x, y=y, description="description:N"
@@ -292,24 +293,20 @@ def _shown(data: ReportData) -> list[LeaderboardRow]:
 
 def _leaderboard_point(data: ReportData, row: LeaderboardRow) -> dict[str, Any]:
     assert row.bootstrapped is not None
-    candidate = data.candidate(row.column)
     interval = row.bootstrapped.spearman.percentile
-    families = row.family_interval
-    held_out = math.nan if candidate is None else candidate.held_out
-    if row.rho < 0:
-        held_out = -held_out
-    said = "" if math.isnan(held_out) else f", held out {held_out:+.2f}"
+    after = row.interval
+    held_out = -row.held_out if row.rho < 0 else row.held_out
+    said = "" if math.isnan(held_out) else f"held out {held_out:+.2f}, in sample "
     return {
         "variant": row.column.name + ("" if row.column.admissible else " †"),
         "rho": row.rho,
         "low": _or_none(interval.low),
         "high": _or_none(interval.high),
-        "family_low": _or_none(families.low),
-        "family_high": _or_none(families.high),
+        "after_low": _or_none(after.low),
+        "after_high": _or_none(after.high),
         "held_out": _or_none(held_out),
-        "description": f"{row.column.name}: {row.rho:+.2f}, 95% CI {interval.low:+.2f} to "
-        f"{interval.high:+.2f}, with families {families.low:+.2f} to "
-        f"{families.high:+.2f}{said}",
+        "description": f"{row.column.name}: {said}{row.rho:+.2f}, 95% CI {after.low:+.2f} to "
+        f"{after.high:+.2f}, bootstrap {interval.low:+.2f} to {interval.high:+.2f}",
     }
 
 

@@ -32,6 +32,11 @@ def p_value(value: float) -> str:
     return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"
 
 
+def p_number(value: float) -> str:
+    """A p-value for a table; a dash where there is none."""
+    return "–" if math.isnan(value) else f"{value:.3f}"
+
+
 def duration(seconds: float) -> str:
     """Seconds, minutes or hours, whichever reads best."""
     if seconds < 120:
@@ -59,6 +64,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "span": span,
     "share": share,
     "p_value": p_value,
+    "p_number": p_number,
     "duration": duration,
     "thousands": thousands,
     "joints": joints,

@@ -60,8 +60,8 @@ def family_interval(x: Floats, y: Floats, families: Sequence[str], level: float 
     rho = _cosine(rank_x, rank_y)
     if x.size < MINIMUM_MODELS or labels.max() == 0 or math.isnan(rho):
         return _interval(math.nan, math.nan, level)
-    error = math.sqrt(design_effect(rank_x, rank_y, labels) * _fisher_variance(rho, x.size))
-    return _interval(_bounded(rho, x.size), error, level)
+    error = math.sqrt(design_effect(rank_x, rank_y, labels) * fisher_variance(rho, x.size))
+    return _interval(half_swap(rho, x.size), error, level)
 
 
 def within_families(
@@ -77,8 +77,8 @@ def within_families(
     count = x.size - int(labels.max())
     if count < MINIMUM_MODELS or math.isnan(rho):
         return WithinFamilies(rho, _interval(math.nan, math.nan, level))
-    error = math.sqrt(_fisher_variance(rho, count))
-    return WithinFamilies(rho, _interval(_bounded(rho, count), error, level))
+    error = math.sqrt(fisher_variance(rho, count))
+    return WithinFamilies(rho, _interval(half_swap(rho, count), error, level))
 
 
 def design_effect(x: Floats, y: Floats, groups: Indices) -> float:
@@ -126,12 +126,13 @@ def _cosine(x: Floats, y: Floats) -> float:
     return min(max(float(x @ y) / length, -1.0), 1.0) if length > 1e-9 else math.nan
 
 
-def _fisher_variance(rho: float, count: int) -> float:
+def fisher_variance(rho: float, count: int) -> float:
+    """Variance of Fisher's z of Spearman's rho over `count` models (Bonett & Wright 2000)."""
     return (1.0 + rho**2 / 2.0) / (count - 3)
 
 
-def _bounded(rho: float, count: int) -> float:
-    """A perfect rho counts as half a swap of neighbours less, or its interval were a point."""
+def half_swap(rho: float, count: int) -> float:
+    """A rho, a perfect one half a swap of neighbours less, or its interval were a point."""
     most = 1.0 - 6.0 / (count**3 - count)
     return min(max(rho, -most), most)
 

@@ -35,11 +35,13 @@ class LeftOut:
         it, among the models the choice was made on. NaN where undefined.
     choices: what was chosen in each fold.
     covered: models that were predicted (folds with too few training models are skipped).
+    p: of `held_out` against permutations, where somebody tested it (`null_held_out`).
     """
 
     held_out: float
     choices: tuple[Choice, ...]
     covered: int
+    p: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -126,15 +128,50 @@ def leave_out(metrics: Floats, target: Floats, folds: Iterable[Flags]) -> LeftOu
     return LeftOut(float(rho), tuple(choices), int(covered.sum()))
 
 
+def null_held_out(
+    metrics: Floats, target: Floats, folds: Iterable[Flags], order: Indices
+) -> Floats:
+    """`leave_out(…).held_out` with the target in each of `[permutations, n]` orders.
+
+    It is no coin toss around 0: leaving a model out of both the choice and the ranks pushes the
+    figure down, levels that families share push it up. Its own null distribution says what is
+    much.
+
+    Returns:
+        `[permutations]`, NaN where undefined.
+    """
+    permuted = target[order]
+    place = np.full(permuted.shape, np.nan)
+    columns = np.arange(len(order))
+    for out in folds:
+        if (~out).sum() < MINIMUM_TRAINING:
+            continue
+        known = metrics[:, ~out]
+        everyone = np.ones(known.shape, dtype=np.bool_)
+        y = permuted[:, ~out]
+        x = unit_ranks(known, everyone)
+        rho = np.nan_to_num(x @ unit_ranks(y, np.ones(y.shape, dtype=np.bool_)).T)
+        chosen = np.argmax(np.abs(rho), axis=0)
+        positive = rho[chosen, columns] >= 0
+        for model in np.flatnonzero(out):
+            value = metrics[:, model, None]
+            share = ((known < value).sum(axis=1) + 0.5 * (known == value).sum(axis=1)) / (
+                ~out
+            ).sum()
+            place[:, model] = np.where(positive, share[chosen], 1.0 - share[chosen])
+    covered = ~np.isnan(place).any(axis=0)
+    return np.asarray(spearman_rows(place[:, covered], permuted[:, covered]))
+
+
 def model_folds(models: int) -> list[Flags]:
     """One fold per model."""
     return list(np.eye(models, dtype=np.bool_))
 
 
-def family_folds(families: Sequence[str]) -> list[Flags]:
-    """One fold per family, in the order of their names."""
-    labels = np.array(families)
-    return [labels == family for family in sorted(set(families))]
+def group_folds(groups: Sequence[str]) -> list[Flags]:
+    """One fold per family or kind, in the order of their names."""
+    labels = np.array(groups)
+    return [labels == group for group in sorted(set(groups))]
 
 
 def repeated_splits(

@@ -3,7 +3,8 @@
 Two different statistics share the word. The locked problem asks for the first:
 
 * `mcd_skipped`: drop points whose squared robust Mahalanobis distance (`MinCovDet`) lies
-  above the 0.975 quantile of chi-squared with 2 degrees of freedom.
+  above the 0.975 quantile of chi-squared with 2 degrees of freedom. Its flags depend on a seed;
+  `exact_skipped` stands beside it and tells when the seed has missed the optimum.
 * `projection_skipped` (Wilcox; Pernet, Wilcox & Rousselet 2013): drop points that are far
   out on any of the lines through the robust centre and a point.
 """
@@ -19,6 +20,7 @@ import numpy as np
 from analysis.statistics.correlations import Flags, Floats, spearman_rows
 from analysis.statistics.fast_mcd import (
     chi2_quantile,
+    exact_mcd_flags,
     half_coincides,
     mcd_flags,
     mcd_flags_by_seed,
@@ -85,6 +87,20 @@ def mcd_skipped_rows(x: Floats, y: Floats, seed: int) -> Floats:
     values = spearman_rows(x, y, flags.keep)
     values[flags.undefined] = np.nan
     return values
+
+
+def exact_skipped(x: Floats, y: Floats) -> Skipped | None:
+    """`mcd_skipped` with the best of all halves instead of the best a seed finds.
+
+    The one value that no seed can better or worsen; None with more than 20 points.
+    """
+    flags = exact_mcd_flags(x, y, CUTOFF)
+    if flags is None:
+        return None
+    if flags.undefined[0]:
+        return _undefined(x.size)
+    note = "half of the points or more lie on one line" if flags.singular[0] else ""
+    return _spearman_of_kept(x, y, flags.keep[0], note)
 
 
 def flag_stability(x: Floats, y: Floats, seed: int, seeds: int = 200) -> FlagStability:

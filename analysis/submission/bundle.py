@@ -10,6 +10,7 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 from analysis.ranking import MetricColumn
+from analysis.submission import locked_problem as locked
 from analysis.templates import environment
 from warehouse.metrics.lineage import Lineage
 from warehouse.store.provenance import code_revision, versions
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from warehouse.paths import Workspace
     from warehouse.problem.spec import Problem
 
-SCHEMA = "tokenmart/bundle/1"
+SCHEMA = "tokenmart/bundle/2"
 SUBMISSION_FILE = "submission.json"
 VERIFY_FILE = "verify.json"
 BUNDLE_FILE = "bundle.json"
@@ -40,7 +41,7 @@ def build_bundle(
     lineage: Lineage,
     verification: dict[str, Any],
     negated: bool,
-    official: bool,
+    claims: dict[str, Any],
 ) -> dict[str, Any]:
     """Collect the bundle.
 
@@ -52,13 +53,15 @@ def build_bundle(
         lineage: of that metric.
         verification: the verifier's document.
         negated: whether the scores are the metric's values with the sign changed.
-        official: whether every rule of an official submission holds.
+        claims: what was tried and said beforehand, see `claims_record`.
     """
+    unofficial = why_unofficial(problem, column, lineage)
     units = _units(connection, problem)
     return {
         "schema": SCHEMA,
         "problem": problem.name,
-        "official": official,
+        "official": not unofficial,
+        "unofficial_because": unofficial,
         "metric": {
             "metric": column.metric,
             "variant": column.variant,
@@ -69,6 +72,7 @@ def build_bundle(
             "admissible": column.admissible,
             "negated": negated,
         },
+        "claims": claims,
         "code": code_revision(),
         "extraction_code": sorted(
             {f"{unit['code_revision']}{'+' if unit['code_dirty'] else ''}" for unit in units}
@@ -107,6 +111,20 @@ def build_bundle(
             "labels": list(lineage.labels),
         },
     }
+
+
+def why_unofficial(problem: Problem, column: MetricColumn, lineage: Lineage) -> list[str]:
+    """The rules of an official submission that don't hold; empty for an official one."""
+    ranked = sorted(model.full_id for model in problem.ranked_models)
+    path = getattr(problem.target, "path", None)
+    rules = {
+        f"the problem is {problem.name}, not {locked.PROBLEM}": problem.name == locked.PROBLEM,
+        "its models are not the 17 locked ones": ranked == sorted(locked.MODELS),
+        "its target is not the locked file": path == locked.TARGET_PATH,
+        "the metric needs more than the model and the proxy text": column.admissible,
+        "its SQL reads what it must not": not lineage.labels,
+    }
+    return [why for why, holds in rules.items() if not holds]
 
 
 def compute_budget(units: list[dict[str, Any]]) -> dict[str, Any]:
@@ -203,7 +221,5 @@ def _proxy(
     problem: Problem, workspace: Workspace, connection: duckdb.DuckDBPyConnection
 ) -> dict[str, Any]:
     """What the text was: the file's hash, and one over the documents that were used."""
-    from warehouse.sources.place import Place
-
-    source = problem.documents.provenance(Place(workspace, problem.name))
+    source = problem.documents.provenance(problem.place(workspace))
     return source | {"documents_sha256": documents_sha256(connection, problem.name)}

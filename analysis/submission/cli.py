@@ -60,7 +60,12 @@ def verify(
 ) -> None:
     """Score a submission against the locked target of a problem.
 
-    Exit code 0: computed; 2: bad submission; 3: a locked file is missing or changed.
+    \b
+    Exit code 0: computed, and saved where asked
+              1: no such problem or no target, or --out names a file that the project keeps
+              2: bad submission, or a wrong option
+              3: a locked file is missing or changed
+              4: --out can't be written, or names an input
 
     \b
     tokenmart verify --submission submission.json --out result.json

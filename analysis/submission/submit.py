@@ -23,6 +23,7 @@ from analysis.submission.bundle import (
     build_bundle,
     bundle_page,
 )
+from analysis.submission.claims import claims_record
 from analysis.submission.verifier import verify_problem
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.files import refuse_protected, storage_errors
@@ -37,7 +38,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SubmissionRequest:
-    """What the user asked to submit."""
+    """What the user asked to submit.
+
+    as_of: count what was tried until then, ISO 8601 in UTC; empty for now.
+    """
 
     problem: str
     metric: str
@@ -46,6 +50,16 @@ class SubmissionRequest:
     unofficial: bool
     seed: int
     resamples: int
+    as_of: str = ""
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """The content of a submission's files: scores, the verifier's document, the bundle."""
+
+    scores: dict[str, float]
+    verification: dict[str, Any]
+    bundle: dict[str, Any]
 
 
 def write_submission(workspace: Workspace, request: SubmissionRequest, out: Path) -> dict[str, Any]:
@@ -98,6 +112,43 @@ def _fill(
     """Write every file of the submission into a folder; returns the verifier's document."""
     path = folder / SUBMISSION_FILE
     _write_json(path, scores_of(table, column, request.negate))
+    made = _make(path, problem, workspace, request, table, column, lineage)
+    _write_json(folder / VERIFY_FILE, made.verification)
+    _write_json(folder / BUNDLE_FILE, made.bundle)
+    page = bundle_page(made.bundle, made.verification)
+    (folder / PAGE_FILE).write_text(page, encoding="utf-8")
+    return made.verification
+
+
+def rebuild(workspace: Workspace, request: SubmissionRequest, path: Path) -> Rebuilt:
+    """What submitting the same today would write, for the submission file as it is.
+
+    Args:
+        workspace: the checkout.
+        request: as the bundle records it.
+        path: of the submission that was written.
+
+    Raises:
+        TokenmartError: the warehouse lacks the metric or the target.
+        BadSubmissionError: the submission file breaks the contract.
+    """
+    problem = load_problem(request.problem, workspace)
+    table = load_table(problem, workspace)
+    column = table.column(request.metric, request.variant)
+    lineage = read_lineage(manifest_path(workspace), column.metric)
+    return _make(path, problem, workspace, request, table, column, lineage)
+
+
+def _make(
+    path: Path,
+    problem: Problem,
+    workspace: Workspace,
+    request: SubmissionRequest,
+    table: MetricTable,
+    column: MetricColumn,
+    lineage: Lineage,
+) -> Rebuilt:
+    """Verify a submission file and collect its bundle."""
     verification = verify_problem(
         workspace, request.problem, path, "score", request.seed, request.resamples
     )
@@ -111,12 +162,9 @@ def _fill(
             lineage,
             verification,
             request.negate,
-            column.admissible and not lineage.labels,
+            claims_record(problem, workspace, table, column, request.seed, request.as_of),
         )
-    _write_json(folder / VERIFY_FILE, verification)
-    _write_json(folder / BUNDLE_FILE, bundle)
-    (folder / PAGE_FILE).write_text(bundle_page(bundle, verification), encoding="utf-8")
-    return verification
+    return Rebuilt(scores_of(table, column, request.negate), verification, bundle)
 
 
 def _check_rules(column: MetricColumn, lineage: Lineage, unofficial: bool) -> None:
@@ -140,11 +188,11 @@ def _check_coverage(
     lineage: Lineage,
 ) -> None:
     """Every model needs a target, a value, and every document under the conditions it rests on."""
-    remedy = f"run `tokenmart extract --problem {problem.name}` and `tokenmart dbt build`"
+    remedy = f"run `tokenmart extract --problem {problem.asked}` and `tokenmart dbt build`"
     if table.without_target:
         raise TokenmartError(
             f"{problem.name}: no target score for {', '.join(table.without_target)}; "
-            f"run `tokenmart recall --problem {problem.name}` or place the target file"
+            f"run `tokenmart recall --problem {problem.asked}` or place the target file"
         )
     with connect_read_only(workspace) as connection:
         rows = connection.execute(

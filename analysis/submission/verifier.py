@@ -18,7 +18,9 @@ from analysis.statistics import (
     CUTOFF,
     Estimate,
     Interval,
+    Skipped,
     correlate_with_target,
+    exact_skipped,
     flag_stability,
 )
 from analysis.submission import locked_problem as locked
@@ -101,6 +103,7 @@ def verification(
         raise LockedFileError("every model has the same target score: no correlation is defined")
     found = correlate_with_target(x, y, seed, resamples)
     stability = flag_stability(x, y, seed)
+    exact = exact_skipped(x, y)
     return {
         "schema": SCHEMA,
         "problem": problem,
@@ -111,9 +114,7 @@ def verification(
         | {
             "filter": f"MinCovDet, chi2({CUTOFF}, 2)",
             "kept": found.skipped.kept,
-            "dropped": [
-                model for model, keep in zip(models, found.skipped.keep, strict=True) if not keep
-            ],
+            "dropped": _left_out(models, found.skipped),
             "note": found.skipped.note,
             "ci_note": _width_note(found.skipped_spearman.percentile, found.n),
             "stability": {
@@ -126,6 +127,14 @@ def verification(
                 },
                 "low": number(stability.value_low),
                 "high": number(stability.value_high),
+            },
+            "exact": None
+            if exact is None
+            else {
+                "value": number(exact.value),
+                "kept": exact.kept,
+                "dropped": _left_out(models, exact),
+                "same_points": bool((exact.keep == found.skipped.keep).all()),
             },
         },
         "seed": seed,
@@ -142,6 +151,10 @@ def verification(
     }
 
 
+def _left_out(models: list[str], skipped: Skipped) -> list[str]:
+    return [model for model, keep in zip(models, skipped.keep, strict=True) if not keep]
+
+
 def show_result(
     result: dict[str, Any],
     workspace: Workspace,
@@ -150,7 +163,7 @@ def show_result(
     as_json: bool,
     force: bool = False,
 ) -> None:
-    """Print the document, and save it where asked, never over one of the files it came from.
+    """Save the document where asked, never over one of the files it came from, and print it.
 
     An earlier result is replaced; any other file with `force` only.
 
@@ -159,9 +172,12 @@ def show_result(
         TokenmartError: `out` is a file that the project must keep.
     """
     text = json.dumps(result, indent=2, allow_nan=False)
+    if out is not None:
+        _save(text, workspace, submission, out, force)
     click.echo(text if as_json else result_text(result))
-    if out is None:
-        return
+
+
+def _save(text: str, workspace: Workspace, submission: Path, out: Path, force: bool) -> None:
     inputs = (submission, workspace.root / locked.TARGET_PATH)
     with storage_errors(out):
         is_input = any(out.exists() and path.exists() and out.samefile(path) for path in inputs)
@@ -192,6 +208,12 @@ def result_text(result: dict[str, Any]) -> str:
         f"target sha256      {target['sha256']} ({target.get('path') or 'measured scores'})",
         f"code revision      {revision}{changes}",
     ]
+    if exact := skipped["exact"]:
+        points = "the same points" if exact["same_points"] else "OTHER POINTS: this seed missed it"
+        lines.insert(
+            6,
+            f"  best of all halves {_shown(exact['value'])}, {exact['kept']} kept, {points}",
+        )
     lines[6:6] = [
         f"  note             {note}" for note in (skipped["note"], skipped["ci_note"]) if note
     ]

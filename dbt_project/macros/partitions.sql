@@ -6,19 +6,21 @@
   - corpus_id: all documents of a problem (int_corpora).
   - tokenisation_id: how a tokenizer cuts a document; models that share it share this.
   - token_features_id: a tokenisation with the corpus its words are counted in, the key of
-    int_token_features. Apart from the above, so that a new document leaves alone what reads the
-    spans of tokens and no word.
+    int_token_words. Apart from the above, so that a new document leaves alone what reads
+    tokens and no word.
+  - regions_id: the regions of a unit's document that variants ask for (int_regions).
   - evaluator_unit_id: the unit_id, in int_pair_units, of the model that finds key tokens for
     others; key_characters_id: what it finds under the name it is asked for, the key of
     int_key_characters.
   - build_id: what a table computes from one unit. It hashes the unit's ids, the text of the
-    model's SQL and of the incremental tables and views it reads, and the thresholds in use.
+    model's SQL and of the incremental tables and views it reads, and the thresholds in use: what
+    `thresholds`, columns or expressions, is in the rows of stg_metric_variants.
 
   `drop_stale_builds` (a pre-hook) forgets builds that nothing current asks for;
   `missing_builds` lists the units to compute.
 
-  The tables of all tokens, int_context_pairs and int_token_features, have no build_id to save
-  space: `code_of` puts the text of their SQL into the id of what they are computed from. They use
+  The tables of all tokens, int_context_pairs and int_token_*, have no build_id to save space:
+  `code_of` puts the text of their SQL into the id of what they are computed from. They use
   `drop_stale_units` and `missing_units`.
 
   The text of a model's SQL holds that of the project's macros it uses, and that these use. So
@@ -52,25 +54,39 @@
 {%- endmacro %}
 
 {% macro code_of(name) -%}
-    {%- if execute -%}
+    {#- a unit test sees no graph -#}
+    {%- if execute and graph.nodes -%}
     '{{ local_md5(code_with_sources(graph.nodes['model.' ~ project_name ~ '.' ~ name])) }}'
     {%- else -%}
     ''
     {%- endif -%}
 {%- endmacro %}
 
-{% macro build_id(settings, ids) -%}
-    {%- set code = local_md5(code_with_sources(model) ~ (settings | string)) if execute -%}
-    hash(units.{{ ids | join(', units.') }}, '{{ code }}')
+{% macro build_id(ids, thresholds) -%}
+    {%- set code = local_md5(code_with_sources(model)) if execute -%}
+    hash(
+        units.{{ ids | join(', units.') }},
+        '{{ code }}'
+        {%- if thresholds %},
+        (
+            select bit_xor(hash(used))
+            from (
+                select distinct {{ thresholds | join(', ') }}
+                from {{ ref('stg_metric_variants') }}
+            ) as used
+        )
+        {%- endif %}
+    )
 {%- endmacro %}
 
-{% macro missing_builds(units, settings=[], ids=['unit_id']) -%}
+{% macro missing_builds(units, ids=['unit_id'], thresholds=[]) -%}
     select
         units.*,
-        {{ build_id(settings, ids) }} as build_id
+        {{ build_id(ids, thresholds) }} as build_id
     from {{ units }} as units
-    {% if is_incremental() -%}
-    where {{ build_id(settings, ids) }} not in (select distinct build_id from {{ this }})
+    where true
+    {%- if is_incremental() %}
+        and {{ build_id(ids, thresholds) }} not in (select distinct build_id from {{ this }})
     {%- endif %}
 {%- endmacro %}
 
@@ -81,10 +97,10 @@
     {%- endif %}
 {%- endmacro %}
 
-{% macro drop_stale_builds(units, settings=[], ids=['unit_id']) -%}
+{% macro drop_stale_builds(units, ids=['unit_id'], thresholds=[]) -%}
     {%- if is_incremental() -%}
     delete from {{ this }}
-    where build_id not in (select {{ build_id(settings, ids) }} from {{ units }} as units)
+    where build_id not in (select {{ build_id(ids, thresholds) }} from {{ units }} as units)
     {%- else -%}
     select 1
     {%- endif -%}

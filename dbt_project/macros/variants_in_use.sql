@@ -24,7 +24,9 @@
             ' '
             {%- if execute -%}
             {%- set columns = graph.nodes['model.tokenmart.stg_metric_variants'].columns -%}
-            {%- for name in columns if name not in ('metric', 'variant', 'core', 'written') -%}
+            {%- for name in columns if name not in (
+                'metric', 'variant', 'core', 'written', 'region', 'base_region'
+            ) -%}
             , '{{ name }}=' || {{ name }}
             {%- endfor -%}
             {%- endif %}

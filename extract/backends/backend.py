@@ -36,6 +36,7 @@ class Loading:
         compiled: whether the user asked for compilation.
         room: bytes per GPU that the forward needs beside the weights.
         sample: the first document's tokens, to check the model on; None where there is none.
+        top_k: how many first choices of each token are wanted, at most the vocabulary.
     """
 
     spec: ModelSpec
@@ -46,6 +47,7 @@ class Loading:
     compiled: bool = False
     room: int = 0
     sample: Ids | None = None
+    top_k: int = 0
 
 
 class Scorer(Protocol):

@@ -34,7 +34,13 @@ class Transformers(Backend):
                 attention=loading.attention,
                 room=loading.room,
             )
-            return Engine(model, compiled=loading.compiled, sample=loading.sample, check=False)
+            return Engine(
+                model,
+                compiled=loading.compiled,
+                sample=loading.sample,
+                check=False,
+                top_k=loading.top_k,
+            )
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import string
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +18,13 @@ from extract.planning.plan import Selection, max_tokens_of
 from extract.scoring.budgets import BRANCH_TOKENS
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
-from warehouse.probes.request import Condition
+from warehouse.probes.request import Condition, Reading
 from warehouse.problem.spec import ModelSpec, Problem
 from warehouse.sources.fetch import documents_path
 
-CHARACTERS_PER_TOKEN = 4.0
+CHARACTERS_PER_TOKEN = 4
 BYTES_PER_ROW = 10
+BYTES_PER_CHOICE = 6
 CPU_FLOPS_PER_CORE = {"float32": 6e10, "bfloat16": 1.2e11, "float16": 2e10}
 GPU_FLOPS = 1.2e14
 """Sustained speed assumed for estimates: a 2024 server processor's core, an A100-class GPU."""
@@ -35,11 +38,13 @@ class Work:
         tokens: through the backbone; a text that several requests continue counts once.
         rows: scored tokens.
         pairs: (token, visible token), what attention computes.
+        choices: rows of the side table of first choices.
     """
 
     tokens: int
     rows: int
     pairs: float
+    choices: int = 0
 
 
 @dataclass(frozen=True)
@@ -55,11 +60,15 @@ class Cost:
 
 def work_of(tokens_per_document: Sequence[int], selected: Sequence[Condition]) -> Work:
     """Work of documents of these lengths, counted on the very requests of each condition."""
-    tokens = rows = 0
+    tokens = rows = choices = 0
     pairs = 0.0
     for length in tokens_per_document:
-        document = np.arange(length, dtype=np.int32)
-        requests = [request for each in selected for request in each.build(document, None)]
+        document = planned_reading(length, max(tokens_per_document))
+        requests = []
+        for condition in selected:
+            group = condition.build(document)
+            requests += group
+            choices += condition.top_k * sum(len(request.targets) for request in group)
         read = {request.ids.tobytes() for request in requests if not request.prefix_length}
         for request in requests:
             trunk = request.trunk.tobytes()
@@ -71,7 +80,37 @@ def work_of(tokens_per_document: Sequence[int], selected: Sequence[Condition]) -
             tokens += own
             rows += len(request.targets)
             pairs += own * (request.prefix_length + own / 2)
-    return Work(tokens, rows, pairs)
+    return Work(tokens, rows, pairs, choices)
+
+
+_LETTERS = string.ascii_letters + string.digits
+_SENTENCE_WORDS = 25
+
+
+@lru_cache(maxsize=1)
+def _made_up_text(words: int) -> str:
+    """Words of CHARACTERS_PER_TOKEN characters, no two alike, in sentences."""
+    count = len(_LETTERS)
+    return "".join(
+        f" {_LETTERS[n // count**2 % count]}{_LETTERS[n // count % count]}"
+        + ("." if (n + 1) % _SENTENCE_WORDS == 0 else _LETTERS[n % count])
+        for n in range(words)
+    )
+
+
+def planned_reading(tokens: int, longest: int | None = None) -> Reading:
+    """A document of so many tokens, each a word, and another one of the same length.
+
+    Args:
+        tokens: its length.
+        longest: that of the longest that is asked for, so that one text serves all.
+    """
+    text = _made_up_text(max(tokens, longest or 0))
+    ids = np.arange(tokens, dtype=np.int32)
+    starts, ends = CHARACTERS_PER_TOKEN * ids, CHARACTERS_PER_TOKEN * (ids + 1)
+    part = text[: CHARACTERS_PER_TOKEN * tokens]
+    foreign = Reading(ids + np.int32(tokens), starts, ends, part, None)
+    return Reading(ids, starts, ends, part, None, foreign)
 
 
 def estimate(work: Work, *, parameters: int, dtype: str, device: str) -> Cost:
@@ -83,14 +122,20 @@ def estimate(work: Work, *, parameters: int, dtype: str, device: str) -> Cost:
     """
     layers = (parameters / (12 * 128**2)) ** (1 / 3)
     flops = 2.0 * parameters * work.tokens + 4.0 * 128 * layers**2 * work.pairs
-    if device == "cpu":
-        import psutil
+    seconds = flops / assumed_speed(device, dtype)[0]
+    disk = work.rows * BYTES_PER_ROW + work.choices * BYTES_PER_CHOICE
+    return Cost(work.tokens, work.rows, flops, seconds, disk)
 
-        cores = psutil.cpu_count(logical=False) or 1
-        speed = CPU_FLOPS_PER_CORE[dtype] * cores
-    else:
-        speed = GPU_FLOPS
-    return Cost(work.tokens, work.rows, flops, flops / speed, work.rows * BYTES_PER_ROW)
+
+def assumed_speed(device: str, dtype: str) -> tuple[float, str]:
+    """Sustained FLOP/s that estimates assume of a device, and the same in words."""
+    if device != "cpu":
+        return GPU_FLOPS, f"{GPU_FLOPS / 1e12:,.0f} TFLOP/s, a GPU of the A100 class"
+    import psutil
+
+    cores = psutil.cpu_count(logical=False) or 1
+    speed = CPU_FLOPS_PER_CORE[dtype] * cores
+    return speed, f"{speed / 1e9:,.0f} GFLOP/s, {cores} server cores in {dtype}"
 
 
 def document_lengths(
@@ -98,19 +143,27 @@ def document_lengths(
 ) -> tuple[list[int], str]:
     """Tokens per document (estimated from characters), and where the estimate comes from."""
     limit = max_tokens_of(problem, selection)
+    place = problem.place(workspace)
+    sizes = problem.documents.lengths(place)
     path = documents_path(problem, workspace)
-    if path.is_file():
+    if sizes is None and path.is_file():
         characters = pq.read_table(path, columns=["characters"], partitioning=None)
-        sizes = characters["characters"].slice(0, selection.documents).to_pylist()
+        sizes = characters["characters"].to_pylist()
+    if sizes is not None:
+        sizes = sizes[: selection.documents]
         lengths = [int(size / CHARACTERS_PER_TOKEN) for size in sizes]
-        source = f"{len(lengths)} documents at {CHARACTERS_PER_TOKEN:g} characters a token"
+        source = (
+            f"{len(lengths)} documents of {sum(sizes):,} characters, counted as "
+            f"{CHARACTERS_PER_TOKEN:g} a token"
+        )
     else:
         expected = problem.documents.count or 1
         longest = problem.documents.expected_tokens
         lengths = [longest] * min(expected, selection.documents or expected)
         source = (
-            f"{len(lengths)} documents of up to {longest:,} tokens; they are not here yet: "
-            f"tokenmart data fetch --problem {problem.name}"
+            f"{'an unknown number of' if problem.documents.count is None else len(lengths)} "
+            f"documents, counted as {len(lengths)} of {longest:,} tokens, since they are not here "
+            f"yet: {problem.documents.need(place).remedy}"
         )
     return [min(n, limit) if limit else n for n in lengths], source
 

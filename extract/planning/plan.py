@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,10 +22,11 @@ from extract.tokenization import (
 )
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
-from warehouse.probes.request import Condition
+from warehouse.probes.request import Condition, Reading
 from warehouse.problem.spec import ModelSpec, Problem
 from warehouse.store.ledger import UnitRecord, fingerprint
 from warehouse.store.token_files import finished_units
+from warehouse.store.top_tokens import has_top_tokens
 
 
 @dataclass(frozen=True)
@@ -45,12 +46,13 @@ class Selection:
 
 @dataclass(frozen=True)
 class Document:
-    """One proxy document."""
+    """One proxy document; `foreign` is the one that controls put in its place."""
 
     doc_id: int
     name: str
     sha256: str
     text: str
+    foreign: Document | None = None
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,28 @@ class ModelPlan:
             )
         return whole.cut(keep, over)
 
+    def reading(
+        self, document: Document, tokenized: TokenizedDocument, conditions: Sequence[Condition]
+    ) -> Reading:
+        """What the conditions make their requests of."""
+        foreign = None
+        if document.foreign and any(condition.kind.reads_foreign for condition in conditions):
+            other = self.tokenizer.encode(document.foreign.text).cut(len(tokenized.ids))
+            foreign = self._reading(document.foreign, other)
+        return self._reading(document, tokenized, foreign)
+
+    def _reading(
+        self, document: Document, tokens: TokenizedDocument, foreign: Reading | None = None
+    ) -> Reading:
+        return Reading(
+            ids=tokens.ids,
+            char_start=tokens.char_start,
+            char_end=tokens.char_end,
+            text=document.text,
+            bos=self.tokenizer.bos,
+            foreign=foreign,
+        )
+
 
 def describe_interventions(spec: ModelSpec) -> list[dict[str, Any]]:
     """Plain values for the fingerprint and the models table."""
@@ -163,6 +187,7 @@ def select(
     attention: str | None = None,
     compiled: bool = False,
     backend: str = DEFAULT,
+    top_k: int | None = None,
 ) -> Selection:
     """Resolve the command line's words against the problem.
 
@@ -180,9 +205,12 @@ def select(
         models = models or problem.demo.models
     chosen = [problem.model(name) for name in models] if models else list(problem.ranked_models)
     wanted = [problem.probe(name) for name in probes] if probes else list(problem.probes)
+    conditions = [c for probe in dict.fromkeys(wanted) for c in probe.conditions()]
+    if top_k is not None:
+        conditions = [replace(condition, top_k=top_k) for condition in conditions]
     return Selection(
         models=tuple(dict.fromkeys(chosen)),
-        conditions=tuple(c for probe in dict.fromkeys(wanted) for c in probe.conditions()),
+        conditions=tuple(conditions),
         documents=documents,
         max_tokens=max_tokens,
         device=device,
@@ -196,16 +224,25 @@ def select(
 def documents_of(table: pa.Table, limit: int | None) -> list[Document]:
     """The first `limit` documents.
 
+    The foreign document of each is the corpus's next longer one (of the longest, the next
+    shorter), so that a control's prefix is about as long as the document.
+
     Raises:
         TokenmartError: a document is empty.
     """
-    rows = table.slice(0, limit).to_pylist()
-    for row in rows:
+    rows = table.to_pylist()
+    for row in rows[:limit]:
         if not row["text"].strip():
             raise TokenmartError(
                 f"document {row['doc_id']} ({row['name']}) is empty; remove it from the corpus"
             )
-    return [Document(row["doc_id"], row["name"], row["sha256"], row["text"]) for row in rows]
+    documents = [Document(row["doc_id"], row["name"], row["sha256"], row["text"]) for row in rows]
+    by_length = sorted(documents, key=lambda each: (len(each.text), each.doc_id))
+    following = {
+        one.doc_id: other
+        for one, other in zip(by_length, [*by_length[1:], *by_length[-2:-1]], strict=False)
+    }
+    return [replace(each, foreign=following.get(each.doc_id)) for each in documents[:limit]]
 
 
 def max_tokens_of(problem: Problem, selection: Selection) -> int | None:
@@ -222,6 +259,11 @@ def unit_fingerprint(plan_parts: dict[str, Any], document: Document, condition: 
             "document": document.sha256,
             "kind": condition.kind.name,
             "params": condition.params,
+            **(
+                {"foreign": document.foreign.sha256}
+                if condition.kind.reads_foreign and document.foreign
+                else {}
+            ),
         }
     )
 
@@ -245,10 +287,17 @@ def plan_model(
         since: units that failed since then are settled; without it failed units are tried again.
 
     Raises:
-        TokenmartError: files are missing or can't be read.
+        TokenmartError: files are missing or can't be read, or a condition needs another document
+            where there is one.
         StorageError: a published file is damaged.
     """
-    checkpoint = find_checkpoint(spec, workspace, problem.name)
+    for condition in selection.conditions:
+        if condition.kind.reads_foreign and any(each.foreign is None for each in documents):
+            raise TokenmartError(
+                f"condition {condition.name} reads another document, and the corpus has only one; "
+                "add documents, or take the control out of the problem file"
+            )
+    checkpoint = find_checkpoint(spec, workspace, problem.name, problem.asked)
     tokenizer_sha256 = tokenizer_fingerprint(checkpoint, spec, workspace)
     dtype = resolve_dtype(spec, selection.dtype, selection.device)
     parts = {
@@ -277,7 +326,11 @@ def plan_model(
             condition
             for condition in selection.conditions
             if not is_settled(
-                finished[condition.name].get(document.doc_id), prints[condition.name], since
+                finished[condition.name].get(document.doc_id),
+                prints[condition.name],
+                since,
+                condition,
+                workspace,
             )
         )
         failed += [
@@ -303,8 +356,20 @@ def plan_model(
     )
 
 
-def is_settled(unit: UnitRecord | None, wanted: str, since: str | None) -> bool:
-    """Whether the ledger holds this unit with this fingerprint: done, or failed in this run."""
+def is_settled(
+    unit: UnitRecord | None,
+    wanted: str,
+    since: str | None,
+    condition: Condition,
+    workspace: Workspace,
+) -> bool:
+    """Whether the ledger holds this unit with this fingerprint: done, or failed in this run.
+
+    Done is a unit with as many first choices as its condition asks for.
+    """
     if unit is None or unit.fingerprint != wanted:
         return False
-    return unit.status == "done" or (since is not None and unit.finished_at >= since)
+    if unit.status == "done":
+        wants = condition.top_k and unit.rows
+        return not wants or has_top_tokens(workspace, unit, condition.top_k)
+    return since is not None and unit.finished_at >= since

@@ -60,6 +60,7 @@ class Engine:
             first document waits for the compiler.
         sample: tokens of real text for `check`; fixed random ones without it.
         check: call `check` at once.
+        top_k: how many first choices of each token to give, at most the vocabulary.
 
     Raises:
         TokenmartError: see `check`; or the model's forward does something after its head.
@@ -76,6 +77,7 @@ class Engine:
         compiled: bool = False,
         sample: Ids | None = None,
         check: bool = True,
+        top_k: int = 0,
     ) -> None:
         self.model: Any = model
         self.backbone: Any = self.model.get_decoder()
@@ -92,7 +94,7 @@ class Engine:
         text = self._ids(self_check.check_text(sample, head.out_features))
         with attention.fused_kernels(self.device):
             self._reference = self_check.own_forward(self.model, text, transform)
-        self.head = VocabularyHead(head, transform, compiled=compiled)
+        self.head = VocabularyHead(head, transform, compiled=compiled, top_k=top_k)
         self.budgets = self._budgets(batch_tokens, branch_tokens, trunk_tokens)
         if compiled:
             self._compile_layers()

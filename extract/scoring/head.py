@@ -12,10 +12,11 @@ so memory is rows × tile whatever the vocabulary.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from extract.scored import TokenScores
@@ -60,6 +61,7 @@ class VocabularyHead:
         compiled: fuse the passes over a tile with `torch.compile`. Libraries' fused losses
             (cut-cross-entropy, Liger) give the log-prob alone; entropy and rank need the tile
             in any case, so the compiler fuses all four.
+        top_k: how many first choices of each token to give, at most the vocabulary.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class VocabularyHead:
         transform: LogitTransform,
         rows: int = GPU_ROWS,
         compiled: bool = False,
+        top_k: int = 0,
     ) -> None:
         weight, bias = resident_weight(head)
         self.device = execution_device(head)
@@ -78,6 +81,7 @@ class VocabularyHead:
         # of an odd width leave the fast kernels of GPUs, whose blocks are 64 to 256 wide
         count = -(-weight.shape[0] // tile)
         self.vocabulary = weight.shape[0]
+        self.top_k = min(top_k, self.vocabulary)
         self.tile = min(tile, ALIGNMENT * -(-self.vocabulary // (ALIGNMENT * count)))
         self._weight = weight
         self._bias = None if bias is None else bias.float()
@@ -125,21 +129,26 @@ class VocabularyHead:
             rows: hidden states per block; None takes the head's own.
 
         Returns:
-            Shape (4, n), float32, on the head's device: log-prob, entropy, rank and log-prob
-            of the first choice. `to_host` makes arrays of it.
+            Shape (4 + 2 · top_k, n), float32, on the head's device: log-prob, entropy, rank and
+            log-prob of the first choice; then the ids and the log-probs of the first choices
+            (ids below 2²⁴ are exact). `to_host` makes arrays of it.
         """
         size = rows or self.rows
         blocks = [
             self._block(hidden[at : at + size].to(self.device).float(), targets[at : at + size])
             for at in range(0, len(targets), size)
         ]
-        return torch.cat(blocks, dim=1) if blocks else torch.zeros(4, 0, device=self.device)
+        return torch.cat(blocks, dim=1) if blocks else self._nothing()
+
+    def _nothing(self) -> Tensor:
+        return torch.zeros(4 + 2 * self.top_k, 0, device=self.device)
 
     def _score_block(self, hidden: Tensor, targets: Tensor) -> Tensor:
         target_logits = self._target_logits(hidden, targets)
         column = target_logits.unsqueeze(1)
         above = torch.zeros_like(target_logits)
         tops, sums, means = [], [], []
+        choices: list[tuple[Tensor, Tensor]] = []
         for index, start in enumerate(self._starts()):
             logits = self._logits(hidden, index)
             # the target's own logit must not count as above itself by a rounding error
@@ -150,6 +159,9 @@ class VocabularyHead:
             top = logits.amax(-1)
             scratch = torch.empty_like(logits)
             above += torch.gt(logits, column, out=scratch).sum(-1)
+            if self.top_k:
+                best = logits.topk(min(self.top_k, logits.shape[1]))
+                choices.append((best.values, best.indices + start))
             # centred on the top, so that the mean logit keeps its digits
             logits.sub_(top.unsqueeze(1))
             probabilities = torch.softmax(logits, -1, out=scratch)
@@ -166,7 +178,13 @@ class VocabularyHead:
         logprob = (target_logits - lse).clamp_(max=0.0)
         # rounding must not put the first choice below the target, or entropy below zero
         top_logprob = torch.maximum((top - lse).clamp_(max=0.0), logprob)
-        return torch.stack([logprob, (lse - mean).clamp_(min=0.0), above + 1.0, top_logprob])
+        rows = [logprob, (lse - mean).clamp_(min=0.0), above + 1.0, top_logprob]
+        if self.top_k:
+            values = torch.cat([each for each, _ in choices], 1)
+            best = values.topk(self.top_k)
+            ids = torch.cat([each for _, each in choices], 1).gather(1, best.indices)
+            rows += [*ids.t().float(), *(best.values - lse.unsqueeze(1)).clamp_(max=0.0).t()]
+        return torch.stack(rows)
 
 
 def to_host(blocks: Sequence[Tensor]) -> list[TokenScores]:
@@ -176,7 +194,7 @@ def to_host(blocks: Sequence[Tensor]) -> list[TokenScores]:
     through pinned memory, which a GPU reads and writes by itself.
 
     Args:
-        blocks: from `VocabularyHead.score`, each of shape (4, n).
+        blocks: from `VocabularyHead.score`, each of shape (4 + 2 · top_k, n).
     """
     if not blocks:
         return []
@@ -187,12 +205,13 @@ def to_host(blocks: Sequence[Tensor]) -> list[TokenScores]:
         torch.cuda.current_stream(together.device).synchronize()
         together = pinned
     parts = torch.split(together.cpu(), [block.shape[1] for block in blocks], dim=1)
-    return [
-        TokenScores(
-            logprob=stack[0],
-            entropy=stack[1],
-            rank=stack[2].astype(np.int32),
-            top_logprob=stack[3],
-        )
-        for stack in (part.numpy() for part in parts)
-    ]
+    return [_scores(part.numpy()) for part in parts]
+
+
+def _scores(stack: NDArray[np.float32]) -> TokenScores:
+    logprob, entropy, rank, top_logprob = stack[:4]
+    scores = TokenScores(logprob, entropy, rank.astype(np.int32), top_logprob)
+    if len(stack) == 4:
+        return scores
+    ids, logprobs = np.split(stack[4:], 2)
+    return replace(scores, choices=ids.T.astype(np.int32), choice_logprobs=logprobs.T)

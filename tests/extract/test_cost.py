@@ -6,11 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from tiny_requests import RETRIEVAL, load
 
-from extract.planning.cost import estimate, work_of
+from extract.planning.cost import estimate, planned_reading, work_of
 from extract.run import scoring_groups
 from extract.scoring.engine import Engine
 from warehouse.probes import FullProbe, WindowProbe
@@ -31,9 +30,9 @@ def test_the_plan_counts_the_tokens_that_the_engine_runs(
     lengths = [60, 90]
     run = rows = 0
     for length in lengths:
-        tokens = np.arange(length, dtype=np.int32)
+        document = planned_reading(length)
         for group in scoring_groups(selected):
-            requests = [request for each in group for request in each.build(tokens, None)]
+            requests = [request for each in group for request in each.build(document)]
             scored = engine.score(requests)
             run += sum(each.tokens_processed for each in scored)
             rows += sum(len(each.scores.logprob) for each in scored)

@@ -37,7 +37,8 @@ class LastTokens(Probe):
     def conditions(self):
         return [self.condition(LAST, self.build)]
 
-    def build(self, tokens, bos):
+    def build(self, reading):
+        tokens = reading.ids
         first = len(tokens) - self.count
         positions = np.arange(first, len(tokens), dtype=np.int32)
         return [Request(0, tokens, first, positions, positions)]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from readings import reading_of
 from reference import assert_agree, references, target_logprobs
 
 from extract.checkpoints import find_checkpoint
@@ -16,7 +17,12 @@ from extract.tokenization import load_tokenizer
 from warehouse.paths import Workspace
 from warehouse.probes.full import full_requests
 from warehouse.probes.request import Request
-from warehouse.probes.retrieval import RetrievalProbe, retrieval_requests
+from warehouse.probes.retrieval import (
+    WITH_DOCUMENT,
+    WITHOUT_DOCUMENT,
+    RetrievalProbe,
+    retrieval_requests,
+)
 from warehouse.probes.window import window_requests
 from warehouse.problem.spec import load_problem
 from warehouse.sources.fetch import ensure_documents
@@ -32,11 +38,12 @@ RETRIEVAL = RetrievalProbe(
 
 
 def requests_of(tokens: np.ndarray[Any, Any], bos: int | None) -> list[Request]:
+    reading = reading_of(tokens, bos)
     return [
         *full_requests(tokens, bos),
         *window_requests(tokens, bos, context=64, stride=64),
-        *retrieval_requests(tokens, bos, with_document=True, probe=RETRIEVAL),
-        *retrieval_requests(tokens, bos, with_document=False, probe=RETRIEVAL),
+        *retrieval_requests(reading, kind=WITH_DOCUMENT, probe=RETRIEVAL),
+        *retrieval_requests(reading, kind=WITHOUT_DOCUMENT, probe=RETRIEVAL),
     ]
 
 

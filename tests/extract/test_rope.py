@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from plain_llama import frozen_ntk_theta, token_logprobs
+from readings import reading_of
 from reference import assert_agree, references
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -24,7 +25,7 @@ from extract.scoring.loading import load_config, load_model
 from warehouse.errors import TokenmartError
 from warehouse.probes.full import full_requests
 from warehouse.probes.request import Request
-from warehouse.probes.retrieval import RetrievalProbe, retrieval_requests
+from warehouse.probes.retrieval import WITH_DOCUMENT, RetrievalProbe, retrieval_requests
 from warehouse.probes.window import window_requests
 from warehouse.problem.spec import ModelSpec
 
@@ -114,7 +115,7 @@ def test_a_frozen_theta_is_plain_rope_at_every_position(bos: int | None, look_al
     requests = [
         *full_requests(TOKENS, bos),
         *window_requests(TOKENS, bos, context=128, stride=64),
-        *retrieval_requests(TOKENS, bos, with_document=True, probe=probe),
+        *retrieval_requests(reading_of(TOKENS, bos), kind=WITH_DOCUMENT, probe=probe),
     ]
     model = load(look_alike, rope={"type": "default", "theta": THETA})
     assert difference_to(THETA, model, requests) < 1e-4

@@ -17,6 +17,7 @@ from metric_oracle import (
     key_intervals,
     number,
 )
+from numpy.typing import NDArray
 
 
 def exp_over_documents(variant: Variant, terms: list[tuple[float, float, float]]) -> float | None:
@@ -113,9 +114,62 @@ def retrieval_gain(oracle: Oracle) -> Values:
     return values
 
 
+def prefix(ranks: NDArray[np.int32]) -> int:
+    """How many tokens are right before the first that isn't."""
+    wrong = np.flatnonzero(ranks != 1)
+    return int(wrong[0]) if len(wrong) else len(ranks)
+
+
+def recalls(after: Scored, alone: Scored, statistic: str) -> tuple[list[float], list[float]]:
+    """Recall of each excerpt of a document, and where it lies in it."""
+    recall, depth = [], []
+    for segment in np.unique(after.segment):
+        ranks, ranks_alone = (
+            after.rank[after.segment == segment],
+            alone.rank[alone.segment == segment],
+        )
+        right = prefix(ranks)
+        recall.append(
+            {
+                "first_token": float(ranks[0] == 1),
+                "exact_match": float((ranks == 1).all()),
+                "prefix": float(right),
+                "prefix_gain": float(right - prefix(ranks_alone)),
+            }.get(statistic, float((ranks == 1).mean()))
+        )
+        depth.append(float(after.position[after.segment == segment].min() / after.length))
+    return recall, depth
+
+
+def recall_terms(after: Scored, alone: Scored, statistic: str) -> tuple[float, float]:
+    recall, depth = recalls(after, alone, statistic)
+    if statistic == "worst_depth":
+        return min(recall), 1.0
+    if statistic == "depth_slope":
+        x, y = np.array(depth) - np.mean(depth), np.array(recall) - np.mean(recall)
+        return float(x @ y), float(x @ x)
+    return sum(recall), float(len(recall))
+
+
+def retrieval_recall(oracle: Oracle) -> Values:
+    values: Values = {}
+    for variant in oracle.variants("retrieval_recall"):
+        for model in oracle.models:
+            after = oracle.documents(model, "retrieval_with")
+            alone = oracle.documents(model, "retrieval_without")
+            terms = [recall_terms(after[d], alone[d], variant["statistic"]) for d in after]
+            if terms:
+                tops, bottoms = (list(column) for column in zip(*terms, strict=True))
+                values[f"{variant['variant']}@retrieval", model] = combine(
+                    variant["aggregation"], tops, bottoms
+                )
+    return values
+
+
 EXPECTED: dict[str, Callable[[Oracle], Values]] = {
     "longppl": longppl,
     "longppl_external": longppl_external,
     "longppl_soft": longppl_soft,
     "retrieval_gain": retrieval_gain,
+    "retrieval_recall": retrieval_recall,
 }

@@ -13,7 +13,8 @@ from metric_oracle import (
     Values,
     Variant,
     family,
-    in_rare_words,
+    in_words,
+    number,
     rank_scores,
     region,
     repeats,
@@ -26,13 +27,23 @@ def whole(oracle: Oracle, model: str) -> dict[str, Iterable[Scored]]:
     return {"": oracle.documents(model, "full").values()}
 
 
-def perplexity(oracle: Oracle) -> Values:
-    """NLL per token is exponentiated, bits per byte are not."""
-    per_token = {v["variant"] for v in oracle.variants("perplexity") if v["unit"] == "token"}
-    return {
-        (variant, model): math.exp(value) if variant in per_token and value is not None else value
-        for (variant, model), value in family("perplexity", whole, likelihood)(oracle).items()
-    }
+def exponentiated(metric: str, terms: Callable[..., Terms | None]) -> Callable[[Oracle], Values]:
+    """A family whose NLL per token is exponentiated; bits per byte are not."""
+
+    def expected(oracle: Oracle) -> Values:
+        in_bits = {v["variant"] for v in oracle.variants(metric) if v.get("unit") == "byte"}
+        return {
+            (variant, model): value if variant in in_bits or value is None else math.exp(value)
+            for (variant, model), value in family(metric, whole, terms)(oracle).items()
+        }
+
+    return expected
+
+
+def part(oracle: Oracle, scored: Scored, variant: Variant) -> NDArray[np.bool_]:
+    """Tokens of the variant's part of a document, none if they are too few."""
+    keep = region(oracle, scored, scored.length, variant)
+    return keep & (keep.sum() >= number(variant.get("min_document_tokens"), 1))
 
 
 def mean(values: NDArray[np.float64], keep: NDArray[np.bool_]) -> Terms | None:
@@ -41,16 +52,16 @@ def mean(values: NDArray[np.float64], keep: NDArray[np.bool_]) -> Terms | None:
 
 
 def likelihood(oracle: Oracle, scored: Scored, variant: Variant) -> Terms | None:
-    keep = region(scored.position, scored.length, variant)
-    if variant["unit"] == "token" or not keep.any():
+    keep = part(oracle, scored, variant)
+    if variant.get("unit") != "byte" or not keep.any():
         return mean(scored.nll, keep)
     bits = float(scored.nll[keep].sum()) / math.log(2)
     return bits, float(oracle.bytes_of(int(scored.doc_id[0]), scored, keep))
 
 
 def slope(oracle: Oracle, scored: Scored, variant: Variant) -> Terms | None:
-    keep = region(scored.position, scored.length, variant)
-    if keep.sum() <= 2:
+    keep = part(oracle, scored, variant)
+    if not keep.any():
         return None
     x, y = np.log2(scored.position[keep] + 1.0), scored.nll[keep]
     x, y = x - x.mean(), y - y.mean()
@@ -58,8 +69,8 @@ def slope(oracle: Oracle, scored: Scored, variant: Variant) -> Terms | None:
 
 
 def curvature(oracle: Oracle, scored: Scored, variant: Variant) -> Terms | None:
-    keep = region(scored.position, scored.length, variant)
-    if keep.sum() <= 3:
+    keep = part(oracle, scored, variant)
+    if not keep.any():
         return None
     # Frisch-Waugh: regress x² on (1, x); the residual's slope is the coefficient. The shift of
     # x changes no coefficient of x², and keeps the fit well conditioned.
@@ -70,18 +81,20 @@ def curvature(oracle: Oracle, scored: Scored, variant: Variant) -> Terms | None:
 
 
 def rank(oracle: Oracle, scored: Scored, variant: Variant) -> Terms | None:
-    keep = region(scored.position, scored.length, variant)
+    keep = part(oracle, scored, variant)
     return mean(rank_scores(scored.rank, variant["statistic"]), keep)
 
 
 def entropy(oracle: Oracle, scored: Scored, variant: Variant) -> Terms | None:
     own = scored.entropy.astype(np.float64)
+    keep = part(oracle, scored, variant)
+    if variant["statistic"] == "weighted_nll":
+        return float(own[keep] @ scored.nll[keep]), float(own[keep].sum())
     values = {
         "entropy": own,
         "nll_minus_entropy": scored.nll - own,
         "first_choice_nll": -scored.top_logprob.astype(np.float64),
     }
-    keep = region(scored.position, scored.length, variant)
     return mean(values[variant["statistic"]], keep)
 
 
@@ -94,7 +107,7 @@ def calibration(oracle: Oracle, scored: Scored, variant: Variant) -> Terms:
 
 
 def rare_word_nll(oracle: Oracle, scored: Scored, variant: Variant) -> Terms | None:
-    return mean(scored.nll, in_rare_words(oracle, scored, variant))
+    return mean(scored.nll, in_words(oracle, scored, variant))
 
 
 def induction_nll(oracle: Oracle, scored: Scored, variant: Variant) -> Terms | None:
@@ -107,12 +120,34 @@ def induction_advantage(oracle: Oracle, scored: Scored, variant: Variant) -> Ter
     return (float(scored.nll[first].mean() - scored.nll[keep].mean()), 1.0) if keep.any() else None
 
 
+def in_context_score(oracle: Oracle, scored: Scored, variant: Variant) -> Terms | None:
+    """Loss late minus loss early, where the document has all tokens of both parts."""
+    losses = []
+    for prefix in ("", "base_"):
+        first, past = int(variant[f"{prefix}from_position"]), int(variant[f"{prefix}to_position"])
+        keep = (scored.position >= first) & (scored.position < past)
+        if keep.sum() < past - first:
+            return None
+        losses.append(float(scored.nll[keep].mean()))
+    return losses[0] - losses[1], 1.0
+
+
+def nll_quantile(oracle: Oracle, scored: Scored, variant: Variant) -> Terms:
+    if variant["quantile"]:
+        return float(np.quantile(scored.nll, float(variant["quantile"]))), 1.0
+    worst = math.ceil(len(scored.nll) * float(variant["worst_share"]))
+    return float(np.sort(scored.nll)[::-1][:worst].mean()), 1.0
+
+
 def confident_mistakes(oracle: Oracle, scored: Scored, variant: Variant) -> Terms | None:
     sure = np.exp(scored.top_logprob.astype(np.float64)) > 0.9
     return mean((scored.rank > 1).astype(np.float64), sure)
 
 
-EXPECTED: dict[str, Callable[[Oracle], Values]] = {"perplexity": perplexity} | {
+EXPECTED: dict[str, Callable[[Oracle], Values]] = {
+    "perplexity": exponentiated("perplexity", likelihood),
+    "text_key_ppl": exponentiated("text_key_ppl", rare_word_nll),
+} | {
     metric: family(metric, whole, terms)
     for metric, terms in {
         "tail_nll": likelihood,
@@ -125,6 +160,8 @@ EXPECTED: dict[str, Callable[[Oracle], Values]] = {"perplexity": perplexity} | {
         "rare_word_nll": rare_word_nll,
         "induction_nll": induction_nll,
         "induction_advantage": induction_advantage,
+        "in_context_score": in_context_score,
+        "nll_quantile": nll_quantile,
         "confident_mistakes": confident_mistakes,
     }.items()
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 
 import numpy as np
@@ -13,10 +14,12 @@ from metric_oracle import (
     Values,
     Variant,
     family,
-    in_rare_words,
+    in_words,
+    number,
     rank_scores,
     region,
     repeats,
+    word_of_tokens,
 )
 from numpy.typing import NDArray
 
@@ -31,8 +34,18 @@ def mean_gain(pairs: Pairs, keep: NDArray[np.bool_]) -> Terms | None:
     return (float(pairs.gain[keep].sum()), float(keep.sum())) if keep.any() else None
 
 
-def context_gain(oracle: Oracle, pairs: Pairs, variant: Variant) -> Terms:
+def bits_per_byte(oracle: Oracle, pairs: Pairs, keep: NDArray[np.bool_]) -> Terms | None:
+    """Gain in bits, and bytes, of the tokens to keep."""
+    if not keep.any():
+        return None
+    bits = float(pairs.gain[keep].sum()) / math.log(2)
+    return bits, float(oracle.bytes_of(int(pairs.short.doc_id[0]), pairs.short, keep))
+
+
+def context_gain(oracle: Oracle, pairs: Pairs, variant: Variant) -> Terms | None:
     gain, tokens = pairs.gain, float(len(pairs.gain))
+    if variant["unit"] == "byte":
+        return bits_per_byte(oracle, pairs, np.ones(len(gain), dtype=bool))
     match variant["statistic"]:
         case "mean":
             return float(gain.sum()), tokens
@@ -49,7 +62,10 @@ def context_gain(oracle: Oracle, pairs: Pairs, variant: Variant) -> Terms:
 
 
 def position_gain(oracle: Oracle, pairs: Pairs, variant: Variant) -> Terms | None:
-    return mean_gain(pairs, region(pairs.short.position, pairs.full.length, variant))
+    keep = region(oracle, pairs.short, pairs.full.length, variant)
+    return (
+        bits_per_byte(oracle, pairs, keep) if variant["unit"] == "byte" else mean_gain(pairs, keep)
+    )
 
 
 def gain_quantile(oracle: Oracle, pairs: Pairs, variant: Variant) -> Terms:
@@ -64,7 +80,7 @@ def key_share(oracle: Oracle, pairs: Pairs, variant: Variant) -> Terms:
         case "share":
             return float(key.sum()), float(len(key))
         case "density":
-            characters = (pairs.short.char_end - pairs.short.char_start).sum()
+            characters = pairs.short.char_end.max() - pairs.short.char_start.min()
             return float(key.sum()), float(characters) / 1000
         case "gain":
             return float(pairs.gain[key].sum()), float(key.sum())
@@ -85,11 +101,26 @@ def entropy_drop(oracle: Oracle, pairs: Pairs, variant: Variant) -> Terms:
 
 
 def rare_word_gain(oracle: Oracle, pairs: Pairs, variant: Variant) -> Terms | None:
-    return mean_gain(pairs, in_rare_words(oracle, pairs.short, variant))
+    return mean_gain(pairs, in_words(oracle, pairs.short, variant))
 
 
 def induction_gain(oracle: Oracle, pairs: Pairs, variant: Variant) -> Terms | None:
-    return mean_gain(pairs, repeats(oracle, pairs.full, variant)[pairs.at])
+    keep = repeats(oracle, pairs.full, variant)[pairs.at]
+    if variant["beyond_window"]:
+        distance = oracle.distances(pairs.full, int(variant["ngram"]))[pairs.at]
+        keep &= distance > pairs.short.context_tokens
+    return mean_gain(pairs, keep)
+
+
+def distance_slope(oracle: Oracle, pairs: Pairs, variant: Variant) -> Terms | None:
+    """Least squares of the gain on the octave of the distance to the word's last occurrence."""
+    words = word_of_tokens(oracle, pairs.short)
+    distance = np.array([word.distance if word else math.inf for word in words])
+    keep = in_words(oracle, pairs.short, variant) & np.isfinite(distance)
+    if keep.sum() < number(variant.get("min_document_tokens"), 1):
+        return None
+    x, y = np.floor(np.log2(distance[keep])), pairs.gain[keep]
+    return float((x - x.mean()) @ (y - y.mean())), float((x - x.mean()) @ (x - x.mean()))
 
 
 EXPECTED: dict[str, Callable[[Oracle], Values]] = {
@@ -102,6 +133,9 @@ EXPECTED: dict[str, Callable[[Oracle], Values]] = {
         "rank_gain": rank_gain,
         "entropy_drop": entropy_drop,
         "rare_word_gain": rare_word_gain,
+        "text_key_gain": rare_word_gain,
+        "distance_frequency_gain": rare_word_gain,
+        "distance_slope": distance_slope,
         "induction_gain": induction_gain,
     }.items()
 }

@@ -32,7 +32,7 @@ class Marts:
                     reason varchar);
                 create table metric_catalog(metric varchar, variant varchar, family varchar,
                     parameters json, direction varchar, admissible boolean, formula varchar,
-                    description varchar);
+                    description varchar, code varchar);
                 create table downstream_scores(problem varchar, model_id varchar, task varchar,
                     score double, stderr double, items bigint);
                 create table coverage(problem varchar, model_id varchar, condition varchar,
@@ -88,7 +88,17 @@ class Marts:
         family: str = "likelihood",
     ) -> None:
         """One variant: its catalogue line (once) and its values."""
-        line = (metric, variant, family, '{"k": 1}', direction, admissible, "mean(nll)", "Text.")
+        line = (
+            metric,
+            variant,
+            family,
+            '{"k": 1}',
+            direction,
+            admissible,
+            "mean(nll)",
+            "Text.",
+            "select 1",
+        )
         rows = [(problem, metric, variant, m, v, 1000, 50, None) for m, v in values.items()]
         with self.write() as connection:
             known = connection.execute(
@@ -96,7 +106,7 @@ class Marts:
                 [metric, variant],
             ).fetchone()
             if known == (0,):
-                connection.execute("insert into metric_catalog values (?,?,?,?,?,?,?,?)", line)
+                connection.execute("insert into metric_catalog values (?,?,?,?,?,?,?,?,?)", line)
             connection.executemany("insert into metric_values values (?,?,?,?,?,?,?,?)", rows)
 
     def coverage(self, problem: str, condition: str, missing: dict[str, int] | None = None) -> None:

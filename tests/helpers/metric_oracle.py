@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import csv
 import math
 import re
@@ -24,6 +25,19 @@ Variant = dict[str, str]
 Terms = tuple[float, float]
 Values = dict[tuple[str, str], float | None]
 """(variant, model) → value."""
+
+
+@dataclass(frozen=True)
+class Word:
+    """One occurrence of a word: characters [start, end), how often it occurs in all documents, and
+    how many characters before this the word last began in its document (inf: never)."""
+
+    start: int
+    end: int
+    frequency: int
+    is_number: bool
+    is_name: bool
+    distance: float
 
 
 @dataclass(frozen=True)
@@ -75,6 +89,11 @@ class Oracle:
         self.windows = sorted(
             {p.name.removeprefix("condition=") for p in self.folder.glob("*/condition=window_*")}
         )
+        self.windows += [
+            short if long == "full" else f"{short}_in_{long}"
+            for path in (data / "condition_pairs" / f"problem={problem}").glob("*.parquet")
+            for long, short in zip(*pq.ParquetFile(path).read().to_pydict().values(), strict=True)
+        ]
         (documents,) = (data / "documents" / f"problem={problem}").glob("*.parquet")
         self.texts: list[str] = pq.read_table(documents)["text"].to_pylist()
         sizes = [
@@ -121,28 +140,51 @@ class Oracle:
         }
 
     def pairs(self, model: str, window: str) -> dict[int, Pairs]:
-        full = self.documents(model, "full")
-        short = self.documents(model, window)
-        return {doc: Pairs(full[doc], short[doc]) for doc in short if doc in full}
+        """Document → its tokens in both contexts, without those whose context is the same."""
+        name, _, long = window.partition("_in_")
+        full = self.documents(model, long or "full")
+        pairs = {}
+        for doc, short in self.documents(model, name).items():
+            if doc not in full:
+                continue
+            at = np.searchsorted(full[doc].position, short.position)
+            if (shorter := short.context_tokens < full[doc].context_tokens[at]).any():
+                kept = {name: column[shorter] for name, column in short.columns.items()}
+                pairs[doc] = Pairs(full[doc], Scored(kept, short.length))
+        return pairs
 
     @cached_property
-    def words(self) -> tuple[list[NDArray[np.int64]], list[NDArray[np.bool_]]]:
-        """Per document and character: how often its word occurs in all documents (0 outside
-        words), and whether that word holds a digit."""
+    def words(self) -> list[list[Word]]:
+        """Per document: its words, in order."""
         matches = [list(re.finditer(r"\w+", text)) for text in self.texts]
-        counts = Counter(match.group().lower() for found in matches for match in found)
-        frequency, is_number = [], []
-        for text, found in zip(self.texts, matches, strict=True):
-            times = np.zeros(len(text), dtype=np.int64)
-            digits = np.zeros(len(text), dtype=bool)
+        matches = [[m for m in found if m.group().strip("_")] for found in matches]
+        written = Counter(match.group() for found in matches for match in found)
+        counts, plain = Counter[str](), set()
+        for form, times in written.items():
+            counts[form.lower()] += times
+            if not form[0].isupper():
+                plain.add(form.lower())
+        words = []
+        for found in matches:
+            last: dict[str, int] = {}
+            words.append([])
             for match in found:
-                times[match.start() : match.end()] = counts[match.group().lower()]
-                digits[match.start() : match.end()] = any(
-                    unicodedata.category(c)[0] == "N" for c in match.group()
-                )
-            frequency.append(times)
-            is_number.append(digits)
-        return frequency, is_number
+                word, start = match.group().lower(), match.start()
+                digits = any(unicodedata.category(c)[0] == "N" for c in word)
+                distance = start - last[word] if word in last else math.inf
+                name = not digits and word not in plain
+                words[-1].append(Word(start, match.end(), counts[word], digits, name, distance))
+                last[word] = start
+        return words
+
+    @cached_property
+    def characters(self) -> list[int]:
+        """Per document: how much of its text every model's tokens reach."""
+        ends: dict[int, list[int]] = {}
+        for model in self.models:
+            for doc, scored in self.documents(model, "full").items():
+                ends.setdefault(doc, []).append(int(scored.char_end.max()))
+        return [min(ends.get(doc, [len(text)])) for doc, text in enumerate(self.texts)]
 
     def distances(self, scored: Scored, ngram: int) -> NDArray[np.float64]:
         """Tokens since the n-gram that ends at each row last ended; inf at its first occurrence.
@@ -150,14 +192,14 @@ class Oracle:
         Counted in the tokenizer's whole tokenisation, of which a model without BOS lacks the
         first token: the longest row of tokens that agrees with `scored`.
         """
-        doc = int(scored.doc_id[0])
+        doc, last = int(scored.doc_id[0]), min(100, len(scored.token_id))
         longest = max(
             (
                 other
                 for model in self.models
                 if (other := self.documents(model, "full").get(doc)) is not None
                 and other.length == scored.length
-                and (other.token_id[-100:] == scored.token_id[-100:]).all()
+                and (other.token_id[-last:] == scored.token_id[-last:]).all()
             ),
             key=lambda other: len(other.position),
         )
@@ -165,14 +207,9 @@ class Oracle:
         return distance[np.searchsorted(longest.position, scored.position)]
 
     def bytes_of(self, doc: int, scored: Scored, keep: NDArray[np.bool_]) -> int:
-        """UTF-8 bytes from the end of the token before the first kept one to the last's end."""
-        rows = np.flatnonzero(keep)
-        start = (
-            int(scored.char_start[rows[0]])
-            if rows[0] == 0
-            else int(scored.char_end[: rows[0]].max())
-        )
-        return len(self.texts[doc][start : int(scored.char_end[rows[-1]])].encode())
+        """UTF-8 bytes from the first kept token's first character to the last one's end."""
+        start, end = int(scored.char_start[keep].min()), int(scored.char_end[keep].max())
+        return len(self.texts[doc][start:end].encode())
 
 
 def number(text: str | None, otherwise: float) -> float:
@@ -180,15 +217,26 @@ def number(text: str | None, otherwise: float) -> float:
     return float(text) if text else otherwise
 
 
-def region(position: NDArray[np.int64], length: int, variant: Variant) -> NDArray[np.bool_]:
-    """Tokens in the variant's band of positions."""
-    return np.asarray(
+def region(oracle: Oracle, scored: Scored, length: int, variant: Variant) -> NDArray[np.bool_]:
+    """Tokens that begin in the variant's part of a document of so many tokens."""
+    position, start = scored.position, scored.char_start
+    characters = oracle.characters[int(scored.doc_id[0])]
+    keep = (
         (position >= number(variant.get("from_position"), 0))
         & (position < number(variant.get("to_position"), math.inf))
         & (length - position <= number(variant.get("tail_tokens"), math.inf))
         & (position >= number(variant.get("from_share"), 0) * length)
         & (position < number(variant.get("to_share"), 1) * length)
+        & (start >= number(variant.get("from_character"), 0))
+        & (start < number(variant.get("to_character"), math.inf))
     )
+    if variant.get("tail_characters"):
+        keep &= (start >= characters - float(variant["tail_characters"])) & (start < characters)
+    if variant.get("from_text_share"):
+        keep &= start >= float(variant["from_text_share"]) * characters
+    if variant.get("to_text_share"):
+        keep &= start < float(variant["to_text_share"]) * characters
+    return np.asarray(keep)
 
 
 def rank_scores(rank: NDArray[np.int32], statistic: str) -> NDArray[np.float64]:
@@ -198,22 +246,45 @@ def rank_scores(rank: NDArray[np.int32], statistic: str) -> NDArray[np.float64]:
     return (rank <= int(statistic.removeprefix("top_"))).astype(np.float64)
 
 
-def in_rare_words(oracle: Oracle, scored: Scored, variant: Variant) -> NDArray[np.bool_]:
-    """Tokens whose last character lies in a rare word, or in a number."""
-    doc, last = int(scored.doc_id[0]), scored.char_end - 1
-    frequency, is_number = oracle.words
-    if variant["word_kind"] == "number":
-        return is_number[doc][last]
-    times = frequency[doc][last]
-    return np.asarray(
-        ~is_number[doc][last] & (times > 0) & (times <= int(variant["max_frequency"]))
-    )
+def word_of_tokens(oracle: Oracle, scored: Scored) -> list[Word | None]:
+    """The word that holds each token's last character."""
+    words = oracle.words[int(scored.doc_id[0])]
+    starts = [word.start for word in words]
+    found = []
+    for last in (scored.char_end - 1).tolist():
+        at = bisect.bisect_right(starts, last) - 1
+        found.append(words[at] if at >= 0 and last < words[at].end else None)
+    return found
+
+
+def in_words(oracle: Oracle, scored: Scored, variant: Variant) -> NDArray[np.bool_]:
+    """Tokens of the words that a variant asks for."""
+
+    def wanted(word: Word | None, char_start: int) -> bool:
+        if word is None:
+            return False
+        kinds = {"number": word.is_number, "name": word.is_name, "word": not word.is_number}
+        occurrence = variant.get("occurrence")
+        return (
+            kinds.get(variant.get("word_kind", ""), True)
+            and word.frequency > number(variant.get("over_frequency"), 0)
+            and word.frequency <= number(variant.get("max_frequency"), math.inf)
+            and (not occurrence or (occurrence == "repeated") == math.isfinite(word.distance))
+            and (not variant.get("first_of_word") or char_start <= word.start)
+            and word.distance >= number(variant.get("from_distance"), 0)
+            and (not variant.get("to_distance") or word.distance < float(variant["to_distance"]))
+            and (not variant.get("from_distance") or math.isfinite(word.distance))
+        )
+
+    pairs = zip(word_of_tokens(oracle, scored), scored.char_start.tolist(), strict=True)
+    return np.array([wanted(word, start) for word, start in pairs])
 
 
 def repeats(oracle: Oracle, scored: Scored, variant: Variant) -> NDArray[np.bool_]:
     """Tokens whose n-gram was last seen at a distance in the variant's band."""
     distance = oracle.distances(scored, int(variant["ngram"]))
-    low, high = number(variant["from_distance"], 0), number(variant["to_distance"], math.inf)
+    low = number(variant.get("from_distance"), 0)
+    high = number(variant.get("to_distance"), math.inf)
     return np.asarray((distance >= low) & (distance < high))
 
 
@@ -255,8 +326,12 @@ def family(
                     kept = [t for d in group if (t := terms(oracle, d, variant)) is not None]
                     if kept:
                         tops, bottoms = (list(column) for column in zip(*kept, strict=True))
+                        # families with a least number of tokens divide by tokens
+                        enough = sum(bottoms) >= number(variant.get("min_tokens"), 0)
                         values[variant["variant"] + ending, model] = (
-                            combine(variant["aggregation"], tops, bottoms) if any(bottoms) else None
+                            combine(variant["aggregation"], tops, bottoms)
+                            if any(bottoms) and enough
+                            else None
                         )
         return values
 

@@ -27,6 +27,12 @@ FULL = {
 SHORT_POSITIONS = range(4, 8)
 SHORT = {"good": [-3.1, -0.1, -0.3, -0.1], "bad": [-2.0, -2.0, -1.0, -2.0]}
 WITH = {"good": [-0.5, -0.5], "bad": [-2.0, -2.0]}
+KINDS = {
+    "full": "full",
+    "window_512": "window",
+    "retrieval_with": "retrieval_with_document",
+    "retrieval_without": "retrieval_without_document",
+}
 WITHOUT = {"good": [-1.5, -2.5], "bad": [-1.0, -2.0]}
 
 
@@ -36,6 +42,7 @@ def unit(model: str, condition: str, rows: int, **changes: Any) -> UnitRecord:
         "problem": "minilong",
         "model_id": model,
         "condition": condition,
+        "condition_kind": KINDS[condition],
         "doc_id": 0,
         "status": "done",
         "rows": rows,

@@ -6,11 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from readings import reading_of
 from transformers import AutoModelForCausalLM
 
 from warehouse.probes.full import full_requests
 from warehouse.probes.request import Request
-from warehouse.probes.retrieval import RetrievalProbe, retrieval_requests
+from warehouse.probes.retrieval import (
+    WITH_DOCUMENT,
+    WITHOUT_DOCUMENT,
+    RetrievalProbe,
+    retrieval_requests,
+)
 from warehouse.probes.window import window_requests
 
 RETRIEVAL = RetrievalProbe(
@@ -24,9 +30,10 @@ def load(folder: Path) -> Any:
 
 def requests_of(bos: int | None) -> list[Request]:
     tokens = np.random.default_rng(5).integers(2, 300, 90).astype(np.int32)
+    reading = reading_of(tokens, bos)
     return [
         *full_requests(tokens, bos),
         *window_requests(tokens, bos, context=24, stride=16),
-        *retrieval_requests(tokens, bos, with_document=True, probe=RETRIEVAL),
-        *retrieval_requests(tokens, bos, with_document=False, probe=RETRIEVAL),
+        *retrieval_requests(reading, kind=WITH_DOCUMENT, probe=RETRIEVAL),
+        *retrieval_requests(reading, kind=WITHOUT_DOCUMENT, probe=RETRIEVAL),
     ]

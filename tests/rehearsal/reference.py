@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from readings import reading_of
 from reference import plain_logprobs
 
 from tests.rehearsal.lookalikes import LookAlike
@@ -56,7 +57,7 @@ def worst_difference(
     worst = 0.0
     for condition in conditions:
         stored = _stored(workspace, problem.name, full_id, condition.name, doc_id)
-        requests = condition.build(ids, BOS if model.adds_bos else None)
+        requests = condition.build(reading_of(ids, BOS if model.adds_bos else None))
         assert requests
         positions = np.concatenate([request.positions for request in requests])
         expected = np.concatenate([_targets_logprobs(plain, each) for each in requests])

@@ -19,7 +19,8 @@ from warehouse.errors import StorageError, TableProblemError, TokenmartError
 from warehouse.files import storage_errors
 from warehouse.maintenance.check import DocumentFacts, check_documents
 from warehouse.paths import Workspace
-from warehouse.problem.spec import Problem, list_problems, load_problem
+from warehouse.problem.problem_files import list_problems
+from warehouse.problem.spec import Problem, load_problem
 from warehouse.store.ledger import UnitRecord, read_units
 from warehouse.store.owners import abandoned_owner, file_system_now
 from warehouse.store.schema import TABLES

@@ -15,6 +15,24 @@ from warehouse.strict_json import StrictJsonError, read_json
 
 _MAXIMUM_BYTES = 256 << 20
 _LABELS = "downstream"
+_GIVEN = "given_by_dbt"
+"""Stands for a Jinja expression: a `ref`, a `source`, a macro's text."""
+
+_OPENS = re.compile(
+    r"""\b(read_\w+|\w+_scan|\w+_scan_\w+|scan_\w+|sniff_csv|glob|query|query_table|getenv|st_read
+    |parquet_\w*metadata|parquet_schema|attach|duckdb_\w+|pragma_\w+)\s*\(""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_CTE = re.compile(r"""(\w+)"?\s*(?:\([\w\s,]*\)\s*)?as\s+(?:not\s+)?(?:materialized\s*)?\(""", re.I)
+_FROM = re.compile(
+    r"""(?<!distinct\s)\b(?:from|join)\s+(?:lateral\s+)?
+    ((?:"[^"]+"|\w+)(?:\.(?:"[^"]+"|\w+))*|'[^']*')(?![\w."]|\s*\()""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_FILE = re.compile(
+    r"'[^']*(?:://|\.(?:parquet|csv|tsv|jsonl?|ndjson|duckdb|db|sqlite|xlsx|txt|arrow|gz|zst))[^']*'",
+    re.IGNORECASE,
+)
 _NAMES_LABELS = re.compile(rf"[\w.]*{_LABELS}\w*", re.IGNORECASE)
 
 
@@ -24,8 +42,9 @@ class Lineage:
 
     node: dbt's unique id of the metric's model.
     ancestors: unique ids, sorted.
-    labels: those that hold downstream scores, and `<id>: its SQL names <table>` for models that
-        name such a table in their text, past the graph; must be empty.
+    labels: those that hold downstream scores, `<id>: its SQL names <table>` for models that name
+        such a table in their text, and `<id>: its SQL reads <what>` for those that read anything
+        else past the graph (a file, another schema, a table without `ref`); must be empty.
     needs: the kind of probe that the family is computed from (`full`, `window`, …).
     """
 
@@ -71,6 +90,7 @@ def read_lineage(path: Path, metric: str) -> Lineage:
         labels=(
             *sorted(name for name in above if _LABELS in name.split(".")[-1]),
             *_named_labels(manifest, sorted(above | {found[0]})),
+            *_read_past_the_graph(manifest, sorted(above | {found[0]})),
         ),
         needs=str(meta.get("needs", "full")),
     )
@@ -92,6 +112,32 @@ def _named_labels(manifest: Mapping[str, Any], names: list[str]) -> Iterator[str
 
     A table named without `ref` is not on the graph. Comments are searched as well.
     """
+    for name, texts in _texts(manifest, names):
+        found = next(filter(None, map(_NAMES_LABELS.search, texts)), None)
+        if found:
+            yield f"{name}: its SQL names {found.group()}"
+
+
+def _read_past_the_graph(manifest: Mapping[str, Any], names: list[str]) -> Iterator[str]:
+    """Models whose SQL, or a macro that it calls, reads what no `ref` or `source` gave it."""
+    for name, texts in _texts(manifest, names):
+        plain = [_without_jinja(text) for text in texts]
+        own = {cte.lower() for text in plain for cte in _CTE.findall(text)}
+        for text in plain:
+            opens = _OPENS.search(text)
+            if opens:
+                yield f"{name}: its SQL reads {opens.group(1).lower()}()"
+                break
+            read = [word.replace('"', "").lower() for word in _FROM.findall(text)]
+            foreign = _FILE.findall(text)
+            foreign += [w for w in read if w not in own and w != _GIVEN]
+            if foreign:
+                yield f"{name}: its SQL reads {foreign[0]}"
+                break
+
+
+def _texts(manifest: Mapping[str, Any], names: list[str]) -> Iterator[tuple[str, list[str]]]:
+    """The SQL of each model and of the macros of its package that it calls."""
     nodes: Mapping[str, Any] = manifest.get("nodes", {})
     macros: Mapping[str, Any] = manifest.get("macros", {})
     calls = {
@@ -102,7 +148,16 @@ def _named_labels(manifest: Mapping[str, Any], names: list[str]) -> Iterator[str
         package = name.split(".")[1]
         own_macros = [m for m in sorted(ancestors(calls, name)) if m.split(".")[1] == package]
         texts = [nodes.get(name, {}).get("raw_code", "")]
-        texts += [macros.get(macro, {}).get("macro_sql", "") for macro in own_macros]
-        found = next(filter(None, map(_NAMES_LABELS.search, texts)), None)
-        if found:
-            yield f"{name}: its SQL names {found.group()}"
+        yield name, texts + [macros.get(macro, {}).get("macro_sql", "") for macro in own_macros]
+
+
+def _without_jinja(text: str) -> str:
+    """SQL with comments and Jinja blocks gone, and a placeholder for each Jinja expression."""
+    for pattern, put in (
+        (r"\{#.*?#\}", " "),
+        (r"--[^\n]*|/\*.*?\*/", " "),
+        (r"\{%.*?%\}", " "),
+        (r"\{\{.*?\}\}", f" {_GIVEN} "),
+    ):
+        text = re.sub(pattern, put, text, flags=re.DOTALL)
+    return text

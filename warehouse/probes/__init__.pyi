@@ -1,10 +1,13 @@
 from .full import FullProbe as FullProbe
+from .ladder import LadderProbe as LadderProbe
+from .needle import NeedleProbe as NeedleProbe
 from .probe import Probe as Probe
 from .probe import condition_kinds as condition_kinds
 from .probe import probe_kinds as probe_kinds
 from .request import Condition as Condition
 from .request import ConditionKind as ConditionKind
 from .request import Ids as Ids
+from .request import Reading as Reading
 from .request import Request as Request
 from .retrieval import RetrievalProbe as RetrievalProbe
 from .window import WindowProbe as WindowProbe

@@ -22,7 +22,7 @@ class FullProbe(Probe):
 
     def conditions(self) -> list[Condition]:
         """One condition."""
-        return [self.condition(FULL, full_requests)]
+        return [self.condition(FULL, lambda reading: full_requests(reading.ids, reading.bos))]
 
 
 def full_requests(tokens: Ids, bos: int | None) -> list[Request]:

@@ -18,7 +18,9 @@ from warehouse import plugins
 from warehouse.frozen import Frozen
 from warehouse.probes.request import Build, Condition, ConditionKind
 
-PROBE_NAME = r"^[a-z][a-z0-9_]*$"
+PROBE_NAME = r"^[a-z][a-z0-9_]{0,99}$"
+NO_PARAMETERS = {"kind", "name", "top_k"}
+"""Fields of a probe that its rows do not depend on."""
 
 
 class Probe(Frozen, ABC):
@@ -26,6 +28,9 @@ class Probe(Frozen, ABC):
 
     A subclass declares `kind: Literal[…]`, its parameters as fields, `condition_kinds`, and
     `conditions`. It may give `name` a default.
+
+    `top_k` of any probe: how many first choices of each token are kept, with their log-probs, in
+    the side table `top_tokens`.
     """
 
     condition_kinds: ClassVar[tuple[ConditionKind, ...]]
@@ -33,20 +38,29 @@ class Probe(Frozen, ABC):
 
     kind: str
     name: str = Field(pattern=PROBE_NAME)
+    top_k: int = Field(default=0, ge=0, le=1000)
 
     @abstractmethod
     def conditions(self) -> list[Condition]:
         """The context conditions it creates, one or several."""
 
     def parameters(self) -> dict[str, Any]:
-        """Its parameters as JSON-able values, kind and name left out."""
-        return self.model_dump(mode="json", exclude={"kind", "name"})
+        """What its rows depend on, as JSON-able values; kind and name are left out."""
+        return self.model_dump(mode="json", exclude=NO_PARAMETERS)
 
     def condition(
-        self, kind: ConditionKind, build: Build, *, suffix: str = "", seed: int = 0
+        self,
+        kind: ConditionKind,
+        build: Build,
+        *,
+        suffix: str = "",
+        seed: int = 0,
+        **parameters: Any,
     ) -> Condition:
-        """A condition of this probe, named after it."""
-        return Condition(f"{self.name}{suffix}", kind, self.parameters(), self.name, seed, build)
+        """A condition of this probe, named after it; `parameters` are its own."""
+        params = self.parameters() | parameters
+        name = f"{self.name}{suffix}"
+        return Condition(name, kind, params, self.name, seed, build, self.top_k)
 
 
 def probe_kinds() -> dict[str, type[Probe]]:

@@ -55,8 +55,39 @@ class Request:
         return self.prefix_length + len(self.ids)
 
 
-Build = Callable[[Ids, int | None], list[Request]]
-"""From a document's tokens and the BOS (None for none) to requests."""
+@dataclass(frozen=True)
+class Reading:
+    """A document as one model reads it: what a probe makes requests of.
+
+    Attributes:
+        ids: shape (n,); its tokens as far as they are used, special ones left out.
+        char_start: shape (n,); first character of each token in `text`, never decreasing.
+        char_end: shape (n,); one past the last.
+        text: the whole document, also where its tokens were cut.
+        bos: what the model puts before a text; None for nothing.
+        foreign: another document of the corpus, at most n tokens of it; given to conditions
+            whose kind `reads_foreign`.
+    """
+
+    ids: Ids
+    char_start: Ids
+    char_end: Ids
+    text: str
+    bos: int | None
+    foreign: Reading | None = None
+
+    @property
+    def characters(self) -> int:
+        """Characters of the text that the used tokens cover."""
+        return int(self.char_end[-1]) if len(self.ids) else 0
+
+    def token_at(self, character: int) -> int:
+        """Index of the first token that begins at this character or after it."""
+        return int(np.searchsorted(self.char_start, character))
+
+
+Build = Callable[[Reading], list[Request]]
+"""From a document in a model's tokens to requests."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +100,9 @@ class ConditionKind:
         whole_context: positions begin at 0 or 1 and `context_tokens` is the position.
         reads_document: runs the whole document; such conditions are scored in one call, which
             computes the document's KV cache once.
-        branches: requests continue the document, so its KV cache is kept for them.
+        branches: requests continue a long text, so its KV cache is kept for them.
+        reads_foreign: needs another document of the corpus; its hash is part of the fingerprint.
+        repeats_positions: one position may be scored several times, in different segments.
     """
 
     name: str
@@ -77,6 +110,8 @@ class ConditionKind:
     whole_context: bool = False
     reads_document: bool = False
     branches: bool = False
+    reads_foreign: bool = False
+    repeats_positions: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,6 +125,8 @@ class Condition:
         probe: name of the probe in the problem file.
         seed: of what is drawn at random, 0 where nothing is.
         build: makes the requests.
+        top_k: how many first choices of each scored token go to the side table; no part of a
+            fingerprint.
     """
 
     name: str
@@ -98,6 +135,7 @@ class Condition:
     probe: str
     seed: int
     build: Build
+    top_k: int = 0
 
 
 def with_bos(tokens: Ids, bos: int | None) -> Ids:

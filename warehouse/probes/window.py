@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from warehouse.probes.probe import PROBE_NAME, Probe
-from warehouse.probes.request import Condition, ConditionKind, Ids, Request, span, with_bos
+from warehouse.probes.request import (
+    Condition,
+    ConditionKind,
+    Ids,
+    Reading,
+    Request,
+    span,
+    with_bos,
+)
 
 WINDOW = ConditionKind("window", contiguous=True)
 
@@ -25,7 +32,12 @@ class WindowProbe(Probe):
 
     def conditions(self) -> list[Condition]:
         """One condition."""
-        build = partial(window_requests, context=self.context, stride=self.stride)
+
+        def build(reading: Reading) -> list[Request]:
+            return window_requests(
+                reading.ids, reading.bos, context=self.context, stride=self.stride
+            )
+
         return [self.condition(WINDOW, build)]
 
 

@@ -1,7 +1,8 @@
-"""`tokenmart data`: bring what a problem needs, and scores made elsewhere."""
+"""`tokenmart problem` and `tokenmart data`: start a problem, bring what it needs."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,84 @@ _PROBLEM = click.option(
     required=True,
     help="Name of the problem, or path of its .yml.",
 )
+
+
+@click.group()
+def problem() -> None:
+    """Start a problem of your own: your texts, your models."""
+
+
+@problem.command()
+@click.argument("name", required=False)
+@click.option(
+    "--texts",
+    type=click.Path(path_type=Path),
+    help="Read the documents from this folder of .txt and .md files, from one such file, or from "
+    "a .json or .jsonl file; .gz is unpacked.",
+)
+@click.option(
+    "--model",
+    "models",
+    multiple=True,
+    help="Take this model: its id on the hub, its folder, or its GGUF file; repeatable.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Write the problem file there instead of NAME.yml in this folder.",
+)
+def new(name: str | None, texts: Path | None, models: tuple[str, ...], out: Path | None) -> None:
+    """Write a problem file for texts and models of your own; it runs as it is.
+
+    What is not given is asked for on a terminal. Nothing is fetched or loaded.
+
+    \b
+    tokenmart problem new mine --texts texts --model models/my-checkpoint
+    tokenmart problem new mine --texts texts.jsonl --model Qwen/Qwen2.5-0.5B --model gpt2
+    """
+    from warehouse.files import refuse_protected
+    from warehouse.problem.new_problem import CHARACTERS_PER_TOKEN, write_problem
+
+    asks = sys.stdin.isatty()
+    missing = [
+        what for what, got in (("NAME", name), ("--texts", texts), ("--model", models)) if not got
+    ]
+    if missing and not asks:
+        raise click.UsageError(
+            f"{', '.join(missing)} missing; tokenmart problem new NAME --texts DIR --model ID|DIR"
+        )
+    name = name or click.prompt("name of the problem (lower-case letters, digits, - and _)")
+    texts = texts or Path(click.prompt("folder or file with the texts")).expanduser()
+    while not models or (asks and "--model" in missing):
+        more = click.prompt(
+            "another model (Enter for no more)" if models else "model (id on the hub, or folder)",
+            default="" if models else None,
+            show_default=False,
+        )
+        if not more:
+            break
+        models = (*models, more)
+    workspace = find_workspace()
+    out = out or Path(f"{name}.yml")
+    refuse_protected(out, workspace, force=True)  # what is there is never replaced: see below
+    made = write_problem(workspace, str(name), texts, models, out)
+    tokens = sum(made.lengths) // CHARACTERS_PER_TOKEN
+    asked = made.problem.asked
+    click.echo(
+        f"wrote {out}: {len(made.lengths)} documents (about {tokens:,} tokens), {len(models)} "
+        f"model{'s' * (len(models) > 1)}, no target"
+    )
+    for model in made.problem.models:
+        where = "the hub, when it is first needed" if model.source.on_demand else "this machine"
+        click.echo(f"  model {model.full_id} comes from {where}")
+    click.echo("next:")
+    click.echo(f"  tokenmart extract --problem {asked} --dry-run   # what it costs")
+    click.echo(f"  tokenmart extract --problem {asked}")
+    click.echo("  tokenmart dbt build")
+    click.echo(
+        '  tokenmart sql "select metric, variant, model_id, value from metric_values '
+        f"where problem = '{made.problem.name}'\""
+    )
 
 
 @click.group()
@@ -58,7 +137,6 @@ def fetch(
     """
     from warehouse.problem.spec import load_problem
     from warehouse.problem.table_problem import find_table
-    from warehouse.sources.place import Place
 
     workspace = find_workspace()
     if table := find_table(problem_name, workspace):
@@ -72,7 +150,7 @@ def fetch(
     if dry_run:
         _show_needs(problem, workspace, kind, chosen)
         return
-    place = Place(workspace, problem.name, offline)
+    place = problem.place(workspace, offline)
     steps: dict[str, Callable[[], None]] = {
         "documents": lambda: _fetch_documents(problem, workspace, offline),
         "target": lambda: _fetch_target(problem, place),
@@ -145,7 +223,7 @@ def _fetch_target(problem: Problem, place: Place) -> None:
         done = len(scored_models(problem, place.workspace))
         click.echo(
             f"target: imported for {done} of {len(problem.ranked_models)} models "
-            f"(tokenmart data import --problem {problem.name})"
+            f"(tokenmart data import --problem {problem.asked})"
         )
 
 

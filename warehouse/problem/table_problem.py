@@ -26,7 +26,8 @@ from warehouse.importers.score_store import (
     stored_scores,
 )
 from warehouse.paths import Workspace
-from warehouse.problem.spec import TABLE_KIND, load_problem, read_problem_file
+from warehouse.problem.problem_files import read_problem_file
+from warehouse.problem.spec import TABLE_KIND, load_problem
 from warehouse.sources.place import Place
 
 
@@ -119,6 +120,10 @@ class Ranked(Protocol):
         """Its name."""
 
     @property
+    def asked(self) -> str:
+        """What `--problem` was given, for the commands in messages."""
+
+    @property
     def title(self) -> str:
         """Its title."""
 
@@ -168,6 +173,7 @@ class RankedTable:
     """A table problem with what its stored table ranks."""
 
     name: str
+    asked: str
     title: str
     description: str
     target: TableTarget | None
@@ -183,9 +189,9 @@ def find_table(name: str, workspace: Workspace) -> TableProblem | None:
     tree = read_problem_file(name, workspace)
     if tree.value.get("kind") != TABLE_KIND:
         return None
-    from warehouse.problem.yaml_file import report
+    from warehouse.problem.mistakes import check
 
-    return report(TableProblem, tree.value, tree)
+    return check(TableProblem, tree.value, tree)
 
 
 def load_ranked(name: str, workspace: Workspace) -> Ranked:
@@ -206,6 +212,7 @@ def load_ranked(name: str, workspace: Workspace) -> Ranked:
         )
     return RankedTable(
         name=problem.name,
+        asked=name,
         title=problem.title,
         description=problem.description,
         target=problem.target,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from warehouse.errors import TokenmartError
+from warehouse.errors import TokenmartError, visible
 from warehouse.paths import find_workspace
 
 if TYPE_CHECKING:
@@ -117,18 +117,26 @@ def sql(
         click.echo(text.rstrip())
         return
     from warehouse.files import refuse_protected
+    from warehouse.sql.defaults import chosen_text, parameters_of
     from warehouse.sql.export import format_of, write_rows
-    from warehouse.sql.queries import check_problem
+    from warehouse.sql.queries import check_problem, check_values
     from warehouse.sql.session import Session
     from warehouse.sql.watch import Limits
 
     format_ = format_ or format_of(out)
-    values = {**(recipe.defaults if recipe else {}), **named}
     workspace = find_workspace()
-    check_problem(named, workspace)
+    if recipe is None:
+        check_problem(named, workspace)
+    else:
+        check_values(recipe, named, workspace)
     if out is not None:
         refuse_protected(out, workspace, force=force)
     with Session(workspace, limits=Limits(timeout, memory), give_up=_leave) as session:
+        values = named
+        if recipe:
+            values = parameters_of(recipe, named, session)
+            if chosen := chosen_text(recipe, named, values):
+                click.echo(visible(chosen), err=True)
         left_out = write_rows(session, text, values, format_, out, limit)
     if left_out:
         click.echo(f"only {limit} rows shown; --limit 0 shows all, --out saves all", err=True)
@@ -145,9 +153,10 @@ def _list_queries() -> None:
     from warehouse.sql.queries import list_queries
 
     for recipe in list_queries():
-        click.echo(f"{recipe.name}: {recipe.title}")
+        click.echo(visible(f"{recipe.name}: {recipe.title}"))
         for parameter in recipe.parameters:
-            click.echo(f"    --param {parameter.name}={parameter.default}  {parameter.meaning}")
+            shown = f"    --param {parameter.assignment}  {parameter.meaning}"
+            click.echo(visible(shown))
 
 
 def _read_sql(file: Path | None) -> str:

@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from warehouse.errors import TokenmartError
 from warehouse.paths import find_workspace
-from warehouse.sql.queries import Value, check_problem, find_query
+from warehouse.sql.defaults import parameters_of
+from warehouse.sql.queries import Query, Value, check_problem, check_values, find_query
 from warehouse.sql.session import Session
 from warehouse.sql.watch import Limits
 
@@ -55,17 +56,19 @@ def query(
 def cookbook(
     name: str, into: Kind = "arrow", limits: Limits | None = None, /, **parameters: Value
 ) -> Any:
-    """Run a query of the cookbook; `parameters` replace its defaults. See `query`.
+    """Run a query of the cookbook; `parameters` replace its defaults and choices. See `query`.
 
     Raises:
         TokenmartError: no such query or problem, or a parameter it doesn't have.
     """
     recipe = find_query(name)
-    check_problem(parameters, find_workspace())
-    return _rows(recipe.sql, into, {**recipe.defaults, **parameters}, limits)
+    check_values(recipe, parameters, find_workspace())
+    return _rows(recipe, into, parameters, limits)
 
 
-def _rows(sql: str, into: Kind, parameters: Mapping[str, Value], limits: Limits | None) -> Any:
+def _rows(
+    asked: str | Query, into: Kind, parameters: Mapping[str, Value], limits: Limits | None
+) -> Any:
     if into in ("pandas", "polars"):
         try:
             importlib.import_module(into)
@@ -78,11 +81,16 @@ def _rows(sql: str, into: Kind, parameters: Mapping[str, Value], limits: Limits 
         raise TokenmartError(
             f"query into {into!r}: unknown; use 'arrow', 'pandas', 'polars' or 'relation'"
         )
-    session = Session(find_workspace(), limits=limits)
-    with session, session.stream(sql, parameters) as reader:
-        if reader is None:
-            raise TokenmartError("query: the last statement returns no rows; end with a select")
-        table = _plain_integers(session.run(reader.read_all))
+    with Session(find_workspace(), limits=limits) as session:
+        sql, values = (
+            (asked.sql, parameters_of(asked, parameters, session))
+            if isinstance(asked, Query)
+            else (asked, parameters)
+        )
+        with session.stream(sql, values) as reader:
+            if reader is None:
+                raise TokenmartError("query: the last statement returns no rows; end with a select")
+            table = _plain_integers(session.run(reader.read_all))
     if into == "pandas":
         return table.to_pandas()
     if into == "polars":

@@ -67,3 +67,65 @@ create or replace macro main.context_snippet(
     from main.documents as d
     where d.doc_id = document and coalesce(d.problem = problem_name, true)
 );
+
+-- Rank correlations of two columns, as aggregates:
+--
+--     select metric, variant, spearman(value, score) from metric_values join downstream_scores …
+--
+-- Rows where either is null or not finite are left out. Ties share the mean of their ranks
+-- (spearman), or count for neither order (kendall: tau-b). Null for fewer than three rows and for
+-- a constant column. Made for models: the time grows with the square of the rows in a group.
+create or replace macro main.list_ranks(numbers) as
+    list_transform(
+        numbers,
+        lambda own: (
+            len(list_filter(numbers, lambda other: other < own))
+            + len(list_filter(numbers, lambda other: other <= own))
+            + 1
+        ) / 2
+    );
+
+create or replace macro main.list_centred(numbers) as
+    list_transform(numbers, lambda own: own - list_sum(numbers) / len(numbers));
+
+create or replace macro main.list_signs(numbers) as
+    flatten(
+        list_transform(
+            numbers, lambda own: list_transform(numbers, lambda other: sign(own - other)::double)
+        )
+    );
+
+create or replace macro main.list_cosine(left_numbers, right_numbers) as
+    list_inner_product(left_numbers, right_numbers) / nullif(
+        sqrt(list_inner_product(left_numbers, left_numbers))
+        * sqrt(list_inner_product(right_numbers, right_numbers)),
+        0
+    );
+
+create or replace macro main.spearman(x, y) as (
+    case
+        when count(*) filter (where isfinite(x::double) and isfinite(y::double)) >= 3
+            then main.list_cosine(
+                main.list_centred(main.list_ranks(
+                    list(x::double) filter (where isfinite(x::double) and isfinite(y::double))
+                )),
+                main.list_centred(main.list_ranks(
+                    list(y::double) filter (where isfinite(x::double) and isfinite(y::double))
+                ))
+            )
+    end
+);
+
+create or replace macro main.kendall(x, y) as (
+    case
+        when count(*) filter (where isfinite(x::double) and isfinite(y::double)) >= 3
+            then main.list_cosine(
+                main.list_signs(
+                    list(x::double) filter (where isfinite(x::double) and isfinite(y::double))
+                ),
+                main.list_signs(
+                    list(y::double) filter (where isfinite(x::double) and isfinite(y::double))
+                )
+            )
+    end
+);

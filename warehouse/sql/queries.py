@@ -11,18 +11,33 @@ from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.paths import Workspace
 
 FOLDER = Path(__file__).parent / "cookbook"
-_PARAMETER = re.compile(r"-- param (\w+) = (.*?)(?:  -- (.*))?")
+_PARTITIONS = {
+    "model": "model_id=",
+    "condition": "condition=",
+    "short": "condition=",
+    "long": "condition=",
+}
+"""Parameters that name a partition of the token store, and how its folder's name begins."""
+_PARAMETER = re.compile(r"-- param (\w+)(?: = (.*?))?(?:  -- (.*))?")
 
-Value = int | float | str
+Value = int | float | str | None
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A `$name` of a query, with the value it has when none is given."""
+    """A `$name` of a query, with the value it has when none is given.
+
+    default: None for one that is chosen from what the warehouse holds (`warehouse.sql.defaults`).
+    """
 
     name: str
     default: Value
     meaning: str
+
+    @property
+    def assignment(self) -> str:
+        """`name=default`, with an ellipsis for one that is chosen."""
+        return f"{self.name}={'…' if self.default is None else self.default}"
 
 
 @dataclass(frozen=True)
@@ -37,7 +52,7 @@ class Query:
 
     @property
     def defaults(self) -> dict[str, Value]:
-        """The value of each parameter when none is given."""
+        """The value of each parameter when none is given; None for those that are chosen."""
         return {parameter.name: parameter.default for parameter in self.parameters}
 
 
@@ -53,6 +68,8 @@ def parse_value(text: str) -> Value:
 
 def read_query(path: Path) -> Query:
     """Parse a cookbook file: title line, description, `-- param name = default  -- meaning`.
+
+    Without ` = default`, the value is chosen from what the warehouse holds.
 
     Raises:
         TokenmartError: the file doesn't start with a title comment.
@@ -72,7 +89,9 @@ def read_query(path: Path) -> Query:
         title=prose[0],
         description=" ".join(prose[1:]),
         parameters=tuple(
-            Parameter(hit[1], parse_value(hit[2]), hit[3] or "") for hit in found if hit
+            Parameter(hit[1], None if hit[2] is None else parse_value(hit[2]), hit[3] or "")
+            for hit in found
+            if hit
         ),
         sql=sql,
     )
@@ -110,10 +129,69 @@ def check_problem(given: Mapping[str, Value], workspace: Workspace) -> None:
     if "problem" not in given:
         return
     name = str(given["problem"])
-    known = {path.stem for path in workspace.problems.glob("*.yml")}
-    for table in (workspace.documents, workspace.models, workspace.tokens):
-        known |= {folder.name.partition("=")[2] for folder in table.glob("problem=*")}
+    known = {path.stem for path in workspace.problems.glob("*.yml")} | set(
+        _problems_here(workspace)
+    )
     if name in known:
         return
     hint = did_you_mean(name, known).rstrip() or f"known: {', '.join(sorted(known)) or 'none'}"
     raise TokenmartError(f"problem {name!r}: no such problem here; {hint}")
+
+
+def _problems_here(workspace: Workspace) -> list[str]:
+    """Problems of which the data folder holds something, sorted."""
+    tables = (workspace.documents, workspace.models, workspace.tokens, workspace.downstream)
+    folders = (folder.name for table in tables for folder in table.glob("problem=*"))
+    return sorted({name.partition("=")[2] for name in folders})
+
+
+def check_values(recipe: Query, given: Mapping[str, Value], workspace: Workspace) -> None:
+    """Stop at a value that nothing here is called, given or by default, instead of no rows.
+
+    Args:
+        recipe: a query of the cookbook; its parameters `problem`, `model`, `condition`, `short`,
+            `long`, `document` and `metric` are looked up.
+        given: values of its parameters.
+        workspace: where problems, models, conditions, documents and metrics are known from.
+
+    Raises:
+        TokenmartError: such a value; the message has the closest, or what there is.
+    """
+    check_problem(given, workspace)
+    values = {**recipe.defaults, **given}
+    problem = str(values.get("problem") or "*")
+    here = _problems_here(workspace)
+    if problem != "*" and here and problem not in here:
+        raise TokenmartError(
+            f"--param problem={problem}: nothing of it is here; there is {', '.join(here)}"
+        )
+    for name in recipe.defaults:
+        known = _known(name, problem, workspace)
+        value = str(values[name])
+        # None is chosen later, from what is here
+        if not known or values[name] is None or value in known:
+            continue
+        hint = did_you_mean(value, known).rstrip() if name != "document" else ""
+        hint = hint or f"there are {', '.join(known[:20])}{', …' if len(known) > 20 else ''}"
+        more = "" if name in given else f"; it is the default, give another with --param {name}=…"
+        raise TokenmartError(f"--param {name}={value}: not in problem {problem}; {hint}{more}")
+
+
+def _known(name: str, problem: str, workspace: Workspace) -> list[str]:
+    """What a parameter of this name may be, sorted; empty where that can't be said."""
+    if name in _PARTITIONS:
+        start = _PARTITIONS[name]
+        folders = f"problem={problem}/{'*/' * (start == 'condition=')}{start}*"
+        return sorted({path.name.removeprefix(start) for path in workspace.tokens.glob(folders)})
+    if name == "metric":
+        return sorted(path.stem for path in (workspace.dbt_project / "variants").glob("*.csv"))
+    table = workspace.documents / f"problem={problem}" / "documents.parquet"
+    if name == "document" and table.is_file():
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            return list(map(str, range(-1, pq.read_metadata(table).num_rows)))
+        except (OSError, pa.ArrowException):  # a reader of it names the file
+            return []
+    return []

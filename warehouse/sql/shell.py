@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING
 import click
 import duckdb
 
-from warehouse.errors import TokenmartError
+from warehouse.errors import TokenmartError, visible
 from warehouse.files import refuse_protected
+from warehouse.sql.defaults import chosen_text, parameters_of
 from warehouse.sql.door import split
 from warehouse.sql.export import format_of, write_rows
-from warehouse.sql.queries import check_problem, find_query, list_queries, parse_value
+from warehouse.sql.queries import check_values, find_query, list_queries, parse_value
 from warehouse.sql.session import Session
 
 if TYPE_CHECKING:
@@ -146,21 +147,23 @@ class _Shell:
     def _cookbook(self, arguments: list[str]) -> None:
         if not arguments:
             for recipe in list_queries():
-                click.echo(f"{recipe.name:<24} {recipe.title}")
+                click.echo(visible(f"{recipe.name:<24} {recipe.title}"))
             return
         recipe = find_query(arguments[0])
-        values = recipe.defaults
+        known = ", ".join(recipe.defaults) or "none"
         given: dict[str, Value] = {}
         for argument in arguments[1:]:
             name, equals, value = argument.partition("=")
-            if not equals or name not in values:
-                known = ", ".join(values) or "none"
+            if not equals or name not in recipe.defaults:
                 raise TokenmartError(
                     f".cookbook {recipe.name} {argument}: expected NAME=VALUE with one of: {known}"
                 )
             given[name] = parse_value(value)
-        check_problem(given, self.workspace)
-        self._run(recipe.sql, {**values, **given})
+        check_values(recipe, given, self.workspace)
+        values = parameters_of(recipe, given, self.session)
+        if chosen := chosen_text(recipe, given, values):
+            click.echo(visible(chosen), err=True)
+        self._run(recipe.sql, values)
 
     def _limit(self, arguments: list[str]) -> None:
         if len(arguments) != 1 or not arguments[0].isdigit():

@@ -44,6 +44,26 @@ TOKENS = pa.schema(
     ]
 )
 
+TOP_TOKENS = pa.schema(
+    [
+        _field("doc_id", pa.int32(), "document in the problem's corpus"),
+        _field("segment", pa.int32(), "request within the document: window or excerpt"),
+        _field("position", pa.int32(), "0-based index of the scored token"),
+        _field("choice", pa.int32(), "1 = the model's first choice"),
+        _field("choice_id", pa.int32(), "vocabulary id of the choice"),
+        _field("logprob", pa.float32(), "natural log-probability of the choice, in nats"),
+    ]
+)
+"""Opt-in: the k first choices of each scored token, keyed like `tokens`."""
+
+CONDITION_PAIRS = pa.schema(
+    [
+        _field("condition", pa.string(), "the condition with more context"),
+        _field("short_condition", pa.string(), "the condition with less"),
+    ]
+)
+"""Pairs of conditions that a problem file asks to compare token by token."""
+
 DOCUMENTS = pa.schema(
     [
         _field("doc_id", pa.int32(), "0-based index in the problem's corpus"),
@@ -161,7 +181,9 @@ UNITS = pa.schema(
 
 TABLES: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {
     "tokens": (TOKENS, PARTITION_KEYS),
+    "top_tokens": (TOP_TOKENS, PARTITION_KEYS),
     "documents": (DOCUMENTS, ("problem",)),
+    "condition_pairs": (CONDITION_PAIRS, ("problem",)),
     "models": (MODELS, ("problem", "model_id")),
     "downstream": (DOWNSTREAM, ("problem", "model_id")),
     "benchmark_scores": (BENCHMARK_SCORES, ("problem",)),

@@ -28,6 +28,7 @@ from filelock import FileLock
 from warehouse.errors import StorageError
 from warehouse.files import appearing, storage_errors
 from warehouse.paths import Workspace
+from warehouse.store.intact import data_record
 from warehouse.store.ledger import UnitRecord, content_sha256, damaged_file, read_units, with_units
 from warehouse.store.schema import TOKENS
 from warehouse.store.schema_version import OtherVersionError, refuse_earlier_folders
@@ -38,7 +39,7 @@ STEP_NATS = {"logprob": 2.0**-15, "top_logprob": 2.0**-15, "entropy": 2.0**-11}
 """Floats are stored as multiples of these. Errors, at most 1.6e-5 nats in a log-prob and
 2.4e-4 in an entropy, are what a change of kernel does too, and the files shrink by a fifth."""
 
-_ENCODINGS = {"rank": "PLAIN", "token_id": "PLAIN"}
+_ENCODINGS = {"rank": "PLAIN", "token_id": "PLAIN", "choice_id": "PLAIN"}
 """Measured on real extractions; other integers take deltas, floats a byte split. A byte split
 would save 0.2 bytes a row on ranks too, but DuckDB 1.5, the last for Python 3.10, can't read it."""
 
@@ -89,7 +90,9 @@ def write_table(path: Path, table: pa.Table, level: int = _PUBLISHED_LEVEL) -> N
             )
             with writer:
                 writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
-                writer.add_key_value_metadata(table.schema.metadata or {})
+                file.flush()
+                record = data_record(draft, file.tell())
+                writer.add_key_value_metadata({**(table.schema.metadata or {}), **record})
 
 
 def as_stored(rows: pa.Table) -> pa.Table:

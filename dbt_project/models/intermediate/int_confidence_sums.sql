@@ -1,10 +1,10 @@
 {{ config(
     materialized = 'incremental',
-    pre_hook = "{{ drop_stale_builds(ref('int_full_units'), confidence_bins()) }}",
+    pre_hook = "{{ drop_stale_builds(ref('int_full_units')) }}",
 ) }}
 
 with units as (
-    {{ missing_builds(ref('int_full_units'), confidence_bins()) }}
+    {{ missing_builds(ref('int_full_units')) }}
 ),
 
 token_stats as (

@@ -7,13 +7,6 @@ with units as (
     {{ missing_units(ref('int_pair_units')) }}
 ),
 
-numbered_units as (
-    select
-        *,
-        {{ first_key('unit_id') }} as first_key
-    from units
-),
-
 -- Read twice, each time with a filter of its own: one copy in memory would hold every token.
 token_stats as not materialized (
     select * from {{ ref('stg_token_stats') }}
@@ -21,49 +14,41 @@ token_stats as not materialized (
 
 short_context as (
     select
-        units.first_key + token_stats.position as token_key,
-        token_stats.context_tokens,
-        token_stats.logprob,
-        token_stats.entropy,
-        token_stats.rank
+        units.unit_id,
+        token_stats.*
     from token_stats
-    inner join numbered_units as units
-        on {{ same_unit('token_stats', 'units') }}
+    inner join units
+        on {{ same_unit('token_stats', 'units', 'short_condition') }}
 ),
 
-full_context as (
+long_context as (
     select
         units.unit_id,
-        units.first_key + token_stats.position as token_key,
-        token_stats.position,
-        token_stats.token_id,
-        token_stats.char_start,
-        token_stats.char_end,
-        token_stats.logprob,
-        token_stats.entropy,
-        token_stats.rank
+        token_stats.*
     from token_stats
-    inner join numbered_units as units
-        on {{ same_unit('token_stats', 'units', 'full_condition') }}
+    inner join units
+        on {{ same_unit('token_stats', 'units', 'long_condition') }}
 ),
 
 context_pairs as (
     select
-        full_context.unit_id,
-        full_context.position,
+        long_context.unit_id,
+        long_context.position,
+        long_context.context_tokens,
         short_context.context_tokens as short_context_tokens,
-        full_context.token_id,
-        full_context.char_start,
-        full_context.char_end,
-        full_context.logprob,
+        long_context.token_id,
+        long_context.char_start,
+        long_context.char_end,
+        long_context.logprob,
         short_context.logprob as short_logprob,
-        full_context.entropy,
+        long_context.entropy,
         short_context.entropy as short_entropy,
-        full_context.rank,
+        long_context.rank,
         short_context.rank as short_rank
-    from full_context
+    from long_context
     inner join short_context
-        on full_context.token_key = short_context.token_key
+        on long_context.unit_id = short_context.unit_id
+        and long_context.position = short_context.position
 )
 
 select * from context_pairs

@@ -12,13 +12,18 @@ named as (
     where evaluator is not null
 ),
 
+models as (
+    select * from {{ ref('stg_models') }}
+),
+
+-- The largest model of the problem: without its units nothing is evaluated by it, rather than
+-- by whichever model happens to be there.
 largest as (
     select
         problem,
-        condition,
         arg_max(model_id, (parameters, model_id)) as model_id
-    from pair_units
-    group by problem, condition
+    from models
+    group by problem
 ),
 
 evaluators as (
@@ -31,7 +36,6 @@ evaluators as (
     from pair_units
     inner join largest
         on pair_units.problem = largest.problem
-        and pair_units.condition = largest.condition
     inner join named
         on pair_units.model_id = case named.evaluator
             when 'largest' then largest.model_id

@@ -2,14 +2,16 @@
     materialized = 'incremental',
     pre_hook = "{{ drop_stale_builds(
         ref('int_evaluated_units'),
-        evaluator_edges(),
-        ids = ['unit_id', 'key_characters_id']
+        ids = ['unit_id', 'key_characters_id'],
+        thresholds = ['if(evaluator is null, null, (evaluator, alpha, beta))']
     ) }}",
 ) }}
 
 with units as (
     {{ missing_builds(
-        ref('int_evaluated_units'), evaluator_edges(), ids = ['unit_id', 'key_characters_id']
+        ref('int_evaluated_units'),
+        ids = ['unit_id', 'key_characters_id'],
+        thresholds = ['if(evaluator is null, null, (evaluator, alpha, beta))']
     ) }}
 ),
 

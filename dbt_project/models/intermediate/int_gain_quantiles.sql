@@ -1,14 +1,15 @@
 {{ config(
     materialized = 'incremental',
-    pre_hook = "{{ drop_stale_builds(ref('int_pair_units'), quantile_and_trim_edges()) }}",
+    pre_hook = "{{ drop_stale_builds(ref('int_pair_units'), thresholds = ['quantile', 'trim']) }}",
 ) }}
 
 with units as (
-    {{ missing_builds(ref('int_pair_units'), quantile_and_trim_edges()) }}
+    {{ missing_builds(ref('int_pair_units'), thresholds = ['quantile', 'trim']) }}
 ),
 
 context_pairs as (
     select * from {{ ref('int_context_pairs') }}
+    where {{ context_is_shorter() }}
 ),
 
 requested as (
@@ -16,7 +17,7 @@ requested as (
         quantile,
         trim
     from {{ ref('stg_metric_variants') }}
-    where coalesce(quantile, trim) is not null
+    where metric = 'gain_quantile'
 ),
 
 -- One sort per document serves every quantile and every trimmed mean.

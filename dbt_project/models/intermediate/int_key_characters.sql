@@ -2,14 +2,16 @@
     materialized = 'incremental',
     pre_hook = "{{ drop_stale_builds(
         ref('int_evaluator_units'),
-        evaluator_edges(),
-        ids = ['key_characters_id']
+        ids = ['key_characters_id'],
+        thresholds = ['if(evaluator is null, null, (evaluator, alpha, beta))']
     ) }}",
 ) }}
 
 with units as (
     {{ missing_builds(
-        ref('int_evaluator_units'), evaluator_edges(), ids = ['key_characters_id']
+        ref('int_evaluator_units'),
+        ids = ['key_characters_id'],
+        thresholds = ['if(evaluator is null, null, (evaluator, alpha, beta))']
     ) }}
 ),
 
@@ -24,6 +26,7 @@ variants as (
 
 context_pairs as (
     select * from {{ ref('int_context_pairs') }}
+    where {{ context_is_shorter() }}
 ),
 
 key_tokens as (

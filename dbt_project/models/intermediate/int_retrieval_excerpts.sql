@@ -43,7 +43,10 @@ excerpts as (
         ) as gain_sum,
         count(*) filter (where with_document.rank = 1) as top_1,
         count(*) filter (where without_document.rank = 1) as without_document_top_1,
+        {{ right_prefix('with_document') }} as right_prefix,
+        {{ right_prefix('without_document') }} as without_document_right_prefix,
         min(with_document.position) as first_position,
+        min(with_document.char_start) as first_character,
         any_value(with_document.document_tokens) as document_tokens
     from with_document
     inner join without_document

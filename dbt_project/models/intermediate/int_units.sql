@@ -18,6 +18,7 @@ units as (
         ledger.doc_id,
         ledger.condition_kind as kind,
         ledger.probe,
+        ledger.probe_params,
         ledger.document_tokens,
         ledger.rows as token_rows,
         models.tokenizer_sha256,
@@ -48,8 +49,10 @@ tokenisations as (
         tokenizer_sha256,
         doc_id,
         unit_id,
-        hash(unit_id, {{ code_of('int_token_features') }}) as tokenisation_id,
-        hash(unit_id, corpus_id, {{ code_of('int_token_features') }}) as token_features_id
+        hash(
+            unit_id, {{ code_of('int_token_repeats') }}, {{ code_of('int_token_overlaps') }}
+        ) as tokenisation_id,
+        hash(unit_id, corpus_id, {{ code_of('int_token_words') }}) as token_features_id
     from units
     where kind = 'full'
     qualify row_number() over (
@@ -66,6 +69,7 @@ with_tokenisation as (
         units.doc_id,
         units.kind,
         units.probe,
+        units.probe_params,
         units.document_tokens,
         units.parameters,
         units.tokenizer_sha256,

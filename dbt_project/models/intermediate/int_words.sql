@@ -46,6 +46,7 @@ placed as (
         lower(run) as word,
         regexp_matches(run, '\p{N}') as is_number,
         regexp_matches(run, '[\p{L}\p{N}]') as is_word,
+        regexp_matches(run, '^\p{Lu}') as is_capitalised,
         sum(piece_characters) over (
             partition by problem, doc_id
             order by number
@@ -58,7 +59,8 @@ frequencies as (
     select
         problem,
         word,
-        count(*) as frequency
+        count(*) as frequency,
+        bool_and(is_capitalised) as is_name
     from placed
     where is_word
     group by problem, word
@@ -73,7 +75,12 @@ words as (
         cast(placed.char_end as integer) as char_end,
         placed.word,
         placed.is_number,
-        cast(frequencies.frequency as integer) as frequency
+        frequencies.is_name and not placed.is_number as is_name,
+        cast(frequencies.frequency as integer) as frequency,
+        cast(lag(placed.char_end - placed.characters) over (
+            partition by placed.problem, placed.doc_id, placed.word
+            order by placed.char_end
+        ) as integer) as previous_start
     from placed
     inner join frequencies
         on placed.problem = frequencies.problem

@@ -1,27 +1,23 @@
-with position_sums as (
-    select * from {{ ref('int_position_sums') }}
+with region_sums as (
+    select * from {{ ref('int_region_sums') }}
 ),
 
-pair_sums as (
-    select * from {{ ref('int_pair_sums') }}
+region_pair_sums as (
+    select * from {{ ref('int_region_pair_sums') }}
 ),
 
 sums as (
-    select * from position_sums
+    select * from region_sums
     union all by name
-    select * from pair_sums
+    select * from region_pair_sums
 ),
 
-banded as (
+octaves as (
     select
         *,
-        cast(
-            case
-                when position_floor < 32 then 0
-                else 2 ** floor(log2(position_floor))
-            end as bigint
-        ) as position_from
+        cast(split_part(region, ' ', 2) as integer) as octave
     from sums
+    where starts_with(region, 'octave ')
 ),
 
 position_profile as (
@@ -29,8 +25,8 @@ position_profile as (
         problem,
         model_id,
         condition,
-        position_from,
-        greatest(2 * position_from, 32) as position_to,
+        cast(if(octave = 5, 0, 2 ** (octave - 1)) as bigint) as position_from,
+        cast(2 ** octave as bigint) as position_to,
         cast(sum(tokens) as bigint) as tokens,
         count(distinct doc_id) as documents,
         cast(sum(nll_sum) / sum(tokens) as double) as nll,
@@ -38,8 +34,8 @@ position_profile as (
         cast((sum(short_nll_sum) - sum(nll_sum)) / sum(tokens) as double) as gain,
         cast(sum(entropy_sum) / sum(tokens) as double) as entropy,
         cast(sum(top_1) / sum(tokens) as double) as accuracy
-    from banded
-    group by problem, model_id, condition, position_from
+    from octaves
+    group by problem, model_id, condition, octave
 )
 
 select * from position_profile

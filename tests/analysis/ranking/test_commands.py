@@ -41,8 +41,16 @@ def test_correlate_ranks_by_absolute_rho_and_orients(minilong):
 def test_correlate_prints_a_table_that_says_how_to_read_it(minilong):
     result = run(cli.correlate, "--problem", "minilong", "--resamples", 100, "--top", 3)
     assert result.exit_code == 0, result.stderr
-    for words in ("3 shown", "negated first", "percentile bootstrap", "longppl †", "p adj."):
+    for words in (
+        "3 of 8 variants shown",
+        "negated first",
+        "metric_documents to draw from",
+        "longppl †",
+    ):
         assert words in result.stdout
+    heading = result.stdout.splitlines()[0].split()
+    assert heading[:7] == ["metric", "variant", "better", "held", "out", "Spearman", "95%"]
+    assert "8 tries (8 variants of this build)" in result.stdout
 
 
 def test_correlate_warns_of_models_run_in_different_formats(minilong):
@@ -78,7 +86,9 @@ def test_select_names_the_good_metric(minilong):
 
 
 def test_select_refuses_a_winner_among_noise(minilong):
-    arguments = ("--problem", "minilong", "--metric", "noise", "--splits", 100)
+    with minilong.write() as connection:
+        connection.execute("delete from metric_values where metric != 'noise'")
+    arguments = ("--problem", "minilong", "--splits", 100)
     document = json.loads(run(cli.select, *arguments, "--json").stdout)
     assert document["winner"] is None and document["reasons"]
     assert document["held_out"]["optimism"] > 0.2
@@ -137,8 +147,10 @@ def test_a_metric_that_only_tells_families_apart_is_no_winner(minilong):
     minilong.target("minilong", {m: 20 * level[m] + 0.01 * i for i, m in enumerate(level)})
     values = {m: 20 * level[m] + shuffled[m] for m in level}
     minilong.metric("minilong", "brand", "a", values)
-    arguments = ("--problem", "minilong", "--metric", "brand", "--splits", 50, "--json")
+    with minilong.write() as connection:
+        connection.execute("delete from metric_values where metric != 'brand'")
+    arguments = ("--problem", "minilong", "--splits", 50, "--json")
     document = json.loads(run(cli.select, *arguments).stdout)
     assert document["p_adjusted"] < 0.05 and document["winner"] is None
     assert document["p_adjusted_within_model_families"] > 0.05
-    assert any("tell model families apart" in reason for reason in document["reasons"])
+    assert any("tell groups of models apart" in reason for reason in document["reasons"])

@@ -12,8 +12,8 @@ from warehouse.errors import LockedFileError, TokenmartError
 from warehouse.problem.spec import load_problem
 
 
-def table(marts, problem="minilong", metrics=()):
-    return load_table(load_problem(problem, marts.workspace), marts.workspace, metrics)
+def table(marts, problem="minilong"):
+    return load_table(load_problem(problem, marts.workspace), marts.workspace)
 
 
 def test_columns_are_oriented_and_missing_values_are_nan(minilong):
@@ -36,8 +36,38 @@ def test_asking_for_what_is_not_there_names_what_is(minilong):
         found.column("noise", None)
     with pytest.raises(TokenmartError, match="no such variant of noise"):
         found.column("noise", "v9")
-    with pytest.raises(TokenmartError, match="holds nothing for ppl"):
-        table(minilong, metrics=("ppl",))
+    with minilong.write() as connection:
+        connection.execute("delete from metric_values")
+    with pytest.raises(TokenmartError, match="the mart metric_values holds nothing"):
+        table(minilong)
+
+
+def test_what_was_built_once_counts_for_ever(minilong):
+    """Under its name, or once more when its parameters change; not once more for new values."""
+    assert table(minilong).tried == ()
+    with minilong.write() as connection:
+        connection.execute("update metric_values set value = value + 1 where metric = 'good'")
+    assert table(minilong).tried == ()
+    with minilong.write() as connection:
+        connection.execute(
+            """
+            update metric_catalog set parameters = '{"k": 2}' where variant = 'v0';
+            update metric_values set value = -value where variant = 'v0'
+            """
+        )
+        connection.execute("delete from metric_values where variant = 'v1'")
+    found = table(minilong)
+    assert [(c.name, c.kind, c.admissible) for c in found.tried] == [
+        ("noise/v0", "variant", True),
+        ("noise/v1", "variant", True),
+    ]
+    assert found.tries == {
+        "all": 9,
+        "variants_of_this_build": 7,
+        "variants_of_earlier_builds": 2,
+        "ideas": 0,
+    }
+    assert np.isfinite(found.tried[1].values).all() and len(found.everything) == 9
 
 
 def test_an_empty_warehouse_says_what_to_run(marts):

@@ -8,7 +8,7 @@ import scipy.stats
 
 from analysis.statistics.selection import (
     choose,
-    family_folds,
+    group_folds,
     leave_out,
     model_folds,
     repeated_splits,
@@ -98,7 +98,7 @@ def test_a_metric_that_is_constant_on_the_test_models_earns_nothing_there():
 
 def test_families_leave_together_and_small_training_parts_are_skipped():
     families = ["q"] * 12 + ["g"] * 3
-    folds = family_folds(families)
+    folds = group_folds(families)
     assert [int(fold.sum()) for fold in folds] == [3, 12]
     metrics, target = noise(5, models=15)
     found = leave_out(metrics, target, folds)

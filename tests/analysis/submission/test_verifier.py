@@ -6,6 +6,7 @@ import importlib.util
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -29,17 +30,36 @@ GOOD = {model: float(index) for index, model in enumerate(MODELS)}
 
 
 @pytest.fixture(scope="module")
-def main():
+def script():
     spec = importlib.util.spec_from_file_location("verify_locked_no4k", SCRIPT)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.main
+    return module
 
 
 @pytest.fixture
-def run(main, target):
+def run(script, target, workspace, monkeypatch):
+    monkeypatch.setattr(script, "ROOT", workspace.root)
+
     def run(*arguments):
-        return CliRunner().invoke(main, [str(a) for a in arguments])
+        return CliRunner().invoke(script.main, [str(a) for a in arguments])
+
+    return run
+
+
+@pytest.fixture
+def standing_here(workspace, target):
+    """The script in a checkout of its own, with a target; runs it as a program from elsewhere."""
+    folder = workspace.root / "scripts"
+    folder.mkdir()
+    path = Path(shutil.copy(SCRIPT, folder))
+
+    def run(*arguments, **options):
+        environment = os.environ | {"PYTHONPATH": str(SCRIPT.parents[1])} | options.pop("env", {})
+        return subprocess.run(
+            [sys.executable, *options.pop("python", ()), str(path), *map(str, arguments)],
+            text=True, timeout=120, env=environment, **{"capture_output": True} | options,
+        )  # fmt: skip
 
     return run
 
@@ -341,7 +361,7 @@ def test_partly_constant_scores_still_get_a_spearman(run, write_json, verify_sch
     assert document["skipped_spearman"]["note"]
 
 
-def test_by_path_from_elsewhere_without_torch_or_dbt(write_json, tmp_path, workspace, target):
+def test_by_path_from_elsewhere_without_torch_or_dbt(write_json, tmp_path, standing_here):
     code = (
         "import sys, runpy; sys.argv = sys.argv[1:]\n"
         "try:\n    runpy.run_path(sys.argv[0], run_name='__main__')\n"
@@ -350,15 +370,49 @@ def test_by_path_from_elsewhere_without_torch_or_dbt(write_json, tmp_path, works
         "    print(sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
         "    sys.exit(done.code)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(SCRIPT), "--submission", str(write_json(GOOD)),
-         "--resamples", "100"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=120,
-        env=os.environ | {"LC_ALL": "C", "PYTHONIOENCODING": "ascii"},
+    done = standing_here(
+        "--submission", write_json(GOOD), "--resamples", 100, python=("-c", code),
+        cwd=tmp_path, env={"LC_ALL": "C", "PYTHONIOENCODING": "ascii"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stderr.splitlines()[-1] == "[]"
     assert "Spearman" in done.stdout
+
+
+def test_no_variable_leads_the_official_script_elsewhere(
+    standing_here, write_json, tmp_path, made_up_scores
+):
+    """Another checkout with a target that the submission fits perfectly."""
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "dbt_project").mkdir(parents=True)
+    (elsewhere / "dbt_project" / "dbt_project.yml").write_text("name: tokenmart\n")
+    flattering = elsewhere / locked.TARGET_PATH
+    flattering.parent.mkdir(parents=True)
+    flattering.write_text(json.dumps(GOOD))
+    places = {"TOKENMART_HOME": str(elsewhere), "TOKENMART_DATA": str(elsewhere)}
+    out = tmp_path / "result.json"
+    arguments = ("--submission", write_json(GOOD), "--resamples", 100, "--out", out)
+    assert standing_here(*arguments, env=places, cwd=elsewhere).returncode == 0
+    x, y = list(GOOD.values()), [made_up_scores[m] for m in MODELS]
+    found = json.loads(out.read_text())["spearman"]["value"]
+    assert found == pytest.approx(scipy.stats.spearmanr(x, y)[0])
+    assert not (elsewhere / "data").exists()
+
+
+def test_who_stops_reading_still_gets_the_saved_result(standing_here, write_json, tmp_path):
+    reader, writer = os.pipe()
+    os.close(reader)
+    out = tmp_path / "result.json"
+    arguments = ("--submission", write_json(GOOD), "--resamples", 100, "--out", out)
+    done = standing_here(*arguments, capture_output=False, stdout=writer, stderr=subprocess.PIPE)
+    os.close(writer)
+    assert done.returncode == 0 and "Traceback" not in done.stderr
+    assert json.loads(out.read_text())["n"] == 17
+
+
+def test_help_says_every_exit_code(script):
+    text = CliRunner().invoke(script.main, ["--help"]).output
+    assert [f"{code}:" in text for code in range(5)] == [True] * 5
 
 
 @pytest.mark.parametrize("scale", [5e-324, 1e-300, 1e300, 1e307])

@@ -6,9 +6,16 @@ import itertools
 
 import numpy as np
 import pytest
+from readings import reading_of
 
 from warehouse.probes.full import FullProbe, full_requests
-from warehouse.probes.retrieval import RetrievalProbe, excerpt_starts, retrieval_requests
+from warehouse.probes.retrieval import (
+    WITH_DOCUMENT,
+    WITHOUT_DOCUMENT,
+    RetrievalProbe,
+    excerpt_starts,
+    retrieval_requests,
+)
 from warehouse.probes.window import WindowProbe, window_requests
 
 TOKENS = np.arange(100, 200, dtype=np.int32)
@@ -52,8 +59,9 @@ def test_windows_follow_the_published_procedure(bos: int | None, context: int, s
 
 @pytest.mark.parametrize("bos", [None, 7])
 def test_retrieval_scores_the_same_answers_with_and_without_the_document(bos: int | None) -> None:
-    seen = retrieval_requests(TOKENS, bos, with_document=True, probe=RETRIEVAL)
-    alone = retrieval_requests(TOKENS, bos, with_document=False, probe=RETRIEVAL)
+    reading = reading_of(TOKENS, bos)
+    seen = retrieval_requests(reading, kind=WITH_DOCUMENT, probe=RETRIEVAL)
+    alone = retrieval_requests(reading, kind=WITHOUT_DOCUMENT, probe=RETRIEVAL)
     assert len(seen) == len(alone) == RETRIEVAL.excerpts
     for one, other in zip(seen, alone, strict=True):
         assert one.targets.tolist() == other.targets.tolist() == TOKENS[one.positions].tolist()

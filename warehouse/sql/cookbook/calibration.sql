@@ -1,7 +1,7 @@
 -- Is a model as sure as it is right: accuracy of its first choice by stated probability
 -- A calibrated model's accuracy equals the mean probability in every bin.
--- param problem = minilong  -- which problem
--- param condition = full  -- which context condition
+-- param problem  -- which problem
+-- param condition  -- which context condition
 -- param bins = 10  -- number of bins
 with binned as (
     select

@@ -1,8 +1,8 @@
 -- Where was a model sure and wrong, with the words around the token
 -- Its first choice had at least this probability, and the text goes on differently.
--- param problem = minilong  -- which problem
--- param model = smollm2-135m  -- model_id
--- param condition = full  -- which context condition
+-- param problem  -- which problem
+-- param model  -- model_id
+-- param condition  -- which context condition
 -- param sure = 0.9  -- least probability of the first choice
 -- param limit = 20  -- how many
 with strongest as (

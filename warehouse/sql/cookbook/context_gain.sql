@@ -1,7 +1,7 @@
 -- How much long context helps: gain of each token over its short context
 -- Gain = log-prob with full context minus log-prob with the window's context, in nats.
--- param problem = minilong  -- which problem
--- param short = window_512  -- the short-context condition
+-- param problem  -- which problem
+-- param short  -- the short-context condition
 -- param threshold = 0.5  -- a token counts as helped or hurt beyond this many nats
 select
     model_id,

@@ -1,6 +1,6 @@
 -- What did extraction cost: tokens, seconds, speed and peak memory per model
 -- Tokens processed went through the backbone; tokens scored became rows.
--- param problem = minilong  -- which problem
+-- param problem  -- which problem
 select
     model_id,
     any_value(device) as device,

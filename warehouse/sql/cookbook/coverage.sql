@@ -1,6 +1,6 @@
 -- What has been extracted: documents, rows and tokens per model and condition
 -- Reads the ledger only. A model that lacks documents of a condition can't be compared on it.
--- param problem = minilong  -- which problem
+-- param problem  -- which problem
 select
     model_id,
     condition,

@@ -1,9 +1,9 @@
 -- Where two models disagree most: tokens one finds likely and the other doesn't
 -- Tokens that both tokenizers cut alike; disagreement_passages compares any two models.
--- param problem = minilong  -- which problem
--- param model_a = smollm2-135m  -- model_id
--- param model_b = gemma3-270m  -- model_id
--- param condition = full  -- which context condition
+-- param problem  -- which problem
+-- param model_a  -- model_id
+-- param model_b  -- model_id
+-- param condition  -- which context condition
 -- param limit = 20  -- how many
 with pairs as (
     select

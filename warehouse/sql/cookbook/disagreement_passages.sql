@@ -1,10 +1,10 @@
 -- Where two models disagree most, passage by passage
 -- Bits over the same characters, so the tokenizers may differ; a passage belongs to the token
 -- that starts in it. Above zero: the first model finds it harder.
--- param problem = minilong  -- which problem
--- param model_a = smollm2-135m  -- model_id
--- param model_b = gemma3-270m  -- model_id
--- param condition = full  -- a condition that scores every token
+-- param problem  -- which problem
+-- param model_a  -- model_id
+-- param model_b  -- model_id
+-- param condition  -- a condition that scores every token
 -- param characters = 80  -- length of a passage
 -- param limit = 20  -- how many
 -- A document may be cut at another character for each tokenizer: compare what both have scored.

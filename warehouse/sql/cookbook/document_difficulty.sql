@@ -1,6 +1,6 @@
 -- Which documents are hard: bits per character of each, over all models
 -- The spread between models says which documents tell models apart.
--- param problem = minilong  -- which problem
+-- param problem  -- which problem
 with per_model as (
     select
         doc_id,

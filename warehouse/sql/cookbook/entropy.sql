@@ -1,7 +1,7 @@
 -- Loss against entropy: is a model surprised more than it expects
 -- Excess = NLL minus entropy; a calibrated model has none on average.
--- param problem = minilong  -- which problem
--- param condition = full  -- which context condition
+-- param problem  -- which problem
+-- param condition  -- which context condition
 select
     model_id,
     count(*) as tokens,

@@ -1,6 +1,6 @@
 -- Which units of work failed, and why
 -- Failed units have no rows; the next extraction tries them again.
--- param problem = minilong  -- which problem
+-- param problem  -- which problem
 select
     units.model_id,
     units.condition,

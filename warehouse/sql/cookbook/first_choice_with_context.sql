@@ -1,8 +1,8 @@
 -- Which tokens become the first choice only thanks to long context
 -- With the window alone the model would have written something else; its rank there is shown.
--- param problem = minilong  -- which problem
--- param model = smollm2-135m  -- model_id
--- param short = window_512  -- the short-context condition
+-- param problem  -- which problem
+-- param model  -- model_id
+-- param short  -- the short-context condition
 -- param document = -1  -- doc_id; -1 for all
 -- param limit = 20  -- how many
 with strongest as (

@@ -1,7 +1,7 @@
 -- How far back does long context help: mean gain by how much more than the window it shows
 -- A gain that grows with the reach is a model that uses all of its context; powers of two.
--- param problem = minilong  -- which problem
--- param short = window_512  -- the short-context condition
+-- param problem  -- which problem
+-- param short  -- the short-context condition
 select
     model_id,
     (2 ** floor(log2(context_tokens - short_context_tokens)))::bigint as further_tokens_from,

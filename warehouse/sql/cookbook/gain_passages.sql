@@ -1,8 +1,8 @@
 -- Which passages need long context: stretches of text with the highest mean gain
 -- Good reading for an idea of what a model fetches from far above.
--- param problem = minilong  -- which problem
--- param model = smollm2-135m  -- model_id
--- param short = window_512  -- the short-context condition
+-- param problem  -- which problem
+-- param model  -- model_id
+-- param short  -- the short-context condition
 -- param tokens = 24  -- tokens of a passage
 -- param limit = 20  -- how many
 with passages as (

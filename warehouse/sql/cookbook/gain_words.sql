@@ -1,8 +1,8 @@
 -- Which tokens gain from long context again and again, over all their occurrences
 -- Single tokens can be luck; these are the ones the model looks up wherever they stand.
--- param problem = minilong  -- which problem
--- param model = smollm2-135m  -- model_id
--- param short = window_512  -- the short-context condition
+-- param problem  -- which problem
+-- param model  -- model_id
+-- param short  -- the short-context condition
 -- param least = 5  -- fewest occurrences
 -- param limit = 20  -- how many
 with by_token as (

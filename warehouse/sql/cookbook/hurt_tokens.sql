@@ -1,8 +1,8 @@
 -- Which tokens does long context make less likely, with the words around them
 -- What was read far above misleads here: a repeated phrase that ends in another way, say.
--- param problem = minilong  -- which problem
--- param model = smollm2-135m  -- model_id
--- param short = window_512  -- the short-context condition
+-- param problem  -- which problem
+-- param model  -- model_id
+-- param short  -- the short-context condition
 -- param document = -1  -- doc_id; -1 for all
 -- param limit = 20  -- how many
 with strongest as (

@@ -1,6 +1,6 @@
 -- What an intervention does to its checkpoint, along the document
 -- Difference of the mean NLL from the checkpoint it acts on; both scored the same tokens.
--- param problem = minilong  -- which problem
+-- param problem  -- which problem
 select
     models.model_id,
     models.base_id,

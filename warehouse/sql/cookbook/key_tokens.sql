@@ -1,7 +1,7 @@
 -- How many tokens count as key tokens in LongPPL's sense, and what they cost
 -- A key token gains more than alpha nats from long context and is then likelier than exp(beta).
--- param problem = minilong  -- which problem
--- param short = window_512  -- the short-context condition
+-- param problem  -- which problem
+-- param short  -- the short-context condition
 -- param alpha = 2.0  -- least gain, in nats
 -- param beta = -2.0  -- least log-prob with full context
 with pairs as (

@@ -1,6 +1,6 @@
 -- Which models lead by one metric (needs `tokenmart dbt build`)
 -- `tokenmart sql "select distinct metric, variant from metric_values"` lists what there is.
--- param problem = minilong  -- which problem
+-- param problem  -- which problem
 -- param metric = perplexity  -- name of the metric
 select
     metric_values.variant,

@@ -1,8 +1,8 @@
 -- Is one model really better than another: bits per byte, document by document
 -- Documents are the unit: z beyond 2 or so is more than their noise. Needs two documents.
--- param problem = minilong  -- which problem
--- param condition = full  -- which context condition
--- param model = smollm2-135m  -- the model the others are compared with
+-- param problem  -- which problem
+-- param condition  -- which context condition
+-- param model  -- the model the others are compared with
 with by_document as (
     select
         tokens.model_id,

@@ -1,7 +1,7 @@
 -- Perplexity and bits per byte of each model, over tokens with full context
 -- Bits per byte compares tokenizers; bytes = characters spanned × the document's bytes per character.
--- param problem = minilong  -- which problem
--- param condition = full  -- a condition that scores every token
+-- param problem  -- which problem
+-- param condition  -- a condition that scores every token
 with by_document as (
     select
         tokens.model_id,

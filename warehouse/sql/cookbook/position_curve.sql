@@ -1,7 +1,7 @@
 -- How the loss falls along the document: mean NLL by position, in powers of two
 -- A model that uses long context keeps falling; one that loses track rises again.
--- param problem = minilong  -- which problem
--- param condition = full  -- which context condition
+-- param problem  -- which problem
+-- param condition  -- which context condition
 with placed as (
     select
         model_id,

@@ -1,6 +1,6 @@
 -- How often the true token is the first choice, or among the first 5, 10, 100
--- param problem = minilong  -- which problem
--- param condition = full  -- which context condition
+-- param problem  -- which problem
+-- param condition  -- which context condition
 select
     model_id,
     count(*) as tokens,

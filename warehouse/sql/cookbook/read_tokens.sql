@@ -1,7 +1,7 @@
 -- Read a stretch of a document token by token, as one model saw it
--- param problem = minilong  -- which problem
--- param model = smollm2-135m  -- model_id
--- param condition = full  -- which context condition
+-- param problem  -- which problem
+-- param model  -- model_id
+-- param condition  -- which context condition
 -- param document = 0  -- doc_id
 -- param from_position = 1  -- first token
 -- param tokens = 40  -- how many

@@ -1,6 +1,6 @@
 -- Does a model use what it has read: loss on first and later occurrences of a token
 -- Distance is to the previous occurrence of the same token in the document, in tokens.
--- param problem = minilong  -- which problem
+-- param problem  -- which problem
 with seen as (
     select
         model_id,

@@ -1,6 +1,8 @@
 -- Does a model look things up: log-prob of true continuations with and without the document
 -- Gain = mean over answer tokens of (after document + excerpt) minus (after excerpt alone).
--- param problem = minilong  -- which problem
+-- param problem  -- which problem
+-- param with_document  -- the condition in which the excerpt follows the document
+-- param without_document  -- the condition in which it stands alone
 with pairs as (
     select
         after_all.model_id,
@@ -18,8 +20,8 @@ with pairs as (
     where
         after_all.problem = $problem
         and alone.problem = $problem
-        and after_all.condition = 'retrieval_with'
-        and alone.condition = 'retrieval_without'
+        and after_all.condition = $with_document
+        and alone.condition = $without_document
     group by after_all.model_id, after_all.doc_id, after_all.segment
 )
 

@@ -1,8 +1,8 @@
 -- Which tokens surprise a model most, with the words around them
 -- High entropy means it knew that it didn't know; low entropy means it was sure and wrong.
--- param problem = minilong  -- which problem
--- param model = smollm2-135m  -- model_id
--- param condition = full  -- which context condition
+-- param problem  -- which problem
+-- param model  -- model_id
+-- param condition  -- which context condition
 -- param limit = 20  -- how many
 with strongest as (
     select * from tokens

@@ -1,6 +1,6 @@
 -- The measured target: score per model and task, with its standard error
 -- Items that share a context are not independent: the error is over contexts.
--- param problem = minilong  -- which problem
+-- param problem  -- which problem
 with contexts as (
     select
         model_id,

@@ -1,7 +1,7 @@
 -- What kinds of token does a model find hard, and which does long context help
 -- Kinds by spelling: number, name (capital inside the text), word, punctuation, white space.
--- param problem = minilong  -- which problem
--- param short = window_512  -- the short-context condition
+-- param problem  -- which problem
+-- param short  -- the short-context condition
 with spelled as (
     select
         long.model_id,

@@ -1,6 +1,6 @@
 -- How tokenizers cut the text: characters per token, per tokenizer
 -- Models with one tokenizer can be compared token by token.
--- param problem = minilong  -- which problem
+-- param problem  -- which problem
 with spans as (
     select
         model_id,

@@ -1,8 +1,8 @@
 -- Which tokens gain most from long context, with the words around them
 -- Names, numbers and terms first seen far above are typical; the token stands in [brackets].
--- param problem = minilong  -- which problem
--- param model = smollm2-135m  -- model_id
--- param short = window_512  -- the short-context condition
+-- param problem  -- which problem
+-- param model  -- model_id
+-- param short  -- the short-context condition
 -- param document = -1  -- doc_id; -1 for all
 -- param limit = 20  -- how many
 with strongest as (

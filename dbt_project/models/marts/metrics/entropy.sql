@@ -1,15 +1,16 @@
 with documents as (
-    {{ terms_over_bands(
+    {{ documents_over_regions(
         'entropy',
-        'int_position_sums',
+        'int_region_sums',
         numerator = "
-            sum(case variants.statistic
-                when 'entropy' then bands.entropy_sum
-                when 'nll_minus_entropy' then bands.nll_sum - bands.entropy_sum
-                when 'first_choice_nll' then -bands.top_logprob_sum
-            end)
+            case variants.statistic
+                when 'entropy' then sums.entropy_sum
+                when 'nll_minus_entropy' then sums.nll_sum - sums.entropy_sum
+                when 'first_choice_nll' then -sums.top_logprob_sum
+                when 'weighted_nll' then sums.entropy_nll_sum
+            end
         ",
-        band = 'bands.tail_ceiling <= coalesce(variants.tail_tokens, 2147483647)',
+        denominator = "if(variants.statistic = 'weighted_nll', sums.entropy_sum, sums.tokens)",
     ) }}
 ),
 

@@ -1,9 +1,9 @@
 with documents as (
-    {{ terms_over_bands(
+    {{ documents_over_regions(
         'entropy_drop',
-        'int_pair_sums',
-        numerator = 'sum(bands.short_entropy_sum - bands.entropy_sum)',
-        denominator = "sum(if(variants.statistic = 'relative', bands.short_entropy_sum, bands.tokens))",
+        'int_region_pair_sums',
+        numerator = 'sums.short_entropy_sum - sums.entropy_sum',
+        denominator = "if(variants.statistic = 'relative', sums.short_entropy_sum, sums.tokens)",
     ) }}
 ),
 

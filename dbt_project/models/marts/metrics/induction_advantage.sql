@@ -1,5 +1,5 @@
 with bands as (
-    select * from {{ ref('int_feature_sums') }}
+    select * from {{ ref('int_repeat_sums') }}
 ),
 
 variants as (
@@ -16,8 +16,8 @@ repeats_and_firsts as (
         variants.variant,
         sum(bands.tokens) filter (where {{ repeated_within() }}) as repeats,
         sum(bands.nll_sum) filter (where {{ repeated_within() }}) / repeats as repeat_nll,
-        sum(bands.nll_sum) filter (where {{ ngram_distance() }} is null)
-        / sum(bands.tokens) filter (where {{ ngram_distance() }} is null) as first_nll
+        sum(bands.nll_sum) filter (where {{ ngram_octave() }} is null)
+        / sum(bands.tokens) filter (where {{ ngram_octave() }} is null) as first_nll
     from bands
     cross join variants
     group by all
@@ -25,10 +25,10 @@ repeats_and_firsts as (
 
 documents as (
     select
-        * exclude (repeats),
+        *,
+        repeats as tokens,
         first_nll - repeat_nll as numerator,
-        1 as denominator,
-        repeats as tokens
+        1 as denominator
     from repeats_and_firsts
     where first_nll - repeat_nll is not null
 ),

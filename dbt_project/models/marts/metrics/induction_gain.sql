@@ -1,9 +1,10 @@
 with documents as (
     {{ terms_over_bands(
         'induction_gain',
-        'int_feature_pair_sums',
+        'int_repeat_pair_sums',
         numerator = 'sum(bands.short_nll_sum - bands.nll_sum)',
-        band = repeated_within(),
+        band = repeated_within() ~ " and (not coalesce(variants.beyond_window, false)
+            or if(variants.ngram = 2, bands.bigram_is_beyond, bands.fourgram_is_beyond))",
     ) }}
 ),
 

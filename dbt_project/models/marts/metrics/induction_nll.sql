@@ -1,7 +1,7 @@
 with documents as (
     {{ terms_over_bands(
         'induction_nll',
-        'int_feature_sums',
+        'int_repeat_sums',
         numerator = 'sum(bands.nll_sum)',
         band = repeated_within(),
     ) }}

@@ -1,5 +1,10 @@
-with gain_sums as (
-    select * from {{ ref('int_gain_sums') }}
+with key_sums as (
+    select * from {{ ref('int_key_sums') }}
+),
+
+region_sums as (
+    select * from {{ ref('int_region_pair_sums') }}
+    where region = 'all'
 ),
 
 variants as (
@@ -7,52 +12,27 @@ variants as (
     where metric = 'key_share'
 ),
 
-key_sums as (
-    select
-        gain_sums.problem,
-        gain_sums.model_id,
-        gain_sums.condition,
-        gain_sums.doc_id,
-        gain_sums.document_tokens,
-        variants.variant,
-        variants.statistic,
-        sum(gain_sums.tokens) as tokens,
-        sum(gain_sums.characters) as characters,
-        coalesce(
-            sum(gain_sums.tokens) filter (
-                where gain_sums.gain_floor >= variants.alpha
-                and gain_sums.logprob_floor >= variants.beta
-            ),
-            0
-        ) as key_tokens,
-        coalesce(
-            sum(gain_sums.gain_sum) filter (
-                where gain_sums.gain_floor >= variants.alpha
-                and gain_sums.logprob_floor >= variants.beta
-            ),
-            0
-        ) as key_gain_sum
-    from gain_sums
-    cross join variants
-    group by all
-),
-
 documents as (
     select
-        problem,
-        model_id,
-        condition,
-        doc_id,
-        document_tokens,
-        variant,
-        case when statistic = 'gain' then key_gain_sum else key_tokens end as numerator,
-        case statistic
-            when 'density' then characters / 1000
-            when 'gain' then key_tokens
-            else tokens
+        key_sums.problem,
+        key_sums.model_id,
+        key_sums.condition,
+        key_sums.doc_id,
+        key_sums.document_tokens,
+        variants.variant,
+        if(variants.statistic = 'gain', key_sums.gain_sum, key_sums.tokens) as numerator,
+        case variants.statistic
+            when 'density' then region_sums.characters / 1000
+            when 'gain' then key_sums.tokens
+            else region_sums.tokens
         end as denominator,
-        case when statistic = 'gain' then key_tokens else tokens end as tokens
+        if(variants.statistic = 'gain', key_sums.tokens, region_sums.tokens) as tokens
     from key_sums
+    inner join variants
+        on key_sums.alpha = variants.alpha
+        and key_sums.beta = variants.beta
+    inner join region_sums
+        on {{ same_unit('key_sums', 'region_sums') }}
 ),
 
 key_share as (

@@ -1,13 +1,10 @@
-with moments as (
-    {{ position_moments('nll_slope', fewest = 2) }}
-),
-
-documents as (
-    select
-        *,
-        x_y_sum - x_sum * y_sum / tokens as numerator,
-        x2_sum - x_sum * x_sum / tokens as denominator
-    from moments
+with documents as (
+    {{ documents_over_regions(
+        'nll_slope',
+        'int_slope_sums',
+        numerator = 'sums.s_x_nll',
+        denominator = 'sums.s_x_x',
+    ) }}
 ),
 
 nll_slope as (

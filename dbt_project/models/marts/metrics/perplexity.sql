@@ -1,5 +1,5 @@
 with documents as (
-    {{ nll_over_bands('perplexity') }}
+    {{ nll_over_regions('perplexity') }}
 ),
 
 perplexity as (

@@ -1,9 +1,10 @@
 with documents as (
-    {{ terms_over_bands(
+    {{ documents_over_regions(
         'position_gain',
-        'int_pair_sums',
-        numerator = 'sum(bands.short_nll_sum - bands.nll_sum)',
-        band = position_band(),
+        'int_region_pair_sums',
+        numerator = "
+            (sums.short_nll_sum - sums.nll_sum) / if(variants.unit = 'byte', ln(2), 1)
+        ",
     ) }}
 ),
 

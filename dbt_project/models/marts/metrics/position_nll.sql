@@ -1,5 +1,5 @@
 with documents as (
-    {{ nll_over_bands('position_nll', position_band()) }}
+    {{ nll_over_regions('position_nll') }}
 ),
 
 position_nll as (

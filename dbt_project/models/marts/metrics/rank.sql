@@ -1,19 +1,14 @@
 with documents as (
-    {{ terms_over_bands(
+    {{ documents_over_regions(
         'rank',
-        'int_position_sums',
+        'int_region_sums',
         numerator = "
-            sum(case variants.statistic
-                when 'top_1' then bands.top_1
-                when 'top_5' then bands.top_5
-                when 'top_10' then bands.top_10
-                when 'reciprocal_rank' then bands.reciprocal_rank_sum
-            end)
-        ",
-        band = "
-            bands.share_floor >= coalesce(variants.from_share, 0)
-            and bands.share_floor < coalesce(variants.to_share, 1)
-            and bands.tail_ceiling <= coalesce(variants.tail_tokens, 2147483647)
+            case variants.statistic
+                when 'top_1' then sums.top_1
+                when 'top_5' then sums.top_5
+                when 'top_10' then sums.top_10
+                when 'reciprocal_rank' then sums.reciprocal_rank_sum
+            end
         ",
     ) }}
 ),

@@ -1,13 +1,13 @@
 with documents as (
-    {{ terms_over_bands(
+    {{ documents_over_regions(
         'rank_gain',
-        'int_pair_sums',
+        'int_region_pair_sums',
         numerator = "
-            sum(case variants.statistic
-                when 'top_1' then bands.top_1 - bands.short_top_1
-                when 'top_5' then bands.top_5 - bands.short_top_5
-                when 'reciprocal_rank' then bands.reciprocal_rank_sum - bands.short_reciprocal_rank_sum
-            end)
+            case variants.statistic
+                when 'top_1' then sums.top_1 - sums.short_top_1
+                when 'top_5' then sums.top_5 - sums.short_top_5
+                when 'reciprocal_rank' then sums.reciprocal_rank_sum - sums.short_reciprocal_rank_sum
+            end
         ",
     ) }}
 ),

@@ -1,7 +1,7 @@
 with documents as (
     {{ terms_over_bands(
         'rare_word_gain',
-        'int_feature_pair_sums',
+        'int_word_pair_sums',
         numerator = 'sum(bands.short_nll_sum - bands.nll_sum)',
         band = word_band(),
     ) }}

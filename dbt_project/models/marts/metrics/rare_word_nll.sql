@@ -1,7 +1,7 @@
 with documents as (
     {{ terms_over_bands(
         'rare_word_nll',
-        'int_feature_sums',
+        'int_word_sums',
         numerator = 'sum(bands.nll_sum)',
         band = word_band(),
     ) }}

@@ -1,5 +1,5 @@
 with documents as (
-    {{ nll_over_bands('tail_nll', 'bands.tail_ceiling <= variants.tail_tokens') }}
+    {{ nll_over_regions('tail_nll') }}
 ),
 
 tail_nll as (

@@ -11,10 +11,11 @@ with_gain as (
         units.problem,
         units.model_id,
         units.condition,
+        units.long_condition,
+        units.short_condition,
         units.doc_id,
         context_pairs.position,
-        -- scored after the whole document, a token sees all of it to its left (tokenmart check)
-        context_pairs.position as context_tokens,
+        context_pairs.context_tokens,
         context_pairs.short_context_tokens,
         context_pairs.token_id,
         context_pairs.char_start,

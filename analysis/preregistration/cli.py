@@ -1,0 +1,72 @@
+"""`tokenmart preregister`."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from analysis.options import PROBLEM, SEED
+
+
+@click.command()
+@PROBLEM
+@click.option(
+    "--metric",
+    "metrics",
+    multiple=True,
+    help="METRIC/VARIANT, or METRIC/VARIANT:higher (or :lower); may be repeated, and the level is "
+    "then shared. Without one, what is registered already is shown.",
+)
+@click.option(
+    "--level",
+    default=0.05,
+    show_default=True,
+    type=click.FloatRange(0.0, 0.5, min_open=True),
+    help="Level of the test.",
+)
+@SEED
+@click.option(
+    "--labels-known",
+    is_flag=True,
+    help="Write the entry although labels are recorded; it says so for ever.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the entries as JSON.")
+def preregister(
+    problem: str,
+    metrics: tuple[str, ...],
+    level: float,
+    seed: int,
+    labels_known: bool,
+    as_json: bool,
+) -> None:
+    """Say which metric will predict the target, before the target is read.
+
+    The entry names metric, direction, rule, level, seed, models and code revision, and carries a
+    hash. `tokenmart select` tests it first, at its full level, and everything else as
+    exploration. Commit data/preregistered, or show the hash to somebody: that proves the date.
+
+    \b
+    tokenmart preregister --problem no4k --metric context_gain/clipped_5@window_4096
+    tokenmart preregister --problem no4k
+    """
+    from analysis.preregistration.record import entries, register
+    from warehouse.paths import find_workspace
+    from warehouse.problem.spec import load_problem
+
+    workspace = find_workspace()
+    loaded = load_problem(problem, workspace)
+    if metrics:
+        shown = [register(workspace, loaded, metrics, level, seed, labels_known)]
+    else:
+        shown = list(entries(workspace, loaded.name))
+    if as_json:
+        click.echo(json.dumps([entry.model_dump(mode="json") for entry in shown], indent=2))
+        return
+    if not shown:
+        click.echo(f"{loaded.name}: nothing is pre-registered; name it with --metric")
+    for entry in shown:
+        names = ", ".join(f"{m.name} ({m.direction} is better)" for m in entry.metrics)
+        when = "before labels" if entry.before_labels else f"NOT before labels: {entry.target}"
+        click.echo(f"{entry.number}  {entry.recorded_at}  {names}; level {entry.level:g}; {when}")
+        click.echo(f"   sha256 {entry.sha256}")

@@ -1,0 +1,156 @@
+"""An idea: a number per model that no metric family computes, from an SQL statement or a file."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from warehouse.errors import TokenmartError, did_you_mean
+from warehouse.metrics.tries import Try
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from warehouse.metrics.tries import Kind
+    from warehouse.paths import Workspace
+    from warehouse.problem.table_problem import Ranked
+
+_COLUMNS = ("model_id", "value", "variant")
+_LABELS = re.compile("downstream", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One row and where it stands, for the message about it."""
+
+    where: str
+    content: Mapping[str, Any]
+
+
+def idea_from_sql(sql: str, problem: Ranked, workspace: Workspace, name: str) -> list[Try]:
+    """Ask the warehouse, read-only, for the columns model_id and value (and variant, for several).
+
+    Args:
+        sql: one or more statements; `$problem` in them is the problem's name.
+        problem: whose models the rows must name.
+        workspace: asked.
+        name: of the idea, in tables and in the record of what was tried.
+
+    Raises:
+        TokenmartError: a mistake in the SQL, it reads downstream scores, or its rows aren't one
+            number per model.
+    """
+    from warehouse.sql.dataframes import query
+
+    if named := _LABELS.search(sql):
+        raise TokenmartError(
+            f"--sql: names {named[0]}: an idea may use models and documents only, else the target "
+            "is correlated with itself"
+        )
+    parameters = {"problem": problem.name} if re.search(r"\$problem\b", sql) else {}
+    found = query(sql, "arrow", **parameters)
+    rows = [_Row(f"--sql: row {n}", row) for n, row in enumerate(found.to_pylist(), start=1)]
+    _check_columns("--sql", found.column_names)
+    return _tries(rows, "--sql", problem, name, "sql", sql.strip())
+
+
+def idea_from_file(path: Path, problem: Ranked, name: str) -> list[Try]:
+    """Read a CSV file with the columns model_id and value (and variant, for several).
+
+    Models may be named by model_id or by their full id. See `idea_from_sql`.
+
+    Raises:
+        TokenmartError: it can't be read, or its rows aren't one number per model.
+    """
+    option = f"--values {path}"
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            lines = csv.reader(file)
+            columns = next(lines, [])
+            _check_columns(option, columns)
+            rows = []
+            for line in lines:
+                where = f"{option}, line {lines.line_num}"
+                if line and len(line) != len(columns):
+                    raise TokenmartError(
+                        f"{where}: {len(line)} fields for the columns {','.join(columns)}"
+                    )
+                if line:
+                    content = dict(zip(columns, line, strict=True))
+                    rows.append(_Row(where, {**content, "value": _number(where, content["value"])}))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise TokenmartError(f"{option}: can't be read as CSV ({error})") from error
+    numbers = sorted(str(sorted(row.content.items())) for row in rows)
+    digest = hashlib.sha256("\n".join(numbers).encode()).hexdigest()
+    return _tries(rows, option, problem, name, "values", f"sha256 {digest}")
+
+
+def _check_columns(option: str, columns: list[str]) -> None:
+    lacking = [name for name in _COLUMNS[:2] if name not in columns]
+    unknown = [name for name in columns if name not in _COLUMNS]
+    if lacking or unknown:
+        raise TokenmartError(
+            f"{option}: the columns are {', '.join(columns) or 'none'}; give model_id and value, "
+            "and variant to tell several ideas apart"
+        )
+
+
+def _number(where: str, text: str) -> float | None:
+    """The number that a field holds; an empty one is a missing value."""
+    try:
+        return float(text) if text.strip() else None
+    except ValueError as error:
+        raise TokenmartError(f"{where}: value is {text!r}; write a number, or nothing") from error
+
+
+def _tries(
+    rows: list[_Row],
+    option: str,
+    problem: Ranked,
+    name: str,
+    kind: Kind,
+    definition: str,
+) -> list[Try]:
+    """One try for each variant that the rows name."""
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        raise TokenmartError(
+            f"--name {name}: use lower-case letters, digits and _, starting with a letter"
+        )
+    ids = {model.full_id: model.model_id for model in problem.ranked_models}
+    ids |= {model_id: model_id for model_id in ids.values()}
+    short = hashlib.sha256(definition.encode()).hexdigest()[:8]
+    found: dict[str, dict[str, float]] = {}
+    for row in rows:
+        variant = str(row.content.get("variant") or short)
+        named = row.content["model_id"]
+        if named not in ids:
+            raise TokenmartError(
+                f"{row.where}: {named!r} is no model of {problem.name}; "
+                f"{did_you_mean(str(named), ids)}in SQL, keep to `where problem = $problem`"
+            )
+        values = found.setdefault(variant, {})
+        if ids[named] in values:
+            raise TokenmartError(
+                f"{row.where}: a second value for {named}; give one per model (group by model_id, "
+                "where problem = $problem), or name them apart in a column variant"
+            )
+        values[ids[named]] = _value(row.where, row.content["value"])
+    if not any(math.isfinite(value) for values in found.values() for value in values.values()):
+        raise TokenmartError(f"{option}: no value for any model of {problem.name}")
+    return [
+        Try(name, variant, kind, definition, values) for variant, values in sorted(found.items())
+    ]
+
+
+def _value(where: str, value: Any) -> float:
+    """Ten digits, as metric_values keeps them, so that equal models tie; NaN where missing."""
+    if value is None:
+        return math.nan
+    if isinstance(value, bool) or not hasattr(value, "__float__"):
+        raise TokenmartError(f"{where}: value is {value!r}; it must be a number")
+    return float(f"{float(value):.9e}")

@@ -1,0 +1,104 @@
+"""Pre-registered metrics are tested first, at their full level: nothing was chosen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from analysis.preregistration import Foretold
+from analysis.ranking.metric_table import MetricTable
+from analysis.statistics import (
+    Interval,
+    directed_test,
+    exchangeable_strata,
+    family_interval,
+    spearman,
+)
+
+
+@dataclass(frozen=True)
+class RegisteredResult:
+    """One foretold metric against the target, with the sign it was foretold to have.
+
+    rho: Spearman, positive as foretold; NaN without a value for every model.
+    p: one-sided, adjusted for all metrics registered for the problem.
+    """
+
+    said: Foretold
+    rho: float
+    interval: Interval
+    p: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether it may be called confirmed."""
+        return self.said.counts and self.p < self.said.entry.level
+
+    @property
+    def text(self) -> str:
+        """The result in one line."""
+        entry, metric = self.said.entry, self.said.metric
+        name = f"{metric.name} (pre-registration {entry.number}, {metric.direction} is better)"
+        if not entry.before_labels:
+            return f"{name}: written when labels were known ({entry.target}); exploration"
+        if self.said.changed:
+            return f"{name}: {self.said.changed[0]} since; exploration"
+        if np.isnan(self.p):
+            return f"{name}: no value for every model, so it can't be tested"
+        ruling = "holds" if self.holds else "does not hold"
+        return (
+            f"{name}: rho {self.rho:+.2f} ({self.interval.low:+.2f} to {self.interval.high:+.2f}), "
+            f"one-sided p {self.p:.4f}, level {entry.level:g}: {ruling}"
+        )
+
+
+def registered_results(table: MetricTable) -> tuple[RegisteredResult, ...]:
+    """Test every metric that was registered for the problem, together."""
+    series = list(zip(table.families, table.kinds, strict=True))
+    strata = exchangeable_strata(table.families, series)
+    columns = []
+    for said in table.registered:
+        sign = 1.0 if said.metric.direction == "higher" else -1.0
+        found = [
+            sign * column.values
+            for column in table.columns
+            if column.kind == "variant" and column.name == said.metric.name
+        ]
+        columns.append(found[0] if found else np.full(len(table.models), np.nan))
+    whole = [index for index, column in enumerate(columns) if np.isfinite(column).all()]
+    p = np.full(len(columns), np.nan)
+    if whole:
+        seed = table.registered[whole[0]].entry.seed
+        rows = np.stack([columns[index] for index in whole])
+        p[whole] = directed_test(rows, table.target, seed, strata=strata, blocks=series)
+    return tuple(
+        RegisteredResult(
+            said,
+            spearman(column, table.target) if index in whole else float("nan"),
+            family_interval(column, table.target, table.families)
+            if index in whole
+            else Interval(float("nan"), float("nan"), 0.95, "family", 0, 0),
+            float(p[index]),
+        )
+        for index, (said, column) in enumerate(zip(table.registered, columns, strict=True))
+    )
+
+
+def registered_record(result: RegisteredResult) -> dict[str, Any]:
+    """A result as JSON-ready values."""
+    entry = result.said.entry
+    known = not np.isnan(result.p)
+    return {
+        "metric": result.said.metric.name,
+        "direction": result.said.metric.direction,
+        "entry": entry.number,
+        "sha256": entry.sha256,
+        "before_labels": entry.before_labels,
+        "changed_since": list(result.said.changed),
+        "spearman": round(result.rho, 12) if known else None,
+        "p_one_sided": round(result.p, 12) if known else None,
+        "level": entry.level,
+        "holds": result.holds,
+    }

@@ -1,0 +1,5 @@
+with regions as (
+    {{ regions_of(ref('int_pair_units')) }}
+)
+
+select * from regions

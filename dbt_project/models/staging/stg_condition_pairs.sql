@@ -1,0 +1,5 @@
+with condition_pairs as (
+    select * from {{ source('extract', 'condition_pairs') }}
+)
+
+select * from condition_pairs

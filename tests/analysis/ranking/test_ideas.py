@@ -1,0 +1,148 @@
+"""An idea beside the variants: the same numbers and rules; and nothing narrows what counts."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from analysis.ranking import cli
+
+
+def run(command, *arguments):
+    return CliRunner().invoke(command, ["--problem", "minilong", *map(str, arguments)])
+
+
+def correlated(*arguments):
+    result = run(cli.correlate, "--json", "--resamples", 100, *arguments)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def selected(*arguments):
+    result = run(cli.select, "--json", "--splits", 50, *arguments)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+OF_PERPLEXITY = (
+    "select model_id, value from metric_values where metric = 'perplexity' and problem = $problem"
+)
+NUMBERS = ("n", "held_out", "spearman", "p_single", "pearson", "skipped_kept")
+
+
+def test_an_idea_gets_the_numbers_of_a_variant_with_its_values(minilong):
+    before = correlated()
+    found = correlated("--sql", OF_PERPLEXITY, "--better", "lower", "--name", "mine")
+    idea, *variants = found["rows"]
+    (twin,) = (row for row in variants if row["metric"] == "perplexity")
+    for name in NUMBERS:
+        assert idea[name] == pytest.approx(twin[name], abs=1e-8), name  # an idea keeps ten digits
+    assert (idea["metric"], idea["kind"], idea["admissible"]) == ("mine", "sql", False)
+    assert idea["definition"] == OF_PERPLEXITY and len(idea["values"]) == 15
+    assert idea["alike"]["perplexity/per_token"] == 1.0
+    assert found["tried"]["ideas"] == 1 and found["tried"]["all"] == before["tried"]["all"] + 1
+    # a copy costs nothing
+    assert {r["variant"]: r["p_adjusted"] for r in variants} == {
+        r["variant"]: r["p_adjusted"] for r in before["rows"]
+    }
+
+
+def test_ideas_are_counted_for_ever_and_once(minilong):
+    def p_of_noise(document):
+        return np.array([row["p_adjusted"] for row in document["rows"]])
+
+    before = correlated("--metric", "noise")
+    shuffle = """
+        select model_id, hash(model_id || number) % 1000 as value, number as variant
+        from metric_values, range(6) numbers(number)
+        group by all
+    """
+    correlated("--sql", shuffle, "--metric", "perplexity")
+    correlated("--sql", shuffle, "--metric", "perplexity", "--name", "again")
+    after = correlated("--metric", "noise")
+    assert {row["metric"] for row in after["rows"]} == {"noise"}
+    assert after["tried"] == {
+        "all": 14,
+        "variants_of_this_build": 8,
+        "variants_of_earlier_builds": 0,
+        "ideas": 6,
+    }
+    assert (p_of_noise(after) >= p_of_noise(before)).all()
+    assert (p_of_noise(after) > p_of_noise(before)).any()
+    assert selected()["tried"] == after["tried"] and selected()["tested"] == after["tested"] == 14
+
+
+def test_narrowing_what_is_shown_changes_no_number(minilong):
+    whole = {
+        row["variant"]: row for row in correlated("--metric", "noise", "--metric", "good")["rows"]
+    }
+    narrow = correlated("--metric", "good")
+    assert [row["variant"] for row in narrow["rows"]] == ["a"]
+    assert narrow["rows"][0] == whole["a"]
+    everything, of_noise = selected(), selected("--metric", "noise")
+    assert {c["metric"] for c in of_noise.pop("candidates")} == {"noise"}
+    candidates = everything.pop("candidates")
+    assert of_noise == everything and everything["winner"] == "good/a"
+    p = {(row["metric"], row["variant"]): row["p_adjusted"] for row in correlated()["rows"]}
+    for one in candidates:
+        assert one["p_adjusted"] == p[one["metric"], one["variant"]]
+
+
+def test_leaving_variants_out_of_the_build_does_not_help_those_that_stay(minilong):
+    before = selected()
+    with minilong.write() as connection:
+        connection.execute("delete from metric_values where variant in ('v0', 'v1', 'v2')")
+    after = selected()
+    assert after["tried"]["variants_of_earlier_builds"] == 3
+    assert after["tried"]["all"] == before["tried"]["all"]
+    for name in ("winner", "p_adjusted", "held_out", "stability"):
+        assert after[name] == before[name]
+    assert len(after["candidates"]) == len(before["candidates"]) - 3
+
+
+@pytest.mark.parametrize(
+    ("sql", "words"),
+    [
+        ("select model_id from metric_values", "the columns are model_id; give model_id and value"),
+        ("select model_id, 1 as value, 2 as x from metric_values", "value, x; give model_id"),
+        ("select model_id, value from metric_values", "a second value for"),
+        ("select 'smollm2-135' as model_id, 1 as value", "did you mean 'smollm2-135m'?"),
+        ("select 'smollm2-135m' as model_id, 'x' as value", "row 1: value is 'x'; it must be"),
+        ("select 'smollm2-135m' as model_id, null::double as value", "no value for any model"),
+        ("select model_id, avg(score) as value from Downstream_scores group by 1", "names Downst"),
+        ("create table x as select 1; drop table metric_values", "DROP is not allowed"),
+        ("selct 1", "syntax error"),
+    ],
+)
+def test_a_mistake_in_an_idea_is_one_line_and_not_counted(minilong, sql, words):
+    result = run(cli.correlate, "--sql", sql)
+    assert result.exit_code == 1 and words in result.stderr, result.stderr
+    assert result.stderr.count("\n") == 1 and result.stdout == ""
+    assert not (minilong.workspace.data / "tries").exists()
+
+
+def test_an_idea_may_not_take_the_name_of_a_metric(minilong):
+    for name, words in (("good", "a metric has this name"), ("Bad name", "use lower-case")):
+        result = run(cli.correlate, "--sql", OF_PERPLEXITY, "--name", name)
+        assert result.exit_code == 1 and words in result.stderr
+
+
+def test_numbers_made_elsewhere_come_from_a_file(minilong, tmp_path):
+    full_ids = minilong.full_ids("minilong")
+    path = tmp_path / "numbers.csv"
+    lines = [f"{full_id},up,{place}" for place, full_id in enumerate(full_ids.values())]
+    lines += [f"{model_id},down,{-place}" for place, model_id in enumerate(full_ids)][:-2]
+    path.write_text("model_id,variant,value\n" + "\n".join(lines) + f"\n{[*full_ids][-1]},down,\n")
+    up, down = sorted(correlated("--values", path)["rows"][:2], key=lambda row: -row["n"])
+    assert (up["variant"], up["kind"], up["n"]) == ("up", "values", 15)
+    assert (down["variant"], down["n"]) == ("down", 13)
+    shown = run(cli.correlate, "--values", path, "--top", 1, "--resamples", 100).stdout
+    assert "idea/up ranks the models most like:" in shown and "† not admissible" in shown
+    path.write_text("model_id,value\nsmollm2-135m,1\ngemma3-270m,much\n")
+    result = run(cli.correlate, "--values", path)
+    assert f"{path}, line 3: value is 'much'; write a number" in result.stderr
+    both = run(cli.correlate, "--values", path, "--sql", "select 1")
+    assert both.exit_code == 2 and "give one of" in both.stderr

@@ -1,0 +1,74 @@
+"""Ladder, controls, needles and excerpts by character against plain forwards; their price."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from readings import reading_of
+from reference import assert_agree, references
+from tiny_requests import load
+
+from extract.planning.cost import planned_reading, work_of
+from extract.run import scoring_groups
+from extract.scoring.engine import Engine
+from warehouse.probes import LadderProbe, NeedleProbe, RetrievalProbe
+
+PROBES = [
+    LadderProbe(kind="ladder", contexts=(8, 20, 40), targets=12, spans=3, slack=0.25),
+    RetrievalProbe(
+        kind="retrieval",
+        excerpts=2,
+        excerpt_characters=40,
+        answer_characters=20,
+        min_gap_characters=80,
+        controls=("foreign", "shuffled", "tail"),
+    ),
+    NeedleProbe(kind="needle", depths=(0.2, 0.8), rounds=2, min_characters=20),
+]
+CONDITIONS = [condition for probe in PROBES for condition in probe.conditions()]
+
+
+@pytest.mark.parametrize(
+    ("architecture", "bos"), [("llama", 0), ("llama", None), ("gemma3_text", 0), ("llama_ntk", 0)]
+)
+def test_every_condition_agrees_with_plain_logits(
+    architecture: str, bos: int | None, tiny_checkpoint: Callable[..., Path]
+) -> None:
+    folder = tiny_checkpoint(architecture)
+    rng = np.random.default_rng(5)
+    ids, foreign = rng.integers(2, 300, (2, 110)).astype(np.int32)
+    reading = reading_of(ids, bos, foreign)
+    engine = Engine(load(folder), batch_tokens=100, branch_tokens=30)
+    built = [request for condition in CONDITIONS for request in condition.build(reading)]
+    assert {bool(request.prefix_length) for request in built} == {True, False}
+    # the plain model's dynamic frequencies remember the longest text before
+    built.sort(key=lambda request: request.length)
+    plain = references(load(folder), built)
+    for result, expected in zip(engine.score(built), plain, strict=True):
+        assert_agree(result.scores, expected)
+
+
+def test_the_plan_counts_what_the_engine_runs(tiny_checkpoint: Callable[..., Path]) -> None:
+    engine = Engine(load(tiny_checkpoint()))
+    lengths = [110, 140]
+    run = rows = 0
+    for length in lengths:
+        for group in scoring_groups(CONDITIONS):
+            reading = planned_reading(length)
+            requests = [request for each in group for request in each.build(reading)]
+            scored = engine.score(requests)
+            run += sum(each.tokens_processed for each in scored)
+            rows += sum(len(each.scores.logprob) for each in scored)
+    assert min(len(each.build(planned_reading(110))) for each in CONDITIONS) > 0
+    work = work_of(lengths, CONDITIONS)
+    assert (work.tokens, work.rows) == (run, rows)
+
+
+def test_a_rung_costs_the_same_whatever_its_context() -> None:
+    ladder = LadderProbe(kind="ladder", contexts=(512, 1024, 2048, 4096), targets=1024, spans=2)
+    costs = [work_of([8192], [rung]).tokens for rung in ladder.conditions()]
+    # targets · (1 + 1 / slack), where the slack divides the spans
+    assert costs == [9 * 1024] * 4

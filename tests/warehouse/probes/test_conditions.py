@@ -1,0 +1,276 @@
+"""Ladder, controls, needles and excerpts by character: what is read and what is scored."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+from readings import reading_of
+
+from warehouse.probes import LadderProbe, NeedleProbe, Reading, Request, RetrievalProbe
+from warehouse.probes.ladder import target_spans
+from warehouse.probes.needle import needles
+from warehouse.probes.retrieval import excerpt_places, excerpt_starts
+
+BOS = [None, 7]
+LADDER = LadderProbe(kind="ladder", contexts=(8, 20, 40), targets=12, spans=3, slack=0.25)
+CONTROLS: dict[str, Any] = {"controls": ("foreign", "shuffled", "tail"), "seed": 3, "excerpts": 4}
+IN_TOKENS = RetrievalProbe(
+    kind="retrieval", excerpt_tokens=6, answer_tokens=3, min_gap=20, **CONTROLS
+)
+IN_CHARACTERS = RetrievalProbe(
+    kind="retrieval",
+    excerpt_characters=40,
+    answer_characters=20,
+    min_gap_characters=80,
+    **CONTROLS,
+)
+NEEDLE = NeedleProbe(kind="needle", depths=(0.1, 0.5, 0.9), rounds=3, min_characters=20)
+
+
+def built(probe: Any, reading: Reading) -> dict[str, list[Request]]:
+    """Requests by the condition's name."""
+    return {condition.name: condition.build(reading) for condition in probe.conditions()}
+
+
+def visible(request: Request, bos: int | None) -> list[int]:
+    """The document tokens to the left of the first target."""
+    seen = [*request.trunk[: request.prefix_length], *request.ids[: request.first_target]]
+    assert bos is None or seen[0] == bos
+    return seen[bos is not None :]
+
+
+@pytest.mark.parametrize("bos", BOS)
+@pytest.mark.parametrize("length", [20, 30, 47, 100])
+def test_every_rung_scores_the_same_targets_after_its_context(length: int, bos: int | None) -> None:
+    ids = np.arange(1000, 1000 + length, dtype=np.int32)
+    rungs = built(LADDER, reading_of(ids, bos))
+    places = {
+        name: [p for request in requests for p in request.positions.tolist()]
+        for name, requests in rungs.items()
+        if requests
+    }
+    fitting = [context for context in LADDER.contexts if context + LADDER.targets <= length]
+    assert list(places) == [f"ladder_{context}" for context in fitting]
+    assert len({tuple(each) for each in places.values()}) == bool(fitting)
+    for context in fitting:
+        assert len(places[f"ladder_{context}"]) == LADDER.targets
+        for request in rungs[f"ladder_{context}"]:
+            assert ids[request.positions].tolist() == request.targets.tolist()
+            first = request.positions[0]
+            assert visible(request, bos) == ids[first - context : first].tolist()
+            assert request.context_tokens[0] == context
+            assert request.context_tokens[-1] < context * (1 + LADDER.slack)
+
+
+def test_targets_are_spread_behind_the_longest_context_that_fits() -> None:
+    assert target_spans(100, LADDER) == [(40, 44), (68, 72), (96, 100)]
+    assert target_spans(51, LADDER) == [(20, 24), (33, 37), (47, 51)]
+    assert target_spans(19, LADDER) == []
+    single = LADDER.model_copy(update={"spans": 1})
+    assert target_spans(100, single) == [(88, 100)]
+    for length in range(20, 120):
+        spans = target_spans(length, LADDER)
+        assert all(a[1] <= b[0] for a, b in itertools.pairwise(spans)) and spans[-1][1] == length
+
+
+@pytest.mark.parametrize("bos", BOS)
+@pytest.mark.parametrize("probe", [IN_TOKENS, IN_CHARACTERS], ids=["tokens", "characters"])
+def test_controls_ask_the_same_behind_something_else(
+    probe: RetrievalProbe, bos: int | None
+) -> None:
+    ids = np.arange(1000, 1100, dtype=np.int32)
+    reading = reading_of(ids, bos, foreign=np.arange(5000, 5100, dtype=np.int32))
+    assert reading.foreign is not None
+    found = built(probe, reading)
+    assert list(found) == [
+        f"retrieval_{each}" for each in ("with", "without", "foreign", "shuffled", "tail")
+    ]
+    prefixes = {
+        "with": ids.tolist(),
+        "without": [],
+        "foreign": reading.foreign.ids.tolist(),
+        "tail": ids[-20:].tolist(),
+    }
+    for name, prefix in prefixes.items():
+        requests = found[f"retrieval_{name}"]
+        assert len(requests) == 4
+        for request, plain in zip(requests, found["retrieval_with"], strict=True):
+            assert request.segment == plain.segment
+            assert request.positions.tolist() == plain.positions.tolist()
+            assert request.targets.tolist() == ids[request.positions].tolist()
+            excerpt = plain.ids[: plain.first_target].tolist()
+            seen = visible(request, bos)
+            assert seen == prefix + excerpt
+            assert request.context_tokens.tolist() == [
+                len(seen) + index for index in range(len(request.positions))
+            ]
+            # what is scored never stands in the document's end
+            assert not set(excerpt) & set(prefixes["tail"])
+    shuffled = visible(found["retrieval_shuffled"][0], bos)[:100]
+    assert shuffled != ids.tolist() and sorted(shuffled) == ids.tolist()
+
+
+def test_a_shuffled_document_keeps_its_words_whole() -> None:
+    text = "".join(f" w{index:02d}" for index in range(50))
+    starts = np.arange(0, 200, 2, dtype=np.int32)
+    ids = np.arange(100, dtype=np.int32)
+    reading = Reading(ids, starts, starts + 2, text, None)
+    probe = IN_TOKENS.model_copy(update={"controls": ("shuffled",)})
+    (request, *_) = built(probe, reading)["retrieval_shuffled"]
+    pairs = request.trunk.reshape(50, 2)
+    assert (pairs[:, 0] % 2 == 0).all() and (pairs[:, 1] == pairs[:, 0] + 1).all()
+
+
+def split(text: str, sizes: list[int]) -> Reading:
+    """Tokens of these sizes in characters, over and over."""
+    cuts = np.cumsum(np.resize(sizes, len(text)))
+    ends = np.array([*cuts[cuts < len(text)], len(text)], dtype=np.int32)
+    starts = np.array([0, *ends[:-1]], dtype=np.int32)
+    return Reading(np.arange(len(ends), dtype=np.int32), starts, ends, text, None)
+
+
+def words(text: str) -> Reading:
+    """One token a word, its space included."""
+    starts = np.array([i for i, c in enumerate(text) if c == " "], dtype=np.int32)
+    ends = np.array([*starts[1:], len(text)], dtype=np.int32)
+    return Reading(np.arange(len(starts), dtype=np.int32), starts, ends, text, None)
+
+
+def test_excerpts_by_character_are_the_same_text_for_every_tokenizer() -> None:
+    text = "".join(f" {'abcdefgh'[: 2 + index % 7]}" for index in range(200))
+    texts = []
+    for reading in (words(text), split(text, [1]), cut(split(text, [1]), 700)):
+        places = excerpt_places(reading, IN_CHARACTERS)
+        spans = {
+            segment: tuple(
+                text[reading.char_start[a] : reading.char_start[b]]
+                for a, b in ((first, answer), (answer, end))
+            )
+            for segment, first, answer, end in places
+        }
+        texts.append(spans)
+    assert len(texts[0]) == 4 and texts[0] == texts[1]
+    # a cut document loses the excerpts near the cut, the others keep their number
+    assert 0 < len(texts[2]) < 4 and texts[2].items() <= texts[0].items()
+    for excerpt, answer in texts[0].values():
+        assert excerpt[0] == answer[0] == " " and abs(len(excerpt) - 40) < 10
+
+
+def cut(reading: Reading, tokens: int) -> Reading:
+    part = slice(0, tokens)
+    return dataclasses.replace(
+        reading,
+        ids=reading.ids[part],
+        char_start=reading.char_start[part],
+        char_end=reading.char_end[part],
+    )
+
+
+def test_tokens_that_cross_a_mark_belong_to_what_is_before_it() -> None:
+    text = "".join(f" {index:03d}" for index in range(100))
+    for reading in (split(text, [3]), split(text, [7, 2])):
+        for _, first, answer, end in excerpt_places(reading, IN_CHARACTERS):
+            marks = [reading.char_start[each] for each in (first, answer, end)]
+            starts = excerpt_starts(len(text), IN_CHARACTERS)
+            assert any(
+                all(0 <= m - (s + size) < 4 + 7 for m, size in zip(marks, (0, 40, 60), strict=True))
+                for s in starts
+            )
+
+
+@pytest.mark.parametrize("bos", BOS)
+def test_a_needle_stands_at_its_depth_and_is_asked_for_at_the_end(bos: int | None) -> None:
+    ids = np.arange(1000, 1300, dtype=np.int32)
+    reading = reading_of(ids, bos)
+    found = needles(reading, NEEDLE)
+    assert len(found) == 3 and found == sorted(found, key=lambda each: each.start)
+    sentences = [ids[each.start : each.end].tolist() for each in found]
+    taken = [token for sentence in sentences for token in sentence]
+    rest = [token for token in ids.tolist() if token not in taken]
+    conditions = built(NEEDLE, reading)
+    present, absent = conditions["needle_present"], conditions["needle_absent"]
+    # each sentence at each depth, once
+    assert sorted(request.segment for request in present) == list(range(9))
+    for request in [*present, *absent]:
+        depth, sentence = divmod(request.segment, 3)
+        needle = found[sentence]
+        assert request.positions.tolist() == list(range(needle.answer, needle.end))
+        assert request.targets.tolist() == ids[request.positions].tolist()
+        seen = visible(request, bos)
+        cue = sentences[sentence][: needle.answer - needle.start]
+        assert seen[len(seen) - len(cue) :] == cue and 0 < len(cue) < len(sentences[sentence])
+        assert request.context_tokens.tolist() == [
+            len(seen) + index for index in range(len(request.positions))
+        ]
+        document = seen[: len(seen) - len(cue)]
+        if any(request is each for each in absent):
+            assert document == rest
+            continue
+        assert sorted(document) == ids.tolist()
+        assert [token for token in document if token not in taken] == rest
+        at = document.index(sentences[sentence][0])
+        assert document[at : at + len(sentences[sentence])] == sentences[sentence]
+        before = sum(token in rest for token in document[:at])
+        # sentences of the made-up text have 25 words
+        assert abs(before - NEEDLE.depths[depth] * len(rest)) <= 13
+
+
+def test_needles_are_sentences_that_occur_once_and_fit() -> None:
+    lines = ["This one is long enough. ", "Short. ", "This one comes twice, so not. "]
+    text = "".join([*lines, "Here is another sentence. ", lines[2], "And a third of that kind."])
+    reading = words(" " + text)
+    probe = NEEDLE.model_copy(update={"depths": (0.2, 0.8), "rounds": 1, "max_characters": 28})
+    chosen = {
+        reading.text[reading.char_start[n.start] : reading.char_end[n.end - 1]].strip()
+        for seed in range(20)
+        for n in needles(reading, probe.model_copy(update={"seed": seed}))
+    }
+    assert chosen == {
+        "This one is long enough.", "Here is another sentence.", "And a third of that kind.",
+    }  # fmt: skip
+    assert needles(reading, probe.model_copy(update={"depths": (0.1, 0.2, 0.3, 0.4)})) == []
+
+
+def test_parameters_that_older_files_do_not_know_leave_fingerprints_alone() -> None:
+    plain = RetrievalProbe(
+        kind="retrieval", excerpts=4, excerpt_tokens=6, answer_tokens=3, min_gap=20, seed=3
+    )
+    expected = {
+        "excerpts": 4, "excerpt_tokens": 6, "answer_tokens": 3, "min_gap": 20, "region": 0.66,
+        "seed": 3,
+    }  # fmt: skip
+    assert plain.conditions()[0].params == IN_TOKENS.conditions()[0].params == expected
+
+
+@pytest.mark.parametrize(
+    ("probe", "values", "told"),
+    [
+        (RetrievalProbe, {"excerpts": 1, "excerpt_tokens": 4}, "count in one unit"),
+        (
+            RetrievalProbe,
+            {"excerpts": 1, "excerpt_tokens": 4, "answer_characters": 4, "min_gap": 4},
+            "count in one unit",
+        ),
+        (
+            RetrievalProbe,
+            {
+                "excerpts": 1, "excerpt_tokens": 4, "answer_tokens": 4, "min_gap": 0,
+                "controls": ("tail",),
+            },
+            "control tail is the last min_gap of a document",
+        ),
+        (LadderProbe, {"contexts": (8, 8), "targets": 4}, "contexts must increase"),
+        (LadderProbe, {"contexts": (8, 16), "targets": 5}, "multiple of spans"),
+        (NeedleProbe, {"depths": (0.5, 0.2)}, "depths must increase"),
+        (NeedleProbe, {"depths": (0.5,), "rounds": 2}, "at most the number of depths"),
+    ],
+)  # fmt: skip
+def test_what_can_not_be_asked_for_is_refused(probe: Any, values: Any, told: str) -> None:
+    kind = probe.model_fields["kind"].annotation.__args__[0]
+    with pytest.raises(ValidationError, match=told):
+        probe(kind=kind, **values)

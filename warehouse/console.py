@@ -1,0 +1,46 @@
+"""A command as a program: every foreseen failure is one line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from io import StringIO
+from typing import NoReturn
+
+import click
+
+from warehouse.errors import visible
+
+
+def run(command: click.Command, name: str) -> NoReturn:
+    """Run a command with the arguments of this process and exit.
+
+    Args:
+        command: what to run.
+        name: of the program, for its help.
+    """
+    try:
+        code = command.main(prog_name=name, standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as error:
+        said = StringIO()
+        error.show(said)
+        click.echo(visible(said.getvalue()), nl=False, err=True)
+        code = error.exit_code
+    except click.Abort:
+        click.echo("interrupted", err=True)
+        code = 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except OSError as error:
+        from warehouse.files import explained, is_explained
+
+        if not is_explained(error):
+            raise
+        known = explained(
+            error, remedy="or set TOKENMART_DATA elsewhere, then run again: finished work is kept"
+        )
+        known.show()
+        code = known.exit_code
+    sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,112 @@
+"""How much does more context help: the same tokens after shorter and longer parts of the document."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import ClassVar, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from warehouse.probes.probe import PROBE_NAME, Probe
+from warehouse.probes.request import Condition, ConditionKind, Ids, Reading, Request, span, with_bos
+
+RUNG = ConditionKind("ladder")
+
+
+class LadderProbe(Probe):
+    """The same targets after each of `contexts` tokens, one condition for each.
+
+    Targets are `spans` stretches of a document, `targets` tokens in all, spread evenly over what
+    lies behind the longest context that the document has room for. A context slides in steps of
+    `slack` of its length: a token sees at least `context` tokens and less than
+    (1 + slack) · `context`, and a rung costs about targets · (1 + 1 / slack) tokens, whatever its
+    context. Unlike those of the window probe, every text begins with the model's BOS, so that
+    rungs differ in what they show of the document only.
+    """
+
+    condition_kinds: ClassVar[tuple[ConditionKind, ...]] = (RUNG,)
+
+    kind: Literal["ladder"]
+    name: str = Field(default="ladder", pattern=PROBE_NAME)
+    contexts: tuple[int, ...] = Field(min_length=2)
+    targets: int = Field(ge=1)
+    spans: int = Field(default=4, ge=1)
+    slack: float = Field(default=0.125, gt=0, le=1)
+
+    @field_validator("contexts")
+    @classmethod
+    def _increasing(cls, contexts: tuple[int, ...]) -> tuple[int, ...]:
+        if contexts[0] < 1 or list(contexts) != sorted(set(contexts)):
+            raise ValueError("contexts must increase, from 1 token on")
+        return contexts
+
+    @model_validator(mode="after")
+    def _spans_are_equal(self) -> LadderProbe:
+        if self.targets % self.spans:
+            raise ValueError(f"targets must be a multiple of spans ({self.spans})")
+        return self
+
+    def conditions(self) -> list[Condition]:
+        """One condition for each context, named after it."""
+        return [
+            self.condition(
+                RUNG,
+                partial(ladder_requests, context=context, probe=self),
+                suffix=f"_{context}",
+                context=context,
+            )
+            for context in self.contexts
+        ]
+
+
+def target_spans(length: int, probe: LadderProbe) -> list[tuple[int, int]]:
+    """Start and end of the stretches whose tokens are scored, the same for every context.
+
+    They begin where the longest context ends that leaves room for all targets; a document
+    without room for the shortest has none.
+
+    Args:
+        length: tokens of the document.
+        probe: the parameters.
+    """
+    fitting = [context for context in probe.contexts if context + probe.targets <= length]
+    if not fitting:
+        return []
+    first, size = fitting[-1], probe.targets // probe.spans
+    steps = max(1, probe.spans - 1)
+    # a single span stands at the document's end
+    places = range(probe.spans) if probe.spans > 1 else [steps]
+    starts = [first + place * (length - size - first) // steps for place in places]
+    return [(start, start + size) for start in starts]
+
+
+def ladder_requests(reading: Reading, *, context: int, probe: LadderProbe) -> list[Request]:
+    """The targets in blocks, each after at least `context` tokens of the document.
+
+    A context that the document has no room for has no requests.
+    """
+    tokens: Ids = reading.ids
+    step = max(1, int(context * probe.slack))
+    spans = target_spans(len(tokens), probe)
+    # a context that not all targets have would be of other targets
+    room = spans[0][0] if spans else 0
+    blocks = [
+        (at, min(at + step, end))
+        for start, end in spans
+        if context <= room
+        for at in range(start, end, step)
+    ]
+    requests = []
+    for segment, (at, end) in enumerate(blocks):
+        ids = with_bos(tokens[at - context : end], reading.bos)
+        positions = span(at, end)
+        requests.append(
+            Request(
+                segment=segment,
+                ids=ids,
+                first_target=len(ids) - len(positions),
+                positions=positions,
+                context_tokens=positions - (at - context),
+            )
+        )
+    return requests
