@@ -79,9 +79,9 @@ class Warehouse:
             shutil.copyfile(parsed, PARSED)
         return done
 
-    def build(self) -> None:
+    def build(self, grids: bool = False) -> None:
         """`dbt build`, with all data and unit tests; fails the test with dbt's own output."""
-        done = self.dbt("build", "--quiet")
+        done = self.dbt("build", "--quiet", "--vars", json.dumps({"grids": grids}))
         assert done.returncode == 0 and not done.stderr, done.stdout + done.stderr
 
     def run(self, *arguments: str) -> None:
