@@ -71,6 +71,8 @@ def test_the_database_has_the_same_columns_before_and_after_dbt(
                 "models": "stg_models",
                 "downstream": "stg_downstream",
                 "units": "stg_units",
+                "benchmark_scores": "stg_benchmark_scores",
+                "benchmark_tables": "stg_benchmark_tables",
             }.items()
         }
     assert staged == expected()
