@@ -56,9 +56,9 @@ class Warehouse:
             check=False,
         )
 
-    def build(self) -> None:
+    def build(self, grids: bool = False) -> None:
         """`dbt build`, with all data and unit tests; fails the test with dbt's own output."""
-        done = self.dbt("build", "--quiet")
+        done = self.dbt("build", "--quiet", "--vars", json.dumps({"grids": grids}))
         assert done.returncode == 0, done.stdout + done.stderr
 
     def run(self, *arguments: str) -> None:

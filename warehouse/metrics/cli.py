@@ -168,9 +168,13 @@ def refresh() -> None:
 def dbt_command(arguments: tuple[str, ...]) -> None:
     """Run dbt in dbt_project/, with this checkout's data and database.
 
+    The core variants are built; --grids builds all variants of all families, or of those named. A
+    family that fails is left out and named at the end, and the others are built.
+
     \b
     tokenmart dbt build
-    tokenmart dbt run --select perplexity
+    tokenmart dbt build --grids longppl context_gain
+    tokenmart dbt run --select +perplexity+
     """
     from warehouse.metrics.dbt_process import run_dbt
 

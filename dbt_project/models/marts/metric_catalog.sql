@@ -3,7 +3,7 @@ with variants as (
 ),
 
 families as (
-    select * from {{ ref('int_families') }}
+    select * from {{ ref('stg_metric_families') }}
 ),
 
 valued as (

@@ -139,7 +139,7 @@ def test_show_names_settings_ends_and_near_copies(cli: CliRunner, built: Warehou
     shown = cli.invoke(metrics, ["show", "perplexity"])
     assert shown.exit_code == 0, shown.output
     assert "Formula: `exp(-Σ log p / N)`" in shown.output
-    assert "bits_per_byte  aggregation=micro unit=byte" in shown.output
+    assert "bits_per_byte  aggregation=micro min_tokens=1 unit=byte" in shown.output
     micro = {m: x for (v, m), x in built.values("perplexity").items() if v == "micro" and x}
     first, last = min(micro, key=micro.__getitem__), max(micro, key=micro.__getitem__)
     ends = f"4 of 4 models: {micro[first]:.4g} {first} … {micro[last]:.4g} {last}"
@@ -189,7 +189,7 @@ def test_new_metrics_build_and_pass_their_tests(
         assert done.exit_code == 0, done.output
     database = tmp_path / "tokenmart.duckdb"
     shutil.copy(built.database, database)
-    chosen = ["stg_metric_variants", "late_nll+", "far_gain+", "late_word+", "far_word+"]
+    chosen = ["+late_nll+", "+far_gain+", "+late_word+", "+far_word+"]
     done = subprocess.run(
         [str(Path(sys.executable).with_name("dbt")), "build", "--quiet", "--select", *chosen],
         cwd=project,
