@@ -156,7 +156,7 @@ def test_show_names_settings_ends_and_near_copies(cli: CliRunner, built: Warehou
 
 def test_list_of_one_metric_shows_its_settings(cli: CliRunner) -> None:
     shown = cli.invoke(metrics, ["list", "--metric", "longppl"]).output
-    assert "alpha_2_beta_-2@window_64  aggregation=weighted" in shown
+    assert "alpha_2_beta_-2@window_64  aggregation=micro" in shown
     assert "alpha=2.0 beta=-2.0" in shown
 
 
