@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from analysis.preregistration.definition import RegisteredMetric, define
 from warehouse.errors import TokenmartError
 from warehouse.files import storage_errors, write_whole
+from warehouse.problem.series import series_of
 from warehouse.sources.lock_file import recorded_files
 from warehouse.store.provenance import code_revision
 from warehouse.strict_json import StrictJsonError, read_json
@@ -178,7 +179,7 @@ def record_path(workspace: Workspace, problem: str) -> Path:
 def registered_models(problem: Problem) -> tuple[RegisteredModel, ...]:
     """The models of a study, as an entry records them."""
     return tuple(
-        RegisteredModel(full_id=model.full_id, family=model.family, kind=model.series)
+        RegisteredModel(full_id=model.full_id, family=model.family, kind=series_of(model))
         for model in problem.ranked_models
     )
 

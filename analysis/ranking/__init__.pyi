@@ -1,10 +1,13 @@
+from .documents import DocumentNoise as DocumentNoise
+from .documents import document_noise as document_noise
+from .documents import parts_reader as parts_reader
 from .leaderboard import Leaderboard as Leaderboard
 from .leaderboard import LeaderboardRow as LeaderboardRow
 from .leaderboard import interval_record as interval_record
 from .leaderboard import leaderboard_record as leaderboard_record
 from .leaderboard import number as number
-from .leaderboard import print_leaderboard as print_leaderboard
 from .leaderboard import rank_metrics as rank_metrics
+from .leaderboard_view import print_leaderboard as print_leaderboard
 from .metric_selection import BASELINE_METRIC as BASELINE_METRIC
 from .metric_selection import MINIMUM_MODELS as MINIMUM_MODELS
 from .metric_selection import Candidate as Candidate

@@ -85,8 +85,10 @@ def correlate(
         select model_id, avg(nll) as value from tokens
         where problem = $problem and condition = 'full' and position > 1000 group by model_id"
     """
+    from analysis.ranking.documents import parts_reader
     from analysis.ranking.ideas import idea_from_file, idea_from_sql
-    from analysis.ranking.leaderboard import leaderboard_record, print_leaderboard, rank_metrics
+    from analysis.ranking.leaderboard import leaderboard_record, rank_metrics
+    from analysis.ranking.leaderboard_view import print_leaderboard
     from analysis.ranking.metric_table import load_table
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_problem
@@ -106,7 +108,14 @@ def correlate(
     detailed = ranked if as_json else min(top + len(ideas), ranked)
     with progress_bar(detailed, "variants") as progress:
         board = rank_metrics(
-            table, seed, resamples, detailed, clustered, progress=progress, shown=metrics
+            table,
+            seed,
+            resamples,
+            detailed,
+            clustered,
+            progress=progress,
+            shown=metrics,
+            parts_of=parts_reader(workspace, table),
         )
     if as_json:
         click.echo(json.dumps(leaderboard_record(board), indent=2, allow_nan=False))
@@ -147,6 +156,7 @@ def select(
     tokenmart select --problem minilong
     tokenmart select --problem minilong --json > selection.json
     """
+    from analysis.ranking.documents import parts_reader
     from analysis.ranking.metric_selection import select_metric
     from analysis.ranking.metric_table import load_table
     from analysis.ranking.selection_view import print_selection, selection_record
@@ -156,7 +166,8 @@ def select(
     workspace = find_workspace()
     table = load_table(load_problem(problem, workspace), workspace)
     table.named(metrics)
-    selection = select_metric(table, seed, splits, unofficial)
+    parts_of = parts_reader(workspace, table)
+    selection = select_metric(table, seed, splits, unofficial, parts_of=parts_of)
     if as_json:
         record = selection_record(selection, metrics)
         click.echo(json.dumps(record, indent=2, allow_nan=False))

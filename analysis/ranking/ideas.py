@@ -32,9 +32,7 @@ class _Row:
     content: Mapping[str, Any]
 
 
-def idea_from_sql(
-    sql: str, problem: Problem, workspace: Workspace, name: str
-) -> list[Try]:
+def idea_from_sql(sql: str, problem: Problem, workspace: Workspace, name: str) -> list[Try]:
     """Ask the warehouse, read-only, for the columns model_id and value (and variant, for several).
 
     Args:
@@ -145,8 +143,7 @@ def _tries(
     if not any(math.isfinite(value) for values in found.values() for value in values.values()):
         raise TokenmartError(f"{option}: no value for any model of {problem.name}")
     return [
-        Try(name, variant, kind, definition, values)
-        for variant, values in sorted(found.items())
+        Try(name, variant, kind, definition, values) for variant, values in sorted(found.items())
     ]
 
 

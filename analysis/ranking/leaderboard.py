@@ -1,9 +1,8 @@
-"""All metric columns of a problem, correlated with its target, best first; as JSON and a table."""
+"""All metric columns of a problem, correlated with its target, best first; as JSON."""
 
 from __future__ import annotations
 
 import math
-import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,9 +10,8 @@ from itertools import compress
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
+from analysis.ranking.documents import DocumentNoise, PartsOf, document_noise
 from analysis.ranking.metric_selection import MINIMUM_MODELS
 from analysis.ranking.metric_table import MetricColumn, MetricTable
 from analysis.statistics import (
@@ -30,7 +28,6 @@ from analysis.statistics import (
     spearman,
     within_families,
 )
-from warehouse.errors import visible
 
 
 @dataclass(frozen=True)
@@ -44,6 +41,7 @@ class LeaderboardRow:
         metric named beforehand; within_families: rho of the differences inside families.
     p_single: permutation p on its own; p_adjusted: against the best of all that was ever tried.
     bootstrapped: every coefficient with bootstrap intervals; None where they weren't asked for.
+    documents: what drawing other documents does; None for rows without bootstrap or documents.
     alike: the columns that rank the models most alike (Spearman, with its sign); of ideas only.
     """
 
@@ -57,6 +55,7 @@ class LeaderboardRow:
     p_single: float
     p_adjusted: float
     bootstrapped: Correlations | None
+    documents: DocumentNoise | None = None
     alike: tuple[tuple[MetricColumn, float], ...] = ()
 
 
@@ -84,6 +83,7 @@ def rank_metrics(
     per_metric: int | None = None,
     progress: Callable[[str, int], None] = lambda what, units: None,
     shown: Sequence[str] = (),
+    parts_of: PartsOf | None = None,
 ) -> Leaderboard:
     """Rank the columns; ideas and the first `top` get every coefficient with bootstrap intervals.
 
@@ -98,6 +98,7 @@ def rank_metrics(
         clustered: resample families instead of models.
         per_metric: bootstrap intervals only for the best so many variants of each metric.
         progress: told of each row that got its intervals.
+        parts_of: reads a column's documents; None for no intervals over documents.
         shown: the metrics to rank, all when empty; p-values count everything all the same.
 
     Raises:
@@ -145,6 +146,9 @@ def rank_metrics(
                 p_adjusted=float(test.p_adjusted[index]),
                 bootstrapped=correlate_with_target(x, y, seed, resamples, clusters)
                 if detailed
+                else None,
+                documents=document_noise(parts_of(column), table, column, seed)
+                if detailed and parts_of
                 else None,
                 alike=() if column.kind == "variant" else _most_alike(column, table),
             )
@@ -229,6 +233,21 @@ def _row_record(row: LeaderboardRow, models: list[str]) -> dict[str, Any]:
             "values": dict(zip(models, map(number, row.column.values), strict=True)),
             "alike": {other.name: number(rho) for other, rho in row.alike},
         }
+    if noise := row.documents:
+        record |= {
+            "documents": noise.documents,
+            "spearman_ci95_new_documents": interval_record(noise.sources.documents),
+            "spearman_ci95_new_documents_and_models": interval_record(noise.sources.both),
+            "reliability_over_documents": number(noise.sources.reliability),
+            "soft_pairwise_accuracy": number(noise.soft_pairs),
+        }
+        if pairs := noise.pairs:
+            record["pairs"] = {
+                "told_apart": pairs.told_apart,
+                "tossups": pairs.tossups,
+                "ties": pairs.ties,
+                "accuracy_of_those_told_apart": number(pairs.accuracy),
+            }
     if found := row.bootstrapped:
         record |= {
             "spearman_ci95": interval_record(found.spearman.percentile),
@@ -245,95 +264,6 @@ def _row_record(row: LeaderboardRow, models: list[str]) -> dict[str, Any]:
     return record
 
 
-def print_leaderboard(board: Leaderboard, top: int) -> None:
-    """Ideas and the first `top` other rows, and how to read them."""
-    table = board.table
-    ideas = [row for row in board.rows if row.column.kind != "variant"]
-    variants = [row for row in board.rows if row.column.kind == "variant"]
-    rows = [*ideas, *variants[:top]]
-    console = Console(markup=False, emoji=False, width=None if sys.stdout.isatty() else 150)
-    view = Table(box=None, pad_edge=False, header_style="bold")
-    view.add_column("metric", overflow="fold")
-    view.add_column("variant", overflow="fold")
-    for heading in (
-        "better", "held out", "Spearman", "95% CI", "p adj.", "n", "Pearson", "skipped", "95% CI",
-    ):  # fmt: skip
-        view.add_column(heading, justify="right", no_wrap=True)
-    for row in rows:
-        pearson = skipped = skipped_interval = "–"
-        if found := row.bootstrapped:
-            pearson = _signed(found.pearson)
-            skipped = f"{_signed(found.skipped_spearman.value)} ({found.skipped.kept})"
-            skipped_interval = _interval(found.skipped_spearman.percentile)
-        view.add_row(
-            visible(row.column.metric) + ("" if row.column.admissible else " †"),
-            visible(row.column.variant),
-            row.column.direction,
-            "–" if math.isnan(row.held_out) else _signed(row.held_out),
-            _signed(row.rho),
-            _interval(row.interval),
-            "–" if math.isnan(row.p_adjusted) else f"{row.p_adjusted:.4f}",
-            str(row.n),
-            pearson,
-            skipped,
-            skipped_interval,
-        )
-    console.print(view)
-    for row in ideas:
-        alike = ", ".join(f"{other.name} ({_signed(rho)})" for other, rho in row.alike)
-        if alike:
-            console.print(
-                visible(f"{row.column.name} ranks the models most like: {alike}"), highlight=False
-            )
-    for note in _notes(board, rows, len(variants)):
-        console.print(note, style="dim", highlight=False)
-    if len(table.dtypes) > 1:
-        parts = (f"{len(ids)} in {dtype}" for dtype, ids in table.dtypes.items())
-        console.print(
-            f"warning: models were run in different number formats ({', '.join(parts)}): their "
-            "values differ by rounding, too; run `tokenmart extract --dtype` with one for all",
-            style="bold",
-            highlight=False,
-        )
-
-
-def _notes(board: Leaderboard, rows: Sequence[LeaderboardRow], variants: int) -> list[str]:
-    """How to read the shown rows, a sentence each."""
-    table = board.table
-    shown = sum(row.column.kind == "variant" for row in rows)
-    unit = "families" if board.clustered else "models"
-    notes = [
-        f"{table.problem}: {len(table.models)} models"
-        + (f"; {shown} of {variants} variants shown (--top)" if shown < variants else ""),
-        f"p adj.: permutation test against the best of everything that was tried, "
-        f"{table.tries_text}, whatever is shown; by luck the best reaches |rho| "
-        f"{board.test.null_95:.2f} one time in twenty",
-    ]
-    if (untested := len(table.everything) - board.test.tested) > 0:
-        notes.append(f"{untested} of these have no p: constant, or values for too few models")
-    notes += [
-        "held out: mean rho over random splits, on the models that didn't fix the sign",
-        "sign: 'lower is better' metrics are negated first, so + means: behaves as expected",
-        "95% CI of Spearman: holds for all tries at once, so for a chosen one, too; models of a "
-        "family or a kind count as alike (of a metric named beforehand: --json)",
-        f"skipped: MCD filter, points kept in brackets; 95% CI: percentile bootstrap over {unit}, "
-        f"{board.resamples} resamples, errs on the wide side (all bootstrap intervals: --json)",
-    ]
-    degenerate = sum(
-        row.bootstrapped.skipped_spearman.percentile.degenerate for row in rows if row.bootstrapped
-    )
-    if degenerate:
-        notes.append(f"{degenerate} degenerate resamples in all were left out of the intervals")
-    if any(not row.column.admissible for row in rows):
-        notes.append(
-            "† not admissible for an official submission: needs a second model, or is an idea "
-            "(make it a metric: `tokenmart metrics new`)"
-        )
-    if table.without_target:
-        notes.append(f"without a target score: {', '.join(table.without_target)}")
-    return notes
-
-
 def interval_record(interval: Interval) -> dict[str, Any]:
     """An interval as JSON-ready values."""
     return {
@@ -347,13 +277,3 @@ def interval_record(interval: Interval) -> dict[str, Any]:
 def number(value: float) -> float | None:
     """Twelve digits, None for NaN: what is left beyond is the rounding of the machine."""
     return None if math.isnan(value) else round(value, 12)
-
-
-def _signed(value: float) -> str:
-    return "undefined" if math.isnan(value) else f"{value:+.3f}"
-
-
-def _interval(interval: Interval) -> str:
-    if math.isnan(interval.low):
-        return "undefined"
-    return f"{interval.low:+.2f} to {interval.high:+.2f}"

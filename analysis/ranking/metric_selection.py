@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analysis.ranking.documents import DocumentNoise, PartsOf, document_noise
 from analysis.ranking.metric_table import MetricColumn, MetricTable
 from analysis.ranking.registered import RegisteredResult, registered_results
 from analysis.statistics import (
@@ -75,6 +76,7 @@ class MetricSelection:
     incomplete, inadmissible: names of variants that could not compete.
     swap_test: whether candidates beat the baseline; None without one.
     after_choice: what may be said of the best one's rho, although it was chosen.
+    documents: what drawing other documents does to it; its interval then allows for that.
     noise_ceiling: what a perfect metric may reach against this target, NaN where unknown.
     registered: what was foretold, tested first.
     families, kinds: how many groups of models there are.
@@ -95,6 +97,7 @@ class MetricSelection:
     swap_test: SwapTest | None
     best_minus_baseline: Estimate | None
     after_choice: WinnerInterval
+    documents: DocumentNoise | None
     noise_ceiling: float
     registered: tuple[RegisteredResult, ...]
     families: int
@@ -108,6 +111,7 @@ def select_metric(
     splits: int = DEFAULT_SPLITS,
     unofficial: bool = False,
     baseline: MetricColumn | None = None,
+    parts_of: PartsOf | None = None,
 ) -> MetricSelection:
     """Compare all complete variants of a problem and choose one, if any may be chosen.
 
@@ -117,6 +121,8 @@ def select_metric(
         splits: random train/test splits.
         unofficial: let variants compete that need a second model.
         baseline: what the others are compared with; by default the first perplexity.
+        parts_of: reads a column's documents, so that the interval of the best one allows for
+            other documents; None for the documents as they are.
 
     Raises:
         TokenmartError: too few models or no complete variant.
@@ -156,7 +162,16 @@ def select_metric(
     tested = np.vstack([metrics, others[np.ptp(others, axis=1) > 0]])  # not those with a NaN
     swaps = None if base is None else swap_test(tested, base.oriented, table.target, seed)
     groupings = [table.families, table.kinds]
-    after_choice = winner_interval(tested, table.target, groupings, seed, chosen=conditions.best)
+    top = complete[conditions.best]
+    noise = document_noise(parts_of(top), table, top, seed) if parts_of else None
+    after_choice = winner_interval(
+        tested,
+        table.target,
+        groupings,
+        seed,
+        chosen=conditions.best,
+        document_error=noise.sources.document_error if noise else 0.0,
+    )
     candidates = [
         Candidate(
             column=column,
@@ -199,6 +214,7 @@ def select_metric(
         swap_test=swaps,
         best_minus_baseline=_against(base, best.column, table, seed),
         after_choice=after_choice,
+        documents=noise,
         noise_ceiling=noise_ceiling(table.target, table.target_errors),
         registered=registered_results(table),
         families=len(set(table.families)),

@@ -16,6 +16,7 @@ from analysis.ranking.tried import tried_besides
 from analysis.statistics import Flags, Floats
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.metrics.tries import built_tries
+from warehouse.problem.series import series_of
 
 if TYPE_CHECKING:
     from warehouse.metrics.tries import Kind, Try
@@ -223,7 +224,7 @@ def load_table(
         ).fetchall()
     scores, source = load_target(problem, workspace)
     models = tuple(
-        Model(spec.model_id, spec.full_id, spec.family, spec.parameters, spec.series)
+        Model(spec.model_id, spec.full_id, spec.family, spec.parameters, series_of(spec))
         for spec in problem.ranked_models
         if spec.model_id in scores
     )

@@ -61,6 +61,15 @@ def selection_record(selection: MetricSelection, shown: Sequence[str] = ()) -> d
             "optimism": number(selection.after_choice.optimism),
             "critical": number(selection.after_choice.critical),
         },
+        "documents": None
+        if selection.documents is None
+        else {
+            "documents": selection.documents.documents,
+            "ci95_new_documents": interval_record(selection.documents.sources.documents),
+            "ci95_new_documents_and_models": interval_record(selection.documents.sources.both),
+            "reliability": number(selection.documents.sources.reliability),
+            "soft_pairwise_accuracy": number(selection.documents.soft_pairs),
+        },
         "noise_ceiling_pearson": number(selection.noise_ceiling),
         "preregistered": [registered_record(result) for result in selection.registered],
         "baseline": None if selection.baseline is None else selection.baseline.name,
@@ -157,6 +166,19 @@ def _conclusion(selection: MetricSelection) -> list[str]:
     return lines
 
 
+def _documents_text(selection: MetricSelection) -> str:
+    """Whether the best one's interval allows for other documents, and what they do."""
+    noise, name = selection.documents, selection.best.column.name
+    if noise is None:
+        return f"{name}: no documents to draw anew; its CI takes them as they are"
+    return (
+        f"{name}: with {noise.documents} documents drawn anew {_span(noise.sources.documents)}, "
+        f"with documents and models {_span(noise.sources.both)} (bootstrap, not allowing for the "
+        f"choice); reliability over documents {_signed_or_dash(noise.sources.reliability)}; its CI "
+        "above allows for other documents"
+    )
+
+
 def _groups_text(selection: MetricSelection) -> str:
     """How many independent groups there are, and what they are too few for."""
     words: dict[Condition, str] = {
@@ -209,6 +231,7 @@ def _selection_notes(selection: MetricSelection) -> list[str]:
         "a family or a kind count as alike",
         f"{selection.best.column.name}: {selection.best.rho:+.2f} in sample, of which choosing "
         f"anew in resamples puts {selection.after_choice.optimism:+.2f} down to the choice",
+        _documents_text(selection),
         _groups_text(selection),
         "| size: partial correlation given log parameters; the order of the rows is itself a "
         "choice: trust the procedure's line",

@@ -18,6 +18,7 @@ from analysis.ranking import (
     MetricColumn,
     MetricSelection,
     MetricTable,
+    parts_reader,
     rank_metrics,
     select_metric,
 )
@@ -161,8 +162,13 @@ def gather(
         resamples: of each interval.
         progress: told of each of `detailed_rows`.
     """
-    board = rank_metrics(table, seed, resamples, per_metric=DETAILED, progress=progress)
-    selection = select_metric(table, seed) if len(table.models) >= MINIMUM_MODELS else None
+    parts_of = parts_reader(workspace, table)
+    board = rank_metrics(
+        table, seed, resamples, per_metric=DETAILED, progress=progress, parts_of=parts_of
+    )
+    selection = None
+    if len(table.models) >= MINIMUM_MODELS:
+        selection = select_metric(table, seed, parts_of=parts_of)
     profiles, gains = _profiles(table, workspace)
     return ReportData(
         title=problem.title,

@@ -35,6 +35,7 @@ from .skipped import exact_skipped as exact_skipped
 from .skipped import flag_stability as flag_stability
 from .skipped import mcd_skipped as mcd_skipped
 from .skipped import projection_skipped as projection_skipped
+from .two_sources import Aggregation as Aggregation
 from .two_sources import DocumentParts as DocumentParts
 from .two_sources import TwoSources as TwoSources
 from .two_sources import noise_ceiling as noise_ceiling

@@ -82,11 +82,7 @@ def p_from_documents(parts: DocumentParts, seed: int, swaps: int = DEFAULT_SWAPS
     for i in range(models):
         for j in range(i + 1, models):
             both = present[i] & present[j]
-            pair = DocumentParts(
-                parts.numerator[[i, j]][:, both],
-                parts.denominator[[i, j]][:, both],
-                parts.aggregation,
-            )
+            pair = parts.pick([i, j], both)
             p = _swap_p(pair, keep[:, both], swap[:, both]) if both.any() else math.nan
             result[i, j], result[j, i] = p, 1.0 - p
     return result
@@ -117,11 +113,14 @@ def count_pairs(scores: Floats, p_target: Floats, metric: Floats) -> PairCounts:
 
 def _swap_p(pair: DocumentParts, keep: Floats, swap: Floats) -> float:
     """Mid-p of the difference of two models among its swaps; the observed one counts too."""
-    turned = DocumentParts(pair.numerator[::-1], pair.denominator[::-1], pair.aggregation)
+    turned = pair.pick([1, 0], np.arange(pair.documents))
     stacked = DocumentParts(
         np.hstack([pair.numerator, turned.numerator]),
         np.hstack([pair.denominator, turned.denominator]),
         pair.aggregation,
+        None
+        if pair.weight is None or turned.weight is None
+        else np.hstack([pair.weight, turned.weight]),
     )
     values = stacked.values(np.hstack([keep, swap]))
     whole = pair.values(np.ones((1, pair.documents)))[0]

@@ -9,6 +9,7 @@ reach (`noise_ceiling`).
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -23,7 +24,10 @@ from analysis.statistics.bootstrap import (
 )
 from analysis.statistics.correlations import Flags, Floats, Indices, pearson_rows, spearman_rows
 
-Aggregation = Literal["pooled", "mean"]
+Aggregation = Literal["micro", "macro", "weighted", "median", "q10", "q90"]
+"""How documents make a value; the words of the metric library."""
+
+_QUANTILES = {"median": 0.5, "q10": 0.1, "q90": 0.9}
 
 _ROWS_AT_ONCE = 4096
 
@@ -33,13 +37,16 @@ class DocumentParts:
     """What one variant's value is made of: n models × D documents.
 
     numerator, denominator: `[n, D]`, NaN where a model has nothing for a document.
-    aggregation: `pooled`, the ratio of the sums; `mean`, the mean of the documents' ratios.
-    A monotone last step (an exponential, a sign) changes no rank and is left out.
+    aggregation: `micro`, the ratio of the sums; else the mean (`macro`), the mean weighted by
+        `weight`, or a quantile of the documents' own ratios.
+    weight: `[n, D]`, of `weighted` only.
+    A monotone last step (an exponential) changes no rank and is left out.
     """
 
     numerator: Floats
     denominator: Floats
-    aggregation: Aggregation = "pooled"
+    aggregation: Aggregation = "micro"
+    weight: Floats | None = None
 
     @property
     def documents(self) -> int:
@@ -56,21 +63,41 @@ class DocumentParts:
         """The variant's value of each model on resampled documents.
 
         Args:
-            counts: `[R, D]`, how often each document was drawn.
+            counts: `[R, D]`, how often each document was drawn, equally many in each row.
 
         Returns:
             `[R, n]`, NaN where a model has none of the drawn documents.
         """
-        here = self.present
-        if self.aggregation == "pooled":
-            top = np.where(here, self.numerator, 0.0)
-            bottom = np.where(here, self.denominator, 0.0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            ratio = np.where(self.present, self.numerator / self.denominator, np.nan)
+        if self.aggregation in _QUANTILES:
+            return self._quantiles(ratio, counts, _QUANTILES[self.aggregation])
+        if self.aggregation == "micro":
+            top, bottom = self.numerator, self.denominator
+        elif self.aggregation == "macro" or self.weight is None:
+            top, bottom = ratio, np.ones(ratio.shape)
         else:
-            with np.errstate(invalid="ignore", divide="ignore"):
-                top = np.where(here, self.numerator / self.denominator, 0.0)
-            bottom = here.astype(np.float64)
-        below = counts @ bottom.T
-        return np.asarray((counts @ top.T) / np.where(below != 0, below, np.nan))
+            top, bottom = ratio * self.weight, self.weight
+        below = counts @ np.where(self.present, bottom, 0.0).T
+        above = counts @ np.where(self.present, top, 0.0).T
+        return np.asarray(above / np.where(below != 0, below, np.nan))
+
+    def pick(self, models: Indices | list[int], documents: Flags | Indices) -> DocumentParts:
+        """The same of some models and documents."""
+        rows = [
+            None if part is None else part[models][:, documents]
+            for part in (self.numerator, self.denominator, self.weight)
+        ]
+        assert rows[0] is not None and rows[1] is not None
+        return DocumentParts(rows[0], rows[1], self.aggregation, rows[2])
+
+    def _quantiles(self, ratio: Floats, counts: Floats, share: float) -> Floats:
+        drawn = np.tile(np.arange(self.documents), len(counts))
+        index = np.repeat(drawn, counts.astype(np.intp).ravel()).reshape(len(counts), -1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # a model without any of the documents
+            columns = [np.nanquantile(row[index], share, axis=1) for row in ratio]
+        return np.stack(columns, axis=1)
 
 
 @dataclass(frozen=True)

@@ -55,9 +55,9 @@ def compare_with_warehouse(
         TokenmartError: the folder isn't a bundle, or the warehouse lacks the metric.
     """
     bundle = _read(folder / BUNDLE_FILE)
+    request = _request(folder / BUNDLE_FILE, bundle, problem_file)
     recorded = _read(folder / VERIFY_FILE)
     submitted = _read(folder / SUBMISSION_FILE)
-    request = _request(folder / BUNDLE_FILE, bundle, problem_file)
     made = rebuild(workspace, request, folder / SUBMISSION_FILE)
     comparisons = [
         _compared("scores from the warehouse", submitted, made.scores),
@@ -168,6 +168,8 @@ def _equal(recorded: Any, found: Any) -> bool:
     numbers = (int, float)
     if isinstance(recorded, bool) or isinstance(found, bool):
         return recorded is found
+    if isinstance(recorded, int) and isinstance(found, int):
+        return recorded == found
     if isinstance(recorded, numbers) and isinstance(found, numbers):
         return math.isclose(
             recorded, found, rel_tol=RELATIVE_TOLERANCE, abs_tol=RELATIVE_TOLERANCE * 1e-3

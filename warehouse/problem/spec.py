@@ -119,7 +119,7 @@ class ModelSpec(Frozen):
 
     `context` is the longest input that the model is meant for, where its configuration is stale.
     A model `on_request` takes part only where it is named: never in a ranking or a submission.
-    `kind` names what the model is one dose or one checkpoint of, where its interventions don't.
+    `kind` names the series of doses or checkpoints that it is one of: see `series_of`.
     """
 
     full_id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9._+-]+)?$")
@@ -147,18 +147,6 @@ class ModelSpec(Frozen):
     def base_id(self) -> str | None:
         """The partition key of the checkpoint that the interventions act on."""
         return None if self.base is None else slug(self.base)
-
-    @property
-    def series(self) -> str:
-        """The dose series or training run that the model is one point of; alone, its own id.
-
-        Models of a series follow each other and are no independent evidence.
-        """
-        doses = "+".join(
-            f"rope {item.scaling or 'base'}" if item.kind == "rope" else item.kind
-            for item in self.interventions
-        )
-        return self.kind or doses or self.full_id
 
     def locate(self, place: Place) -> Located:
         """The model's weights, fetched when they are missing; a variant's are its base's.
@@ -316,7 +304,6 @@ class Problem(Frozen):
                     raise ValueError(f"demo.models names {name!r}, which is not in models")
         return self
 
-
     @model_validator(mode="after")
     def _conditions_fit(self) -> Problem:
         kinds = {}
@@ -333,11 +320,18 @@ class Problem(Frozen):
                         f"compare names {name!r}; the conditions are: {', '.join(kinds)}"
                     )
                 if kinds[name].repeats_positions:
-                    raise ValueError(f"compare: {name!r} scores a token several times; leave it out")
+                    raise ValueError(
+                        f"compare: {name!r} scores a token several times; leave it out"
+                    )
             long, short = (kinds[name].name for name in pair)
-            if pair[0] == pair[1] or self.compare.count(pair) > 1 or (long, short) == (
-                "full",
-                "window",
+            if (
+                pair[0] == pair[1]
+                or self.compare.count(pair) > 1
+                or (long, short)
+                == (
+                    "full",
+                    "window",
+                )
             ):
                 raise ValueError(f"compare: {list(pair)} says nothing new; leave it out")
         return self
@@ -410,8 +404,6 @@ def _inherit(models: Any, tree: YamlTree) -> Any:
                 f"{tree.path}:{line}: {keys}: {value!r} is not a checkpoint of this file; "
                 f"use one of {', '.join(checkpoints) or 'none'}"
             )
-        inherited = {
-            key: value for key, value in base.items() if key not in ("full_id", "kind", "note")
-        }
+        inherited = {k: v for k, v in base.items() if k not in ("full_id", "kind", "note")}
         filled.append({**inherited, **entry})
     return filled

@@ -41,7 +41,12 @@ def test_correlate_ranks_by_absolute_rho_and_orients(minilong):
 def test_correlate_prints_a_table_that_says_how_to_read_it(minilong):
     result = run(cli.correlate, "--problem", "minilong", "--resamples", 100, "--top", 3)
     assert result.exit_code == 0, result.stderr
-    for words in ("3 of 8 variants shown", "negated first", "percentile bootstrap", "longppl †"):
+    for words in (
+        "3 of 8 variants shown",
+        "negated first",
+        "metric_documents to draw from",
+        "longppl †",
+    ):
         assert words in result.stdout
     heading = result.stdout.splitlines()[0].split()
     assert heading[:7] == ["metric", "variant", "better", "held", "out", "Spearman", "95%"]

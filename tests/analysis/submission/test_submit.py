@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from analysis.submission import cli
 from analysis.submission.bundle import bundle_page, compute_budget
+from analysis.submission.reproduce import _differences
 from warehouse.sources.lock_file import file_sha256
 
 
@@ -39,7 +40,13 @@ def test_a_bundle_holds_what_the_contract_lists(written, verify_schema):
     bundle = json.loads((written / "bundle.json").read_text())
     verification = json.loads((written / "verify.json").read_text())
     jsonschema.validate(verification, verify_schema)
-    assert bundle["official"] is True
+    assert bundle["official"] is False
+    assert "the problem is minilong, not no4k" in bundle["unofficial_because"]
+    claims = bundle["claims"]
+    assert claims["tried"] == 8 and claims["preregistration"] is None
+    assert 0 < claims["p_adjusted"] <= claims["p_adjusted_within_families"] < 1
+    interval, found = claims["spearman_ci95_after_choice"], verification["spearman"]
+    assert interval["low"] < found["ci95"]["low"] < found["value"] < interval["high"] < 1
     assert bundle["submission"]["sha256"] == file_sha256(written / "submission.json")
     assert set(bundle["code"]) == {"revision", "dirty"}
     total = bundle["compute"]["total"]
@@ -149,7 +156,11 @@ def test_reproduce_agrees_and_tolerates_the_last_bits(written, minilong):
         connection.execute("update metric_values set value = value * (1 + 1e-12)")
     result = reproduce(written)
     assert result.exit_code == 0, result.output
-    assert result.stdout.count("same ") == 6
+    assert "DIFFERS" not in result.stdout and "moved" not in result.stdout
+    assert (
+        len(result.stdout.splitlines())
+        == 2 + len(json.loads((written / "bundle.json").read_text())) + 1
+    )
 
 
 def test_reproduce_names_what_differs(written, minilong):
@@ -163,6 +174,66 @@ def test_reproduce_names_what_differs(written, minilong):
     assert "not reproduced: scores from the warehouse" in result.stderr
     (written / "submission.json").write_text((written / "submission.json").read_text() + " ")
     assert "DIFFERS  submission file" in reproduce(written).stdout
+
+
+def places(value, path=()):
+    """Every leaf of a JSON value, by its keys."""
+    if isinstance(value, dict | list) and value:
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, inner in items:
+            yield from places(inner, (*path, key))
+    else:
+        yield path
+
+
+def edited(content, path):
+    inner = content
+    for key in path[:-1]:
+        inner = inner[key]
+    old = inner[path[-1]]
+    inner[path[-1]] = old + 1 if isinstance(old, int | float) and old is not True else "edited"
+
+
+def test_no_number_of_a_bundle_can_be_edited_unseen(written, minilong):
+    """Every leaf that is held against a bundle, all at once: each is named."""
+    path = written / "bundle.json"
+    original = json.loads(path.read_text())
+    changed = json.loads(path.read_text())
+    asked = {("schema",), ("problem",), ("claims", "as_of"), ("metric", "metric"),
+             ("metric", "variant"), ("metric", "negated"), ("verification", "seed"),
+             ("verification", "resamples")}  # fmt: skip
+    sections = {"code", "versions", "extraction_code"}
+    leaves = [p for p in places(original) if p not in asked and p[0] not in sections]
+    for leaf in leaves:
+        edited(changed, leaf)
+    assert len(leaves) > 100
+    found = set(_differences(changed, original, ""))
+    assert len(found) == len(leaves)
+    original["claims"]["p_adjusted"] /= 2
+    path.write_text(json.dumps(original))
+    result = reproduce(written)
+    assert result.exit_code == 1
+    assert "DIFFERS  tries, p-values and pre-registration: p_adjusted" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("bundle.json", lambda text: text[: len(text) // 2]),
+        ("bundle.json", lambda text: text.replace('"seed": 0', '"seed": "0"')),
+        ("bundle.json", lambda text: text.replace('"resamples": 200', '"resamples": 1e300')),
+        ("bundle.json", lambda text: text.replace('"claims"', '"claim"')),
+        ("bundle.json", lambda text: text.replace('"metric": "good"', '"metric": "gone"')),
+        ("bundle.json", lambda text: text.replace('"problem": "minilong"', '"problem": "x/y"')),
+        ("verify.json", lambda text: text[:-5]),
+        ("submission.json", lambda text: text.replace("{", "[", 1)),
+    ],
+)
+def test_a_damaged_bundle_is_one_line(written, name, damage):
+    (written / name).write_text(damage((written / name).read_text()))
+    result = reproduce(written)
+    assert result.exit_code in (1, 2) and result.stdout == ""
+    assert result.stderr.startswith("error: ") and result.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("text", [None, "{", "{}", '{"schema": "other"}', "[]"])

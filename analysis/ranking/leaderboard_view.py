@@ -1,0 +1,137 @@
+"""The leaderboard as a table in the terminal."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from analysis.ranking.leaderboard import Leaderboard, LeaderboardRow
+from analysis.statistics import Interval
+from warehouse.errors import visible
+
+
+def print_leaderboard(board: Leaderboard, top: int) -> None:
+    """Ideas and the first `top` other rows, and how to read them."""
+    table = board.table
+    ideas = [row for row in board.rows if row.column.kind != "variant"]
+    variants = [row for row in board.rows if row.column.kind == "variant"]
+    rows = [*ideas, *variants[:top]]
+    console = Console(markup=False, emoji=False, width=None if sys.stdout.isatty() else 150)
+    view = Table(box=None, pad_edge=False, header_style="bold")
+    view.add_column("metric", overflow="fold")
+    view.add_column("variant", overflow="fold")
+    for heading in (
+        "better", "held out", "Spearman", "95% CI", "p adj.", "n", "Pearson", "skipped",
+        "new docs", "pairs",
+    ):  # fmt: skip
+        view.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        pearson = skipped = new_documents = pairs = "–"
+        if found := row.bootstrapped:
+            pearson = _signed(found.pearson)
+            skipped = f"{_signed(found.skipped_spearman.value)} ({found.skipped.kept})"
+        if noise := row.documents:
+            new_documents = _interval(noise.sources.both)
+            pairs = "–" if math.isnan(noise.soft_pairs) else f"{noise.soft_pairs:.2f}"
+        view.add_row(
+            visible(row.column.metric) + ("" if row.column.admissible else " †"),
+            visible(row.column.variant),
+            row.column.direction,
+            "–" if math.isnan(row.held_out) else _signed(row.held_out),
+            _signed(row.rho),
+            _interval(row.interval),
+            "–" if math.isnan(row.p_adjusted) else f"{row.p_adjusted:.4f}",
+            str(row.n),
+            pearson,
+            skipped,
+            new_documents,
+            pairs,
+        )
+    console.print(view)
+    for row in ideas:
+        alike = ", ".join(f"{other.name} ({_signed(rho)})" for other, rho in row.alike)
+        if alike:
+            console.print(
+                visible(f"{row.column.name} ranks the models most like: {alike}"), highlight=False
+            )
+    for note in _notes(board, rows, len(variants)):
+        console.print(note, style="dim", highlight=False)
+    if len(table.dtypes) > 1:
+        parts = (f"{len(ids)} in {dtype}" for dtype, ids in table.dtypes.items())
+        console.print(
+            f"warning: models were run in different number formats ({', '.join(parts)}): their "
+            "values differ by rounding, too; run `tokenmart extract --dtype` with one for all",
+            style="bold",
+            highlight=False,
+        )
+
+
+def _notes(board: Leaderboard, rows: Sequence[LeaderboardRow], variants: int) -> list[str]:
+    """How to read the shown rows, a sentence each."""
+    table = board.table
+    shown = sum(row.column.kind == "variant" for row in rows)
+    unit = "families" if board.clustered else "models"
+    notes = [
+        f"{table.problem}: {len(table.models)} models"
+        + (f"; {shown} of {variants} variants shown (--top)" if shown < variants else ""),
+        f"p adj.: permutation test against the best of everything that was tried, "
+        f"{table.tries_text}, whatever is shown; by luck the best reaches |rho| "
+        f"{board.test.null_95:.2f} one time in twenty",
+    ]
+    if (untested := len(table.everything) - board.test.tested) > 0:
+        notes.append(f"{untested} of these have no p: constant, or values for too few models")
+    notes += [
+        "held out: mean rho over random splits, on the models that didn't fix the sign",
+        "sign: 'lower is better' metrics are negated first, so + means: behaves as expected",
+        "95% CI of Spearman: holds for all tries at once, so for a chosen one, too; models of a "
+        "family or a kind count as alike (of a metric named beforehand: --json)",
+        f"skipped: MCD filter, points kept in brackets (bootstrap over {unit}, {board.resamples} "
+        "resamples: --json)",
+        _document_note(rows),
+    ]
+    degenerate = sum(
+        row.bootstrapped.skipped_spearman.percentile.degenerate for row in rows if row.bootstrapped
+    )
+    if degenerate:
+        notes.append(f"{degenerate} degenerate resamples in all were left out of the intervals")
+    if any(not row.column.admissible for row in rows):
+        notes.append(
+            "† not admissible for an official submission: needs a second model, or is an idea "
+            "(make it a metric: `tokenmart metrics new`)"
+        )
+    if table.without_target:
+        notes.append(f"without a target score: {', '.join(table.without_target)}")
+    return notes
+
+
+def _document_note(rows: Sequence[LeaderboardRow]) -> str:
+    """What the columns about documents and pairs say, or why they are empty."""
+    found = [row.documents for row in rows if row.documents]
+    if not found:
+        return "new docs, pairs: no metric_documents to draw from; run `tokenmart dbt build`"
+    text = (
+        f"new docs: Spearman with {found[0].documents} documents and the models drawn anew, 95% "
+        "percentile bootstrap, not allowing for the choice"
+    )
+    pairs = next((noise.pairs for noise in found if noise.pairs), None)
+    if pairs is None:
+        return f"{text}; pairs: needs standard errors of the target"
+    return (
+        f"{text}; pairs: soft pairwise accuracy (WMT), which counts toss-ups little: the target "
+        f"tells {pairs.told_apart} pairs of models apart, {pairs.tossups} are toss-ups, "
+        f"{pairs.ties} tied"
+    )
+
+
+def _signed(value: float) -> str:
+    return "undefined" if math.isnan(value) else f"{value:+.3f}"
+
+
+def _interval(interval: Interval) -> str:
+    if math.isnan(interval.low):
+        return "undefined"
+    return f"{interval.low:+.2f} to {interval.high:+.2f}"

@@ -1,0 +1,18 @@
+"""Which models are points of one series: doses of one treatment, checkpoints of one run."""
+
+from __future__ import annotations
+
+from warehouse.problem.spec import ModelSpec
+
+
+def series_of(model: ModelSpec) -> str:
+    """What the model is one dose or one checkpoint of; its own id where it stands alone.
+
+    That is `kind` as the problem file gives it, else what its interventions do, whatever their
+    strength. Models of a series follow each other and are no independent evidence.
+    """
+    treatments = [
+        f"rope {item.scaling or 'base'}" if item.kind == "rope" else item.kind
+        for item in model.interventions
+    ]
+    return model.kind or "+".join(treatments) or model.full_id
