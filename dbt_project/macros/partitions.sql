@@ -13,8 +13,8 @@
     others; key_characters_id: what it finds under the name it is asked for, the key of
     int_key_characters.
   - build_id: what a table computes from one unit. It hashes the unit's ids, the text of the
-    model's SQL and of the incremental tables and views it reads, and the thresholds in use: the
-    values of the columns of stg_metric_variants that `thresholds` names.
+    model's SQL and of the incremental tables and views it reads, and the thresholds in use: what
+    `thresholds`, columns or expressions, is in the rows of stg_metric_variants.
 
   `drop_stale_builds` (a pre-hook) forgets builds that nothing current asks for;
   `missing_builds` lists the units to compute.

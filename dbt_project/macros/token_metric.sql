@@ -8,7 +8,7 @@
   `context` says which rows the SQL snippets see:
   - 'full': tokens scored after the whole document (the columns of `tokens`);
   - 'window': tokens scored in both contexts (the columns of context_pairs, with `gain`).
-  `features = true` adds bigram_distance, fourgram_distance, word_frequency and is_number.
+  `features = true` adds what int_token_features says: word_distance, word_frequency, is_first, …
   Both aggregates run per document; the variants of the metric (variants/<metric>.csv) say
   how documents become one value.
 -#}

@@ -26,7 +26,12 @@ class Rows:
         return self.by_id.keys() - before.by_id.keys()
 
 
-IDS = {"int_context_pairs": "unit_id", "int_token_features": "token_features_id"}
+IDS = {
+    "int_context_pairs": "unit_id",
+    "int_token_words": "token_features_id",
+    "int_token_repeats": "tokenisation_id",
+    "int_token_overlaps": "tokenisation_id",
+}
 """The tables of all tokens have no build_id."""
 
 
@@ -82,7 +87,6 @@ def test_an_added_model_computes_only_itself(new_warehouse: NewWarehouse, fresh:
     }
     assert {table for table, builds in added.items() if builds == 0} == {
         "int_words",
-        "int_text_blocks",
         "int_key_characters",
     }
     assert {builds for builds in added.values() if builds} == {SHAPE.documents}
@@ -97,11 +101,11 @@ def test_an_added_threshold_computes_only_the_sums_it_cuts(
     with (changed.project / "variants" / "longppl.csv").open("a", encoding="utf-8") as file:
         header = next((PROJECT / "variants" / "longppl.csv").open(encoding="utf-8"))
         setting = {"metric": "longppl", "variant": "added", "aggregation": "micro"}
-        setting |= {"alpha": "0.3", "beta": "-2", "min_tokens": "1"}
+        setting |= {"core": "true", "alpha": "0.3", "beta": "-2", "min_tokens": "1"}
         file.write(",".join(setting.get(name, "") for name in header.strip().split(",")) + "\n")
     changed.run()
     after = incremental_rows(changed)
-    assert {table for table in after if after[table] != before[table]} == {"int_gain_sums"}
+    assert {table for table in after if after[table] != before[table]} == {"int_key_sums"}
     found = changed.values("longppl")
     assert found["added@window_64", "lab--model-0"] is not None
     assert {key: value for key, value in found.items() if key in values} == pytest.approx(values)
@@ -111,37 +115,38 @@ def test_an_edit_is_computed_anew_with_all_that_reads_it(fresh: Warehouse, tmp_p
     edited = fresh.with_own_project(tmp_path)
     edited.run()
     values = edited.values("longppl")
-    unread = {"int_words", "int_text_blocks", "int_position_sums", "int_confidence_sums"}
-    for name, untouched in {
-        "int_context_pairs": unread | {"int_token_features", "int_feature_sums"},
-        "int_token_features": unread
-        | {"int_context_pairs", "int_pair_sums", "int_gain_quantiles"}
-        | {"int_key_characters", "int_external_key_sums"},
+    for name, readers in {
+        "int_context_pairs": {
+            "int_region_pair_sums",
+            "int_key_sums",
+            "int_weighted_gain_sums",
+            "int_gain_quantiles",
+            "int_word_pair_sums",
+            "int_repeat_pair_sums",
+            "int_key_characters",
+            "int_external_key_sums",
+        },
+        "int_token_words": {"int_word_sums", "int_word_pair_sums"},
     }.items():
         before = incremental_rows(edited)
         with (edited.project / "models" / "intermediate" / f"{name}.sql").open("a") as file:
             file.write("-- an edit\n")
         edited.run()
         after = incremental_rows(edited)
-        assert {table for table in after if after[table] == before[table]} == untouched
+        assert {table for table in after if after[table] != before[table]} == {name, *readers}
         assert not after[name].by_id.keys() & before[name].by_id.keys()
         assert edited.values("longppl") == pytest.approx(values)
 
 
 def test_a_selection_after_an_edit_leaves_nothing_behind(fresh: Warehouse, tmp_path: Path) -> None:
-    """It makes the readers of the features compute from old ones, until all is run."""
+    """It makes the readers of the words compute from old ones, until all is run."""
     edited = fresh.with_own_project(tmp_path)
-    with (edited.project / "models" / "intermediate" / "int_token_features.sql").open("a") as file:
+    with (edited.project / "models" / "intermediate" / "int_token_words.sql").open("a") as file:
         file.write("-- another edit\n")
-    edited.run("--select", "int_token_features+")
+    edited.run("--select", "int_token_words+")
     before = incremental_rows(edited)
     edited.run()
     after = incremental_rows(edited)
-    readers = (
-        "int_gain_sums",
-        "int_overlapping_tokens",
-        "int_feature_sums",
-        "int_feature_pair_sums",
-    )
-    for table in ("int_token_features", *readers):
+    readers = ("int_word_sums", "int_word_pair_sums")
+    for table in ("int_token_words", *readers):
         assert not after[table].by_id.keys() & before[table].by_id.keys(), table

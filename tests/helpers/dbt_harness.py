@@ -26,7 +26,17 @@ SHAPE = Shape(
     documents=4,
     tokens=700,
     windows=(Window(64, 32), Window(256, 64)),
-    retrieval=Retrieval(excerpts=6, excerpt_tokens=16, answer_tokens=8, min_gap=32),
+    retrieval=Retrieval(
+        excerpts=6,
+        excerpt_tokens=16,
+        answer_tokens=8,
+        min_gap=32,
+        controls=("foreign", "shuffled", "tail"),
+    ),
+    ladder=(32, 64, 256),
+    depths=(0.2, 0.5, 0.9),
+    top_k=4,
+    compare=(("full", "ladder_64"), ("ladder_256", "ladder_32")),
 )
 
 
@@ -56,9 +66,9 @@ class Warehouse:
             check=False,
         )
 
-    def build(self) -> None:
+    def build(self, grids: bool = False) -> None:
         """`dbt build`, with all data and unit tests; fails the test with dbt's own output."""
-        done = self.dbt("build", "--quiet")
+        done = self.dbt("build", "--quiet", "--vars", json.dumps({"grids": grids}))
         assert done.returncode == 0, done.stdout + done.stderr
 
     def run(self, *arguments: str) -> None:
@@ -66,14 +76,14 @@ class Warehouse:
         done = self.dbt("run", "--quiet", *arguments)
         assert done.returncode == 0, done.stdout + done.stderr
 
-    def with_threads(self, threads: int, folder: Path) -> Warehouse:
+    def with_threads(self, threads: int, folder: Path, *arguments: str) -> Warehouse:
         """The same data in a new database of `folder`, built by so many DuckDB threads."""
         profile = yaml.safe_load((self.project / "profiles.yml").read_text(encoding="utf-8"))
         profile["tokenmart"]["outputs"]["local"]["settings"]["threads"] = threads
         folder.mkdir(parents=True)
         (folder / "profiles.yml").write_text(yaml.safe_dump(profile), encoding="utf-8")
         other = Warehouse(self.data, folder / "tokenmart.duckdb", self.project)
-        other.run("--profiles-dir", str(folder))
+        other.run("--profiles-dir", str(folder), *arguments)
         return other
 
     def with_own_project(self, folder: Path) -> Warehouse:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import expected_conditions
 import expected_excerpts
 import expected_full
 import expected_pairs
@@ -14,6 +15,7 @@ EXPECTED: dict[str, Callable[[Oracle], Values]] = {
     **expected_full.EXPECTED,
     **expected_pairs.EXPECTED,
     **expected_excerpts.EXPECTED,
+    **expected_conditions.EXPECTED,
 }
 
 

@@ -64,9 +64,7 @@ def context_gain(oracle: Oracle, pairs: Pairs, variant: Variant) -> Terms | None
 def position_gain(oracle: Oracle, pairs: Pairs, variant: Variant) -> Terms | None:
     keep = region(oracle, pairs.short, pairs.full.length, variant)
     return (
-        bits_per_byte(oracle, pairs, keep)
-        if variant["unit"] == "byte"
-        else mean_gain(pairs, keep)
+        bits_per_byte(oracle, pairs, keep) if variant["unit"] == "byte" else mean_gain(pairs, keep)
     )
 
 

@@ -89,6 +89,11 @@ class Oracle:
         self.windows = sorted(
             {p.name.removeprefix("condition=") for p in self.folder.glob("*/condition=window_*")}
         )
+        self.windows += [
+            short if long == "full" else f"{short}_in_{long}"
+            for path in (data / "condition_pairs" / f"problem={problem}").glob("*.parquet")
+            for long, short in zip(*pq.ParquetFile(path).read().to_pydict().values(), strict=True)
+        ]
         (documents,) = (data / "documents" / f"problem={problem}").glob("*.parquet")
         self.texts: list[str] = pq.read_table(documents)["text"].to_pylist()
         sizes = [
@@ -136,10 +141,14 @@ class Oracle:
 
     def pairs(self, model: str, window: str) -> dict[int, Pairs]:
         """Document → its tokens in both contexts, without those whose context is the same."""
-        full = self.documents(model, "full")
+        name, _, long = window.partition("_in_")
+        full = self.documents(model, long or "full")
         pairs = {}
-        for doc, short in self.documents(model, window).items():
-            if doc in full and (shorter := short.context_tokens < short.position).any():
+        for doc, short in self.documents(model, name).items():
+            if doc not in full:
+                continue
+            at = np.searchsorted(full[doc].position, short.position)
+            if (shorter := short.context_tokens < full[doc].context_tokens[at]).any():
                 kept = {name: column[shorter] for name, column in short.columns.items()}
                 pairs[doc] = Pairs(full[doc], Scored(kept, short.length))
         return pairs
@@ -183,14 +192,14 @@ class Oracle:
         Counted in the tokenizer's whole tokenisation, of which a model without BOS lacks the
         first token: the longest row of tokens that agrees with `scored`.
         """
-        doc = int(scored.doc_id[0])
+        doc, last = int(scored.doc_id[0]), min(100, len(scored.token_id))
         longest = max(
             (
                 other
                 for model in self.models
                 if (other := self.documents(model, "full").get(doc)) is not None
                 and other.length == scored.length
-                and (other.token_id[-100:] == scored.token_id[-100:]).all()
+                and (other.token_id[-last:] == scored.token_id[-last:]).all()
             ),
             key=lambda other: len(other.position),
         )

@@ -122,7 +122,12 @@ def show(
     show_default=True,
     help="Say which values are better.",
 )
-def new(name: str, context: str, direction: str) -> None:
+@click.option(
+    "--features",
+    is_flag=True,
+    help="Let the SQL ask for a token's word, how common it is and when it last occurred.",
+)
+def new(name: str, context: str, direction: str, features: bool) -> None:
     """Write the files of a new metric family.
 
     They are its SQL, its YAML with a unit test, and its variants; they build as they are.
@@ -130,11 +135,12 @@ def new(name: str, context: str, direction: str) -> None:
     \b
     tokenmart metrics new late_nll
     tokenmart metrics new far_gain --context window --direction higher
+    tokenmart metrics new far_word_gain --context window --direction higher --features
     """
     from warehouse.metrics.new_family import write_family
 
     workspace = find_workspace()
-    for path in write_family(workspace.dbt_project, name, context, direction):
+    for path in write_family(workspace.dbt_project, name, context, direction, features):
         click.echo(f"wrote {path.relative_to(workspace.root)}")
     _refresh(workspace)
     click.echo("next: edit the SQL and the test, then run `tokenmart dbt build`")
@@ -162,9 +168,13 @@ def refresh() -> None:
 def dbt_command(arguments: tuple[str, ...]) -> None:
     """Run dbt in dbt_project/, with this checkout's data and database.
 
+    The core variants are built; --grids builds all variants of all families, or of those named. A
+    family that fails is left out and named at the end, and the others are built.
+
     \b
     tokenmart dbt build
-    tokenmart dbt run --select perplexity
+    tokenmart dbt build --grids longppl context_gain
+    tokenmart dbt run --select +perplexity+
     """
     from warehouse.metrics.dbt_process import run_dbt
 

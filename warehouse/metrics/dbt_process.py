@@ -13,8 +13,11 @@ import click
 
 from warehouse.errors import TokenmartError
 from warehouse.metrics import last_build
+from warehouse.metrics.going_on import RESULTS, Overlay, broken_families, overlay_without
+from warehouse.metrics.lineage import manifest_path
 from warehouse.metrics.registry import find_families
-from warehouse.metrics.variant_files import check_variants
+from warehouse.metrics.tries import remember_built
+from warehouse.metrics.variant_files import check_variants, take_grids
 from warehouse.paths import Workspace
 
 # dbt makes millions of Python objects, and nearly all live until it ends. Looking for garbage
@@ -45,20 +48,28 @@ def command() -> list[str] | None:
 def run_dbt(arguments: Sequence[str], workspace: Workspace) -> int:
     """Run dbt in the project's folder, with the workspace's data and database.
 
-    A build of everything is left out when nothing it reads has changed since the last one.
+    A build of everything is left out when nothing it reads has changed since the last one. A
+    family that fails is named, and all others are built without it. What was built is remembered
+    among the tries of its problem.
+
+    Args:
+        arguments: dbt's own, and `--grids [FAMILY…]`.
+        workspace: the checkout.
 
     Returns:
-        dbt's exit status.
+        dbt's exit status; that of the first attempt where a family was left out.
 
     Raises:
-        TokenmartError: dbt isn't installed, or a variants file has a row that doesn't fit.
+        TokenmartError: dbt isn't installed, or a family or a variants file has a mistake.
     """
     program = command()
     if program is None:
         raise TokenmartError("dbt: not installed in this environment; run `make setup`")
-    check_variants(workspace.dbt_project, find_families(workspace.dbt_project))
+    families = find_families(workspace.dbt_project)
+    check_variants(workspace.dbt_project, families)
+    arguments, grids = take_grids(arguments, [family.metric for family in families])
     whole = program[0] == sys.executable and last_build.builds_all(arguments)
-    reads = last_build.read_by_build(workspace) if whole else ""
+    reads = last_build.read_by_build(workspace, grids) if whole else ""
     if whole and last_build.is_current(workspace, reads):
         click.echo(
             f"{workspace.database}: nothing new since the last build; to build it anyway: "
@@ -66,12 +77,62 @@ def run_dbt(arguments: Sequence[str], workspace: Workspace) -> int:
         )
         return 0
     workspace.database.parent.mkdir(parents=True, exist_ok=True)
-    done = subprocess.run(
-        [*program, *arguments],
-        cwd=workspace.dbt_project,
-        env={**os.environ, **workspace.environment(), "TOKENMART_PARENT": str(os.getpid())},
-        check=False,
-    )
-    if whole and done.returncode == 0:
+    words = [*program, *arguments, *grids]
+    builds = not {"run", "build"}.isdisjoint(arguments)
+    target = manifest_path(workspace).parent
+    if builds:
+        (target / RESULTS).unlink(missing_ok=True)
+    status, output = _run(words, workspace)
+    if builds and status:
+        _go_on(words, workspace, broken_families(families, target, output))
+    if builds:
+        remember_built(workspace)
+    if whole and status == 0:
         last_build.remember(workspace, reads)
-    return done.returncode
+    return status
+
+
+def _run(
+    words: Sequence[str], workspace: Workspace, overlay: Overlay | None = None
+) -> tuple[int, str]:
+    """dbt's exit status, and what it printed, which is shown as it comes."""
+    environment = {
+        **os.environ,
+        **workspace.environment(),
+        "TOKENMART_PARENT": str(os.getpid()),
+        **(overlay.environment() if overlay else {}),
+    }
+    lines = []
+    with subprocess.Popen(
+        words,
+        cwd=overlay.project if overlay else workspace.dbt_project,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    ) as process:
+        for line in process.stdout or ():
+            lines.append(line)
+            click.echo(line, nl=False)
+    return process.returncode, "".join(lines)
+
+
+def _go_on(words: Sequence[str], workspace: Workspace, found: list[str]) -> None:
+    """Build what doesn't depend on broken families, and name these last."""
+    families = find_families(workspace.dbt_project)
+    broken: list[str] = []
+    status = 1
+    while found:
+        broken += found
+        click.echo(f"\ngoing on without {', '.join(broken)}\n")
+        with overlay_without(workspace, broken) as overlay:
+            status, output = _run(words, workspace, overlay)
+            found = broken_families(families, overlay.target, output) if status else []
+            found = [name for name in found if name not in broken]
+    if broken:
+        rest = "everything else is built" if status == 0 else "more went wrong, see above"
+        click.echo(
+            f"\nerror: {', '.join(broken)}: failed, see above, and left out of metric_values; "
+            f"{rest}; mend it and run the same command again",
+            err=True,
+        )

@@ -22,8 +22,8 @@ def builds_all(arguments: Sequence[str]) -> bool:
     return tuple(arguments) in _WHOLE_BUILDS
 
 
-def read_by_build(workspace: Workspace) -> str:
-    """sha256 of what a build reads: sizes and times of files, environment, versions.
+def read_by_build(workspace: Workspace, options: Sequence[str] = ()) -> str:
+    """sha256 of what a build reads: sizes and times of files, environment, versions, options.
 
     Reads no contents, like make: a second on thousands of files.
     """
@@ -34,6 +34,7 @@ def read_by_build(workspace: Workspace) -> str:
         *(f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith(("DBT_", "TOKENMART"))),
         *(f"{name}=={version(name)}" for name in ("dbt-core", "dbt-duckdb", "duckdb")),
         str(workspace.data),
+        *options,
     ]
     return sha256("\n".join(parts).encode()).hexdigest()
 

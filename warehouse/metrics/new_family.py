@@ -8,8 +8,13 @@ from pathlib import Path
 from warehouse.errors import TokenmartError
 from warehouse.files import write_whole
 
+_FAR = 1000
+"""Tokens since the word last occurred, in the condition that `features` start with."""
 
-def write_family(project: Path, name: str, context: str, direction: str) -> list[Path]:
+
+def write_family(
+    project: Path, name: str, context: str, direction: str, features: bool = False
+) -> list[Path]:
     """Write a family of one formula and two variants, and return the paths of its files.
 
     Args:
@@ -18,6 +23,7 @@ def write_family(project: Path, name: str, context: str, direction: str) -> list
         context: `full` for the tokens after the whole document, `window` for those scored in
             both contexts.
         direction: which values are better, `higher` or `lower`.
+        features: whether it asks what the text says of a token: its word and when it last occurred.
 
     Raises:
         TokenmartError: the name is malformed or taken, or a file can't be written.
@@ -28,8 +34,8 @@ def write_family(project: Path, name: str, context: str, direction: str) -> list
         )
     folder = project / "models" / "marts" / "custom"
     files = {
-        folder / f"{name}.sql": _sql(name, context),
-        folder / f"{name}.yml": _yaml(name, context, direction),
+        folder / f"{name}.sql": _sql(name, context, features),
+        folder / f"{name}.yml": _yaml(name, context, direction, features),
         project / "variants" / f"{name}.csv": (
             f"metric,variant,aggregation\n{name},micro,micro\n{name},macro,macro\n"
         ),
@@ -46,15 +52,18 @@ def write_family(project: Path, name: str, context: str, direction: str) -> list
     return list(files)
 
 
-def _sql(name: str, context: str) -> str:
+def _sql(name: str, context: str, features: bool) -> str:
     value = "-sum(logprob)" if context == "full" else "sum(gain)"
+    conditions = ["short_context_tokens < context_tokens"] if context == "window" else []
+    conditions += [f"word_distance > {_FAR}"] if features else []
+    extra = "\n        features = true," if features else ""
     return f"""with {name} as (
     {{{{ token_metric(
         '{name}',
-        where = 'position >= 0',
+        where = '{" and ".join(conditions) or "position >= 0"}',
         numerator = '{value}',
         denominator = 'count(*)',
-        context = '{context}',
+        context = '{context}',{extra}
     ) }}}}
 )
 
@@ -62,17 +71,41 @@ select * from {name}
 """
 
 
-def _yaml(name: str, context: str, direction: str) -> str:
+def _yaml(name: str, context: str, direction: str, features: bool) -> str:
     rows, units, condition, key, signs, variant = (
         ("stg_token_stats", "int_full_units", "full", "logprob", "-", "micro")
         if context == "full"
         else ("context_pairs", "int_pair_units", "window", "gain", "", "micro@window")
     )
     unit = f"problem: p, model_id: m, condition: {condition}, doc_id: 0"
+    seen = "" if context == "full" else ", context_tokens: 9, short_context_tokens: 5"
+    formula = "-Σ log p / N" if context == "full" else "Σ (log p_full - log p_short) / N"
+    where = "" if context == "full" else ", where the short context is shorter"
+    tokens = [(0, 1), (1, 2)]
+    given, of_unit, far, left_out = "", unit, "", ""
+    if features:
+        tokens.append((2, 7))
+        distances = [_FAR + 1, _FAR * 5, _FAR]
+        given = "".join(
+            f"""
+          - {{token_features_id: 5, position: {position}, word_distance: {distance}}}"""
+            for (position, _), distance in zip(tokens, distances, strict=True)
+        )
+        given = f"""
+      - input: ref('int_token_features')
+        rows:{given}"""
+        of_unit = f"{unit}, token_features_id: 5"
+        far = f", over tokens whose word last occurred more than {_FAR:,} tokens back"
+        left_out = f" The word of a third occurred {_FAR:,} tokens back, not more."
+    lines = "".join(
+        f"""
+          - {{{unit}, position: {position}, {key}: {signs}{size}{seen}}}"""
+        for position, size in tokens
+    )
     return f"""models:
   - name: {name}
     description: >
-      Formula: `{"-Σ log p / N" if context == "full" else "Σ (log p_full - log p_short) / N"}`
+      Formula: `{formula}`{far}{where}
 
       Say what it measures and where the idea comes from.
     config:
@@ -94,16 +127,15 @@ def _yaml(name: str, context: str, direction: str) -> str:
 
 unit_tests:
   - name: {name}_by_hand
-    description: Two tokens, {signs}1 and {signs}2.
+    description: >
+      Two tokens, {signs}1 and {signs}2.{left_out}
     model: {name}
     given:
       - input: ref('{rows}')
-        rows:
-          - {{{unit}, position: 0, {key}: {signs}1}}
-          - {{{unit}, position: 1, {key}: {signs}2}}
+        rows:{lines}
       - input: ref('{units}')
         rows:
-          - {{{unit}}}
+          - {{{of_unit}}}{given}
       - input: ref('stg_metric_variants')
         rows:
           - {{metric: {name}, variant: micro, aggregation: micro}}

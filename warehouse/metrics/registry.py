@@ -17,8 +17,12 @@ from typing import Any, Literal, cast
 from warehouse.errors import TokenmartError
 from warehouse.files import write_whole
 
-_FOLDERS = ("models/marts/metrics", "models/marts/custom")
-_LIST = "macros/listed_families.sql"
+FOLDERS = ("models/marts/metrics", "models/marts/custom")
+"""Where families lie, within the dbt project."""
+
+LIST = "macros/listed_families.sql"
+"""The list that dbt reads, within its project."""
+
 _LISTED = re.compile(r"^ +'(\w+)',$", re.MULTILINE)
 _CHOICES: dict[str, tuple[object, ...]] = {
     "direction": ("higher", "lower"),
@@ -113,7 +117,7 @@ def find_families(project: Path) -> list[Family]:
     """
     described: dict[str, tuple[Path, dict[str, Any]]] = {}
     models: dict[str, Path] = {}
-    for folder in _FOLDERS:
+    for folder in FOLDERS:
         models |= {path.stem: path for path in sorted((project / folder).glob("**/*.sql"))}
         for path in sorted((project / folder).glob("**/*.y*ml")):
             for entry in models_of(path):
@@ -157,14 +161,14 @@ def refresh_list(project: Path) -> Refreshed | None:
     Raises:
         TokenmartError: see `find_families`; or no family is left, or the file can't be written.
     """
-    path = project / _LIST
+    path = project / LIST
     families = find_families(project)
     old = path.read_text(encoding="utf-8") if path.is_file() else ""
     if not families:
         if not old:
             return None
         raise TokenmartError(
-            f"{project}: no metric family is left in {' or '.join(_FOLDERS)}; bring one back, or "
+            f"{project}: no metric family is left in {' or '.join(FOLDERS)}; bring one back, or "
             "start one with `tokenmart metrics new`"
         )
     text = list_of(families)

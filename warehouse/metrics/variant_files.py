@@ -7,6 +7,7 @@ mistake is one line: file, line, variant, column, and what to do.
 from __future__ import annotations
 
 import csv
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -59,6 +60,38 @@ def read_settings(project: Path) -> dict[str, Setting]:
     return {str(column["name"]): _setting(column) for column in entry.get("columns", ())}
 
 
+def take_grids(arguments: Sequence[str], metrics: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Split `--grids [FAMILY…]` from words for dbt, which knows it as a variable.
+
+    Args:
+        arguments: words of a command line.
+        metrics: all families; without a name, the option asks for the grids of all.
+
+    Returns:
+        The other words, and those that ask dbt for the grids; none when the option isn't there.
+
+    Raises:
+        TokenmartError: an unknown family, or `--vars` beside it.
+    """
+    rest = list(arguments)
+    if "--grids" not in rest:
+        return rest, []
+    start = end = rest.index("--grids") + 1
+    while end < len(rest) and not rest[end].startswith("-"):
+        end += 1
+    named = rest[start:end]
+    for name in named:
+        if name not in metrics:
+            raise TokenmartError(
+                f"--grids {name}: no such family; {did_you_mean(name, metrics)}families: "
+                f"{', '.join(metrics)}"
+            )
+    rest[start - 1 : end] = []
+    if "--vars" in rest:
+        raise TokenmartError("--grids: can't stand beside --vars; write grids: true among the vars")
+    return rest, ["--vars", json.dumps({"grids": named or True})]
+
+
 def check_variants(project: Path, families: Sequence[Family]) -> None:
     """Raise TokenmartError for the first mistake in variants/*.csv.
 
@@ -66,9 +99,10 @@ def check_variants(project: Path, families: Sequence[Family]) -> None:
         project: folder of the dbt project.
         families: all of them, with the columns that each one reads.
     """
-    settings = read_settings(project)
+    files = sorted((project / "variants").glob("*.csv"))
+    settings = read_settings(project) if files else {}
     known = {family.metric: family for family in families}
-    for path in sorted((project / "variants").glob("*.csv")):
+    for path in files:
         family = known.get(path.stem)
         if family is None:
             raise TokenmartError(

@@ -1,3 +1,5 @@
+{{ config(materialized = 'view') }}
+
 with units as (
     select * from {{ ref('stg_units') }}
 ),
@@ -11,7 +13,7 @@ variants as (
 ),
 
 families as (
-    select * from {{ ref('int_families') }}
+    select * from {{ ref('stg_metric_families') }}
 ),
 
 known_models as (
@@ -35,6 +37,37 @@ conditions as (
     from units
 ),
 
+-- Each window with the whole document, and what the problem file declares: int_pair_units.
+pairs as (
+    select
+        long_contexts.problem,
+        if(
+            long_contexts.condition_kind = 'full',
+            short_contexts.condition,
+            concat(short_contexts.condition, '_in_', long_contexts.condition)
+        ) as suffix,
+        long_contexts.condition as long_condition,
+        short_contexts.condition as short_condition
+    from conditions as long_contexts
+    inner join conditions as short_contexts
+        on long_contexts.problem = short_contexts.problem
+    left join {{ ref('stg_condition_pairs') }} as declared
+        on long_contexts.problem = declared.problem
+        and long_contexts.condition = declared.condition
+        and short_contexts.condition = declared.short_condition
+    where declared.condition is not null
+        or (
+            long_contexts.condition_kind = 'full' and short_contexts.condition_kind = 'window'
+        )
+),
+
+conditions_with_choices as (
+    select distinct
+        problem,
+        condition
+    from {{ ref('stg_top_tokens') }}
+),
+
 -- The conditions behind a value, by what its family needs and what follows `@` in its name.
 needed_conditions as (
     select
@@ -47,23 +80,45 @@ needed_conditions as (
     union all
     select
         problem,
-        -- a retrieval probe makes two conditions, each of a kind of its own
-        regexp_replace(condition_kind, '_(with|without)_document$', '') as needs,
+        -- retrieval and needle probes make two conditions, each of a kind of its own
+        regexp_replace(
+            condition_kind, '_(with_document|without_document|present|absent)$', ''
+        ) as needs,
         probe as suffix,
         condition
     from conditions
-    where condition_kind != 'full'
+    where condition_kind not in ('full', 'window')
     union all
     select
-        windows.problem,
+        controls.problem,
+        controls.condition_kind as needs,
+        controls.probe as suffix,
+        answers.condition
+    from conditions as controls
+    inner join conditions as answers
+        on controls.problem = answers.problem
+        and controls.probe = answers.probe
+    where controls.condition_kind in (
+            'retrieval_foreign', 'retrieval_shuffled', 'retrieval_tail'
+        )
+        and answers.condition_kind in ('retrieval_with_document', 'retrieval_without_document')
+    union all
+    select
+        problem,
         'window' as needs,
-        windows.probe as suffix,
-        full_contexts.condition
-    from conditions as windows
-    inner join conditions as full_contexts
-        on windows.problem = full_contexts.problem
-    where windows.condition_kind = 'window'
-        and full_contexts.condition_kind = 'full'
+        suffix,
+        unnest([long_condition, short_condition]) as condition
+    from pairs
+    union all
+    select
+        pairs.problem,
+        'choices' as needs,
+        pairs.suffix,
+        unnest([pairs.long_condition, pairs.short_condition]) as condition
+    from pairs
+    inner join conditions_with_choices
+        on pairs.problem = conditions_with_choices.problem
+        and pairs.short_condition = conditions_with_choices.condition
 ),
 
 states as (

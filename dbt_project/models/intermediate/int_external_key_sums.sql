@@ -3,7 +3,7 @@
     pre_hook = "{{ drop_stale_builds(
         ref('int_evaluated_units'),
         ids = ['unit_id', 'key_characters_id'],
-        thresholds = ['evaluator', 'alpha', 'beta']
+        thresholds = ['if(evaluator is null, null, (evaluator, alpha, beta))']
     ) }}",
 ) }}
 
@@ -11,7 +11,7 @@ with units as (
     {{ missing_builds(
         ref('int_evaluated_units'),
         ids = ['unit_id', 'key_characters_id'],
-        thresholds = ['evaluator', 'alpha', 'beta']
+        thresholds = ['if(evaluator is null, null, (evaluator, alpha, beta))']
     ) }}
 ),
 

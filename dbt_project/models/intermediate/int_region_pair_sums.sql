@@ -51,7 +51,8 @@ region_pair_sums as (
         regions.document_tokens,
         sums.*,
         sums.last_character - sums.first_character as characters,
-        {{ bytes_between('documents.text', 'sums.first_character', 'sums.last_character') }} as bytes
+        {{ bytes_between('documents.text', 'sums.first_character', 'sums.last_character') }}
+            as bytes
     from sums
     inner join regions
         on sums.build_id = regions.build_id

@@ -45,7 +45,8 @@ region_sums as (
         regions.doc_id,
         regions.document_tokens,
         sums.*,
-        {{ bytes_between('documents.text', 'sums.first_character', 'sums.last_character') }} as bytes
+        {{ bytes_between('documents.text', 'sums.first_character', 'sums.last_character') }}
+            as bytes
     from sums
     inner join regions
         on sums.build_id = regions.build_id

@@ -6,8 +6,8 @@
 with regions as (
     {{ missing_builds(ref('int_regions'), ids = ['unit_id', 'regions_id']) }}
         and units.region in (
-            select region from {{ ref('stg_metric_variants') }}
-            where metric in ('nll_slope', 'nll_curvature')
+            select variants.region from {{ ref('stg_metric_variants') }} as variants
+            where variants.metric in ('nll_slope', 'nll_curvature')
         )
 ),
 

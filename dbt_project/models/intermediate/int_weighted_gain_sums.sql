@@ -41,9 +41,9 @@ sums as (
         sum(least(exp(pairs.gain), ceilings.gamma)) filter (where ceilings.gamma is not null)
             as weight_sum,
         sum(least(exp(pairs.gain), ceilings.gamma) * pairs.nll)
-            filter (where ceilings.gamma is not null) as weighted_nll_sum,
+        filter (where ceilings.gamma is not null) as weighted_nll_sum,
         sum(greatest(least(pairs.gain, ceilings.clip), -ceilings.clip))
-            filter (where ceilings.clip is not null) as clipped_gain_sum
+        filter (where ceilings.clip is not null) as clipped_gain_sum
     from pairs
     cross join ceilings
     group by pairs.build_id, ceilings.gamma, ceilings.clip

@@ -26,6 +26,7 @@ class Retrieval:
     excerpt_tokens: int
     answer_tokens: int
     min_gap: int
+    controls: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,13 @@ class Shape:
     tokenizers: int = 2
     windows: tuple[Window, ...] = (Window(64, 32),)
     retrieval: Retrieval | None = Retrieval(4, 16, 8, 64)
+    ladder: tuple[int, ...] = ()
+    """Contexts of a ladder, whose targets are a document's last 40 tokens."""
+    depths: tuple[float, ...] = ()
+    """Depths of needles, one sentence for each, in as many rounds."""
+    top_k: int = 0
+    """First choices of the tokens after the whole document and of the first window."""
+    compare: tuple[tuple[str, str], ...] = ()
     downstream_items: int = 12
     vocabulary: int = 3_000
     seed: int = 0

@@ -105,6 +105,10 @@ class _Writer:
                 "text": self.texts,
             },
         )
+        if shape.compare:
+            pairs = {"condition": [a for a, _ in shape.compare]}
+            pairs["short_condition"] = [b for _, b in shape.compare]
+            _write(self.root, "condition_pairs", {"problem": shape.problem}, pairs)
         for number in range(shape.models):
             self.add_model(number)
 
@@ -230,6 +234,10 @@ class _Writer:
             retrieval = self.shape.retrieval
             if retrieval is not None:
                 self._add_retrieval(add, retrieval, doc_id, nll, at, skill, rng)
+            # draws of their own: the rows above stay what they are
+            more = np.random.default_rng([self.shape.seed, doc_id, 1])
+            self._add_ladder(add, doc_id, nll, at, skill, more)
+            self._add_needles(add, doc_id, nll, at, skill, more)
         for condition, columns in parts.items():
             table = {
                 name: np.concatenate([c[name] for c in columns])
@@ -240,6 +248,94 @@ class _Writer:
                 for doc, size in rows[condition]
             ]
             _write(self.root, "tokens", {**keys, "condition": condition}, table, units)
+            if self.shape.top_k and condition in ("full", self.shape.windows[0].name):
+                self._write_choices({**keys, "condition": condition}, table, units)
+
+    def _add_ladder(
+        self, add: Any, doc_id: int, nll: Floats, at: Any, skill: float, rng: np.random.Generator
+    ) -> None:
+        contexts = self.shape.ladder
+        where = np.arange(len(nll) - 40, len(nll))
+        for index, context in enumerate(contexts):
+            # not every document gains from every rung
+            gain = rng.normal(0.08 * skill * index, 0.05)
+            add(
+                f"ladder_{context}",
+                "ladder",
+                "ladder",
+                {"contexts": list(contexts), "context": context},
+                doc_id,
+                segment=np.zeros(len(where)),
+                context_tokens=np.full(len(where), context),
+                **at(where),
+                **_scores(np.maximum(nll[where] * rng.uniform(0.9, 1.1) - gain, 1e-4), rng),
+            )
+
+    def _add_needles(
+        self, add: Any, doc_id: int, nll: Floats, at: Any, skill: float, rng: np.random.Generator
+    ) -> None:
+        depths = self.shape.depths
+        count = len(depths)
+        sentences = [np.arange(60 * (n + 1), 60 * (n + 1) + 5 + n) for n in range(count)]
+        absent = [np.maximum(nll[where] + 0.3, 1e-4) for where in sentences]
+        scored: dict[str, list[tuple[int, Ints, Floats]]] = {
+            "absent": list(zip(range(count), sentences, absent, strict=True)),
+            "present": [
+                (
+                    depth * count + sentence,
+                    sentences[sentence],
+                    absent[sentence] * rng.uniform(0.1, 1.1 - 0.3 * skill * depths[depth]),
+                )
+                for depth in range(count)
+                for sentence in range(count)
+            ],
+        }
+        for side, rows in scored.items():
+            if not rows:
+                return
+            where = np.concatenate([positions for _, positions, _ in rows])
+            add(
+                f"needle_{side}",
+                f"needle_{side}",
+                "needle",
+                {"depths": list(depths), "rounds": count},
+                doc_id,
+                segment=np.concatenate([np.full(len(w), s) for s, w, _ in rows]),
+                context_tokens=np.full(len(where), len(nll)),
+                **at(where),
+                **_scores(np.concatenate([values for _, _, values in rows]), rng),
+            )
+
+    def _write_choices(
+        self, keys: dict[str, str], table: dict[str, NDArray[Any]], units: list[UnitRecord]
+    ) -> None:
+        """The first choices, of falling probability; a scored token is one of them at its rank."""
+        k = self.shape.top_k
+        rng = np.random.default_rng([self.shape.seed, len(keys["condition"])])
+        size = len(table["position"])
+        logprob = table["top_logprob"][:, None] - np.cumsum(
+            np.pad(rng.exponential(1.0, (size, k - 1)) + 0.7, ((0, 0), (1, 0))), axis=1
+        )
+        # ids of which every token and both conditions draw some in common
+        ids = (table["position"][:, None] + np.argsort(rng.random((size, 6)))[:, :k]) % 997
+        for unit in units:
+            mine = table["doc_id"] == unit.doc_id
+            columns = {
+                **{name: np.repeat(table[name][mine], k) for name in ("doc_id", "segment", "position")},
+                "choice": np.tile(np.arange(1, k + 1), mine.sum()),
+                "choice_id": ids[mine].ravel(),
+                "logprob": logprob[mine].ravel(),
+            }
+            schema, _ = TABLES["top_tokens"]
+            folder = self.root / "top_tokens"
+            for key, value in keys.items():
+                folder /= f"{key}={value}"
+            folder.mkdir(parents=True, exist_ok=True)
+            arrays = [pa.array(columns[f.name].astype(f.type.to_pandas_dtype())) for f in schema]
+            pq.write_table(
+                pa.Table.from_arrays(arrays, schema=schema),
+                folder / f"doc-{unit.doc_id:06d}-{unit.fingerprint}.parquet",
+            )
 
     def _add_retrieval(
         self,
@@ -269,13 +365,18 @@ class _Writer:
         }
         alone = nll[where] + rng.normal(0.1, 0.3, len(where)) ** 2
         after_all = alone * rng.uniform(0.9 - 0.4 * skill, 1.1, len(where))
-        for side, values, seen in (
-            ("with", after_all, len(nll) + visible),
-            ("without", alone, visible),
-        ):
+        sides = [
+            ("with", "with_document", after_all, len(nll) + visible),
+            ("without", "without_document", alone, visible),
+        ]
+        more = np.random.default_rng([self.shape.seed, doc_id, 2])
+        for control in retrieval.controls:
+            values = alone * more.uniform(0.7, 1.1, len(where))
+            sides.append((control, control, values, len(nll) + visible))
+        for side, named, values, seen in sides:
             add(
                 f"retrieval_{side}",
-                f"retrieval_{side}_document",
+                f"retrieval_{named}",
                 "retrieval",
                 parameters,
                 doc_id,

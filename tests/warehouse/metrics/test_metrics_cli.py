@@ -139,7 +139,7 @@ def test_show_names_settings_ends_and_near_copies(cli: CliRunner, built: Warehou
     shown = cli.invoke(metrics, ["show", "perplexity"])
     assert shown.exit_code == 0, shown.output
     assert "Formula: `exp(-Σ log p / N)`" in shown.output
-    assert "bits_per_byte  aggregation=micro unit=byte" in shown.output
+    assert "bits_per_byte  aggregation=micro min_tokens=1 unit=byte" in shown.output
     micro = {m: x for (v, m), x in built.values("perplexity").items() if v == "micro" and x}
     first, last = min(micro, key=micro.__getitem__), max(micro, key=micro.__getitem__)
     ends = f"4 of 4 models: {micro[first]:.4g} {first} … {micro[last]:.4g} {last}"
@@ -156,7 +156,7 @@ def test_show_names_settings_ends_and_near_copies(cli: CliRunner, built: Warehou
 
 def test_list_of_one_metric_shows_its_settings(cli: CliRunner) -> None:
     shown = cli.invoke(metrics, ["list", "--metric", "longppl"]).output
-    assert "alpha_2_beta_-2@window_64  aggregation=weighted" in shown
+    assert "alpha_2_beta_-2@window_64  aggregation=micro" in shown
     assert "alpha=2.0 beta=-2.0" in shown
 
 
@@ -179,12 +179,17 @@ def test_new_metrics_build_and_pass_their_tests(
 ) -> None:
     project = built.with_own_project(tmp_path).project
     monkeypatch.setenv("TOKENMART_HOME", str(tmp_path))
-    for arguments in (["late_nll"], ["far_gain", "--context", "window"]):
+    for arguments in (
+        ["late_nll"],
+        ["far_gain", "--context", "window"],
+        ["late_word", "--features"],
+        ["far_word", "--context", "window", "--features"],
+    ):
         done = CliRunner().invoke(metrics, ["new", *arguments])
         assert done.exit_code == 0, done.output
     database = tmp_path / "tokenmart.duckdb"
     shutil.copy(built.database, database)
-    chosen = ["stg_metric_variants", "late_nll+", "far_gain+"]
+    chosen = ["+late_nll+", "+far_gain+", "+late_word+", "+far_word+"]
     done = subprocess.run(
         [str(Path(sys.executable).with_name("dbt")), "build", "--quiet", "--select", *chosen],
         cwd=project,

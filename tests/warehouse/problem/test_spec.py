@@ -137,7 +137,7 @@ def test_a_path_is_a_name_too(workspace: Workspace) -> None:
             "{kind: full}",
             "{kind: full, context: 8}",
             r"tiny\.yml:13: probes\[0\]\.context: unknown key 'context'; remove it, or use one "
-            "of: name$",
+            "of: name, top_k$",
         ),
         ("context: 8", "context: -8", r"tiny\.yml:14: probes\[1\].*context.*-8"),
         ("context: 8", "context: eight", r"tiny\.yml:14: .*'eight'"),
@@ -146,11 +146,11 @@ def test_a_path_is_a_name_too(workspace: Workspace) -> None:
             "kind: window",
             "kind: windowed",
             r"tiny\.yml:14: probes\[1\]\.kind: kind 'windowed' is unknown; did you mean 'window'\? "
-            "The kinds are: full, retrieval, window$",
+            "The kinds are: full, ladder, needle, retrieval, window$",
         ),
         ("kind: json", "kind: pdf", r":4: .*kind 'pdf' is unknown; use one of: json, sdist$"),
         ("{kind: full}", "{knd: full}", r":13: .*unknown key 'knd'; did you mean 'kind'\?$"),
-        ("{kind: full}", "{name: a}", r"'kind' is missing; add it with one of: full, retrieval"),
+        ("{kind: full}", "{name: a}", r"'kind' is missing; add it with one of: full, ladder, needle, retrieval"),
         ("{kind: full}", "full", r"tiny\.yml:13: probes\[0\]: 'full': input should be a valid"),
         ("theta: 5000", "scaling: linear", r"tiny\.yml:11: .*scaling and factor go together"),
         ("{kind: rope, theta: 5000}", "{kind: rope}", r"tiny\.yml:11: .*changes nothing"),

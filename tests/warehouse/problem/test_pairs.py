@@ -1,0 +1,65 @@
+"""Pairs of conditions that a problem file declares: refused, stored and seen in SQL."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+
+from warehouse.errors import ProblemFileError
+from warehouse.paths import Workspace
+from warehouse.problem.pairs import store_pairs
+from warehouse.problem.spec import load_problem
+from warehouse.sql import create_views
+
+PROBLEM = """\
+name: tiny
+title: A tiny problem
+documents: {kind: json, path: docs.json}
+models: [{full_id: org/base, family: one, source: {kind: local, path: base}}]
+probes:
+  - {kind: full}
+  - {kind: window, name: window_8, context: 8, stride: 4}
+  - {kind: ladder, contexts: [8, 16], targets: 4}
+  - {kind: needle}
+"""
+
+
+def load(workspace: Workspace, more: str):  # type: ignore[no-untyped-def]
+    (workspace.problems / "tiny.yml").write_text(PROBLEM + more)
+    return load_problem("tiny", workspace)
+
+
+def stored(workspace: Workspace) -> list[tuple[str, ...]]:
+    with duckdb.connect() as connection:
+        create_views(connection, workspace.data)
+        return connection.execute("from condition_pairs order by all").fetchall()
+
+
+def test_declared_pairs_are_a_table(workspace: Workspace) -> None:
+    pairs = "compare: [[full, ladder_8], [ladder_16, ladder_8]]\n"
+    store_pairs(load(workspace, pairs), workspace)
+    assert stored(workspace) == [("tiny", "full", "ladder_8"), ("tiny", "ladder_16", "ladder_8")]
+    # what is no longer declared is gone
+    store_pairs(load(workspace, ""), workspace)
+    assert stored(workspace) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ("compare: [[full, ladder_9]]\n", "'ladder_9'; the conditions are: full, window_8, ladder_8"),
+        ("compare: [[full, window_8]]\n", r"\['full', 'window_8'\] says nothing new"),
+        ("compare: [[full, full]]\n", "says nothing new"),
+        ("compare: [[full, ladder_8], [full, ladder_8]]\n", "says nothing new"),
+        ("compare: [[needle_absent, needle_present]]\n", "scores a token several times"),
+        (
+            "  - {kind: window, name: ladder_8, context: 8, stride: 4}\n",
+            "two probes make a condition 'ladder_8'",
+        ),
+    ],
+)
+def test_pairs_that_can_not_be_compared_are_refused(
+    workspace: Workspace, more: str, told: str
+) -> None:
+    with pytest.raises(ProblemFileError, match=told):
+        load(workspace, more)
