@@ -55,7 +55,7 @@ def top_token_rows(tokens: pa.Table, results: Sequence[Scored], top_k: int) -> p
         top_k: how many of each token, at least as many as the results have.
     """
     join: Callable[[list[Any]], Any] = np.concatenate
-    scores = [result.scores for result in results if result.scores.choices is not None]
+    scores = [result.scores for result in results]
     ids = join([each.choices for each in scores])[:, :top_k]
     logprobs = join([each.choice_logprobs for each in scores])[:, :top_k]
     step = np.float32(STEP_NATS["logprob"])
