@@ -68,6 +68,7 @@ def test_the_database_has_the_same_columns_before_and_after_dbt(
                 "top_tokens": "stg_top_tokens",
                 "documents": "stg_documents",
                 "condition_pairs": "stg_condition_pairs",
+                "lineup": "stg_lineup",
                 "models": "stg_models",
                 "downstream": "stg_downstream",
                 "units": "stg_units",
