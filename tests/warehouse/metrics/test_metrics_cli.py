@@ -223,7 +223,10 @@ def test_census_counts_rankings_and_names_what_has_no_value() -> None:
         found = take_census(connection, "p")
     assert len(found.variants) == 5 and found.rankings == 2
     assert found.alike == (("gain a", "nll a"),)
-    assert found.without_value == {"few": ("gain far",), "no row: no probe of its kind": ("gain lost",)}
+    assert found.without_value == {
+        "few": ("gain far",),
+        "no row: no probe of its kind": ("gain lost",),
+    }
 
 
 def test_census_is_shown(cli: CliRunner, built: Warehouse) -> None:
