@@ -54,6 +54,17 @@ def test_missing_conditions_and_documents_leave_the_rest(new_warehouse: NewWareh
     assert ("context_gain", "lab--model-0") not in found
     assert ("retrieval_gain", "lab--model-1") not in found
     assert ("context_gain", "lab--model-1") in found
+    reasons = dict(
+        warehouse.rows(
+            "select (metric, model_id), any_value(reason) from metric_values "
+            "where value is null group by all"
+        )
+    )
+    assert reasons["context_gain", "lab--model-0"] == "condition window_64 not extracted"
+    assert reasons["retrieval_gain", "lab--model-1"] == "condition retrieval_without not extracted"
+    known = warehouse.rows("select count(distinct (metric, variant)) from metric_catalog")
+    rows = warehouse.rows("select model_id, count(*) from metric_values group by all")
+    assert [count for _, count in rows] == [known[0][0]] * SMALL.models
     documents = warehouse.rows(
         "select documents from metric_values where metric = 'context_gain' "
         "and variant = 'mean@window_64' and model_id = 'lab--model-2'"
