@@ -25,10 +25,10 @@
             {%- for metric in changed_metrics() -%}
                 {%- set family = 'model.' ~ project_name ~ '.' ~ metric -%}
                 {%- set chain = models_above([family]) + below + [family] + ends -%}
-                {{- refuse_to_leave_out(chain | select('in', readers), metric, 'variants') -}}
+                {{- refuse_to_leave_out(chain | select('in', readers), metric, 'variants differ') -}}
             {%- endfor -%}
             {%- for metric in edited_metrics() -%}
-                {{- refuse_to_leave_out(ends, metric, 'SQL') -}}
+                {{- refuse_to_leave_out(ends, metric, 'SQL differs') -}}
             {%- endfor -%}
         {%- endif -%}
     {%- endif -%}
@@ -38,8 +38,8 @@
     {%- set lacking = needed | reject('in', selected_resources) | unique | list -%}
     {%- if lacking -%}
         {%- do exceptions.raise_compiler_error(
-            metric ~ ': its ' ~ what ~ ' differ from what was last built, and this selection leaves'
-            ~ ' out ' ~ lacking | map('replace', 'model.' ~ project_name ~ '.', '') | join(', ')
+            metric ~ ': its ' ~ what ~ ' from what was last built, and this selection leaves out '
+            ~ lacking | map('replace', 'model.' ~ project_name ~ '.', '') | join(', ')
             ~ '; select +' ~ metric ~ '+, or build everything'
         ) -%}
     {%- endif -%}
@@ -106,7 +106,7 @@
     {{- return(run_query(query).columns[0].values() | unique | list) -}}
 {%- endmacro %}
 
-{#- Says after a run which families have no value for any model, and why. -#}
+{#- Says after a run that there is no value at all, or which families have none and why. -#}
 {% macro name_missing_values() -%}
     {%- set values = 'model.' ~ project_name ~ '.metric_values' -%}
     {%- set built = results | selectattr('node.unique_id', 'equalto', values)
@@ -122,6 +122,10 @@
             having count(value) = 0
             order by problem, metric
         {%- endset -%}
+        {%- set any = run_query('select 1 from ' ~ graph.nodes[values].relation_name ~ ' limit 1') -%}
+        {%- if not any.rows | length -%}
+            {%- do print('metric_values is empty: nothing was extracted; run `tokenmart extract`') -%}
+        {%- endif -%}
         {%- for problem, metric, reason in run_query(query).rows -%}
             {%- do print(problem ~ ': no value of ' ~ metric ~ ' for any model: ' ~ reason) -%}
         {%- endfor -%}

@@ -24,7 +24,9 @@ def files(warehouse: Warehouse, table: str, model: str) -> Path:
 
 def test_an_empty_warehouse_builds(tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path / "data", tmp_path / "tokenmart.duckdb")
-    warehouse.build()
+    done = warehouse.dbt("build", "--quiet", "--vars", '{"grids": true}')
+    assert done.returncode == 0, done.stdout
+    assert "metric_values is empty: nothing was extracted" in done.stdout
     assert warehouse.rows("select count(*) from metric_values") == [(0,)]
     assert warehouse.rows("select count(*) from tokens") == [(0,)]
     assert warehouse.rows("select count(*) >= 300 from metric_catalog where admissible") == [
@@ -52,6 +54,17 @@ def test_missing_conditions_and_documents_leave_the_rest(new_warehouse: NewWareh
     assert ("context_gain", "lab--model-0") not in found
     assert ("retrieval_gain", "lab--model-1") not in found
     assert ("context_gain", "lab--model-1") in found
+    reasons = dict(
+        warehouse.rows(
+            "select (metric, model_id), any_value(reason) from metric_values "
+            "where value is null group by all"
+        )
+    )
+    assert reasons["context_gain", "lab--model-0"] == "condition window_64 not extracted"
+    assert reasons["retrieval_gain", "lab--model-1"] == "condition retrieval_without not extracted"
+    known = warehouse.rows("select count(distinct (metric, variant)) from metric_catalog")
+    rows = warehouse.rows("select model_id, count(*) from metric_values group by all")
+    assert [count for _, count in rows] == [known[0][0]] * SMALL.models
     documents = warehouse.rows(
         "select documents from metric_values where metric = 'context_gain' "
         "and variant = 'mean@window_64' and model_id = 'lab--model-2'"
@@ -152,16 +165,16 @@ def test_variants_may_mix_line_endings_but_not_columns(tmp_path: Path) -> None:
     columns, *_ = variants.read_text(encoding="utf-8").splitlines()
     names = columns.split(",")
     setting = {"metric": "key_share", "variant": "added", "aggregation": "micro"}
-    setting |= {"alpha": "0.3", "beta": "-2"}
+    setting |= {"core": "true", "statistic": "share", "alpha": "0.3", "beta": "-2"}
     row = ",".join(setting.get(name, "") for name in names)
     query = "select alpha from staging.stg_metric_variants where variant = 'added'"
     with variants.open("a", encoding="utf-8", newline="") as file:
         file.write(row + "\r\n")
-    warehouse.run("--select", "stg_metric_variants")
+    warehouse.run()
     assert warehouse.rows(query) == [(0.3,)]
     with variants.open("a", encoding="utf-8", newline="") as file:
         file.write(row.replace("added", "wider") + ",7\n")
-    refused = warehouse.dbt("run", "--select", "stg_metric_variants")
+    refused = warehouse.dbt("run", "--select", "+key_share+")
     assert refused.returncode != 0
     assert "key_share.csv, line " in refused.stdout
     assert warehouse.rows(query) == [(0.3,)]

@@ -3,11 +3,17 @@ from .dbt_process import run_dbt as run_dbt
 from .lineage import Lineage as Lineage
 from .lineage import manifest_path as manifest_path
 from .lineage import read_lineage as read_lineage
+from .near_copies import Census as Census
 from .near_copies import Correlation as Correlation
 from .near_copies import NearCopies as NearCopies
 from .near_copies import correlate_variants as correlate_variants
 from .near_copies import group_near_copies as group_near_copies
+from .near_copies import take_census as take_census
 from .new_family import write_family as write_family
 from .registry import Family as Family
 from .registry import find_families as find_families
 from .registry import refresh_list as refresh_list
+from .tries import Try as Try
+from .tries import remember as remember
+from .tries import remember_built as remember_built
+from .variant_files import check_variants as check_variants

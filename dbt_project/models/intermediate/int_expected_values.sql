@@ -156,6 +156,13 @@ lacking as (
     group by all
 ),
 
+evaluators as (
+    select distinct
+        problem,
+        evaluator
+    from {{ ref('int_evaluated_units') }}
+),
+
 expected_values as (
     select
         lacking.problem,
@@ -164,6 +171,8 @@ expected_values as (
         lacking.model_id,
         case
             when lacking.reason is not null then lacking.reason
+            when variants.evaluator is not null and evaluators.evaluator is null
+                then concat('evaluator ', variants.evaluator, ' not extracted')
             when variants.min_tokens > 1
                 then concat('0 of at least ', variants.min_tokens, ' tokens')
             else 'no token qualified'
@@ -173,6 +182,9 @@ expected_values as (
         on variants.metric = families.metric
     inner join lacking
         on families.needs = lacking.needs
+    left join evaluators
+        on lacking.problem = evaluators.problem
+        and variants.evaluator = evaluators.evaluator
 )
 
 select * from expected_values
