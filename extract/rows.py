@@ -55,8 +55,11 @@ def top_token_rows(tokens: pa.Table, results: Sequence[Scored], top_k: int) -> p
         top_k: how many of each token, at least as many as the results have.
     """
     join: Callable[[list[Any]], Any] = np.concatenate
-    ids = join([result.scores.choices[:, :top_k] for result in results])
-    logprobs = join([result.scores.choice_logprobs[:, :top_k] for result in results])
+    found = [each for result in results if (each := result.scores.choices) is not None]
+    logprobs_found = [
+        each for result in results if (each := result.scores.choice_logprobs) is not None
+    ]
+    ids, logprobs = (join(each)[:, :top_k] for each in (found, logprobs_found))
     step = np.float32(STEP_NATS["logprob"])
     repeated = {
         name: np.repeat(tokens[name].to_numpy(), ids.shape[1])

@@ -55,9 +55,9 @@ def new_warehouse(tmp_path_factory: pytest.TempPathFactory) -> NewWarehouse:
 
 @pytest.fixture(scope="session")
 def built(new_warehouse: NewWarehouse) -> Warehouse:
-    """`SHAPE`, built once."""
+    """`SHAPE`, built once, with all variants."""
     warehouse = new_warehouse(SHAPE)
-    warehouse.build()
+    warehouse.build(grids=True)
     return warehouse
 
 

@@ -120,8 +120,8 @@ def readings(
     """Compare the ways a benchmark can be read: which one, early on, decides as the final score?
 
     Decision accuracy is the share of pairs of runs that an early reading of a benchmark orders as
-    the benchmark's final score in the target's metric does. Intervals resample runs and benchmarks.
-    The held-out reading of a benchmark is the one that is best on all others.
+    the benchmark's final score in the target's metric does. Intervals resample runs and tasks (all
+    splits of one together). The held-out reading of a task is the one that is best on all others.
 
     \b
     tokenmart e2lm readings --problem ladder

@@ -1,11 +1,12 @@
 """Which reading of a benchmark, early on, decides between runs as the final score does?
 
 The decisions come from the model `int_decision_pairs`; here they are averaged, with intervals over
-runs and benchmarks, and the best reading is chosen on some benchmarks and tried on others.
+runs and tasks, and the best reading is chosen on some tasks and tried on others.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -17,12 +18,14 @@ from rich.table import Table
 
 from analysis.e2lm.model_sql import ModelSql
 from analysis.e2lm.scores import open_problem
-from analysis.statistics import Floats
+from analysis.statistics import Flags, Floats
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.problem.table_problem import TableProblem, find_table, read_table
 
 LEVEL = 0.95
+SPLIT = re.compile("(_val|_test|_[0-9]+shot|_zeroshot|_fewshot)+$")
+"""Ends of the names of benchmarks that ask the same task: they are drawn and held out together."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,8 @@ class Decisions:
     readings, benchmarks: names; every reading has every benchmark.
     agreement: `[readings, benchmarks, pairs]` in 0 … 1, NaN where a run lacks a score.
     first, second: `[pairs]` indices of the runs compared; runs: how many there are.
+    related: `[pairs]`, whether both are of one family.
+    task: `[benchmarks]` index of the task that a benchmark asks.
     """
 
     readings: tuple[str, ...]
@@ -40,6 +45,8 @@ class Decisions:
     first: np.ndarray[Any, np.dtype[np.intp]]
     second: np.ndarray[Any, np.dtype[np.intp]]
     runs: int
+    related: Flags
+    task: np.ndarray[Any, np.dtype[np.intp]]
 
 
 def compare_readings(name: str, workspace: Workspace, seed: int, resamples: int) -> dict[str, Any]:
@@ -53,8 +60,9 @@ def compare_readings(name: str, workspace: Workspace, seed: int, resamples: int)
 
     Returns:
         JSON-ready: for each stage, the decision accuracy of each reading with its interval over
-        runs and benchmarks, its distance to the target's own reading, signal quality and
-        signal-to-noise ratio, and what a reading chosen on the other benchmarks reaches.
+        runs and benchmarks, its distance to the target's own reading, the same on pairs of one
+        family only, signal quality and signal-to-noise ratio, and what a reading chosen on the
+        other benchmarks reaches.
 
     Raises:
         TokenmartError: no such problem, not a table, or nothing to compare in it.
@@ -93,7 +101,8 @@ def print_readings(found: list[dict[str, Any]]) -> None:
     view = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("problem", "stage", "reading"):
         view.add_column(heading)
-    for heading in ("decides", "95% CI", "minus target's", "95% CI", "SQ", "SNR", "held out"):
+    headings = ("decides", "95% CI", "minus target's", "95% CI", "in family", "SQ", "SNR", "chosen")
+    for heading in headings:
         view.add_column(heading, justify="right", no_wrap=True)
     for problem in found:
         for stage in problem["stages"]:
@@ -107,9 +116,8 @@ def print_readings(found: list[dict[str, Any]]) -> None:
                     _interval(row["interval"]),
                     f"{row['minus_target']:+.3f}",
                     _interval(row["minus_target_interval"]),
-                    "–" if row["sq"] is None else f"{row['sq']:.2f}",
-                    "–" if row["snr"] is None else f"{row['snr']:.1f}",
-                    f"chosen {chosen}×",
+                    *(_or_dash(row[name]) for name in ("within_families", "sq", "snr")),
+                    f"{chosen}×",
                 )
     Console(markup=False, emoji=False, width=130).print(view)
 
@@ -161,7 +169,20 @@ def _decisions(
             ends = sorted((place[one], place[other]))
             at = pair[ends[0], ends[1]]
             agreement[readings.index(metric), benchmarks.index(benchmark), at] = value
-    return Decisions(tuple(readings), tuple(benchmarks), agreement, first, second, len(runs))
+    families = dict(
+        database.execute("select distinct model_id, family from benchmark_scores").fetchall()
+    )
+    kin = np.array([families.get(name, name) for name in runs])
+    return Decisions(
+        readings=tuple(readings),
+        benchmarks=tuple(benchmarks),
+        agreement=agreement,
+        first=first,
+        second=second,
+        runs=len(runs),
+        related=kin[first] == kin[second],
+        task=np.unique([SPLIT.sub("", name) for name in benchmarks], return_inverse=True)[1],
+    )
 
 
 def _quality(
@@ -206,15 +227,17 @@ def _stage_record(
     seed: int,
     resamples: int,
 ) -> dict[str, Any]:
-    count = len(decisions.benchmarks)
+    tasks = int(decisions.task.max()) + 1
     generator = np.random.default_rng(seed)
     drawn = _weighted(
         decisions,
         _draw(generator, decisions.runs, resamples),
-        _draw(generator, count, resamples),
+        _draw(generator, tasks, resamples)[:, decisions.task],
     )
-    observed = _weighted(decisions, np.ones((1, decisions.runs)), np.ones((1, count)))[:, 0]
+    every = np.ones((1, len(decisions.benchmarks)))
+    observed = _weighted(decisions, np.ones((1, decisions.runs)), every)[:, 0]
     own = decisions.readings.index(target)
+    within = decisions.agreement[:, :, decisions.related]
     rows = [
         {
             "reading": reading,
@@ -222,6 +245,7 @@ def _stage_record(
             "interval": _percentiles(drawn[index]),
             "minus_target": round(float(observed[index] - observed[own]), 6),
             "minus_target_interval": _percentiles(drawn[index] - drawn[own]),
+            "within_families": _rounded(np.nanmean(within[index])) if within.size else None,
             "sq": _rounded(quality[reading][0]),
             "snr": _rounded(quality[reading][1]),
         }
@@ -231,23 +255,27 @@ def _stage_record(
     return {
         "stage": stage,
         "runs": decisions.runs,
+        "pairs": len(decisions.first),
+        "pairs_within_families": int(decisions.related.sum()),
         "benchmarks": list(decisions.benchmarks),
+        "tasks": tasks,
         "readings": rows,
         "held_out": _held_out(decisions, own),
     }
 
 
 def _held_out(decisions: Decisions, own: int) -> dict[str, Any]:
-    """Each benchmark decided by the reading that is best on all others; ties: the first by name."""
+    """Each task decided by the reading that is best on all others; ties: the first by name."""
     by_benchmark = np.nanmean(decisions.agreement, axis=2)
-    reached, chosen = [], Counter[str]()
-    for index in range(by_benchmark.shape[1]):
-        others = np.delete(by_benchmark, index, axis=1)
+    reached = np.empty(by_benchmark.shape[1])
+    chosen = Counter[str]()
+    for index, task in enumerate(decisions.task):
+        others = by_benchmark[:, decisions.task != task]
         best = int(np.argmax(others.mean(axis=1))) if others.size else own
-        reached.append(float(by_benchmark[best, index]))
+        reached[index] = by_benchmark[best, index]
         chosen[decisions.readings[best]] += 1
     return {
-        "decision_accuracy": round(float(np.mean(reached)), 6),
+        "decision_accuracy": round(float(reached.mean()), 6),
         "target_reading": round(float(by_benchmark[own].mean()), 6),
         "chosen": dict(sorted(chosen.items())),
     }
@@ -261,6 +289,10 @@ def _percentiles(values: Floats) -> list[float]:
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(float(value), 6)
+
+
+def _or_dash(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
 
 
 def _interval(bounds: list[float]) -> str:

@@ -166,17 +166,17 @@ def _notes(database: duckdb.DuckDBPyConnection) -> Iterator[str]:
             from int_benchmark_series
             group by full_id, benchmark
         )
-        select full_id, string_agg(benchmark, ', ' order by benchmark), min(found), most
+        select full_id, string_agg(benchmark, ', ' order by benchmark), found, most
         from (select *, max(found) over (partition by full_id) as most from counted)
         where found < most
-        group by full_id, most
-        order by full_id
+        group by full_id, found, most
+        order by full_id, found
         """
     ).fetchall()
-    for model, benchmarks, fewest, most in gaps:
+    for model, benchmarks, found, most in gaps:
         yield (
-            f"{model}: {benchmarks}: {fewest} or more of the {most} early checkpoints of its other "
-            "benchmarks; the missing ones are left out"
+            f"{model}: {found} of {most} early checkpoints of {benchmarks}; the others are missing "
+            "and left out"
         )
 
 

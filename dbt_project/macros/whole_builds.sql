@@ -4,34 +4,44 @@
   A variant's value is made by a chain of models, from stg_metric_variants over sums cut at its
   thresholds to metric_values. A selection that leaves out part of the chain would end green, with
   no value of a new variant, or a wrong one. So it is refused before anything runs, where a variant
-  differs from what metric_catalog, the chain's end, was last built with.
+  differs from what metric_catalog, the chain's end, was last built with; and so is a selection of
+  an edited family without the tables that show its values.
 -#}
 {% macro refuse_partial_builds() -%}
     {%- if execute and flags.WHICH in ('run', 'build') -%}
         {%- set variants = 'model.' ~ project_name ~ '.stg_metric_variants' -%}
-        {%- set readers = [variants] -%}
+        {%- set readers = [variants, 'model.' ~ project_name ~ '.stg_metric_families'] -%}
         {%- for id, node in graph.nodes.items()
-            if node.resource_type == 'model' and variants in models_above([id]) -%}
+            if node.resource_type == 'model' and node.config.materialized != 'view'
+            and variants in models_above([id]) -%}
             {%- do readers.append(id) -%}
         {%- endfor -%}
-        {%- set changed = changed_metrics() if readers | select('in', selected_resources) | list -%}
-        {%- for metric in changed or [] -%}
-            {%- set ends = ['model.' ~ project_name ~ '.' ~ metric] -%}
+        {%- if readers | select('in', selected_resources) | list -%}
+            {%- set ends = [] -%}
             {%- for name in ('metric_documents', 'metric_values', 'metric_catalog') -%}
                 {%- do ends.append('model.' ~ project_name ~ '.' ~ name) -%}
             {%- endfor -%}
-            {%- set chain = ends + models_above(ends[:1]) + models_above(ends[2:3], [ends[1]]) -%}
-            {%- set lacking = chain | select('in', readers)
-                | reject('in', selected_resources) | unique | list -%}
-            {%- if lacking -%}
-                {%- do exceptions.raise_compiler_error(
-                    'variants/' ~ metric ~ '.csv or its grid differs from what was last built, and'
-                    ~ ' this selection leaves out '
-                    ~ lacking | map('replace', 'model.' ~ project_name ~ '.', '') | join(', ')
-                    ~ '; select +' ~ metric ~ '+, or build everything'
-                ) -%}
-            {%- endif -%}
-        {%- endfor -%}
+            {%- set below = models_above(ends[1:2], ends[:1]) -%}
+            {%- for metric in changed_metrics() -%}
+                {%- set family = 'model.' ~ project_name ~ '.' ~ metric -%}
+                {%- set chain = models_above([family]) + below + [family] + ends -%}
+                {{- refuse_to_leave_out(chain | select('in', readers), metric, 'variants') -}}
+            {%- endfor -%}
+            {%- for metric in edited_metrics() -%}
+                {{- refuse_to_leave_out(ends, metric, 'SQL') -}}
+            {%- endfor -%}
+        {%- endif -%}
+    {%- endif -%}
+{%- endmacro %}
+
+{% macro refuse_to_leave_out(needed, metric, what) -%}
+    {%- set lacking = needed | reject('in', selected_resources) | unique | list -%}
+    {%- if lacking -%}
+        {%- do exceptions.raise_compiler_error(
+            metric ~ ': its ' ~ what ~ ' differ from what was last built, and this selection leaves'
+            ~ ' out ' ~ lacking | map('replace', 'model.' ~ project_name ~ '.', '') | join(', ')
+            ~ '; select +' ~ metric ~ '+, or build everything'
+        ) -%}
     {%- endif -%}
 {%- endmacro %}
 
@@ -49,18 +59,45 @@
     {{- return(found) -}}
 {%- endmacro %}
 
-{#- Metrics with a variant of this build that metric_catalog doesn't hold as it is written. -#}
-{% macro changed_metrics() -%}
+{#- What metric_catalog was last built as; none when it wasn't, or by an older version. -#}
+{% macro built_catalog() -%}
     {%- set node = graph.nodes['model.' ~ project_name ~ '.metric_catalog'] -%}
     {%- set catalog = adapter.get_relation(node.database, node.schema, node.alias) -%}
+    {%- if catalog is not none -%}
+        {%- set columns = adapter.get_columns_in_relation(catalog) | map(attribute = 'name') -%}
+        {{- return(catalog if 'written' in columns | list else none) -}}
+    {%- endif -%}
+    {{- return(none) -}}
+{%- endmacro %}
+
+{#- Selected families whose SQL, or what it reads, is another than metric_catalog was built with. -#}
+{% macro edited_metrics() -%}
+    {%- set catalog = built_catalog() -%}
+    {%- set edited = [] -%}
+    {%- if catalog is not none -%}
+        {%- set query -%} select distinct metric || ' ' || code from {{ catalog }} {%- endset -%}
+        {%- set known = run_query(query).columns[0].values() -%}
+        {%- for node in graph.nodes.values()
+            if node.unique_id in selected_resources and node.resource_type == 'model'
+            and node.config.meta.get('metric') -%}
+            {%- if node.name ~ ' ' ~ local_md5(code_with_sources(node)) not in known -%}
+                {%- do edited.append(node.name) -%}
+            {%- endif -%}
+        {%- endfor -%}
+    {%- endif -%}
+    {{- return(edited) -}}
+{%- endmacro %}
+
+{#- Metrics with a variant of this build that metric_catalog doesn't hold as it is written. -#}
+{% macro changed_metrics() -%}
+    {%- set catalog = built_catalog() -%}
     {%- set query -%}
         with variants as (
             {{ variants_in_use() }}
         )
 
         select metric, variant, written from variants
-        {%- if catalog is not none
-            and 'written' in adapter.get_columns_in_relation(catalog) | map(attribute = 'name') | list %}
+        {%- if catalog is not none %}
         except
         select metric, split_part(variant, '@', 1), written from {{ catalog }}
         {%- endif %}

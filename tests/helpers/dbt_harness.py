@@ -79,9 +79,9 @@ class Warehouse:
             shutil.copyfile(parsed, PARSED)
         return done
 
-    def build(self) -> None:
+    def build(self, grids: bool = False) -> None:
         """`dbt build`, with all data and unit tests; fails the test with dbt's own output."""
-        done = self.dbt("build", "--quiet")
+        done = self.dbt("build", "--quiet", "--vars", json.dumps({"grids": grids}))
         assert done.returncode == 0 and not done.stderr, done.stdout + done.stderr
 
     def run(self, *arguments: str) -> None:
@@ -89,14 +89,14 @@ class Warehouse:
         done = self.dbt("run", "--quiet", *arguments)
         assert done.returncode == 0, done.stdout + done.stderr
 
-    def with_threads(self, threads: int, folder: Path) -> Warehouse:
+    def with_threads(self, threads: int, folder: Path, *arguments: str) -> Warehouse:
         """The same data in a new database of `folder`, built by so many DuckDB threads."""
         profile = yaml.safe_load((self.project / "profiles.yml").read_text(encoding="utf-8"))
         profile["tokenmart"]["outputs"]["local"]["settings"]["threads"] = threads
         folder.mkdir(parents=True)
         (folder / "profiles.yml").write_text(yaml.safe_dump(profile), encoding="utf-8")
         other = Warehouse(self.data, folder / "tokenmart.duckdb", self.project)
-        other.run("--profiles-dir", str(folder))
+        other.run("--profiles-dir", str(folder), *arguments)
         return other
 
     def with_own_project(self, folder: Path) -> Warehouse:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from warehouse.errors import TokenmartError, did_you_mean
-from warehouse.files import sha256_file
+from warehouse.files import sha256_file, storage_errors
 from warehouse.importers.score_table import read_scores
 from warehouse.paths import Workspace
 from warehouse.store.schema import BENCHMARK_SCORES, BENCHMARK_TABLES, DOWNSTREAM
@@ -137,8 +137,16 @@ def store_scores(brought: BroughtScores, workspace: Workspace, problem: str) -> 
     folder = f"problem={problem}"
     write_table(workspace.benchmark_scores / folder / "scores.parquet", brought.scores)
     write_table(workspace.benchmark_tables / folder / "table.parquet", brought.facts)
-    for model_id, items in brought.target.items():
-        write_table(workspace.downstream / folder / f"model_id={model_id}" / "items.parquet", items)
+    targets = {
+        workspace.downstream / folder / f"model_id={model_id}" / "items.parquet": items
+        for model_id, items in brought.target.items()
+    }
+    for path in (workspace.downstream / folder).glob("model_id=*/items.parquet"):
+        if path not in targets:  # of an earlier target
+            with storage_errors(path):
+                path.unlink()
+    for path, items in targets.items():
+        write_table(path, items)
 
 
 def stored_scores(workspace: Workspace, problem: str) -> Path | None:

@@ -131,9 +131,11 @@ def _type(
         if kind == "varchar":
             parts.append(f"{text} as {column}")
             continue
+        # a cast would round
+        whole = f" or not regexp_full_match({text}, '-?\\d+(\\.0*)?')" if kind == "bigint" else ""
         bad = connection.execute(
             f"select row_number, {text} from given where {text} is not null "
-            f"and try_cast({text} as {kind}) is null order by row_number limit 1"
+            f"and (try_cast({text} as {kind}) is null{whole}) order by row_number limit 1"
         ).fetchone()
         if bad:
             raise TokenmartError(

@@ -1,3 +1,5 @@
+{{ config(materialized = 'view') }}
+
 with units as (
     select * from {{ ref('stg_units') }}
 ),
@@ -11,7 +13,7 @@ variants as (
 ),
 
 families as (
-    select * from {{ ref('int_families') }}
+    select * from {{ ref('stg_metric_families') }}
 ),
 
 known_models as (

@@ -11,7 +11,7 @@ variants as (
 ),
 
 families as (
-    select * from {{ ref('int_families') }}
+    select * from {{ ref('stg_metric_families') }}
 ),
 
 expected_values as (

@@ -1,5 +1,8 @@
 {{ config(materialized = 'table') }}
 
+-- What selects a variant's chain of models selects its family's description as well.
+-- depends_on: {{ ref('stg_metric_families') }}
+
 with variants as (
     {{ variants_in_use() }}
 ),

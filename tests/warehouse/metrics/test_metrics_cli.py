@@ -21,6 +21,7 @@ from warehouse.metrics.near_copies import (
     Correlation,
     correlate_variants,
     group_near_copies,
+    take_census,
 )
 
 
@@ -139,7 +140,7 @@ def test_show_names_settings_ends_and_near_copies(cli: CliRunner, built: Warehou
     shown = cli.invoke(metrics, ["show", "perplexity"])
     assert shown.exit_code == 0, shown.output
     assert "Formula: `exp(-Σ log p / N)`" in shown.output
-    assert "bits_per_byte  aggregation=micro unit=byte" in shown.output
+    assert "bits_per_byte  aggregation=micro min_tokens=1 unit=byte" in shown.output
     micro = {m: x for (v, m), x in built.values("perplexity").items() if v == "micro" and x}
     first, last = min(micro, key=micro.__getitem__), max(micro, key=micro.__getitem__)
     ends = f"4 of 4 models: {micro[first]:.4g} {first} … {micro[last]:.4g} {last}"
@@ -179,12 +180,17 @@ def test_new_metrics_build_and_pass_their_tests(
 ) -> None:
     project = built.with_own_project(tmp_path).project
     monkeypatch.setenv("TOKENMART_HOME", str(tmp_path))
-    for arguments in (["late_nll"], ["far_gain", "--context", "window"]):
+    for arguments in (
+        ["late_nll"],
+        ["far_gain", "--context", "window"],
+        ["late_word", "--features"],
+        ["far_word", "--context", "window", "--features"],
+    ):
         done = CliRunner().invoke(metrics, ["new", *arguments])
         assert done.exit_code == 0, done.output
     database = tmp_path / "tokenmart.duckdb"
     shutil.copy(built.database, database)
-    chosen = ["stg_metric_variants", "late_nll+", "far_gain+"]
+    chosen = ["+late_nll+", "+far_gain+", "+late_word+", "+far_word+"]
     done = subprocess.run(
         [str(Path(sys.executable).with_name("dbt")), "build", "--quiet", "--select", *chosen],
         cwd=project,
@@ -203,3 +209,33 @@ def test_new_metrics_build_and_pass_their_tests(
     assert values["micro@window_64", "lab--model-0"] == pytest.approx(
         gains["mean@window_64", "lab--model-0"]
     )
+
+
+def test_census_counts_rankings_and_names_what_has_no_value() -> None:
+    with duckdb.connect() as connection:
+        connection.execute(
+            "create table metric_catalog as from (values ('nll', 'a', 'lower'), "
+            "('nll', 'b', 'lower'), ('gain', 'a', 'higher'), ('gain', 'far', 'higher'), "
+            "('gain', 'lost', 'higher')) as c(metric, variant, direction)"
+        )
+        connection.execute(
+            "create table metric_values as select 'p' as problem, *, if(value is null, 'few', null)"
+            " as reason from (values ('nll', 'a', 'x', 1.0), ('nll', 'a', 'y', 2.0), "
+            "('nll', 'b', 'x', 2.0), ('nll', 'b', 'y', 2.0), ('gain', 'a', 'x', 9.0), "
+            "('gain', 'a', 'y', 8.0), ('gain', 'far', 'x', null), ('gain', 'far', 'y', null)"
+            ") as v(metric, variant, model_id, value)"
+        )
+        found = take_census(connection, "p")
+    assert len(found.variants) == 5 and found.rankings == 2
+    assert found.alike == (("gain a", "nll a"),)
+    assert found.without_value == {
+        "few": ("gain far",),
+        "no row: no probe of its kind": ("gain lost",),
+    }
+
+
+def test_census_is_shown(cli: CliRunner, built: Warehouse) -> None:
+    shown = cli.invoke(metrics, ["census"]).output
+    (variants,) = built.rows("select count(distinct (metric, variant)) from metric_values")
+    assert shown.startswith(f"synthetic: {variants[0]} variants, ")
+    assert "    alike: " in shown and "    no value (" in shown

@@ -177,7 +177,7 @@ def test_marts_are_not_emptied_when_the_data_is_gone(filled: Workspace) -> None:
     from dbt_common.exceptions import DbtRuntimeError
 
     with duckdb.connect(str(filled.database)) as connection:
-        connection.execute("create table metric_values as select 1.5 as value")
+        connection.execute("create table metric_values as select 1.5 as value, 3 as tokens")
         plugin.configure_connection(connection)
         shutil.rmtree(filled.tokens)
         with pytest.raises(DbtRuntimeError, match=r"no token files, but .* set TOKENMART_DATA"):

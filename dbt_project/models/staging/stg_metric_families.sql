@@ -1,3 +1,5 @@
+{{ config(materialized = 'table') }}
+
 with families as (
     {{ metric_family_rows() }}
 )
