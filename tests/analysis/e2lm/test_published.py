@@ -128,7 +128,10 @@ def test_readings_of_dclm_are_those_of_brute_force(dclm: dict[str, Any]) -> None
             sign = -1 if reading["reading"] == "task_loss" else 1
             shares = [
                 order_agreement(
-                    {k: sign * v for k, v in means[task, reading["reading"], stage["stage"]].items()},
+                    {
+                        k: sign * v
+                        for k, v in means[task, reading["reading"], stage["stage"]].items()
+                    },
                     means[task, "accuracy", "7B-1x"],
                 )
                 for task in stage["benchmarks"]
