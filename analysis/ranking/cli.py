@@ -83,7 +83,7 @@ def correlate(
     tokenmart correlate --problem minilong --json > correlations.json
     tokenmart correlate --problem minilong --top 5 --better lower --sql "
         select model_id, avg(nll) as value from tokens
-        where problem = $problem and condition = 'full' and position > 1000 group by model_id"
+        where problem = 'minilong' and condition = 'full' and position > 1000 group by model_id"
     """
     from analysis.ranking.documents import parts_reader
     from analysis.ranking.ideas import idea_from_file, idea_from_sql

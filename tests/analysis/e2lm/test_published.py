@@ -33,7 +33,7 @@ def problem(name: str) -> TableProblem:
 
 @pytest.mark.slow
 def test_signal_quality_on_the_ladder() -> None:
-    """Mean SQ over 14 early checkpoints of 25 runs: .93 bpb, .84 soft_log, .78 soft, .70 accuracy."""
+    """Mean SQ over 14 early checkpoints of 25 runs: .93 bpb, .84 soft_log, .78 soft, .70 acc."""
     with open_problem("ladder", read_table(problem("ladder"), SHIPPED)) as database:
         order = ModelSql(database, SHIPPED).build("int_series_order")
         rows = database.execute(
