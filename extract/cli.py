@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from warehouse.errors import visible
+from warehouse.terminal import print_whole
 
 if TYPE_CHECKING:
     from extract.planning.plan import Document, Selection
@@ -200,8 +201,7 @@ def _print_plan(plan: Plan) -> None:
 
     from extract.planning.tables import plan_table
 
-    console = Console(width=max(Console().width, 120))
-    console.print(plan_table(plan))
+    print_whole(Console(), plan_table(plan))
     click.echo(visible("\n".join(plan.notes)))
 
 
@@ -378,8 +378,7 @@ def status(problem_name: str, by_condition: bool, as_json: bool) -> None:
         return
     from rich.console import Console
 
-    console = Console(width=max(Console().width, 120))
-    console.print(status_table(problem, rows, by_condition))
+    print_whole(Console(), status_table(problem, rows, by_condition))
     for line in fallbacks(rows):
         click.echo(visible(f"warning: {line}"))
     click.echo(visible("\n".join(status_notes(problem, selection, rows))))

@@ -14,8 +14,8 @@ from tokenmart import COMMANDS, cli
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
-OWN_PROGRAMS = {"dbt": {"--select", "--project-dir", "--vars", "--static"}}
-"""Options of programs that the pages show and that aren't ours."""
+FOR_DBT = {"--grids", "--project-dir", "--select", "--static", "--vars"}
+"""Options of `tokenmart dbt`, which takes any."""
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:
@@ -33,10 +33,13 @@ def examples() -> Iterator[tuple[str, str]]:
     """Where a command is shown, and its line."""
     for page in PAGES:
         blocks = re.findall(r"```(?:console|bash|sh)\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
-        for line in "\n".join(blocks).replace("\\\n", " ").splitlines():
-            yield page.name, line.removeprefix("$ ")
+        lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+        for line in whole_lines([line.removeprefix("$ ") for line in lines]):
+            for command_line in line.split(" && "):
+                yield page.name, command_line
         for code in re.findall(r"`(tokenmart [^`]+)`", page.read_text("utf-8")):
-            yield page.name, " ".join(code.split())
+            for command_line in " ".join(code.split()).split(" && "):
+                yield page.name, command_line
     for name, command in commands():
         for line in whole_lines((command.help or "").replace("\\\n", " ").splitlines()):
             if line.startswith("tokenmart "):
@@ -84,7 +87,7 @@ def test_an_example_is_a_command_with_options_that_exist(where: str, line: str) 
 
 def test_every_option_that_a_page_names_exists() -> None:
     known = {option for _, command in commands() for each in command.params for option in each.opts}
-    known |= {"--help", *OWN_PROGRAMS["dbt"]}
+    known |= {"--help", *FOR_DBT}
     for script in [*ROOT.glob("scripts/*.py"), *ROOT.glob("benchmarks/*.py")]:
         known |= set(re.findall(r"[\"'](--[a-z-]+)[\"']", script.read_text("utf-8")))
     known |= {option for text in known for option in text.split("/")}

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
+from rich.table import Table
 from sql_samples import unit
 
 from analysis.report.viewer import Reading, Segment, View
@@ -22,6 +23,7 @@ from warehouse.errors import TokenmartError, visible
 from warehouse.metrics import dbt_process
 from warehouse.paths import Workspace
 from warehouse.store.token_files import published_path, read_rows, write_units
+from warehouse.terminal import print_whole
 
 # clear the screen, set the title, move up, ring, write from right to left, C1 control, go back
 EVIL = "\x1b[2J\x1b]0;owned\x07\x1b[1A\u202eevil\x9b31m\rback\x08"
@@ -103,6 +105,20 @@ def test_reasons_in_the_ledger_and_words_of_the_command_line(
         told = capsys.readouterr()
         assert harmless(told.out + told.err)
         assert "\\x1b[2J" in told.err
+
+
+def test_no_heading_of_a_table_is_cut() -> None:
+    table = Table()
+    headings = [f"a heading {number}" for number in range(12)]
+    for heading in headings:
+        table.add_column(heading, no_wrap=True)
+    table.add_row(*["1,234,567,890"] * 12)
+    console = Console(width=40, force_terminal=False)
+    with console.capture() as capture:
+        print_whole(console, table)
+    second = capture.get().splitlines()[1]
+    assert all(heading in second for heading in headings)
+    assert capture.get().count("1,234,567,890") == 12
 
 
 def test_a_document_in_the_viewer() -> None:

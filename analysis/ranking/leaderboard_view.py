@@ -12,6 +12,7 @@ from rich.table import Table
 from analysis.ranking.leaderboard import Leaderboard, LeaderboardRow
 from analysis.statistics import Interval
 from warehouse.errors import visible
+from warehouse.terminal import print_whole
 
 
 def print_leaderboard(board: Leaderboard, top: int) -> None:
@@ -51,7 +52,7 @@ def print_leaderboard(board: Leaderboard, top: int) -> None:
             new_documents,
             pairs,
         )
-    console.print(view)
+    print_whole(console, view)
     for row in ideas:
         alike = ", ".join(f"{other.name} ({_signed(rho)})" for other, rho in row.alike)
         if alike:
@@ -59,7 +60,7 @@ def print_leaderboard(board: Leaderboard, top: int) -> None:
                 visible(f"{row.column.name} ranks the models most like: {alike}"), highlight=False
             )
     for note in _notes(board, rows, len(variants)):
-        console.print(note, style="dim", highlight=False)
+        console.print(visible(note), style="dim", highlight=False)
     if len(table.dtypes) > 1:
         parts = (f"{len(ids)} in {dtype}" for dtype, ids in table.dtypes.items())
         console.print(

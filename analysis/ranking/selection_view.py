@@ -15,6 +15,7 @@ from analysis.ranking.metric_selection import Candidate, MetricSelection
 from analysis.ranking.registered import registered_record
 from analysis.statistics import SAME_RANKING, Condition, Interval
 from warehouse.errors import visible
+from warehouse.terminal import print_whole
 
 
 def selection_record(selection: MetricSelection, shown: Sequence[str] = ()) -> dict[str, Any]:
@@ -138,12 +139,12 @@ def print_selection(selection: MetricSelection, top: int, shown: Sequence[str] =
         if selection.baseline is not None:
             cells += [_signed_or_dash(candidate.minus_baseline), _p(candidate.p_beats_baseline)]
         view.add_row(*cells)
-    console.print(view)
+    print_whole(console, view)
     for line in _selection_notes(selection):
-        console.print(line, style="dim", highlight=False)
+        console.print(visible(line), style="dim", highlight=False)
     console.print()
     for line in _conclusion(selection):
-        console.print(line, style="bold", highlight=False)
+        console.print(visible(line), style="bold", highlight=False)
 
 
 def _of(selection: MetricSelection, metrics: Sequence[str]) -> list[Candidate]:

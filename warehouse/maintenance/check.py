@@ -41,7 +41,10 @@ Columns = Mapping[str, "np.ndarray[Any, Any]"]
 
 @dataclass(frozen=True)
 class Defect:
-    """One thing that is wrong: with a unit, or with the whole file when `doc_id` is None."""
+    """One thing that is wrong: with a unit, or with the whole file when `doc_id` is None.
+
+    `asked` is what `--problem` said, where that isn't the problem's name.
+    """
 
     file: Path
     problem: str
@@ -51,22 +54,24 @@ class Defect:
     what: str
     mend: Mend
     probe: str
+    asked: str = ""
 
     @property
     def extract_command(self) -> str:
         """The command that computes what mending removes."""
         model = f" --model {self.model_id}" if self.model_id else ""
         probe = f" --probe {self.probe}" if self.probe else ""
-        return f"tokenmart extract --problem {self.problem}{model}{probe}"
+        return f"tokenmart extract --problem {self.asked or self.problem}{model}{probe}"
 
     @property
     def remedy(self) -> str:
         """What to do about it, as commands."""
+        problem = self.asked or self.problem
         if self.mend == "refetch":
-            return f"tokenmart data fetch --problem {self.problem} --only documents"
+            return f"tokenmart data fetch --problem {problem} --only documents"
         if self.mend == "superseded":
-            return f"{self.extract_command}; or tokenmart warehouse gc --problem {self.problem}"
-        repair = f"tokenmart warehouse check --problem {self.problem} --repair"
+            return f"{self.extract_command}; or tokenmart warehouse gc --problem {problem}"
+        repair = f"tokenmart warehouse check --problem {problem} --repair"
         return repair if self.mend == "rewrite" else f"{repair} && {self.extract_command}"
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,6 +103,8 @@ def check(problem_name: str | None, repair: bool, as_json: bool) -> None:
                 mended[path] = done
             progress("checking", 1)
     seconds = time.monotonic() - started
+    asked = shlex.quote(problem_name) if problem_name else ""
+    defects = [replace(defect, asked=asked) for defect in defects]
     left = [d for d in defects if d.file not in mended or d.mend in ("superseded", "refetch")]
     if as_json:
         click.echo(_as_json(defects, mended, len(files), units, rows, seconds))

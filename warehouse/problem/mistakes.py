@@ -224,12 +224,10 @@ def _closest(name: str, among: Iterable[str]) -> str | None:
 
 def _such_as(value: str, pattern: str) -> str:
     """An example that is close to the value and matches; empty where none is found."""
-    for other in (r"[^a-z0-9]+", r"[^A-Za-z0-9/]+"):
-        cased = value if "A-Z" in other else value.lower()
-        for joint in ("_", "-"):
-            example = re.sub(other, joint, cased).strip("_-/")
-            if re.fullmatch(pattern, example):
-                return f"; such as {example[:_LONGEST_VALUE]!r}"
+    cased = re.sub(r"[^A-Za-z0-9/._+-]+", "-", value)
+    for example in (cased, *(re.sub(r"[^a-z0-9]+", joint, value.lower()) for joint in "_-")):
+        if re.fullmatch(pattern, example.strip("_-/")):
+            return f"; such as {example.strip('_-/')[:_LONGEST_VALUE]!r}"
     return ""
 
 

@@ -286,3 +286,35 @@ def test_paths_start_at_the_problem_file_unless_it_ships(workspace: Workspace) -
     assert own.place(workspace).resolve(own.documents.path) == folder / "docs.json"
     assert own.asked == str(folder / "tiny.yml")
     assert ships.asked == "tiny"
+
+
+MENDED_BY_ITS_MESSAGE = [
+    ("name: tiny", "name: My Problem", "such as 'my_problem'", "name: my_problem"),
+    ("title:", "titel:", "did you mean 'title'?", "title:"),
+    ("kind: json", "kind: jsonl", "did you mean 'json'?", "kind: json"),
+    ("path: docs.json", "file: docs.json", "use one of: count, expected_tokens", "path: docs.json"),
+    ("family: one", "family:", "is empty; give it a value", "family: one"),
+    ("full_id: org/base", "full_id: org/my base", "such as 'org/my-base'", "full_id: org/base"),
+    ("base: org/base", "base: base", "use one of org/base", "base: org/base"),
+    (
+        "[{kind: rope, theta: 5000}]",
+        "{kind: rope, theta: 5000}",
+        "must be a list: its entries in [ ]",
+        "[{kind: rope, theta: 5000}]",
+    ),
+    ("context: 8", "context: 8k", "'8k': must be a whole number", "context: 8"),
+    ("  kind: json", "\tkind: json", "use spaces, not tabs", "  kind: json"),
+]
+"""What stood there, what somebody writes, what the message says to do, what they write then."""
+
+
+@pytest.mark.parametrize(("right", "wrong", "says", "mended"), MENDED_BY_ITS_MESSAGE)
+def test_a_common_mistake_is_mended_by_its_message(
+    workspace: Workspace, right: str, wrong: str, says: str, mended: str
+) -> None:
+    assert right in GOOD
+    text = GOOD.replace(right, wrong, 1)
+    with pytest.raises(ProblemFileError) as caught:
+        load_problem(write(workspace, text), workspace)
+    assert says in caught.value.format_message()
+    load_problem(write(workspace, text.replace(wrong, mended, 1)), workspace)
