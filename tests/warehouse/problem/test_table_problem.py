@@ -56,6 +56,10 @@ def test_a_table_is_brought_with_its_target(workspace: Workspace) -> None:
     name = write(workspace)
     with pytest.raises(TokenmartError, match="run `tokenmart data fetch --problem runs`"):
         load_ranked(name, workspace)
+    for command in (["doctor"], ["data", "fetch", "--dry-run"]):
+        before = CliRunner().invoke(cli, [*command, "--problem", name])
+        assert "missing" in before.output and "scores" in before.output
+        assert not targets(workspace)
     done = CliRunner().invoke(cli, ["data", "fetch", "--problem", name])
     assert done.exit_code == 0, done.output
     assert "18 of 6 runs on 2 benchmarks (licence: CC0)" in done.output
