@@ -125,6 +125,7 @@ def extract(
     from extract.planning.sharing import sharing_of
     from extract.planning.tables import make_plan
     from warehouse.paths import find_workspace
+    from warehouse.problem.lineup import store_lineup
     from warehouse.problem.pairs import store_pairs
     from warehouse.problem.spec import load_problem
     from warehouse.sources.fetch import ensure_documents
@@ -156,8 +157,10 @@ def extract(
         return
     if selection.device == "cpu" and as_worker is None:
         _guard_processor(plan, asked_by_name=device == "cpu")
-    chosen = documents_of(ensure_documents(problem, workspace), selection.documents)
+    corpus = ensure_documents(problem, workspace)
+    chosen = documents_of(corpus, selection.documents, selection.conditions)
     store_pairs(problem, workspace)
+    store_lineup(problem, workspace)
     since = as_worker
     if sharing.workers > 1:
         since = datetime.now(timezone.utc).isoformat(timespec="seconds")

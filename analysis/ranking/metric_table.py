@@ -122,8 +122,12 @@ class MetricTable:
         """The same in words."""
         count = self.tries
         parts = [
-            f"{count[name]} {name.replace('_', ' ')}"
-            for name in ("variants_of_this_build", "variants_of_earlier_builds", "ideas")
+            f"{count[name]} {words if count[name] == 1 else words.replace(word, word + 's')}"
+            for name, word, words in (
+                ("variants_of_this_build", "variant", "variant of this build"),
+                ("variants_of_earlier_builds", "variant", "variant of earlier builds"),
+                ("ideas", "idea", "idea"),
+            )
             if count[name]
         ]
         return f"{count['all']} tries ({', '.join(parts)})"

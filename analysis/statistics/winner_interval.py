@@ -52,7 +52,8 @@ class WinnerInterval:
     best: its index; value: its Spearman as found.
     interval: of its true Spearman, valid although it was chosen.
     optimism: by how much |value| is too high on average, by choosing anew in resamples.
-    critical: how many standard errors the interval reaches towards 0; 1.96 without a choice.
+    critical: how many standard errors the interval reaches towards 0; 2.24 for a single variant,
+        of which the sign is chosen.
     """
 
     best: int

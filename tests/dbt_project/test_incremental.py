@@ -101,7 +101,7 @@ def test_an_added_threshold_computes_only_the_sums_it_cuts(
     with (changed.project / "variants" / "longppl.csv").open("a", encoding="utf-8") as file:
         header = next((PROJECT / "variants" / "longppl.csv").open(encoding="utf-8"))
         setting = {"metric": "longppl", "variant": "added", "aggregation": "micro"}
-        setting |= {"alpha": "0.3", "beta": "-2", "min_tokens": "1"}
+        setting |= {"core": "true", "alpha": "0.3", "beta": "-2", "min_tokens": "1"}
         file.write(",".join(setting.get(name, "") for name in header.strip().split(",")) + "\n")
     changed.run()
     after = incremental_rows(changed)

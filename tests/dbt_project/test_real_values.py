@@ -22,6 +22,7 @@ from warehouse.sources.fetch import ensure_documents
 pytestmark = [pytest.mark.models, pytest.mark.slow, pytest.mark.timeout(900)]
 
 MODELS = ("smollm2-135m", "gemma3-270m", "smollm2-135m-window-512")
+GRIDS = ("--vars", "{grids: true}")
 DOCUMENTS = (11, 16)  # a character in several pieces, long dashes and curly quotes
 TOKENS = 800
 PROBES = [
@@ -77,7 +78,7 @@ def real(extracted: Path) -> Warehouse:
         file.seek(0)
         names = csv.DictReader(file).fieldnames or []
         csv.DictWriter(file, names, lineterminator="\n").writerows({**same, **row} for row in added)
-    warehouse.run()
+    warehouse.run(*GRIDS)
     return warehouse
 
 
@@ -110,4 +111,4 @@ def test_pieces_of_one_character_occur(real: Warehouse) -> None:
 
 @pytest.mark.parametrize("threads", [1, 4])
 def test_thread_count_changes_nothing(real: Warehouse, tmp_path: Path, threads: int) -> None:
-    assert_same_values(real, real.with_threads(threads, tmp_path / "other"))
+    assert_same_values(real, real.with_threads(threads, tmp_path / "other", *GRIDS))

@@ -89,14 +89,14 @@ class Warehouse:
         done = self.dbt("run", "--quiet", *arguments)
         assert done.returncode == 0, done.stdout + done.stderr
 
-    def with_threads(self, threads: int, folder: Path) -> Warehouse:
+    def with_threads(self, threads: int, folder: Path, *arguments: str) -> Warehouse:
         """The same data in a new database of `folder`, built by so many DuckDB threads."""
         profile = yaml.safe_load((self.project / "profiles.yml").read_text(encoding="utf-8"))
         profile["tokenmart"]["outputs"]["local"]["settings"]["threads"] = threads
         folder.mkdir(parents=True)
         (folder / "profiles.yml").write_text(yaml.safe_dump(profile), encoding="utf-8")
         other = Warehouse(self.data, folder / "tokenmart.duckdb", self.project)
-        other.run("--profiles-dir", str(folder))
+        other.run("--profiles-dir", str(folder), *arguments)
         return other
 
     def with_own_project(self, folder: Path) -> Warehouse:

@@ -124,10 +124,8 @@ def recalls(after: Scored, alone: Scored, statistic: str) -> tuple[list[float], 
     """Recall of each excerpt of a document, and where it lies in it."""
     recall, depth = [], []
     for segment in np.unique(after.segment):
-        ranks, ranks_alone = (
-            after.rank[after.segment == segment],
-            alone.rank[alone.segment == segment],
-        )
+        ranks = after.rank[after.segment == segment]
+        ranks_alone = alone.rank[alone.segment == segment]
         right = prefix(ranks)
         recall.append(
             {

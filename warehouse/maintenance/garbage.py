@@ -26,6 +26,7 @@ from warehouse.store.owners import abandoned_owner, file_system_now
 from warehouse.store.schema import TABLES
 from warehouse.store.token_files import (
     LOCK_NAME,
+    finished_units,
     keep_units,
     partition_keys,
     pending_files,
@@ -74,6 +75,7 @@ def find_garbage(
                 notes.append(f"{name}: no documents here; units are not compared with them")
             found += _superseded(workspace, file, documents)
         found += _strays(workspace, name)
+        found += _choices_without_unit(workspace, name)
     return found, notes
 
 
@@ -142,6 +144,21 @@ def _in_published(
         size = _size(path) * rows // total
         doc_ids = tuple(unit.doc_id for unit in group)
         yield Garbage(f"{len(group)} units", path, rows, size, why, doc_ids)
+
+
+def _choices_without_unit(workspace: Workspace, problem: str) -> Iterator[Garbage]:
+    """Files of first choices whose unit is gone; those of the last hour may be getting theirs."""
+    units: dict[Path, set[tuple[int, str]]] = {}
+    for path in _older(workspace.data / "top_tokens" / f"problem={problem}", "doc-*.parquet"):
+        keys = partition_keys(path.parent)
+        if path.parent not in units:
+            with suppress(StorageError):
+                ledger = finished_units(workspace, *keys).values()
+                units[path.parent] = {(unit.doc_id, unit.fingerprint) for unit in ledger}
+        _, doc_id, fingerprint = path.stem.split("-")
+        # a ledger that can't be read is for `warehouse check`
+        if path.parent in units and (int(doc_id), fingerprint) not in units[path.parent]:
+            yield Garbage("first choices", path, 0, _size(path), "their unit is gone")
 
 
 def _strays(workspace: Workspace, problem: str) -> Iterator[Garbage]:

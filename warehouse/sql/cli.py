@@ -119,16 +119,13 @@ def sql(
     from warehouse.files import refuse_protected
     from warehouse.sql.defaults import chosen_text, parameters_of
     from warehouse.sql.export import format_of, write_rows
-    from warehouse.sql.queries import check_problem, check_values
+    from warehouse.sql.queries import check_problem
     from warehouse.sql.session import Session
     from warehouse.sql.watch import Limits
 
     format_ = format_ or format_of(out)
     workspace = find_workspace()
-    if recipe is None:
-        check_problem(named, workspace)
-    else:
-        check_values(recipe, named, workspace)
+    check_problem(named, workspace)
     if out is not None:
         refuse_protected(out, workspace, force=force)
     with Session(workspace, limits=Limits(timeout, memory), give_up=_leave) as session:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from warehouse.errors import TokenmartError
 from warehouse.paths import find_workspace
 from warehouse.sql.defaults import parameters_of
-from warehouse.sql.queries import Query, Value, check_problem, check_values, find_query
+from warehouse.sql.queries import Query, Value, check_problem, find_query
 from warehouse.sql.session import Session
 from warehouse.sql.watch import Limits
 
@@ -62,7 +62,7 @@ def cookbook(
         TokenmartError: no such query or problem, or a parameter it doesn't have.
     """
     recipe = find_query(name)
-    check_values(recipe, parameters, find_workspace())
+    check_problem(parameters, find_workspace())
     return _rows(recipe, into, parameters, limits)
 
 

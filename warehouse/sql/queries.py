@@ -13,9 +13,12 @@ from warehouse.paths import Workspace
 FOLDER = Path(__file__).parent / "cookbook"
 _PARTITIONS = {
     "model": "model_id=",
+    "model_a": "model_id=",
+    "model_b": "model_id=",
     "condition": "condition=",
     "short": "condition=",
-    "long": "condition=",
+    "with_document": "condition=",
+    "without_document": "condition=",
 }
 """Parameters that name a partition of the token store, and how its folder's name begins."""
 _PARAMETER = re.compile(r"-- param (\w+)(?: = (.*?))?(?:  -- (.*))?")
@@ -145,36 +148,26 @@ def _problems_here(workspace: Workspace) -> list[str]:
     return sorted({name.partition("=")[2] for name in folders})
 
 
-def check_values(recipe: Query, given: Mapping[str, Value], workspace: Workspace) -> None:
-    """Stop at a value that nothing here is called, given or by default, instead of no rows.
+def check_values(values: Mapping[str, Value], workspace: Workspace) -> None:
+    """Stop at a value that nothing here is called, rather than answer with no rows.
 
     Args:
-        recipe: a query of the cookbook; its parameters `problem`, `model`, `condition`, `short`,
-            `long`, `document` and `metric` are looked up.
-        given: values of its parameters.
-        workspace: where problems, models, conditions, documents and metrics are known from.
+        values: of a cookbook query's parameters: problem, models, conditions, document and metric
+            are looked up, others and null are not.
+        workspace: where they are known from.
 
     Raises:
         TokenmartError: such a value; the message has the closest, or what there is.
     """
-    check_problem(given, workspace)
-    values = {**recipe.defaults, **given}
-    problem = str(values.get("problem") or "*")
-    here = _problems_here(workspace)
-    if problem != "*" and here and problem not in here:
-        raise TokenmartError(
-            f"--param problem={problem}: nothing of it is here; there is {', '.join(here)}"
-        )
-    for name in recipe.defaults:
-        known = _known(name, problem, workspace)
-        value = str(values[name])
-        # None is chosen later, from what is here
-        if not known or values[name] is None or value in known:
+    problem = "*" if values.get("problem") is None else str(values["problem"])
+    for name, given in values.items():
+        known = [] if given is None else _known(name, problem, workspace)
+        value = str(given)
+        if not known or value in known:
             continue
         hint = did_you_mean(value, known).rstrip() if name != "document" else ""
         hint = hint or f"there are {', '.join(known[:20])}{', …' if len(known) > 20 else ''}"
-        more = "" if name in given else f"; it is the default, give another with --param {name}=…"
-        raise TokenmartError(f"--param {name}={value}: not in problem {problem}; {hint}{more}")
+        raise TokenmartError(f"--param {name}={value}: not in problem {problem}; {hint}")
 
 
 def _known(name: str, problem: str, workspace: Workspace) -> list[str]:

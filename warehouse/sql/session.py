@@ -47,7 +47,7 @@ class Session:
         limits: Limits | None = None,
         give_up: Callable[[TokenmartError], None] | None = None,
     ) -> None:
-        self._workspace = workspace
+        self.workspace = workspace
         self._patience = patience
         self._limits = limits or Limits()
         self._give_up = give_up
@@ -133,7 +133,7 @@ class Session:
         """Lend the marts to the statements that `call` runs in the block."""
         busy: DatabaseBusyError | None = None
         try:
-            attach_marts(self._connection, self._workspace, self._patience)
+            attach_marts(self._connection, self.workspace, self._patience)
         except DatabaseBusyError as error:
             busy = error
 
@@ -151,4 +151,4 @@ class Session:
                 yield run
         finally:
             if not watch.lost:
-                detach_marts(self._connection, self._workspace)
+                detach_marts(self._connection, self.workspace)

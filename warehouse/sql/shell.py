@@ -23,7 +23,7 @@ from warehouse.files import refuse_protected
 from warehouse.sql.defaults import chosen_text, parameters_of
 from warehouse.sql.door import split
 from warehouse.sql.export import format_of, write_rows
-from warehouse.sql.queries import check_values, find_query, list_queries, parse_value
+from warehouse.sql.queries import check_problem, find_query, list_queries, parse_value
 from warehouse.sql.session import Session
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class _Shell:
                     f".cookbook {recipe.name} {argument}: expected NAME=VALUE with one of: {known}"
                 )
             given[name] = parse_value(value)
-        check_values(recipe, given, self.workspace)
+        check_problem(given, self.workspace)
         values = parameters_of(recipe, given, self.session)
         if chosen := chosen_text(recipe, given, values):
             click.echo(visible(chosen), err=True)

@@ -64,6 +64,14 @@ CONDITION_PAIRS = pa.schema(
 )
 """Pairs of conditions that a problem file asks to compare token by token."""
 
+LINEUP = pa.schema(
+    [
+        _field("model_id", pa.string(), "the model's full id as one folder name"),
+        _field("parameters", pa.int64(), "number of parameters, as the problem file says", True),
+    ]
+)
+"""The models that a problem ranks, extracted or not."""
+
 DOCUMENTS = pa.schema(
     [
         _field("doc_id", pa.int32(), "0-based index in the problem's corpus"),
@@ -184,6 +192,7 @@ TABLES: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {
     "top_tokens": (TOP_TOKENS, PARTITION_KEYS),
     "documents": (DOCUMENTS, ("problem",)),
     "condition_pairs": (CONDITION_PAIRS, ("problem",)),
+    "lineup": (LINEUP, ("problem",)),
     "models": (MODELS, ("problem", "model_id")),
     "downstream": (DOWNSTREAM, ("problem", "model_id")),
     "benchmark_scores": (BENCHMARK_SCORES, ("problem",)),

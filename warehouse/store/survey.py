@@ -26,6 +26,7 @@ FILE_NAMES = {
     "top_tokens": "doc-*.parquet",
     "documents": "documents.parquet",
     "condition_pairs": "condition_pairs.parquet",
+    "lineup": "lineup.parquet",
     "models": "model.parquet",
     "downstream": "items.parquet",
     "benchmark_scores": "scores.parquet",

@@ -16,13 +16,32 @@ models as (
     select * from {{ ref('stg_models') }}
 ),
 
--- The largest model of the problem: without its units nothing is evaluated by it, rather than
--- by whichever model happens to be there.
+lineup as (
+    select * from {{ ref('stg_lineup') }}
+),
+
+sizes as (
+    select
+        problem,
+        model_id,
+        parameters
+    from models
+    union all
+    select
+        problem,
+        model_id,
+        parameters
+    from lineup
+    where parameters is not null
+),
+
+-- The largest model of the problem: where it is not extracted, it evaluates nothing, and no other
+-- model takes its place.
 largest as (
     select
         problem,
         arg_max(model_id, (parameters, model_id)) as model_id
-    from models
+    from sizes
     group by problem
 ),
 

@@ -22,7 +22,14 @@ parameters as (
         json_merge_patch(
             json_object('metric', metric),
             to_json(variants),
-            json_object('metric', null, 'variant', null, 'core', null, 'written', null)
+            json_object(
+                'metric', null,
+                'variant', null,
+                'core', null,
+                'written', null,
+                'region', null,
+                'base_region', null
+            )
         ) as parameters
     from variants
 ),

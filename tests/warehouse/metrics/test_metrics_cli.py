@@ -180,12 +180,17 @@ def test_new_metrics_build_and_pass_their_tests(
 ) -> None:
     project = built.with_own_project(tmp_path).project
     monkeypatch.setenv("TOKENMART_HOME", str(tmp_path))
-    for arguments in (["late_nll"], ["far_gain", "--context", "window"]):
+    for arguments in (
+        ["late_nll"],
+        ["far_gain", "--context", "window"],
+        ["late_word", "--features"],
+        ["far_word", "--context", "window", "--features"],
+    ):
         done = CliRunner().invoke(metrics, ["new", *arguments])
         assert done.exit_code == 0, done.output
     database = tmp_path / "tokenmart.duckdb"
     shutil.copy(built.database, database)
-    chosen = ["+late_nll+", "+far_gain+"]
+    chosen = ["+late_nll+", "+far_gain+", "+late_word+", "+far_word+"]
     done = subprocess.run(
         [str(Path(sys.executable).with_name("dbt")), "build", "--quiet", "--select", *chosen],
         cwd=project,
@@ -223,7 +228,10 @@ def test_census_counts_rankings_and_names_what_has_no_value() -> None:
         found = take_census(connection, "p")
     assert len(found.variants) == 5 and found.rankings == 2
     assert found.alike == (("gain a", "nll a"),)
-    assert found.without_value == {"few": ("gain far",), "no row: no probe of its kind": ("gain lost",)}
+    assert found.without_value == {
+        "few": ("gain far",),
+        "no row: no probe of its kind": ("gain lost",),
+    }
 
 
 def test_census_is_shown(cli: CliRunner, built: Warehouse) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import duckdb
 import pytest
 
@@ -42,6 +45,17 @@ def test_declared_pairs_are_a_table(workspace: Workspace) -> None:
     # what is no longer declared is gone
     store_pairs(load(workspace, ""), workspace)
     assert stored(workspace) == []
+
+
+def test_the_example_of_the_documentation_is_a_problem(workspace: Workspace) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "probes.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    head = PROBLEM[: PROBLEM.index("probes:")]
+    (workspace.problems / "tiny.yml").write_text(head + example)
+    problem = load_problem("tiny", workspace)
+    made = {condition.name for probe in problem.probes for condition in probe.conditions()}
+    assert {"retrieval_tail", "retrieval_text_with", "ladder_16384", "needle_absent"} <= made
+    assert problem.compare == (("full", "ladder_2048"), ("ladder_16384", "ladder_512"))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,5 @@
+with lineup as (
+    select * from {{ source('extract', 'lineup') }}
+)
+
+select * from lineup

@@ -1,0 +1,31 @@
+"""The models of a problem file, stored and seen in SQL."""
+
+from __future__ import annotations
+
+import duckdb
+
+from warehouse.paths import Workspace
+from warehouse.problem.lineup import store_lineup
+from warehouse.problem.spec import load_problem
+from warehouse.sql import create_views
+
+PROBLEM = """\
+name: tiny
+title: A tiny problem
+documents: {kind: json, path: docs.json}
+models:
+  - {full_id: org/base, family: one, parameters: 7, source: {kind: local, path: base}}
+  - {full_id: org/unknown, family: one, source: {kind: local, path: unknown}}
+  - {full_id: org/asked-for, family: one, on_request: true, source: {kind: local, path: other}}
+  - {full_id: cut, base: org/base, interventions: [{kind: drop_layers, layers: [-1]}]}
+probes: [{kind: full}]
+"""
+
+
+def test_the_ranked_models_of_a_problem_are_a_table(workspace: Workspace) -> None:
+    (workspace.problems / "tiny.yml").write_text(PROBLEM)
+    store_lineup(load_problem("tiny", workspace), workspace)
+    with duckdb.connect() as connection:
+        create_views(connection, workspace.data)
+        rows = connection.execute("from lineup order by all").fetchall()
+    assert rows == [("tiny", "cut", 7), ("tiny", "org--base", 7), ("tiny", "org--unknown", None)]
