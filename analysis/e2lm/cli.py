@@ -14,24 +14,18 @@ OWN_READINGS = b'"held_out"'
 """In the first bytes of what the commands write: one result may replace another without --force."""
 
 
-class Weights(click.ParamType[tuple[float, float, float]]):
-    """Three numbers of at least 0, separated by commas."""
-
-    name = "a,b,c"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[float, float, float]:
-        """Parse the text; a mistake names what was given."""
-        if isinstance(value, tuple):
-            return value
-        try:
-            sq, rc, cs = (float(part) for part in str(value).split(","))
-        except ValueError:
-            self.fail(f"{value!r} is not three numbers such as 0.5,0.1,0.4", param, ctx)
-        if not all(0 <= weight < float("inf") for weight in (sq, rc, cs)):
-            self.fail(f"{value!r} has a weight that is not a number of at least 0", param, ctx)
-        return sq, rc, cs
+def _weights(_: click.Context, option: click.Parameter, value: str) -> tuple[float, float, float]:
+    try:
+        sq, rc, cs = (float(part) for part in value.split(","))
+    except ValueError as error:
+        raise click.BadParameter(
+            f"{value!r} is not three numbers such as 0.5,0.1,0.4", param=option
+        ) from error
+    if not all(0 <= weight < float("inf") for weight in (sq, rc, cs)):
+        raise click.BadParameter(
+            f"{value!r} has a weight that is not a number of at least 0", param=option
+        )
+    return sq, rc, cs
 
 
 @click.group()
@@ -49,7 +43,8 @@ def e2lm() -> None:
 @click.option("--model", help="Show this model only; all are compared with each other.")
 @click.option(
     "--weights",
-    type=Weights(),
+    metavar="A,B,C",
+    callback=_weights,
     default="0.5,0.1,0.4",
     show_default=True,
     help="Weights of SQ, RC and CS in the weighted score.",

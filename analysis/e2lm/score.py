@@ -184,7 +184,8 @@ def _entries(rows: list[tuple[str, str, str, float | None, str | None]]) -> dict
     entries: dict[str, dict[str, Entry]] = {}
     for model, benchmark, statistic, value, reason in rows:
         entry = entries.setdefault(model, {}).setdefault(benchmark, {"reason": None, "reasons": {}})
-        entry[statistic] = value
+        # what is left beyond are the last bits, which DuckDB's sums don't repeat
+        entry[statistic] = None if value is None else float(f"{value:.12g}")
         if value is None:
             entry["reasons"][statistic] = reason
         if statistic == "sq":

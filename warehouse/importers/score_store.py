@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -170,18 +171,19 @@ class ScoredRun:
         return self.full_id.replace("/", "--")
 
 
-def scored_runs(scores: Path, size: str | None = None) -> tuple[ScoredRun, ...]:
+def scored_runs(scores: Path, sizes: Sequence[str] = ()) -> tuple[ScoredRun, ...]:
     """What a stored table ranks, by name.
 
     Args:
         scores: from `stored_scores`.
-        size: rank the recipes that have a run of this size; runs when None.
+        sizes: rank the recipes that have a run of every one of these sizes; runs when empty.
     """
     columns = ["full_id", "family", "size", "recipe", "parameters"]
     rows = pq.read_table(scores, columns=columns, partitioning=None).group_by(columns)
     runs = sorted(rows.aggregate([]).to_pylist(), key=lambda row: str(row["full_id"]))
-    if size is not None:
-        recipes = {row["recipe"] for row in runs if row["size"] == size} - {None}
+    if sizes:
+        trained = [{row["recipe"] for row in runs if row["size"] == size} for size in sizes]
+        recipes = set.intersection(*trained) - {None}
         return tuple(ScoredRun(recipe, recipe, None) for recipe in sorted(recipes))
     return tuple(ScoredRun(row["full_id"], row["family"], row["parameters"]) for row in runs)
 

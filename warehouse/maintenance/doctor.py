@@ -17,10 +17,12 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from warehouse.errors import TokenmartError
+from warehouse.importers import stored_scores
 from warehouse.metrics import dbt_process
 from warehouse.paths import Workspace
 from warehouse.problem.needs import notices, problem_needs, scored_models
 from warehouse.problem.spec import FileTarget, Problem, RecallTarget, load_problem
+from warehouse.problem.table_problem import TableProblem, find_table
 from warehouse.sources.tokenizer_files import check_sentencepiece
 
 Level = Literal["ok", "note", "missing"]
@@ -61,7 +63,11 @@ def examine(workspace: Workspace, problem_name: str | None) -> list[Check]:
     checks = [_python(), *_packages(workspace), _devices(), _memory(), _disk(workspace)]
     checks += [_program("git", "code revisions can't be recorded"), _dbt(), _database(workspace)]
     if problem_name is not None:
-        checks += _problem(load_problem(problem_name, workspace), workspace)
+        table = find_table(problem_name, workspace)
+        if table is not None:
+            checks.append(_scores_table(table, workspace))
+        else:
+            checks += _problem(load_problem(problem_name, workspace), workspace)
     return checks
 
 
@@ -206,6 +212,14 @@ def _problem(problem: Problem, workspace: Workspace) -> list[Check]:
     told = notices(problem, problem.ranked_models).items()
     checks += [Check(subject, "note", finding) for subject, finding in told]
     return [*checks, *_scores(problem, workspace)]
+
+
+def _scores_table(problem: TableProblem, workspace: Workspace) -> Check:
+    """Whether the scores of a table problem are in the data folder."""
+    stored = stored_scores(workspace, problem.name)
+    if stored is None:
+        return Check("scores", "missing", "not in the data folder", problem.command)
+    return Check("scores", "ok", str(stored))
 
 
 def _scores(problem: Problem, workspace: Workspace) -> list[Check]:

@@ -140,7 +140,7 @@ def fetch(
 
     workspace = find_workspace()
     if table := find_table(problem_name, workspace):
-        _fetch_scores(table, workspace)
+        _fetch_scores(table, workspace, dry_run)
         return
     problem = load_problem(problem_name, workspace)
     chosen = [problem.model(name) for name in models]
@@ -170,10 +170,14 @@ def fetch(
         raise failures[-1]
 
 
-def _fetch_scores(problem: TableProblem, workspace: Workspace) -> None:
-    from warehouse.importers.score_store import store_scores
+def _fetch_scores(problem: TableProblem, workspace: Workspace, dry_run: bool) -> None:
+    from warehouse.importers.score_store import store_scores, stored_scores
     from warehouse.problem.table_problem import read_table
 
+    if dry_run:
+        state = "here   " if stored_scores(workspace, problem.name) else "missing"
+        click.echo(f"{state}  scores     {problem.table.path.name}  (from {problem.table.path})")
+        return
     brought = read_table(problem, workspace)
     store_scores(brought, workspace, problem.name)
     scores = brought.scores

@@ -107,6 +107,12 @@ class TableProblem(Frozen):
         return self
 
     @property
+    def sizes(self) -> tuple[str, ...]:
+        """The sizes at which a recipe must have been trained to be ranked; empty for runs."""
+        last = (self.target.size,) if self.target and self.target.size else ()
+        return (*self.predict.sizes, *last)
+
+    @property
     def command(self) -> str:
         """The command that brings its scores."""
         return f"tokenmart data fetch --problem {self.name}"
@@ -216,7 +222,7 @@ def load_ranked(name: str, workspace: Workspace) -> Ranked:
         title=problem.title,
         description=problem.description,
         target=problem.target,
-        ranked_models=scored_runs(scores, problem.target.size if problem.target else None),
+        ranked_models=scored_runs(scores, problem.sizes),
     )
 
 

@@ -53,15 +53,20 @@ def targets(workspace: Workspace) -> dict[str, list[tuple[str, float]]]:
 
 
 def test_a_table_is_brought_with_its_target(workspace: Workspace) -> None:
-    name = write(workspace)
+    alone = "w-large,large,w,4,q,acc,0.9"  # a recipe without a small run
+    name = write(workspace, rows=[*ROWS, alone, alone.replace(",q,", ",r,")])
     with pytest.raises(TokenmartError, match="run `tokenmart data fetch --problem runs`"):
         load_ranked(name, workspace)
+    for command in (["doctor"], ["data", "fetch", "--dry-run"]):
+        before = CliRunner().invoke(cli, [*command, "--problem", name])
+        assert "missing" in before.output and "scores" in before.output
+        assert not targets(workspace)
     done = CliRunner().invoke(cli, ["data", "fetch", "--problem", name])
     assert done.exit_code == 0, done.output
-    assert "18 of 6 runs on 2 benchmarks (licence: CC0)" in done.output
+    assert "20 of 7 runs on 2 benchmarks (licence: CC0)" in done.output
     assert targets(workspace) == {
         recipe: [("q", score), ("r", score)]
-        for recipe, score in (("x", 0.14), ("y", 0.24), ("z", 0.34))
+        for recipe, score in (("w", 0.9), ("x", 0.14), ("y", 0.24), ("z", 0.34))
     }
     ranked = load_ranked(name, workspace)
     assert [model.full_id for model in ranked.ranked_models] == ["x", "y", "z"]
