@@ -21,7 +21,7 @@ def tried_besides(workspace: Workspace, problem: str, present: Sequence[Try]) ->
     """
     remember(workspace, problem, present)
     here = {_identity(entry) for entry in present}
-    besides = {}
+    besides: dict[tuple[str, str, str, str], Try] = {}
     for entry in tries(workspace, problem):
         if _identity(entry) not in here:
             besides.setdefault(_identity(entry), entry)

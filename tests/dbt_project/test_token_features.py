@@ -17,9 +17,12 @@ def test_words_bytes_and_distances_are_those_of_the_text(built: Warehouse, model
         f" where model_id = '{model}' order by doc_id, position"
     )
     texts = dict(built.rows("select doc_id, text from documents"))
-    assert len(rows) == built.rows(
-        f"select count(*) from tokens where condition = 'full' and model_id = '{model}'"
-    )[0][0]
+    assert (
+        len(rows)
+        == built.rows(
+            f"select count(*) from tokens where condition = 'full' and model_id = '{model}'"
+        )[0][0]
+    )
     assert any(size != characters for *_, characters, size, _, _, _, _ in rows)
     began: dict[tuple[int, int], int] = {}
     last: dict[tuple[int, str], int] = {}

@@ -88,7 +88,17 @@ class Marts:
         family: str = "likelihood",
     ) -> None:
         """One variant: its catalogue line (once) and its values."""
-        line = (metric, variant, family, '{"k": 1}', direction, admissible, "mean(nll)", "Text.", "select 1")
+        line = (
+            metric,
+            variant,
+            family,
+            '{"k": 1}',
+            direction,
+            admissible,
+            "mean(nll)",
+            "Text.",
+            "select 1",
+        )
         rows = [(problem, metric, variant, m, v, 1000, 50, None) for m, v in values.items()]
         with self.write() as connection:
             known = connection.execute(
