@@ -1,4 +1,4 @@
-"""Do the 95% intervals, the 5% tests and the winner rule keep their promise at n = 17?
+"""Do the 95% intervals and the 5% tests keep their promise at n = 17?
 
 The simulated models have the family sizes of the locked problem (9, 5, 2, 1). In the worlds
 with families, these share a part of the variance of metric and target, drawn independently for
@@ -27,22 +27,18 @@ from analysis.statistics.correlations import Floats, spearman_rows
 from analysis.statistics.families import family_interval, within_families
 from analysis.statistics.permutation import max_test
 from analysis.statistics.skipped import mcd_skipped_rows
-from analysis.statistics.winner import STABLE_SHARE, winner_conditions
 
 FAMILIES = ["qwen"] * 9 + ["llama"] * 5 + ["mistral"] * 2 + ["yi"]
 LABELS = np.unique(FAMILIES, return_inverse=True)[1]
 MODELS = len(FAMILIES)
 RESAMPLES = 1000
-METRICS, PER_METRIC = 10, 5
-VARIANTS = METRICS * PER_METRIC
-WITHIN_METRIC = 0.9
-"""Share of the variance that variants of one metric have in common."""
+VARIANTS = 50
 
 
 @click.command()
 @click.option("--data-sets", default=1000, show_default=True, help="Simulated studies.")
 def main(data_sets: int) -> None:
-    """Print coverage of the intervals, level of the tests, rates of the winner rule."""
+    """Print coverage of the intervals, level of the tests."""
     click.echo(f"n = {MODELS}, {data_sets} studies, {RESAMPLES} resamples each; standard error of")
     click.echo(f"a share near 95% (5%): {math.sqrt(0.95 * 0.05 / data_sets):.1%}")
     for shared in (0.0, 0.5):
@@ -60,8 +56,6 @@ def main(data_sets: int) -> None:
         click.echo(f"  rho {between} between, {within} within: {found}")
     click.echo("")
     _difference(data_sets)
-    click.echo("")
-    _winners(data_sets)
 
 
 def noise(generator: np.random.Generator, shared: float, shape: tuple[int, ...] = ()) -> Floats:
@@ -182,62 +176,6 @@ def _difference(data_sets: int) -> None:
             f"rejects {rejected / data_sets:.1%} single, {best_rejected / data_sets:.1%} for the "
             "best of 20"
         )
-
-
-def _winners(studies: int) -> None:
-    """How often the rule names a winner, and how often one that tracks nothing."""
-    click.echo(
-        f"winner rule, {VARIANTS} variants of {METRICS} metrics, by what 'the same choice' means"
-    )
-    click.echo(
-        "  right and wrong winners in % of studies: same ranking | same variant | same metric"
-    )
-    for shared in (0.0, 0.5):
-        for what, strengths, copies in (
-            ("no signal", {}, 1),
-            ("one metric, rho 0.6", {0: 0.6}, 1),
-            ("one metric, rho 0.75", {0: 0.75}, 1),
-            ("one metric, rho 0.9", {0: 0.9}, 1),
-            ("one metric, rho 0.9, grid cut 5 times finer", {0: 0.9}, 5),
-            ("two metrics, rho 0.9", {0: 0.9, 1: 0.9}, 1),
-        ):
-            right, wrong, shares = np.zeros(3), np.zeros(3), np.zeros(3)
-            for study in range(studies):
-                generator = np.random.default_rng([study, 6])
-                metrics, target, groups = _library(generator, shared, strengths, copies)
-                found = winner_conditions(metrics, target, FAMILIES, groups, study, 1000)
-                stability = found.stability
-                mine = (stability.same_ranking, stability.same_variant, stability.same_metric)
-                others = not set(found.failed) - {"stable_choice"}
-                named = np.array([others and share >= STABLE_SHARE for share in mine])
-                true = int(groups[found.best]) in strengths
-                right += named & true
-                wrong += named & (not true)
-                shares += mine
-            cells = " | ".join(
-                f"{r:5.1%} right {w:5.1%} wrong"
-                for r, w in zip(right / studies, wrong / studies, strict=True)
-            )
-            kept = ", ".join(f"{share:.0%}" for share in shares / studies)
-            click.echo(f"  families share {shared}, {what}: {cells} (mean share of folds {kept})")
-
-
-def _library(
-    generator: np.random.Generator, shared: float, strengths: dict[int, float], copies: int
-) -> tuple[Floats, Floats, list[str]]:
-    """Variants in groups that resemble each other; some groups track the target.
-
-    A finer grid repeats each variant with a little noise.
-    """
-    target = noise(generator, shared)
-    common = noise(generator, shared, (METRICS,))
-    for metric, rho in strengths.items():
-        common[metric] = rho * target + math.sqrt(1 - rho**2) * common[metric]
-    own = noise(generator, shared, (METRICS, PER_METRIC))
-    variants = math.sqrt(WITHIN_METRIC) * common[:, None] + math.sqrt(1 - WITHIN_METRIC) * own
-    grid = np.repeat(variants.reshape(VARIANTS, MODELS), copies, axis=0)
-    grid += (copies > 1) * 0.03 * generator.normal(size=grid.shape)
-    return grid, target, [str(i) for i in np.repeat(np.arange(METRICS), PER_METRIC * copies)]
 
 
 def _skipped(x: Floats, y: Floats) -> Floats:

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from analysis.statistics.correlations import spearman, spearman_rows
+from analysis.statistics.correlations import spearman
 from analysis.statistics.families import family_interval
 from analysis.statistics.winner_interval import (
     choose_anew,
     critical_value,
     interval_after_choice,
     resampled_spearman,
+    shared_design_effect,
     winner_interval,
 )
 
@@ -70,26 +71,22 @@ def test_the_sign_turns_with_the_metric():
     )
 
 
-def test_groups_and_documents_widen_it_and_a_loser_pays_on_both_sides():
+def test_groups_widen_it_and_a_loser_pays_on_both_sides():
     metrics, target = study(4, 0.8, 5)
     level = np.repeat([0.0, 2.0, 4.0, 6.0], [5, 4, 4, 4])
-    metrics, target = metrics + level, target + level
-    best = int(np.argmax(np.abs(spearman_rows(metrics, np.broadcast_to(target, metrics.shape)))))
-    plain = interval_after_choice(metrics[best], target, ALONE, 3.0, best=True)
-    groups = [*ALONE, level.tolist()]
-    for wider in (
-        interval_after_choice(metrics[best], target, groups, 3.0, best=True),
-        interval_after_choice(metrics[best], target, ALONE, 3.0, best=True, document_error=0.3),
-    ):
-        assert wider.low < plain.low and wider.high > plain.high
-    loser = interval_after_choice(metrics[best], target, ALONE, 3.0)
+    effect = shared_design_effect(metrics + level, target + level, [*ALONE, level.tolist()])
+    assert effect > 1.5 and shared_design_effect(metrics, target, ALONE) == 1
+    plain = interval_after_choice(metrics[0], target, 3.0, 1.0, best=True)
+    wider = interval_after_choice(metrics[0], target, 3.0, effect, best=True)
+    assert wider.low < plain.low and wider.high > plain.high
+    loser = interval_after_choice(metrics[0], target, 3.0, 1.0)
     assert loser.low == plain.low and loser.high > plain.high
 
 
 def test_too_few_models_or_a_constant_have_no_interval():
     x, y = np.arange(4.0), np.array([1.0, 3, 2, 4])
-    assert math.isnan(interval_after_choice(x, y, [], 2.0).low)
-    assert math.isnan(interval_after_choice(np.ones(9), np.arange(9.0), [], 2.0).low)
+    assert math.isnan(interval_after_choice(x, y, 2.0, 1.0).low)
+    assert math.isnan(interval_after_choice(np.ones(9), np.arange(9.0), 2.0, 1.0).low)
 
 
 def test_resampled_spearman_is_that_of_scipy_on_the_drawn_models():
