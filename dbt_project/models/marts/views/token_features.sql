@@ -26,15 +26,30 @@ cut as (
     from documents
 ),
 
+pieces as (
+    select
+        problem,
+        doc_id,
+        generate_subscripts(texts, 1) - 1 as number,
+        unnest(texts) as text
+    from cut
+),
+
 -- Stretches of the text to count bytes in, without walking there from its beginning. Each goes on
--- into the next one: a token may begin in one and end in the other.
+-- into the next piece: a token may begin in one and end in the other.
 stretches as (
     select
         problem,
         doc_id,
-        unnest(range(len(texts))) as number,
-        unnest(list_transform(texts, lambda piece, i: concat(piece, texts[i + 1]))) as text
-    from cut
+        number,
+        concat(
+            text,
+            lead(text) over (
+                partition by problem, doc_id
+                order by number
+            )
+        ) as text
+    from pieces
 ),
 
 token_features as (
