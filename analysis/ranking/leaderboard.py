@@ -25,6 +25,7 @@ from analysis.statistics import (
     interval_after_choice,
     max_test,
     repeated_splits,
+    shared_design_effect,
     spearman,
     within_families,
 )
@@ -106,7 +107,7 @@ def rank_metrics(
     """
     test = max_test(np.stack([c.oriented for c in table.everything]), table.target, seed)
     held_out = _held_out(table, seed)
-    critical = _critical(table, seed)
+    critical, effect = _after_choice(table, seed)
     highest = np.nanmax(test.observed, initial=0.0)
     columns = [c for c in table.columns if c.kind != "variant"]
     columns += [c for c in table.named(shown) if c.kind == "variant"]
@@ -123,9 +124,7 @@ def rank_metrics(
         wanted = wanted or column.kind != "variant"
         detailed = wanted and not math.isnan(test.observed[index])
         x, y = column.oriented[column.present], table.target[column.present]
-        families, kinds = (
-            list(compress(labels, column.present)) for labels in (table.families, table.kinds)
-        )
+        families = list(compress(table.families, column.present))
         clusters = families if clustered else None
         rows.append(
             LeaderboardRow(
@@ -136,8 +135,8 @@ def rank_metrics(
                 interval=interval_after_choice(
                     x,
                     y,
-                    [families, kinds],
                     math.nan if math.isnan(test.p_adjusted[index]) else critical,
+                    effect,
                     best=bool(test.observed[index] >= highest - 1e-12),
                 ),
                 family_interval=family_interval(x, y, families),
@@ -158,10 +157,14 @@ def rank_metrics(
     return Leaderboard(table, tuple(rows), test, seed, resamples, clustered)
 
 
-def _critical(table: MetricTable, seed: int) -> float:
-    """How many standard errors an interval that holds for all tries at once reaches."""
+def _after_choice(table: MetricTable, seed: int) -> tuple[float, float]:
+    """Critical value and design effect of intervals that hold for all tries at once."""
     whole = [c.oriented for c in table.everything if c.present.all() and np.ptp(c.values) > 0]
-    return critical_value(np.stack(whole), table.target, seed) if whole else math.nan
+    if not whole:
+        return math.nan, math.nan
+    metrics = np.stack(whole)
+    effect = shared_design_effect(metrics, table.target, [table.families, table.kinds])
+    return critical_value(metrics, table.target, seed), effect
 
 
 def _held_out(table: MetricTable, seed: int) -> list[float]:

@@ -76,7 +76,7 @@ class MetricSelection:
     incomplete, inadmissible: names of variants that could not compete.
     swap_test: whether candidates beat the baseline; None without one.
     after_choice: what may be said of the best one's rho, although it was chosen.
-    documents: what drawing other documents does to it; its interval then allows for that.
+    documents: what drawing other documents does to it; None without them.
     noise_ceiling: what a perfect metric may reach against this target, NaN where unknown.
     registered: what was foretold, tested first.
     families, kinds: how many groups of models there are.
@@ -121,8 +121,7 @@ def select_metric(
         splits: random train/test splits.
         unofficial: let variants compete that need a second model.
         baseline: what the others are compared with; by default the first perplexity.
-        parts_of: reads a column's documents, so that the interval of the best one allows for
-            other documents; None for the documents as they are.
+        parts_of: reads a column's documents; None to take the documents as they are.
 
     Raises:
         TokenmartError: too few models or no complete variant.
@@ -164,14 +163,7 @@ def select_metric(
     groupings = [table.families, table.kinds]
     top = complete[conditions.best]
     noise = document_noise(parts_of(top), table, top, seed) if parts_of else None
-    after_choice = winner_interval(
-        tested,
-        table.target,
-        groupings,
-        seed,
-        chosen=conditions.best,
-        document_error=noise.sources.document_error if noise else 0.0,
-    )
+    after_choice = winner_interval(tested, table.target, groupings, seed, chosen=conditions.best)
     candidates = [
         Candidate(
             column=column,
@@ -179,7 +171,7 @@ def select_metric(
             interval=after_choice.interval
             if i == conditions.best
             else interval_after_choice(
-                column.oriented, table.target, groupings, after_choice.critical
+                column.oriented, table.target, after_choice.critical, after_choice.design_effect
             ),
             p_adjusted=float(conditions.overall.p_adjusted[i]),
             held_out=float(parts.variant_test[i]),

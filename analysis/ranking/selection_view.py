@@ -170,12 +170,11 @@ def _documents_text(selection: MetricSelection) -> str:
     """Whether the best one's interval allows for other documents, and what they do."""
     noise, name = selection.documents, selection.best.column.name
     if noise is None:
-        return f"{name}: no documents to draw anew; its CI takes them as they are"
+        return f"{name}: no metric_documents to draw anew"
     return (
         f"{name}: with {noise.documents} documents drawn anew {_span(noise.sources.documents)}, "
         f"with documents and models {_span(noise.sources.both)} (bootstrap, not allowing for the "
-        f"choice); reliability over documents {_signed_or_dash(noise.sources.reliability)}; its CI "
-        "above allows for other documents"
+        f"choice); reliability over documents {_signed_or_dash(noise.sources.reliability)}"
     )
 
 

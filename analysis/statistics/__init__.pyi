@@ -51,4 +51,5 @@ from .winner import winner_conditions as winner_conditions
 from .winner_interval import WinnerInterval as WinnerInterval
 from .winner_interval import critical_value as critical_value
 from .winner_interval import interval_after_choice as interval_after_choice
+from .winner_interval import shared_design_effect as shared_design_effect
 from .winner_interval import winner_interval as winner_interval

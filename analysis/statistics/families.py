@@ -83,11 +83,23 @@ def within_families(
 
 def design_effect(x: Floats, y: Floats, groups: Indices) -> float:
     """How many times larger the variance of the correlation is than with independent models."""
+    return float(design_effects(x[None, :], y, groups)[0])
+
+
+def design_effects(x: Floats, y: Floats, groups: Indices) -> Floats:
+    """`design_effect` of each row of `[K, n]` centred ranks with `[n]` centred ranks."""
     sizes = np.bincount(groups)
-    excess = float((sizes**2).sum()) / x.size - 1.0
-    in_x, in_y = intraclass(x, groups), intraclass(y, groups)
-    rest_x, rest_y = (intraclass(_residual(a, b), groups) for a, b in ((x, y), (y, x)))
-    return 1.0 + excess * max(in_x * in_y, in_x * rest_y, in_y * rest_x)
+    excess = float((sizes**2).sum()) / y.size - 1.0
+    targets = np.broadcast_to(y, x.shape)
+    slope = (x * targets).sum(axis=1, keepdims=True)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        rest_x = x - slope / (y @ y) * targets
+        rest_y = targets - slope / (x * x).sum(axis=1, keepdims=True) * x
+    in_x, in_y, in_rest_x, in_rest_y = (
+        intraclass_rows(rows, groups) for rows in (x, targets, rest_x, rest_y)
+    )
+    product = np.maximum(in_x * in_y, np.maximum(in_x * in_rest_y, in_y * in_rest_x))
+    return np.asarray(1.0 + excess * product)
 
 
 def intraclass(values: Floats, groups: Indices) -> float:
@@ -95,16 +107,24 @@ def intraclass(values: Floats, groups: Indices) -> float:
 
     0 where every model is a family of its own: there is nothing to share.
     """
+    return float(intraclass_rows(values[None, :], groups)[0])
+
+
+def intraclass_rows(values: Floats, groups: Indices) -> Floats:
+    """`intraclass` of each row of `[K, n]` values."""
     sizes = np.bincount(groups)
-    count, families = values.size, sizes.size
+    count, families = values.shape[1], sizes.size
     if families < 2 or count == families:
-        return 0.0
-    means = _family_means(values, groups)
-    inside = float(((values - means) ** 2).sum()) / (count - families)
-    between = float(((means - values.mean()) ** 2).sum()) / (families - 1)
+        return np.zeros(len(values))
+    member = (np.arange(families)[:, None] == groups).astype(np.float64)
+    means = ((values @ member.T) / sizes)[:, groups]
+    inside = ((values - means) ** 2).sum(axis=1) / (count - families)
+    overall = values.mean(axis=1, keepdims=True)
+    between = ((means - overall) ** 2).sum(axis=1) / (families - 1)
     typical = (count - float((sizes**2).sum()) / count) / (families - 1)
     total = between + (typical - 1.0) * inside
-    return min(max((between - inside) / total, 0.0), 1.0) if total > 0 else 0.0
+    share = (between - inside) / np.where(total > 0, total, 1.0)
+    return np.where(total > 0, np.clip(share, 0.0, 1.0), 0.0)
 
 
 def _centred_ranks(values: Floats) -> Floats:
@@ -114,11 +134,6 @@ def _centred_ranks(values: Floats) -> Floats:
 
 def _family_means(values: Floats, labels: Indices) -> Floats:
     return np.asarray((np.bincount(labels, values) / np.bincount(labels))[labels])
-
-
-def _residual(values: Floats, given: Floats) -> Floats:
-    """What a straight line in `given` leaves of `values`; both centred."""
-    return np.asarray(values - (values @ given) / (given @ given) * given)
 
 
 def _cosine(x: Floats, y: Floats) -> float:

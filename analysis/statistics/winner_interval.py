@@ -9,8 +9,8 @@ McCloskey (2024) on Fisher's z, one side at a time:
 * Above, no correction is due: the winner's estimate is at least that of the truly best variant,
   so it is too low no more often than a single estimate.
 
-The standard error is that of `family_interval`: models of a family, or of a series of doses, tell
-less than independent ones; of several such groupings the one that costs most counts.
+The standard error is widened as in `family_interval`: models of a family, or of a series of doses,
+tell less than independent ones.
 
 `choose_anew` is the bootstrap that repeats the choice in every resample. It estimates by how much
 the winner's rho is too high; its percentiles are no interval for the winner (they cover too
@@ -30,7 +30,7 @@ from analysis.statistics.bootstrap import Interval
 from analysis.statistics.correlations import Floats, Indices, spearman, spearman_rows
 from analysis.statistics.families import (
     MINIMUM_MODELS,
-    design_effect,
+    design_effects,
     fisher_variance,
     half_swap,
 )
@@ -52,7 +52,9 @@ class WinnerInterval:
     best: its index; value: its Spearman as found.
     interval: of its true Spearman, valid although it was chosen.
     optimism: by how much |value| is too high on average, by choosing anew in resamples.
-    critical: how many standard errors the interval reaches towards 0; 1.96 without a choice.
+    design_effect: by which the variance is larger than with independent models.
+    critical: how many standard errors the interval reaches towards 0; 2.24 for a single variant,
+        of which the sign is chosen.
     """
 
     best: int
@@ -60,6 +62,7 @@ class WinnerInterval:
     interval: Interval
     optimism: float
     critical: float
+    design_effect: float
 
 
 def winner_interval(
@@ -69,7 +72,6 @@ def winner_interval(
     seed: int,
     permutations: int = DEFAULT_PERMUTATIONS,
     chosen: int | None = None,
-    document_error: float = 0.0,
 ) -> WinnerInterval:
     """95% interval for the variant with the largest |Spearman|, allowing for the choice.
 
@@ -80,18 +82,17 @@ def winner_interval(
         seed: of permutations and resamples.
         permutations: behind the critical value.
         chosen: another variant than the best; both its bounds then pay for all variants.
-        document_error: standard error of the winner's Fisher z over other documents, added.
     """
     sizes = np.abs(spearman_rows(metrics, np.broadcast_to(target, metrics.shape)))
     best = int(np.argmax(np.nan_to_num(sizes, nan=-1.0))) if chosen is None else chosen
     critical = critical_value(metrics, target, seed, permutations)
+    effect = shared_design_effect(metrics, target, groupings)
     interval = interval_after_choice(
         metrics[best],
         target,
-        groupings,
         critical,
+        effect,
         best=bool(sizes[best] >= np.nanmax(sizes) - 1e-12),
-        document_error=document_error,
     )
     return WinnerInterval(
         best=best,
@@ -99,6 +100,7 @@ def winner_interval(
         interval=interval,
         optimism=choose_anew(metrics, target, seed),
         critical=critical,
+        design_effect=effect,
     )
 
 
@@ -116,10 +118,9 @@ def critical_value(
 def interval_after_choice(
     x: Floats,
     y: Floats,
-    groupings: Sequence[Sequence[Hashable]],
     critical: float,
+    effect: float,
     best: bool = False,
-    document_error: float = 0.0,
 ) -> Interval:
     """95% interval for Spearman's rho of `[n]` columns, one of the variants behind `critical`.
 
@@ -128,16 +129,14 @@ def interval_after_choice(
     Args:
         x: the variant.
         y: the target.
-        groupings: see `winner_interval`.
         critical: see `critical_value`.
+        effect: see `shared_design_effect`.
         best: whether it is the variant with the largest |Spearman|.
-        document_error: see `winner_interval`.
     """
     rho, count = spearman(x, y), x.size
     if math.isnan(rho) or count < MINIMUM_MODELS:
         return Interval(math.nan, math.nan, LEVEL, "after choice", 0, 0)
-    effect = max((grouped_design_effect(x, y, labels) for labels in groupings), default=1.0)
-    error = math.sqrt(effect * fisher_variance(rho, count) + document_error**2)
+    error = math.sqrt(effect * fisher_variance(rho, count))
     usual = NormalDist().inv_cdf((1.0 + LEVEL) / 2.0)
     z = math.atanh(half_swap(abs(rho), count))
     low = math.tanh(z - critical * error)
@@ -146,12 +145,23 @@ def interval_after_choice(
     return Interval(*bounds, level=LEVEL, method="after choice", resamples=0, degenerate=0)
 
 
-def grouped_design_effect(x: Floats, y: Floats, labels: Sequence[Hashable]) -> float:
-    """`design_effect` of the ranks of `[n]` columns for groups named by labels."""
-    known: dict[Hashable, int] = {}
-    codes = np.array([known.setdefault(label, len(known)) for label in labels], dtype=np.intp)
-    ranks = [np.sign(v[:, None] - v).sum(axis=1) / 2 for v in (x, y)]
-    return design_effect(ranks[0], ranks[1], codes) if len(known) > 1 else 1.0
+def shared_design_effect(
+    metrics: Floats, target: Floats, groupings: Sequence[Sequence[Hashable]]
+) -> float:
+    """How many times larger variances are than with independent models, typically.
+
+    The median over the `[K, n]` variants, of several groupings the one that costs most: a single
+    estimate from few groups is poor, and that of the winner was chosen along with it.
+    """
+    effects = [1.0]
+    columns = np.vstack([metrics, target[None]])
+    ranks = np.sign(columns[:, :, None] - columns[:, None, :]).sum(axis=2) / 2
+    for labels in groupings:
+        known: dict[Hashable, int] = {}
+        codes = np.array([known.setdefault(label, len(known)) for label in labels], dtype=np.intp)
+        if 1 < len(known) < target.size:
+            effects.append(float(np.median(design_effects(ranks[:-1], ranks[-1], codes))))
+    return max(effects)
 
 
 def choose_anew(

@@ -170,8 +170,8 @@ def _make(
 def _check_rules(column: MetricColumn, lineage: Lineage, unofficial: bool) -> None:
     if lineage.labels:
         raise TokenmartError(
-            f"{column.name}: downstream scores are among its ancestors "
-            f"({', '.join(lineage.labels)}); a metric may use only model and proxy text"
+            f"{column.name}: downstream scores are among its ancestors, or may be "
+            f"({listed(list(lineage.labels), 3)}); a metric may use only model and proxy text"
         )
     if not column.admissible and not unofficial:
         raise TokenmartError(

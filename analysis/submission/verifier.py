@@ -29,9 +29,10 @@ from warehouse.errors import LockedFileError, StorageError
 from warehouse.files import refuse_protected, storage_errors, write_whole
 from warehouse.paths import Workspace
 from warehouse.problem.target_file import read_locked_target
-from warehouse.store.provenance import code_revision, versions
+from warehouse.store.provenance import code_revision, foreign_modules, versions
 
 SCHEMA = "tokenmart/verify_result/1"
+_COMPUTING = ("numpy", "scipy", "scikit-learn")
 UNINFORMATIVE_WIDTH = 1.0
 """An interval wider than half of what is possible can't tell a strong from no correlation."""
 
@@ -146,8 +147,8 @@ def verification(
             "metric_key": metric_key if submission.form == "rows" else None,
         },
         "target": target_source,
-        "code": code_revision(),
-        "versions": versions(("tokenmart", "numpy", "scipy", "scikit-learn")),
+        "code": code_revision() | {"foreign_modules": foreign_modules(_COMPUTING)},
+        "versions": versions(("tokenmart", *_COMPUTING)),
     }
 
 
@@ -208,6 +209,8 @@ def result_text(result: dict[str, Any]) -> str:
         f"target sha256      {target['sha256']} ({target.get('path') or 'measured scores'})",
         f"code revision      {revision}{changes}",
     ]
+    if foreign := result["code"]["foreign_modules"]:
+        lines.append(f"NOT THE INSTALLED  {', '.join(foreign)}: something stands before them")
     if exact := skipped["exact"]:
         points = "the same points" if exact["same_points"] else "OTHER POINTS: this seed missed it"
         lines.insert(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import platform
 import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 CODE_ROOT = Path(__file__).resolve().parents[2]
-CODE_FOLDERS = ("analysis", "dbt_project", "extract", "scripts", "warehouse", "tokenmart.py")
+CODE_FOLDERS = ("analysis", "dbt_project", "extract", "scripts", "warehouse", ":(glob)*.py")
 
 
 def code_revision(root: Path = CODE_ROOT) -> dict[str, Any]:
@@ -26,9 +27,36 @@ def code_revision(root: Path = CODE_ROOT) -> dict[str, Any]:
     if tracked is None or revision is None:
         return {"revision": None, "dirty": None}
     changed = _git(root, "status", "--porcelain", "--untracked-files=no")
-    present = [name for name in CODE_FOLDERS if (root / name).exists()]
-    untracked = _git(root, "ls-files", "--others", "--exclude-standard", "--", *present)
+    untracked = _git(root, "ls-files", "--others", "--exclude-standard", "--", *CODE_FOLDERS)
     return {"revision": revision, "dirty": bool(changed) or bool(untracked)}
+
+
+def foreign_modules(packages: tuple[str, ...]) -> list[str]:
+    """Loaded packages that aren't the installed ones: something on the path stands before them.
+
+    Args:
+        packages: names of distributions; those that aren't installed or loaded are passed over.
+    """
+    found = []
+    for package in packages:
+        try:
+            distribution = metadata.distribution(package)
+        except metadata.PackageNotFoundError:
+            continue
+        names = {path.parts[0] for path in distribution.files or () if path.name == "__init__.py"}
+        for name in sorted(names & sys.modules.keys()):
+            loaded = getattr(sys.modules[name], "__file__", None)
+            installed = Path(str(distribution.locate_file(f"{name}/__init__.py")))
+            if loaded is not None and not _same_file(Path(loaded), installed):
+                found.append(name)
+    return found
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
 
 
 def versions(packages: tuple[str, ...]) -> dict[str, str]:

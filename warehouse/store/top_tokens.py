@@ -11,7 +11,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from warehouse.errors import StorageError
 from warehouse.files import storage_errors
 from warehouse.paths import Workspace
 from warehouse.store.ledger import UnitRecord, damaged_file
