@@ -10,6 +10,10 @@ import click
 from warehouse.errors import TokenmartError
 
 COMMANDS: dict[str, tuple[str, str]] = {
+    "problem": (
+        "warehouse.problem.cli:problem",
+        "Write a problem file for your own texts and models.",
+    ),
     "data": (
         "warehouse.problem.cli:data",
         "Fetch and check what a problem needs; import scores made elsewhere.",
@@ -50,6 +54,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Rebuild a submission's scores and compare them.",
     ),
     "report": ("analysis.report.cli:report", "Write the HTML report of a problem."),
+    "e2lm": (
+        "analysis.e2lm.cli:e2lm",
+        "Judge benchmarks by their scores over training.",
+    ),
     "show": (
         "analysis.report.cli:show",
         "Show a document with every token shaded, one model or two.",

@@ -187,7 +187,7 @@ class Bench:
             names = csv.DictReader(file).fieldnames or []
         with path.open("a", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, names, lineterminator="\n")
-            writer.writerows({"metric": metric, **row} for row in rows)
+            writer.writerows({"metric": metric, "core": "true", **row} for row in rows)
 
 
 def timed(action: Callable[[], object]) -> float:

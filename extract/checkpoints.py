@@ -9,6 +9,7 @@ import shutil
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,8 @@ from warehouse.sources.weights.interface import PICKLED
 if TYPE_CHECKING:
     from torch import Tensor
 
+_LARGEST_CONFIG = 16 << 20
+
 
 @dataclass(frozen=True)
 class Checkpoint:
@@ -35,18 +38,26 @@ class Checkpoint:
     revision: str
 
 
-def find_checkpoint(spec: ModelSpec, workspace: Workspace, problem: str) -> Checkpoint:
+def find_checkpoint(
+    spec: ModelSpec, workspace: Workspace, problem: str, asked: str = ""
+) -> Checkpoint:
     """Locate (and fetch or convert where needed) the files of a model.
 
     GGUF and pickled weights are converted once into safetensors in the cache, keyed by the hash
     of the files.
+
+    Args:
+        spec: the model.
+        workspace: where its files are, and the cache.
+        problem: the name of its problem.
+        asked: what `--problem` says to mean it, where that isn't the name.
 
     Raises:
         TokenmartError: files are missing and can't be fetched, or hold more than weights; the
             message says what to do.
         StorageError: the cache can't be written.
     """
-    found = spec.locate(Place(workspace, problem))
+    found = spec.locate(Place(workspace, problem, asked=asked))
     if found.is_gguf:
         folder = _converted(
             found.revision, workspace, lambda staging: _convert_gguf(found.path, staging)
@@ -60,7 +71,30 @@ def find_checkpoint(spec: ModelSpec, workspace: Workspace, problem: str) -> Chec
         )
     else:
         folder = found.path
+    _refuse_configuration(spec, folder / "config.json")
     return Checkpoint(folder, found.revision)
+
+
+def _refuse_configuration(spec: ModelSpec, path: Path) -> None:
+    """Stop at a configuration that is none, before a library trips over it.
+
+    Raises:
+        TokenmartError: it is no JSON object with a kind of model.
+    """
+    try:
+        with path.open("rb") as file:
+            config = json.loads(file.read(_LARGEST_CONFIG))
+        kind, text = config.get("model_type", ""), config.get("text_config", {})
+        wrong = "" if isinstance(kind, str) and isinstance(text, dict) else "values of other types"
+    except OSError:
+        return  # a library says what is missing
+    except (ValueError, RecursionError, AttributeError) as error:
+        wrong = f"{type(error).__name__}: {error}"[:120]
+    if wrong:
+        raise TokenmartError(
+            f"{spec.full_id}: {path}: not the configuration of a model ({wrong}); fetch the model "
+            "again"
+        )
 
 
 def _converted(key: str, workspace: Workspace, convert: Callable[[Path], None]) -> Path:
@@ -80,17 +114,37 @@ def _converted(key: str, workspace: Workspace, convert: Callable[[Path], None]) 
 
 
 def _convert_gguf(gguf: Path, staging: Path) -> None:
+    from unittest.mock import patch
+
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     name = {"gguf_file": gguf.name}
-    tokenizer = AutoTokenizer.from_pretrained(gguf.parent, **name)
-    model = AutoModelForCausalLM.from_pretrained(gguf.parent, dtype=torch.float32, **name)
+    # transformers reads the file's metadata three times: a minute, with a large vocabulary
+    with patch("gguf.GGUFReader", cache(_plain_reader())):
+        tokenizer = AutoTokenizer.from_pretrained(gguf.parent, **name)
+        model = AutoModelForCausalLM.from_pretrained(gguf.parent, dtype=torch.float32, **name)
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
     model.hf_quantizer = None
     model.save_pretrained(staging)
     tokenizer.save_pretrained(staging)
+
+
+def _plain_reader() -> type:
+    """A reader whose million small slices are plain arrays: a memmap's cost twice as much."""
+    import numpy as np
+    from gguf import GGUFReader
+
+    class PlainReader(GGUFReader):  # type: ignore[misc]  # gguf has no types
+        data: np.ndarray[Any, np.dtype[np.uint8]]
+
+        def _get(self, *args: Any, **kwargs: Any) -> Any:
+            if isinstance(self.data, np.memmap):
+                self.data = self.data.view(np.ndarray)
+            return super()._get(*args, **kwargs)
+
+    return PlainReader
 
 
 def _convert_pickled(spec: ModelSpec, files: list[Path], staging: Path) -> None:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from warehouse.errors import visible
+
 if TYPE_CHECKING:
     from extract.planning.plan import Document, Selection
     from extract.planning.sharing import Sharing
@@ -118,7 +120,7 @@ def extract(
     tokenmart extract --problem no4k --dry-run
     tokenmart extract --problem no4k --model Qwen/Qwen2-7B-Instruct --device cuda:1
     """
-    from extract.planning.devices import likely_device, resolve_device
+    from extract.planning.devices import planned_device, resolve_device
     from extract.planning.plan import documents_of, select
     from extract.planning.sharing import sharing_of
     from extract.planning.tables import make_plan
@@ -130,6 +132,7 @@ def extract(
 
     workspace = find_workspace()
     problem = load_problem(problem_name, workspace)
+    where, here = planned_device(device) if dry_run else (resolve_device(device), True)
     selection = select(
         problem,
         models=models,
@@ -137,14 +140,14 @@ def extract(
         documents=documents,
         max_tokens=max_tokens,
         demo=demo,
-        device=likely_device() if dry_run and device == "auto" else resolve_device(device),
+        device=where,
         dtype=dtype,
-        attention=attention,
+        attention=attention if here else None,
         compiled=compiled,
         backend=backend,
         top_k=top_k,
     )
-    plan = make_plan(problem, selection, workspace)
+    plan = make_plan(problem, selection, workspace, here)
     sharing = sharing_of(plan, device, selection.device, workers)
     if dry_run:
         _print_plan(plan)
@@ -154,7 +157,8 @@ def extract(
         return
     if selection.device == "cpu" and as_worker is None:
         _guard_processor(plan, asked_by_name=device == "cpu")
-    chosen = documents_of(ensure_documents(problem, workspace), selection.documents)
+    corpus = ensure_documents(problem, workspace)
+    chosen = documents_of(corpus, selection.documents, selection.conditions)
     store_pairs(problem, workspace)
     store_lineup(problem, workspace)
     since = as_worker
@@ -198,7 +202,7 @@ def _print_plan(plan: Plan) -> None:
 
     console = Console(width=max(Console().width, 120))
     console.print(plan_table(plan))
-    click.echo("\n".join(plan.notes))
+    click.echo(visible("\n".join(plan.notes)))
 
 
 def _extract(
@@ -230,15 +234,15 @@ def _extract(
         + (f"; {outcome.elsewhere} are being done by another process" if outcome.elsewhere else "")
     )
     for line in outcome.messages.lines():
-        click.echo(f"note: {line}", err=True)
+        click.echo(visible(f"note: {line}"), err=True)
     if not quiet:
         # from the ledger, which also knows what workers did
         for line in fallbacks(status_rows(problem, selection, workspace)):
-            click.echo(f"warning: {line}", err=True)
+            click.echo(visible(f"warning: {line}"), err=True)
     if outcome.failures:
         lines = summary(outcome.failures)
         for line in lines:
-            click.echo(f"error: {line}", err=True)
+            click.echo(visible(f"error: {line}"), err=True)
         models = len({failure.model for failure in outcome.failures})
         raise UnitFailedError(
             f"{len(lines)} failed (listed above), of {models} of {len(selection.models)} models; "
@@ -277,7 +281,7 @@ def _run_workers(
             progress,
         )
     for failure in failures:
-        click.echo(f"warning: {failure}", err=True)
+        click.echo(visible(f"warning: {failure}"), err=True)
 
 
 @click.command()
@@ -327,10 +331,10 @@ def recall(
     done = len(selection.models) - outcome.measured - len(outcome.failures)
     click.echo(f"measured {outcome.measured} models; {done} were done before")
     for line in outcome.messages.lines():
-        click.echo(f"note: {line}", err=True)
+        click.echo(visible(f"note: {line}"), err=True)
     if outcome.failures:
         for line in summary(outcome.failures):
-            click.echo(f"error: {line}", err=True)
+            click.echo(visible(f"error: {line}"), err=True)
         raise UnitFailedError(
             f"{len(outcome.failures)} models failed (listed above); the others are kept: mend "
             "the cause and run the same command again"
@@ -339,20 +343,34 @@ def recall(
 
 @click.command()
 @_PROBLEM
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for other programs.")
-def status(problem_name: str, as_json: bool) -> None:
-    """Show, per model and condition, how many documents are done, failed or missing.
+@click.option(
+    "--conditions", "by_condition", is_flag=True, help="Show a row for each condition of a model."
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print all conditions as JSON for other programs."
+)
+def status(problem_name: str, by_condition: bool, as_json: bool) -> None:
+    """Show how many units of each model are done, failed or missing.
 
-    Peak memory is the largest measured, or, before anything ran, predicted (with ~).
+    A unit is one document under one condition. Peak memory is the largest measured, or, before
+    anything ran, predicted (with ~). Files that aren't counted, and damaged ones, are named.
+
+    \b
+    tokenmart status --problem minilong
+    tokenmart status --problem no4k --conditions
     """
     from extract.planning.devices import likely_device
     from extract.planning.plan import select
     from extract.planning.tables import fallbacks, status_notes, status_rows, status_table
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_problem
+    from warehouse.store.survey import survey
 
     workspace = find_workspace()
     problem = load_problem(problem_name, workspace)
+    for stranger in survey(workspace.data):
+        if f"problem={problem.name}" in stranger.path.parts:
+            click.echo(visible(f"warning: {stranger}"), err=True)
     selection = select(problem, device=likely_device(), dtype="auto")
     rows = status_rows(problem, selection, workspace)
     if as_json:
@@ -361,14 +379,14 @@ def status(problem_name: str, as_json: bool) -> None:
     from rich.console import Console
 
     console = Console(width=max(Console().width, 120))
-    console.print(status_table(problem, rows))
+    console.print(status_table(problem, rows, by_condition))
     for line in fallbacks(rows):
-        click.echo(f"warning: {line}")
-    click.echo("\n".join(status_notes(problem, selection, rows)))
+        click.echo(visible(f"warning: {line}"))
+    click.echo(visible("\n".join(status_notes(problem, selection, rows))))
     counted = [row for row in rows if not row["on_request"]]
     missing = [r for r in counted if r["documents"] is None or r["done"] < r["documents"]]
     if missing:
         click.echo(
-            f"{len(missing)} of {len(counted)} incomplete; go on with "
-            f"`tokenmart extract --problem {problem_name}`"
+            f"{len(missing)} of {len(counted)} conditions incomplete; go on with "
+            f"`tokenmart extract --problem {problem.asked}`"
         )

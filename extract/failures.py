@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import re
+import struct
 import textwrap
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -72,11 +73,15 @@ def explain(error: BaseException) -> str:
             f"this transformers doesn't know its architecture ({first}); "
             "`pip install -U transformers`"
         )
-    if type(error).__name__ in ("SafetensorError", "UnpicklingError", "BadZipFile", "EOFError"):
+    damaged = ("SafetensorError", "UnpicklingError", "BadZipFile", "EOFError")
+    if type(error).__name__ in damaged or isinstance(error, struct.error):
         return (
             f"a file of its weights is damaged or incomplete ({first}); remove it and fetch the "
             "model again"
         )
+    if type(error).__name__.startswith("StrictDataclass"):
+        second = " ".join(text.split())[:LONGEST_REASON]
+        return f"its config.json has a wrong value ({second}); fetch the model again"
     if "size mismatch" in text or "ignore_mismatched_sizes" in text:
         return (
             "its weights don't have the sizes that its config.json says; correct `source` or "

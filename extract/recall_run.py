@@ -57,7 +57,7 @@ def recall_target(problem: Problem, contexts: int | None, demo: bool) -> RecallT
     if not isinstance(target, RecallTarget):
         raise TokenmartError(
             f"problem {problem.name}: its target is a locked file, nothing to measure; "
-            f"see `tokenmart data fetch --problem {problem.name} --only target`"
+            f"see `tokenmart data fetch --problem {problem.asked} --only target`"
         )
     small = problem.demo if demo else None
     changed = {

@@ -55,8 +55,9 @@ def top_token_rows(tokens: pa.Table, results: Sequence[Scored], top_k: int) -> p
         top_k: how many of each token, at least as many as the results have.
     """
     join: Callable[[list[Any]], Any] = np.concatenate
-    ids = join([result.scores.choices[:, :top_k] for result in results])
-    logprobs = join([result.scores.choice_logprobs[:, :top_k] for result in results])
+    scores = [result.scores for result in results if result.scores.choices is not None]
+    ids = join([each.choices for each in scores])[:, :top_k]
+    logprobs = join([each.choice_logprobs for each in scores])[:, :top_k]
     step = np.float32(STEP_NATS["logprob"])
     repeated = {
         name: np.repeat(tokens[name].to_numpy(), ids.shape[1])

@@ -302,7 +302,9 @@ class Extraction:
                         f"backend {self.selection.backend}: {len(results)} results for "
                         f"{len(requests)} requests; it must give one for each, in their order"
                     )
-                if any(c.top_k for c in together) and any(r.scores.choices is None for r in results):
+                if any(c.top_k for c in together) and any(
+                    r.scores.choices is None for r in results
+                ):
                     raise TokenmartError(
                         f"backend {self.selection.backend} gives no first choices; leave out "
                         "--top-k and top_k"

@@ -13,6 +13,14 @@ from sql_samples import fill
 from warehouse.paths import Workspace, find_workspace
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with real models first, then those with slow tests: workers then end together."""
+    marks: dict[Path, set[str]] = {}
+    for item in items:
+        marks.setdefault(item.path, set()).update(mark.name for mark in item.iter_markers())
+    items.sort(key=lambda item: ("models" not in marks[item.path], "slow" not in marks[item.path]))
+
+
 @pytest.fixture
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     """An empty checkout in a temporary folder, found by every command of the test."""

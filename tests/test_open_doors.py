@@ -23,7 +23,7 @@ DOORS = {"probes", "documents", "weights", "backends", "importers"}
 PROBLEM = """\
 name: mine
 title: Every part brought along
-documents: {kind: folder, path: texts}
+documents: {kind: paragraphs, path: notes.txt}
 models: [{full_id: me/model, family: me, dtype: float32, source: {kind: shelf}}]
 probes: [{kind: last_tokens, name: tail, count: 3}]
 target: {kind: imported}
@@ -66,8 +66,7 @@ def test_the_page_has_an_example_of_each_door() -> None:
 @pytest.mark.slow
 def test_the_examples_work_together(tokenmart, workspace: Workspace, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     (workspace.problems / "mine.yml").write_text(PROBLEM)
-    (workspace.root / "texts").mkdir()
-    (workspace.root / "texts" / "a.txt").write_text("the warehouse reads every token in place")
+    (workspace.root / "notes.txt").write_text("the warehouse reads every token in place")
     shelf = workspace.root / "shelf" / "me"
     shelf.mkdir(parents=True)
     shutil.move(make_checkpoint(tmp_path / "model"), shelf / "model")

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
+from sql_samples import unit
 
 from analysis.report.viewer import Reading, Segment, View
 from analysis.report.viewer_terminal import print_view
@@ -20,6 +21,7 @@ from tokenmart import cli, main
 from warehouse.errors import TokenmartError, visible
 from warehouse.metrics import dbt_process
 from warehouse.paths import Workspace
+from warehouse.store.token_files import published_path, read_rows, write_units
 
 # clear the screen, set the title, move up, ring, write from right to left, C1 control, go back
 EVIL = "\x1b[2J\x1b]0;owned\x07\x1b[1A\u202eevil\x9b31m\rback\x08"
@@ -66,6 +68,41 @@ def test_errors_and_usage(workspace: Workspace, capsys: pytest.CaptureFixture[st
     said = capsys.readouterr()
     assert harmless(said.out + said.err)
     assert "\\x1b" in said.err
+
+
+def test_the_list_of_queries(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    evil = EVIL.replace("\r", "")
+    (tmp_path / "mine.sql").write_text(f"-- {evil}\n-- param x = {evil}  -- {evil}\nselect $x")
+    monkeypatch.setattr("warehouse.sql.queries.FOLDER", tmp_path)
+    shown = CliRunner().invoke(cli, ["sql", "--list"]).output
+    assert harmless(shown)
+    assert shown.count("\\x1b[2J") == 3
+
+
+def test_reasons_in_the_ledger_and_words_of_the_command_line(
+    filled: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (filled.problems / "minilong.yml").write_text(
+        "name: minilong\ntitle: t\ndocuments: {kind: folder, path: texts}\n"
+        "models: [{full_id: bad, family: f, source: {kind: hub}}]\nprobes: [{kind: full}]\n"
+    )
+    path = published_path(filled, "minilong", "bad", "full")
+    evil = {"attention": f"eager{EVIL}", "over_limit_tokens": 0}
+    done = unit("bad", "full", 8, **evil)
+    failed = unit("bad", "full", 0, doc_id=1, status="failed", reason=EVIL, **evil)
+    write_units(path, [done, failed], [read_rows(path)])
+    shown = CliRunner().invoke(cli, ["status", "--problem", "minilong"])
+    assert shown.exit_code == 0, shown.output
+    assert harmless(shown.output)
+    assert shown.output.count("\\x1b[2J") == 2
+    for words in (["extract", "--model", EVIL], ["extract", "--probe", EVIL], ["status"]):
+        problem = "minilong" if words[1:] else f"minilong{EVIL}"
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit):
+            patch.setattr(sys, "argv", ["tokenmart", *words, "--problem", problem])
+            main()
+        told = capsys.readouterr()
+        assert harmless(told.out + told.err)
+        assert "\\x1b[2J" in told.err
 
 
 def test_a_document_in_the_viewer() -> None:

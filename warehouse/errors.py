@@ -23,6 +23,10 @@ class ProblemFileError(TokenmartError):
     """A problem file is missing, malformed, or asks for something that does not exist."""
 
 
+class TableProblemError(ProblemFileError):
+    """A command about models or tokens was given a problem that is a table of scores."""
+
+
 class BadSubmissionError(TokenmartError):
     """A submission breaks the contract (models, numbers, format); exit code 2."""
 

@@ -177,6 +177,8 @@ def refuse_protected(
         workspace.documents: "is the token store",
         workspace.models: "is the token store",
         workspace.downstream: "is the token store",
+        workspace.benchmark_scores: "is the token store",
+        workspace.benchmark_tables: "is the token store",
     }
     reasons = [
         f"{folder} {why}"

@@ -2,10 +2,52 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
+
+LARGEST_NUMBER = 2**31 - 1
+_LONGEST_NAME = 255
 
 
 class Frozen(BaseModel):
-    """Base of all parsed objects: immutable, unknown keys refused."""
+    """Base of all parsed objects: immutable, unknown keys refused.
 
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+    A relative path starts at the folder of its problem file (that of the files in data/problems at
+    the checkout). Whole numbers are at most 2³¹ − 1, but those of the fields in `may_be_huge`.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, protected_namespaces=(), allow_inf_nan=False
+    )
+
+    may_be_huge: ClassVar[frozenset[str]] = frozenset()
+
+    @field_validator("*")
+    @classmethod
+    def _fits_its_machine(cls, value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, Path):
+            return _placed(value, (info.context or {}).get("folder"))
+        if type(value) is int and info.field_name not in cls.may_be_huge:
+            _refuse_huge(value)
+        elif isinstance(value, tuple):
+            for each in value:
+                if type(each) is int:
+                    _refuse_huge(each)
+        return value
+
+
+def _placed(path: Path, folder: Path | None) -> Path:
+    if any(len(part.encode()) > _LONGEST_NAME for part in path.parts):
+        raise ValueError(f"a name of more than {_LONGEST_NAME} bytes can't be that of a file")
+    try:
+        path = path.expanduser()
+    except RuntimeError as error:
+        raise ValueError("~ stands for no folder here; write the path out") from error
+    return path if folder is None else folder / path
+
+
+def _refuse_huge(number: int) -> None:
+    if abs(number) > LARGEST_NUMBER:
+        raise ValueError(f"must be between -{LARGEST_NUMBER:,} and {LARGEST_NUMBER:,}")

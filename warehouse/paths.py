@@ -52,6 +52,16 @@ class Workspace:
         return self.data / "downstream"
 
     @property
+    def benchmark_scores(self) -> Path:
+        """Scores of runs over training: `problem=…/scores.parquet`."""
+        return self.data / "benchmark_scores"
+
+    @property
+    def benchmark_tables(self) -> Path:
+        """Where those scores come from, and what is early: `problem=…/table.parquet`."""
+        return self.data / "benchmark_tables"
+
+    @property
     def cache(self) -> Path:
         """Downloads and converted weights; safe to delete."""
         return self.data / "cache"

@@ -11,7 +11,7 @@ from warehouse.errors import TokenmartError
 
 if TYPE_CHECKING:
     from warehouse.paths import Workspace
-    from warehouse.problem.spec import Problem
+    from warehouse.problem.table_problem import Ranked
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Foretold:
         return self.entry.before_labels and not self.changed
 
 
-def foretold(workspace: Workspace, problem: Problem) -> tuple[Foretold, ...]:
+def foretold(workspace: Workspace, problem: Ranked) -> tuple[Foretold, ...]:
     """Every pre-registered metric of a problem, oldest first.
 
     Raises:
@@ -42,7 +42,7 @@ def foretold(workspace: Workspace, problem: Problem) -> tuple[Foretold, ...]:
 
 
 def _changes(
-    workspace: Workspace, problem: Problem, entry: Entry, metric: RegisteredMetric
+    workspace: Workspace, problem: Ranked, entry: Entry, metric: RegisteredMetric
 ) -> list[str]:
     now = {model.full_id: model for model in registered_models(problem)}
     then = {model.full_id: model for model in entry.models}

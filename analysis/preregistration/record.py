@@ -28,6 +28,7 @@ from warehouse.strict_json import StrictJsonError, read_json
 if TYPE_CHECKING:
     from warehouse.paths import Workspace
     from warehouse.problem.spec import Problem
+    from warehouse.problem.table_problem import Ranked
 
 SCHEMA = "tokenmart/preregistration/1"
 RULE = (
@@ -176,7 +177,7 @@ def record_path(workspace: Workspace, problem: str) -> Path:
     return workspace.preregistered / f"{problem}.json"
 
 
-def registered_models(problem: Problem) -> tuple[RegisteredModel, ...]:
+def registered_models(problem: Ranked) -> tuple[RegisteredModel, ...]:
     """The models of a study, as an entry records them."""
     return tuple(
         RegisteredModel(full_id=model.full_id, family=model.family, kind=series_of(model))

@@ -91,13 +91,13 @@ def correlate(
     from analysis.ranking.leaderboard_view import print_leaderboard
     from analysis.ranking.metric_table import load_table
     from warehouse.paths import find_workspace
-    from warehouse.problem.spec import load_problem
+    from warehouse.problem.table_problem import load_ranked
     from warehouse.progress import progress_bar
 
     if sql is not None and values is not None:
         raise click.UsageError("give one of: --sql, --values")
     workspace = find_workspace()
-    chosen = load_problem(problem, workspace)
+    chosen = load_ranked(problem, workspace)
     ideas = []
     if sql is not None:
         ideas = idea_from_sql(sql, chosen, workspace, name)
@@ -161,10 +161,10 @@ def select(
     from analysis.ranking.metric_table import load_table
     from analysis.ranking.selection_view import print_selection, selection_record
     from warehouse.paths import find_workspace
-    from warehouse.problem.spec import load_problem
+    from warehouse.problem.table_problem import load_ranked
 
     workspace = find_workspace()
-    table = load_table(load_problem(problem, workspace), workspace)
+    table = load_table(load_ranked(problem, workspace), workspace)
     table.named(metrics)
     parts_of = parts_reader(workspace, table)
     selection = select_metric(table, seed, splits, unofficial, parts_of=parts_of)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from warehouse.metrics.tries import Kind
     from warehouse.paths import Workspace
-    from warehouse.problem.spec import Problem
+    from warehouse.problem.table_problem import Ranked
 
 _COLUMNS = ("model_id", "value", "variant")
 _LABELS = re.compile("downstream", re.IGNORECASE)
@@ -32,7 +32,7 @@ class _Row:
     content: Mapping[str, Any]
 
 
-def idea_from_sql(sql: str, problem: Problem, workspace: Workspace, name: str) -> list[Try]:
+def idea_from_sql(sql: str, problem: Ranked, workspace: Workspace, name: str) -> list[Try]:
     """Ask the warehouse, read-only, for the columns model_id and value (and variant, for several).
 
     Args:
@@ -59,7 +59,7 @@ def idea_from_sql(sql: str, problem: Problem, workspace: Workspace, name: str) -
     return _tries(rows, "--sql", problem, name, "sql", sql.strip())
 
 
-def idea_from_file(path: Path, problem: Problem, name: str) -> list[Try]:
+def idea_from_file(path: Path, problem: Ranked, name: str) -> list[Try]:
     """Read a CSV file with the columns model_id and value (and variant, for several).
 
     Models may be named by model_id or by their full id. See `idea_from_sql`.
@@ -111,7 +111,7 @@ def _number(where: str, text: str) -> float | None:
 def _tries(
     rows: list[_Row],
     option: str,
-    problem: Problem,
+    problem: Ranked,
     name: str,
     kind: Kind,
     definition: str,
@@ -121,7 +121,7 @@ def _tries(
         raise TokenmartError(
             f"--name {name}: use lower-case letters, digits and _, starting with a letter"
         )
-    ids = {model.full_id: model.model_id for model in problem.models}
+    ids = {model.full_id: model.model_id for model in problem.ranked_models}
     ids |= {model_id: model_id for model_id in ids.values()}
     short = hashlib.sha256(definition.encode()).hexdigest()[:8]
     found: dict[str, dict[str, float]] = {}

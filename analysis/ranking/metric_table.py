@@ -21,7 +21,7 @@ from warehouse.problem.series import series_of
 if TYPE_CHECKING:
     from warehouse.metrics.tries import Kind, Try
     from warehouse.paths import Workspace
-    from warehouse.problem.spec import Problem
+    from warehouse.problem.table_problem import Ranked
 
 Direction = Literal["higher", "lower"]
 
@@ -188,7 +188,7 @@ class MetricTable:
 
 
 def load_table(
-    problem: Problem,
+    problem: Ranked,
     workspace: Workspace,
     ideas: Sequence[Try] = (),
     better: Direction = "higher",
@@ -231,7 +231,7 @@ def load_table(
     if len(models) < 3:
         raise TokenmartError(
             f"{problem.name}: {len(models)} models have a target score, 3 are needed; "
-            f"run `tokenmart recall --problem {problem.name}` or place the target file"
+            f"run `tokenmart recall --problem {problem.asked}` or place the target file"
         )
     place = {model.model_id: index for index, model in enumerate(models)}
     grouped: dict[tuple[str, str], Floats] = {}
@@ -242,7 +242,7 @@ def load_table(
     if not grouped and not ideas:
         raise TokenmartError(
             f"{problem.name}: the mart metric_values holds nothing; run "
-            f"`tokenmart extract --problem {problem.name}` and `tokenmart dbt build`"
+            f"`tokenmart extract --problem {problem.asked}` and `tokenmart dbt build`"
         )
     described = {(row[0], row[1]): row for row in catalogue}
     columns = [_column(described.get(key), key, grouped[key]) for key in sorted(grouped)]
@@ -269,7 +269,7 @@ def load_table(
     )
 
 
-def load_target(problem: Problem, workspace: Workspace) -> tuple[dict[str, float], dict[str, Any]]:
+def load_target(problem: Ranked, workspace: Workspace) -> tuple[dict[str, float], dict[str, Any]]:
     """Target scores by model_id, and where they came from.
 
     Raises:
@@ -281,7 +281,9 @@ def load_target(problem: Problem, workspace: Workspace) -> tuple[dict[str, float
             f"problem {problem.name} has no target: nothing to correlate with; add a target "
             "section to its problem file (`tokenmart sql` and `tokenmart extract` need none)"
         )
-    if problem.target.kind == "file":
+    from warehouse.problem.spec import FileTarget
+
+    if isinstance(problem.target, FileTarget):
         from warehouse.problem.target_file import read_locked_target
 
         target = read_locked_target(workspace, problem.name, problem.target.path)

@@ -42,14 +42,14 @@ def report(
     from analysis.report.svg import file_png, file_svg
     from warehouse.files import refuse_protected, write_whole
     from warehouse.paths import find_workspace
-    from warehouse.problem.spec import load_problem
+    from warehouse.problem.table_problem import load_ranked
     from warehouse.progress import progress_bar
 
     workspace = find_workspace()
     refuse_protected(out, workspace, force=force, own=OWN_PAGE)
     if figures is not None:
         refuse_protected(figures, workspace, "--figures")
-    chosen = load_problem(problem, workspace)
+    chosen = load_ranked(problem, workspace)
     table = load_table(chosen, workspace)
     with progress_bar(detailed_rows(table) + FIGURES_OF_THE_PAGE, "steps") as progress:
         data = gather(chosen, table, workspace, seed, resamples, progress)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from warehouse.paths import Workspace
-    from warehouse.problem.spec import Problem
+    from warehouse.problem.table_problem import Ranked
     from warehouse.progress import Progress
 
 
@@ -145,7 +145,7 @@ def detailed_rows(table: MetricTable) -> int:
 
 
 def gather(
-    problem: Problem,
+    problem: Ranked,
     table: MetricTable,
     workspace: Workspace,
     seed: int,

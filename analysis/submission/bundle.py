@@ -221,7 +221,5 @@ def _proxy(
     problem: Problem, workspace: Workspace, connection: duckdb.DuckDBPyConnection
 ) -> dict[str, Any]:
     """What the text was: the file's hash, and one over the documents that were used."""
-    from warehouse.sources.place import Place
-
-    source = problem.documents.provenance(Place(workspace, problem.name))
+    source = problem.documents.provenance(problem.place(workspace))
     return source | {"documents_sha256": documents_sha256(connection, problem.name)}

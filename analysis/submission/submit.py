@@ -27,6 +27,7 @@ from analysis.submission.claims import claims_record
 from analysis.submission.verifier import verify_problem
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.files import refuse_protected, storage_errors
+from warehouse.maintenance.remaining import remaining
 from warehouse.metrics.lineage import Lineage, manifest_path, read_lineage
 from warehouse.problem.spec import load_problem
 from warehouse.sql.connection import connect_read_only
@@ -188,11 +189,15 @@ def _check_coverage(
     lineage: Lineage,
 ) -> None:
     """Every model needs a target, a value, and every document under the conditions it rests on."""
-    remedy = f"run `tokenmart extract --problem {problem.name}` and `tokenmart dbt build`"
+    remedy = f"run `tokenmart extract --problem {problem.asked}` and `tokenmart dbt build`"
+    left = remaining(problem, workspace)
+    if left.missing:
+        remedy = f"{left}; {remedy}"
     if table.without_target:
         raise TokenmartError(
             f"{problem.name}: no target score for {', '.join(table.without_target)}; "
-            f"run `tokenmart recall --problem {problem.name}` or place the target file"
+            f"run `tokenmart recall --problem {problem.asked}` or place the target file"
+            + (f"; besides, {remedy}" if left.missing else "")
         )
     with connect_read_only(workspace) as connection:
         rows = connection.execute(

@@ -122,15 +122,20 @@ def estimate(work: Work, *, parameters: int, dtype: str, device: str) -> Cost:
     """
     layers = (parameters / (12 * 128**2)) ** (1 / 3)
     flops = 2.0 * parameters * work.tokens + 4.0 * 128 * layers**2 * work.pairs
-    if device == "cpu":
-        import psutil
-
-        cores = psutil.cpu_count(logical=False) or 1
-        speed = CPU_FLOPS_PER_CORE[dtype] * cores
-    else:
-        speed = GPU_FLOPS
+    seconds = flops / assumed_speed(device, dtype)[0]
     disk = work.rows * BYTES_PER_ROW + work.choices * BYTES_PER_CHOICE
-    return Cost(work.tokens, work.rows, flops, flops / speed, disk)
+    return Cost(work.tokens, work.rows, flops, seconds, disk)
+
+
+def assumed_speed(device: str, dtype: str) -> tuple[float, str]:
+    """Sustained FLOP/s that estimates assume of a device, and the same in words."""
+    if device != "cpu":
+        return GPU_FLOPS, f"{GPU_FLOPS / 1e12:,.0f} TFLOP/s, a GPU of the A100 class"
+    import psutil
+
+    cores = psutil.cpu_count(logical=False) or 1
+    speed = CPU_FLOPS_PER_CORE[dtype] * cores
+    return speed, f"{speed / 1e9:,.0f} GFLOP/s, {cores} server cores in {dtype}"
 
 
 def document_lengths(
@@ -138,19 +143,27 @@ def document_lengths(
 ) -> tuple[list[int], str]:
     """Tokens per document (estimated from characters), and where the estimate comes from."""
     limit = max_tokens_of(problem, selection)
+    place = problem.place(workspace)
+    sizes = problem.documents.lengths(place)
     path = documents_path(problem, workspace)
-    if path.is_file():
+    if sizes is None and path.is_file():
         characters = pq.read_table(path, columns=["characters"], partitioning=None)
-        sizes = characters["characters"].slice(0, selection.documents).to_pylist()
+        sizes = characters["characters"].to_pylist()
+    if sizes is not None:
+        sizes = sizes[: selection.documents]
         lengths = [int(size / CHARACTERS_PER_TOKEN) for size in sizes]
-        source = f"{len(lengths)} documents at {CHARACTERS_PER_TOKEN:g} characters a token"
+        source = (
+            f"{len(lengths)} documents of {sum(sizes):,} characters, counted as "
+            f"{CHARACTERS_PER_TOKEN:g} a token"
+        )
     else:
         expected = problem.documents.count or 1
         longest = problem.documents.expected_tokens
         lengths = [longest] * min(expected, selection.documents or expected)
         source = (
-            f"{len(lengths)} documents of up to {longest:,} tokens; they are not here yet: "
-            f"tokenmart data fetch --problem {problem.name}"
+            f"{'an unknown number of' if problem.documents.count is None else len(lengths)} "
+            f"documents, counted as {len(lengths)} of {longest:,} tokens, since they are not here "
+            f"yet: {problem.documents.need(place).remedy}"
         )
     return [min(n, limit) if limit else n for n in lengths], source
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from warehouse.errors import TokenmartError
@@ -36,6 +37,24 @@ def resolve_device(asked: str) -> str:
     return asked
 
 
+def planned_device(asked: str) -> tuple[str, bool]:
+    """The device a plan is made for, and whether it is here: a plan needs no device.
+
+    Raises:
+        TokenmartError: a word that is no device anywhere.
+    """
+    if asked == "auto":
+        return likely_device(), True
+    if not re.fullmatch(r"cpu|mps|auto-map|cuda(:\d+)?", asked):
+        raise TokenmartError(
+            f"--device {asked}: not a device; use auto, cpu, cuda, cuda:0 or auto-map"
+        )
+    try:
+        return resolve_device(asked), True
+    except TokenmartError:
+        return asked, False
+
+
 def likely_device() -> str:
     """What `auto` is likely to be; asks torch, slow to import, only where a driver is."""
     if Path("/proc/driver/nvidia").exists():
@@ -64,8 +83,8 @@ def resolve_dtype(spec: ModelSpec, asked: str, device: str) -> str:
 
     if device == "auto-map" and not torch.cuda.is_available():
         return "float32"
-    if device.startswith(("cuda", "auto-map")) and not torch.cuda.is_bf16_supported():
-        return "float16"
+    if device.startswith(("cuda", "auto-map")) and torch.cuda.is_available():
+        return "bfloat16" if torch.cuda.is_bf16_supported() else "float16"
     return "bfloat16"
 
 

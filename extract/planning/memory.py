@@ -13,7 +13,8 @@ from extract.scoring.budgets import (
     activation_bytes_per_token,
 )
 from warehouse.errors import TokenmartError
-from warehouse.problem.spec import ModelSpec, WindowIntervention
+from warehouse.problem.changes import WindowIntervention
+from warehouse.problem.spec import ModelSpec
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 HOST_PROCESS = 450 * 2**20

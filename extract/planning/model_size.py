@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +18,11 @@ from warehouse.problem.model_shape import ModelShape
 from warehouse.problem.spec import ModelSpec
 from warehouse.sources.place import Place
 from warehouse.sources.weights.interface import PICKLED, SAFETENSORS
+
+_LARGEST_CONFIG = 16 << 20
+_LARGEST_HEADER = 100_000_000
+"""Bytes; the second is the safetensors format's own limit."""
+_FLOATS = {"F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2"}
 
 
 @dataclass(frozen=True)
@@ -37,9 +43,10 @@ def model_size(
 ) -> ModelSize | None:
     """The size of a model, or None where nothing says it.
 
-    Its own files are asked first, as far as they are here: config.json of a folder, the header of
-    a GGUF file (a package's, too). Then the problem file: `shape` and `parameters`, or `parameters`
-    alone. At last the size of its weight files, at two bytes a weight.
+    Its own files are asked first, as far as they are here: config.json of a folder and the headers
+    of its safetensors, the header of a GGUF file (a package's, too). Then the problem file: `shape`
+    and `parameters`, or `parameters` alone. At last the size of its weight files, at two bytes a
+    weight.
 
     Args:
         spec: the model of the problem file.
@@ -50,7 +57,7 @@ def model_size(
     path = folder or spec.present(Place(workspace, problem))
     shape, counted, weights = _of_files(path) if path else (None, None, None)
     if shape is not None:
-        return ModelSize(counted or _near(spec.parameters, count_parameters(shape)), shape)
+        return ModelSize(_near(spec.parameters, counted or count_parameters(shape)), shape)
     if spec.shape is not None:
         parameters = spec.parameters or counted or count_parameters(spec.shape)
         return ModelSize(parameters, spec.shape)
@@ -62,8 +69,28 @@ def _of_files(path: Path) -> tuple[ModelShape | None, int | None, int | None]:
     """Shape, number of weights, and that number guessed from the size of the files."""
     if path.is_file():
         return *_of_gguf(path), None
-    files = [file for pattern in (SAFETENSORS, PICKLED) for file in path.glob(pattern)]
-    return _of_config(path), None, sum(file.stat().st_size for file in files) // 2 or None
+    safe = list(path.glob(SAFETENSORS))
+    bytes_ = sum(file.stat().st_size for file in safe or path.glob(PICKLED))
+    return _of_config(path), _of_headers(safe), bytes_ // 2 or None
+
+
+def _of_headers(files: Iterable[Path]) -> int | None:
+    """Number of weights in safetensors files; None where they are quantised or can't be read."""
+    count = 0
+    try:
+        for file in files:
+            with file.open("rb") as stream:
+                (size,) = struct.unpack("<Q", stream.read(8))
+                if size > _LARGEST_HEADER:
+                    return None
+                header = json.loads(stream.read(size))
+            header.pop("__metadata__", None)
+            if any(tensor["dtype"] not in _FLOATS for tensor in header.values()):
+                return None
+            count += sum(math.prod(tensor["shape"]) for tensor in header.values())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error, RecursionError):
+        return None
+    return count or None
 
 
 def _near(told: int | None, counted: int) -> int:
@@ -84,8 +111,9 @@ def linear_parameters(shape: ModelShape) -> int:
 
 def _of_config(folder: Path) -> ModelShape | None:
     try:
-        config = json.loads((folder / "config.json").read_bytes())
-    except (OSError, ValueError):
+        with (folder / "config.json").open("rb") as file:
+            config = json.loads(file.read(_LARGEST_CONFIG))
+    except (OSError, ValueError, RecursionError):
         return None
     return ModelShape.of_config(config) if isinstance(config, dict) else None
 
@@ -106,7 +134,7 @@ def _read_gguf(path: Path, stamp: int) -> tuple[ModelShape | None, int | None]:
     """
     try:
         reader = _header_reader()(path)
-    except (OSError, ValueError, IndexError):
+    except (OSError, ValueError, IndexError, KeyError, OverflowError, struct.error):
         return None, None
     fields = reader.fields
 
@@ -131,7 +159,7 @@ def _read_gguf(path: Path, stamp: int) -> tuple[ModelShape | None, int | None]:
             window=of("attention.sliding_window") or None,
             tied="output.weight" not in sizes,
         )
-    except (KeyError, IndexError, ValueError):
+    except (KeyError, IndexError, ValueError, TypeError):
         shape = None
     return shape, sum(int(tensor.n_elements) for tensor in sizes.values()) or None
 

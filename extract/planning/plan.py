@@ -221,15 +221,24 @@ def select(
     )
 
 
-def documents_of(table: pa.Table, limit: int | None) -> list[Document]:
-    """The first `limit` documents.
+def documents_of(
+    table: pa.Table, limit: int | None, conditions: Sequence[Condition] = ()
+) -> list[Document]:
+    """The first `limit` documents, for these conditions.
 
     The foreign document of each is the corpus's next longer one (of the longest, the next
     shorter), so that a control's prefix is about as long as the document.
 
     Raises:
-        TokenmartError: a document is empty.
+        TokenmartError: a document is empty, or a condition needs another document and there is
+            none.
     """
+    needy = [condition.name for condition in conditions if condition.kind.reads_foreign]
+    if needy and table.num_rows < 2:
+        raise TokenmartError(
+            f"condition {needy[0]} reads another document, and the corpus has only one; add "
+            "documents, or take the control out of the problem file"
+        )
     rows = table.to_pylist()
     for row in rows[:limit]:
         if not row["text"].strip():
@@ -287,17 +296,10 @@ def plan_model(
         since: units that failed since then are settled; without it failed units are tried again.
 
     Raises:
-        TokenmartError: files are missing or can't be read, or a condition needs another document
-            where there is one.
+        TokenmartError: files are missing or can't be read.
         StorageError: a published file is damaged.
     """
-    for condition in selection.conditions:
-        if condition.kind.reads_foreign and any(each.foreign is None for each in documents):
-            raise TokenmartError(
-                f"condition {condition.name} reads another document, and the corpus has only one; "
-                "add documents, or take the control out of the problem file"
-            )
-    checkpoint = find_checkpoint(spec, workspace, problem.name)
+    checkpoint = find_checkpoint(spec, workspace, problem.name, problem.asked)
     tokenizer_sha256 = tokenizer_fingerprint(checkpoint, spec, workspace)
     dtype = resolve_dtype(spec, selection.dtype, selection.device)
     parts = {

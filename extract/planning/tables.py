@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
 from extract.failures import Failure, summary
-from extract.planning.cost import document_lengths, estimate, planned_memory, work_of
+from extract.planning.cost import (
+    assumed_speed,
+    document_lengths,
+    estimate,
+    planned_memory,
+    work_of,
+)
 from extract.planning.devices import resolve_dtype
 from extract.planning.memory import Footprint
 from extract.planning.model_size import model_size
 from extract.planning.plan import Document, Selection
+from warehouse.errors import visible
 from warehouse.paths import Workspace
 from warehouse.problem.needs import notices
 from warehouse.problem.spec import ModelSpec, Problem
@@ -70,8 +77,17 @@ class Plan:
         return sum(model.left * (model.seconds or 0.0) for model in self.models) / 3600
 
 
-def make_plan(problem: Problem, selection: Selection, workspace: Workspace) -> Plan:
-    """What is planned and its cost, from the problem file, the ledger and files that are here."""
+def make_plan(
+    problem: Problem, selection: Selection, workspace: Workspace, device_here: bool = True
+) -> Plan:
+    """What is planned and its cost, from the problem file, the ledger and files that are here.
+
+    Args:
+        problem: the problem.
+        selection: which part of it, and how.
+        workspace: where ledger and files are.
+        device_here: whether the selection's device is one of this machine.
+    """
     lengths, source = document_lengths(problem, selection, workspace)
     longest = max(lengths, default=0)
     work = work_of(lengths, selection.conditions)
@@ -106,10 +122,13 @@ def make_plan(problem: Problem, selection: Selection, workspace: Workspace) -> P
             )
         )
     flops = sum(model.left * model.flops for model in models)
+    dtypes = {resolve_dtype(m.spec, selection.dtype, selection.device) for m in models}
+    speed = " or ".join(sorted({assumed_speed(selection.device, each)[1] for each in dtypes}))
     notes = (
-        f"device {selection.device}; {source}. Memory: weights + KV cache + activations and "
-        f"logits of the longest document. Times are estimates ({flops:.1e} FLOPs to do) "
-        "at an assumed speed; the progress bar shows the measured one.",
+        f"device {selection.device}{'' if device_here else ' (not here)'}; {source}. Memory: "
+        "weights + KV cache + activations and logits of the longest document. Times are estimates "
+        f"({flops:.1e} FLOPs to do) at an assumed speed of {speed}; the progress bar shows the "
+        "measured one.",
         *_unknown(models),
         *(f"{subject}: {told}" for subject, told in notices(problem, selection.models).items()),
     )
@@ -136,14 +155,21 @@ def plan_table(plan: Plan) -> Table:
 
     table = Table(title=plan.title)
     for name in ("model", "units done", "tokens", "rows", "time", "peak memory, GiB", "disk"):
-        table.add_column(name, justify="left" if name == "model" else "right", no_wrap=True)
+        left = name == "model"
+        table.add_column(
+            name,
+            justify="left" if left else "right",
+            no_wrap=not left,
+            overflow="fold",
+            min_width=len(name),
+        )
     for model in plan.models:
         table.add_row(
             model.spec.full_id,
             f"{model.done}/{model.units}",
             *_amounts(model.tokens, model.rows, model.seconds),
             _gibibytes(model),
-            f"{model.disk_bytes / 1e6:,.0f} MB",
+            _counted(model.disk_bytes, "B"),
         )
     table.add_section()
     tokens = sum(int(model.left * model.tokens) for model in plan.models)
@@ -151,16 +177,24 @@ def plan_table(plan: Plan) -> Table:
     size = sum(int(model.left * model.disk_bytes) for model in plan.models)
     known = all(model.seconds is not None for model in plan.models)
     seconds = plan.hours * 3600 if known or plan.hours else None
-    table.add_row("still to do", "", *_amounts(tokens, rows, seconds), "", f"{size / 1e6:,.0f} MB")
+    table.add_row("still to do", "", *_amounts(tokens, rows, seconds), "", _counted(size, "B"))
     return table
 
 
 def _amounts(tokens: int, rows: int, seconds: float | None) -> tuple[str, str, str]:
     if seconds is None:
         time = UNKNOWN
+    elif seconds < 60:
+        time = f"{seconds:.0f} s"
     else:
         time = f"{seconds / 3600:,.1f} h" if seconds >= 3600 else f"{seconds / 60:,.1f} min"
-    return f"{tokens / 1e6:,.1f} M", f"{rows / 1e6:,.1f} M", time
+    return _counted(tokens), _counted(rows), time
+
+
+def _counted(number: float, unit: str = "") -> str:
+    if number < 1e6:
+        return f"{number / 1e3:,.1f} k{unit}"
+    return f"{number / 1e6:,.1f} M{unit}"
 
 
 def _gibibytes(model: PlannedModel) -> str:
@@ -199,8 +233,11 @@ def status_rows(
     (None where the model's size is not known). `attention` and `prefixes` are what was used.
     """
     path = documents_path(problem, workspace)
+    lengths, _ = document_lengths(problem, selection, workspace)
     expected = pq.read_metadata(path).num_rows if path.is_file() else problem.documents.count
-    longest = max(document_lengths(problem, selection, workspace)[0], default=0)
+    if expected is None and problem.documents.need(problem.place(workspace)).present:
+        expected = len(lengths)
+    longest = max(lengths, default=0)
     rows = []
     begun = {
         spec
@@ -258,22 +295,56 @@ def fallbacks(rows: Sequence[dict[str, Any]]) -> list[str]:
     return lines
 
 
-def status_table(problem: Problem, rows: Sequence[dict[str, Any]]) -> Table:
-    """The state as a table for the terminal."""
+def per_model(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of `status_rows`, one for each model: sums over its conditions, largest peaks."""
+    summed = ("done", "failed", "documents", "rows", "tokens_processed", "seconds", "bytes")
+    models: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        models.setdefault(row["model_id"], []).append(row)
+    return [
+        {
+            "model_id": model_id,
+            "condition": f"{sum(row['done'] == row['documents'] for row in mine)} of {len(mine)}",
+            **{name: _sum(row[name] for row in mine) for name in summed},
+            "peak_bytes": max((row["peak_bytes"] or 0 for row in mine), default=0),
+            "predicted_peak_bytes": mine[0]["predicted_peak_bytes"],
+        }
+        for model_id, mine in models.items()
+    ]
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    found = list(values)
+    return None if None in found else sum(value for value in found if value is not None)
+
+
+def status_table(
+    problem: Problem, rows: Sequence[dict[str, Any]], by_condition: bool = False
+) -> Table:
+    """The state as a table for the terminal: a row for each model, or each of its conditions."""
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(title=f"{problem.name}: what has been extracted")
+    counted = "condition" if by_condition else "conditions whole"
     for column in (
-        "model", "condition", "done", "failed", "of", "rows", "tokens", "seconds", "MB", "peak GiB",
+        "model", counted, "units", "failed", "of", "rows", "tokens", "seconds", "MB", "peak GiB",
     ):  # fmt: skip
-        left = column in ("model", "condition")
-        table.add_column(column, justify="left" if left else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(
+        left = column in ("model", counted)
+        table.add_column(
+            column,
+            justify="left" if left else "right",
+            no_wrap=not left,
+            overflow="fold",
+            min_width=max(map(len, column.split())) if left else len(column),
+        )
+    for row in rows if by_condition else per_model(rows):
+        cells = (
             row["model_id"], row["condition"], str(row["done"]), str(row["failed"] or ""),
             str(row["documents"] or "?"), f"{row['rows']:,}", f"{row['tokens_processed']:,}",
             f"{row['seconds']:,.0f}", f"{row['bytes'] / 1e6:.1f}", _peak(row),
         )  # fmt: skip
+        table.add_row(*(Text(visible(cell)) for cell in cells))
     return table
 
 

@@ -12,14 +12,14 @@ from torch import Tensor, nn
 
 from extract.scoring.placement import is_offloaded
 from warehouse.errors import TokenmartError
-from warehouse.problem.spec import (
+from warehouse.problem.changes import (
     DropLayersIntervention,
-    ModelSpec,
     NoiseIntervention,
     Rope,
     RopeIntervention,
     WindowIntervention,
 )
+from warehouse.problem.spec import ModelSpec
 
 KEPT_ROPE_KEYS = ("rope_theta", "partial_rotary_factor", "original_max_position_embeddings")
 

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.models, pytest.mark.slow, pytest.mark.timeout(900)]
 MODELS = ("smollm2-135m", "gemma3-270m", "smollm2-135m-window-512")
 GRIDS = ("--vars", "{grids: true}")
 DOCUMENTS = (11, 16)  # a character in several pieces, long dashes and curly quotes
-TOKENS = 1_200
+TOKENS = 800
 PROBES = [
     {"kind": "full"},
     {"kind": "window", "name": "window_256", "context": 256, "stride": 256},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,12 +10,20 @@ import numpy as np
 import pytest
 from readings import reading_of
 from reference import assert_agree, references
+from tiny_models import PROBES as TINY_PROBES
+from tiny_models import make_text
 from tiny_requests import load
+from tiny_runs import ok, one_line_error, run
 
 from extract.planning.cost import planned_reading, work_of
 from extract.run import scoring_groups
 from extract.scoring.engine import Engine
+from warehouse.maintenance.check import check_documents, check_file
+from warehouse.paths import Workspace
 from warehouse.probes import LadderProbe, NeedleProbe, RetrievalProbe
+from warehouse.problem.spec import load_problem
+from warehouse.store.ledger import read_units
+from warehouse.store.token_files import published_path
 
 PROBES = [
     LadderProbe(kind="ladder", contexts=(8, 20, 40), targets=12, spans=3, slack=0.25),
@@ -49,6 +58,57 @@ def test_every_condition_agrees_with_plain_logits(
     plain = references(load(folder), built)
     for result, expected in zip(engine.score(built), plain, strict=True):
         assert_agree(result.scores, expected)
+
+
+def test_they_are_extracted_stored_and_checked(
+    workspace: Workspace, tiny_problem: Callable[..., Path]
+) -> None:
+    probes = [
+        {"kind": "full"},
+        {"kind": "ladder", "contexts": [8, 24], "targets": 12, "spans": 3},
+        {
+            "kind": "retrieval",
+            "excerpts": 2,
+            "excerpt_characters": 40,
+            "answer_characters": 20,
+            "min_gap_characters": 80,
+            "controls": ["foreign", "shuffled", "tail"],
+        },
+        {"kind": "needle", "depths": [0.2], "min_characters": 10, "max_characters": 2000},
+    ]
+    texts = [
+        make_text(seed, words=50) + " A sentence to look for. " + make_text(seed + 9, words=50)
+        for seed in (0, 1)
+    ]
+    pairs = [["full", "ladder_8"]]
+    path = tiny_problem(probes=probes, compare=pairs)
+    (workspace.root / "data" / "corpus.json").write_text(json.dumps(texts))
+    ok(run(path))
+    files = sorted(workspace.tokens.rglob("tokens.parquet"))
+    assert len(files) == 2 * sum(
+        len(probe.conditions()) for probe in load_problem("tiny", workspace).probes
+    )
+    documents, _ = check_documents(workspace, "tiny")
+    for file in files:
+        checked = check_file(file, documents)
+        assert checked.defects == () and checked.rows > 0, file
+    assert (workspace.data / "condition_pairs" / "problem=tiny").is_dir()
+    # another foreign document is another prefix
+    (workspace.root / "data" / "corpus.json").write_text(json.dumps([texts[0], texts[1] + "."]))
+    ok(run(path, "--model", "tiny/one", "--probe", "retrieval"))
+    foreign = read_units(published_path(workspace, "tiny", "tiny--one", "retrieval_foreign"))
+    own = read_units(published_path(workspace, "tiny", "tiny--one", "retrieval_with"))
+    before = read_units(published_path(workspace, "tiny", "tiny--two", "retrieval_foreign"))
+    assert foreign[0].document_sha256 == before[0].document_sha256
+    assert foreign[0].finished_at >= own[1].finished_at > before[0].finished_at
+
+
+def test_a_foreign_document_needs_a_second_one(
+    workspace: Workspace, tiny_problem: Callable[..., Path]
+) -> None:
+    retrieval = {**TINY_PROBES[2], "controls": ["foreign"]}
+    line = one_line_error(run(tiny_problem(texts=1, probes=[retrieval])), 1)
+    assert "retrieval_foreign reads another document, and the corpus has only one" in line
 
 
 def test_the_plan_counts_what_the_engine_runs(tiny_checkpoint: Callable[..., Path]) -> None:

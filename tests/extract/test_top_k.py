@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from tiny_runs import ok, run
 
 from extract.planning.cost import planned_reading, work_of
 from extract.scoring.engine import Engine
+from warehouse.maintenance.garbage import find_garbage
 from warehouse.paths import Workspace
 from warehouse.probes import FullProbe
 from warehouse.sql import create_views
@@ -85,6 +88,15 @@ def test_choices_are_kept_beside_their_units(
             " using (problem, model_id, condition, doc_id, segment, position) where choice = 1"
         ).fetchone()
         assert differing is not None and differing[0] == 0 and differing[1] > 300
+    # choices whose unit is gone are garbage, but not while it may be on its way
+    (file, *_) = sorted((workspace.data / "top_tokens").rglob("doc-*.parquet"))
+    orphan = file.with_name("doc-000000-0123456789abcdef.parquet")
+    shutil.copy(file, orphan)
+    assert find_garbage(workspace, "tiny")[0] == []
+    for each in (file, orphan):
+        os.utime(each, (0, 0))
+    assert [each.path for each in find_garbage(workspace, "tiny")[0]] == [orphan]
+    orphan.unlink()
     # a unit computed anew without choices has none
     assert "extracted 2 units" in ok(
         run(tiny_problem(texts=2, probes=[PROBES[0], {**PROBES[1], "stride": 8}]), *model)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +22,10 @@ from warehouse.metrics import dbt_process
 from warehouse.paths import find_workspace
 
 PROJECT = find_workspace(Path(__file__)).dbt_project
+
+# What dbt remembers of a parsed project: half of each first run in a new folder is parsing.
+PARSED = Path(tempfile.mkdtemp()) / "partial_parse.msgpack"
+atexit.register(shutil.rmtree, PARSED.parent)
 
 SHAPE = Shape(
     models=4,
@@ -51,7 +57,11 @@ class Warehouse:
     def dbt(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run dbt on this warehouse, from the project folder, as a user would."""
         self.data.mkdir(parents=True, exist_ok=True)
-        return subprocess.run(
+        parsed = self.database.parent / "target" / PARSED.name
+        if not parsed.exists() and PARSED.exists():
+            parsed.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(PARSED, parsed)
+        done = subprocess.run(
             [*(dbt_process.command() or ()), *arguments],
             cwd=self.project,
             env={
@@ -65,11 +75,14 @@ class Warehouse:
             text=True,
             check=False,
         )
+        if parsed.exists() and not PARSED.exists():
+            shutil.copyfile(parsed, PARSED)
+        return done
 
     def build(self, grids: bool = False) -> None:
         """`dbt build`, with all data and unit tests; fails the test with dbt's own output."""
         done = self.dbt("build", "--quiet", "--vars", json.dumps({"grids": grids}))
-        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.returncode == 0 and not done.stderr, done.stdout + done.stderr
 
     def run(self, *arguments: str) -> None:
         """`dbt run`, the models only."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator
+from functools import cache
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -173,6 +174,22 @@ def divergence(one: dict[int, float], other: dict[int, float]) -> float:
     return float((p * logs).sum())
 
 
+@cache
+def divergences(oracle: Oracle, model: str, window: str) -> list[tuple[float, float, int]]:
+    """Of each document: both divergences, summed over its tokens, and their number."""
+    full, short = choices(oracle, model, "full"), choices(oracle, model, window)
+    sums = []
+    for doc in short:
+        both = [
+            (divergence(long, less), divergence(less, long))
+            for position, less in short[doc].items()
+            if (long := full[doc].get(position)) is not None
+        ]
+        forth, back = (math.fsum(column) for column in zip(*both, strict=True))
+        sums.append((forth, back, len(both)))
+    return sums
+
+
 def choice_divergence(oracle: Oracle) -> Values:
     values: Values = {}
     for window in oracle.windows:
@@ -180,16 +197,9 @@ def choice_divergence(oracle: Oracle) -> Values:
         def terms(
             oracle: Oracle, model: str, variant: Variant, window: str = window
         ) -> Iterator[Terms]:
-            full, short = choices(oracle, model, "full"), choices(oracle, model, window)
-            for doc in short:
-                both = [
-                    (divergence(long, less), divergence(less, long))
-                    for position, less in short[doc].items()
-                    if (long := full[doc].get(position)) is not None
-                ]
-                forth, back = (math.fsum(column) for column in zip(*both, strict=True))
+            for forth, back, tokens in divergences(oracle, model, window):
                 top = {"long_to_short": forth, "short_to_long": back}
-                yield top.get(variant["statistic"], forth + back), len(both)
+                yield top.get(variant["statistic"], forth + back), tokens
 
         values |= over_documents(oracle, "choice_divergence", f"@{window}", terms)
     return values

@@ -14,6 +14,4 @@ def reading_of(ids: Any, bos: int | None, foreign: Any = None) -> Reading:
     """These tokens as the words of a made-up text, four characters each, in sentences of 25."""
     plan = planned_reading(len(ids))
     other = None if foreign is None else reading_of(foreign, bos)
-    return Reading(
-        np.asarray(ids, np.int32), plan.char_start, plan.char_end, plan.text, bos, other
-    )
+    return Reading(np.asarray(ids, np.int32), plan.char_start, plan.char_end, plan.text, bos, other)

@@ -1,4 +1,14 @@
 from .interface import Importer as Importer
 from .interface import Row as Row
+from .score_store import BroughtScores as BroughtScores
+from .score_store import EarlyWindow as EarlyWindow
+from .score_store import FinalScores as FinalScores
+from .score_store import ScoredRun as ScoredRun
+from .score_store import ScoreSource as ScoreSource
+from .score_store import read_problem_scores as read_problem_scores
+from .score_store import scored_runs as scored_runs
+from .score_store import store_scores as store_scores
+from .score_store import stored_scores as stored_scores
+from .score_table import read_scores as read_scores
 from .store import import_items as import_items
 from .store import importer as importer

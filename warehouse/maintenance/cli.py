@@ -121,7 +121,8 @@ def check(problem_name: str | None, repair: bool, as_json: bool) -> None:
 
 def _name_of(problem_name: str | None, workspace: Workspace) -> str | None:
     """The problem's name; one without a problem file is taken at its word."""
-    from warehouse.problem.spec import load_problem, problem_path
+    from warehouse.problem.problem_files import problem_path
+    from warehouse.problem.spec import load_problem
 
     if problem_name is None:
         return None

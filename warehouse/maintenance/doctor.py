@@ -200,7 +200,7 @@ def _problem(problem: Problem, workspace: Workspace) -> list[Check]:
     absent = [need for need in needs if need.kind == "models" and not need.present]
     if absent:
         finding = f"{len(absent)} not here: {', '.join(need.name for need in absent)}"
-        several = f"tokenmart data fetch --problem {problem.name} --only models"
+        several = f"tokenmart data fetch --problem {problem.asked} --only models"
         remedy = absent[0].remedy if len(absent) == 1 else several
         checks.append(Check("models", "missing", finding, remedy))
     told = notices(problem, problem.ranked_models).items()
@@ -218,10 +218,10 @@ def _scores(problem: Problem, workspace: Workspace) -> list[Check]:
     done, all_ = len(scored_models(problem, workspace)), len(problem.ranked_models)
     if isinstance(problem.target, RecallTarget):
         name, finding = "target: measured", f"recall measured for {done} of {all_} models"
-        remedy = f"tokenmart recall --problem {problem.name}"
+        remedy = f"tokenmart recall --problem {problem.asked}"
     else:
         name, finding = "target: imported", f"scores imported for {done} of {all_} models"
-        remedy = f"tokenmart data import --problem {problem.name}"
+        remedy = f"tokenmart data import --problem {problem.asked}"
     if done < all_:
         return [Check(name, "note", finding, remedy)]
     return [Check(name, "ok", finding)]

@@ -15,15 +15,18 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from warehouse.errors import StorageError, TokenmartError
+from warehouse.errors import StorageError, TableProblemError, TokenmartError
 from warehouse.files import storage_errors
 from warehouse.maintenance.check import DocumentFacts, check_documents
 from warehouse.paths import Workspace
-from warehouse.problem.spec import Problem, list_problems, load_problem
+from warehouse.problem.problem_files import list_problems
+from warehouse.problem.spec import Problem, load_problem
 from warehouse.store.ledger import UnitRecord, read_units
 from warehouse.store.owners import abandoned_owner, file_system_now
+from warehouse.store.schema import TABLES
 from warehouse.store.token_files import (
     LOCK_NAME,
+    finished_units,
     keep_units,
     partition_keys,
     pending_files,
@@ -62,6 +65,8 @@ def find_garbage(
     for name in sorted(known):
         try:
             file = load_problem(name, workspace)
+        except TableProblemError:
+            pass  # it has no units
         except TokenmartError:
             notes.append(f"{name}: no readable problem file; its units are left alone")
         else:
@@ -70,6 +75,7 @@ def find_garbage(
                 notes.append(f"{name}: no documents here; units are not compared with them")
             found += _superseded(workspace, file, documents)
         found += _strays(workspace, name)
+        found += _choices_without_unit(workspace, name)
     return found, notes
 
 
@@ -140,9 +146,24 @@ def _in_published(
         yield Garbage(f"{len(group)} units", path, rows, size, why, doc_ids)
 
 
+def _choices_without_unit(workspace: Workspace, problem: str) -> Iterator[Garbage]:
+    """Files of first choices whose unit is gone; those of the last hour may be getting theirs."""
+    units: dict[Path, set[tuple[int, str]]] = {}
+    for path in _older(workspace.data / "top_tokens" / f"problem={problem}", "doc-*.parquet"):
+        keys = partition_keys(path.parent)
+        if path.parent not in units:
+            with suppress(StorageError):
+                ledger = finished_units(workspace, *keys).values()
+                units[path.parent] = {(unit.doc_id, unit.fingerprint) for unit in ledger}
+        _, doc_id, fingerprint = path.stem.split("-")
+        # a ledger that can't be read is for `warehouse check`
+        if path.parent in units and (int(doc_id), fingerprint) not in units[path.parent]:
+            yield Garbage("first choices", path, 0, _size(path), "their unit is gone")
+
+
 def _strays(workspace: Workspace, problem: str) -> Iterator[Garbage]:
     """Leftovers of killed processes in the folders of one problem."""
-    tables = ("tokens", "pending", "documents", "models", "downstream")
+    tables = ("pending", *TABLES)
     for folder in [workspace.data / table / f"problem={problem}" for table in tables]:
         for path in _older(folder, ".*.tmp"):
             yield Garbage("temporary file", path, 0, _size(path), "a write that was killed")

@@ -101,6 +101,12 @@ def values(
     return _rows(connection, _VALUES, metric=metric, variant=variant, problem=problem)
 
 
+def problems(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """Names of the problems that the warehouse has values of."""
+    rows = _rows(connection, "select distinct problem from metric_values order by problem")
+    return [row["problem"] for row in rows]
+
+
 def _rows(connection: duckdb.DuckDBPyConnection, query: str, **parameters: Any) -> list[Row]:
     result = connection.execute(query, parameters)
     names = [column[0] for column in result.description or []]

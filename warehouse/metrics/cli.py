@@ -107,6 +107,32 @@ def show(
 
 
 @metrics.command()
+@click.option("--problem", help="Look at this problem only.")
+@_JSON
+def census(problem: str | None, as_json: bool) -> None:
+    """Count what was built: variants, different rankings of the models, variants without value.
+
+    Variants that put the models in exactly the same order are one question asked several times;
+    `tokenmart metrics show METRIC` finds near copies too.
+
+    \b
+    tokenmart metrics census
+    tokenmart metrics census --problem no4k --json
+    """
+    from warehouse.metrics import catalog, listing
+    from warehouse.metrics.near_copies import take_census
+
+    with catalog.open_catalog(find_workspace()) as connection:
+        problems = [problem] if problem else catalog.problems(connection)
+        found = [take_census(connection, name) for name in problems]
+    if as_json:
+        click.echo(json.dumps([asdict(one) for one in found], indent=2))
+        return
+    for one in found:
+        _print(listing.census(one))
+
+
+@metrics.command()
 @click.argument("name")
 @click.option(
     "--context",

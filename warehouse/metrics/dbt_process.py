@@ -6,12 +6,15 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 
 import click
+from filelock import FileLock, Timeout
 
 from warehouse.errors import TokenmartError
+from warehouse.files import storage_errors
 from warehouse.metrics import last_build
 from warehouse.metrics.going_on import RESULTS, Overlay, broken_families, overlay_without
 from warehouse.metrics.lineage import manifest_path
@@ -24,16 +27,24 @@ from warehouse.paths import Workspace
 # among them takes a sixth of dbt's own time. The folder dbt runs in is nowhere to import from.
 # dbt ends with the process that started it, however that one ends.
 _CHILD = """
-import gc, os, sys, threading, time
+import gc, os, sys, threading
 gc.disable()
+ended = threading.Event()
 def end_with_parent(parent=int(os.environ.get("TOKENMART_PARENT") or os.getppid())):
     while os.getppid() == parent:
-        time.sleep(0.2)
+        if ended.wait(0.2):
+            return
     os._exit(1)
-threading.Thread(target=end_with_parent, daemon=True).start()
+watch = threading.Thread(target=end_with_parent, daemon=True)
+watch.start()
 sys.path[:] = [folder for folder in sys.path if folder]
 from dbt.cli.main import cli
-sys.exit(cli(prog_name="dbt"))
+try:
+    cli(prog_name="dbt")
+finally:
+    # with a thread still there, DuckDB's bindings list all they hold as leaked
+    ended.set()
+    watch.join()
 """
 
 
@@ -46,7 +57,7 @@ def command() -> list[str] | None:
 
 
 def run_dbt(arguments: Sequence[str], workspace: Workspace) -> int:
-    """Run dbt in the project's folder, with the workspace's data and database.
+    """Run dbt in the project's folder, with the workspace's data and database, one at a time.
 
     A build of everything is left out when nothing it reads has changed since the last one. A
     family that fails is named, and all others are built without it. What was built is remembered
@@ -61,7 +72,31 @@ def run_dbt(arguments: Sequence[str], workspace: Workspace) -> int:
 
     Raises:
         TokenmartError: dbt isn't installed, or a family or a variants file has a mistake.
+        StorageError: the cache can't be written.
     """
+    with _one_at_a_time(workspace):
+        return _run_alone(arguments, workspace)
+
+
+@contextmanager
+def _one_at_a_time(workspace: Workspace) -> Iterator[None]:
+    """Wait for another dbt that was started here: DuckDB's file has one writer."""
+    path = workspace.cache / "locks" / "dbt.lock"
+    with storage_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(path)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            click.echo("another `tokenmart dbt` is running; waiting for its end", err=True)
+            lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _run_alone(arguments: Sequence[str], workspace: Workspace) -> int:
     program = command()
     if program is None:
         raise TokenmartError("dbt: not installed in this environment; run `make setup`")

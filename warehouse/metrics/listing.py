@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from warehouse.metrics.catalog import Row
-from warehouse.metrics.near_copies import Correlation, NearCopies, is_near, ranked
+from warehouse.metrics.near_copies import Census, Correlation, NearCopies, is_near, ranked
 
 
 def list_metrics(rows: Sequence[Row]) -> Iterator[str]:
@@ -85,6 +85,15 @@ def near_copies(
         yield f"\nNear copies in other metrics (|rho| >= {threshold:g}), the closest of each:"
     for pair in elsewhere.values():
         yield f"    {pair.problem}  {pair.variant} like {_like(pair, threshold)}"
+
+
+def census(found: Census) -> Iterator[str]:
+    """How many variants and rankings a problem has, which are alike, and which have no value."""
+    yield f"{found.problem}: {len(found.variants)} variants, {found.rankings} different rankings"
+    for names in found.alike:
+        yield f"    alike: {' = '.join(names)}"
+    for reason, names in found.without_value.items():
+        yield f"    no value ({reason}): {', '.join(names)}"
 
 
 def _like(pair: Correlation, threshold: float) -> str:

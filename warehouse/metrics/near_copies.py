@@ -180,3 +180,86 @@ def group_near_copies(
             if key[0] != problem or key[1] not in gone
         }
     return sorted(groups, key=lambda group: (group.problem, group.leader))
+
+
+_RANKINGS = """
+    with valued as (
+        select
+            catalog.metric,
+            catalog.variant,
+            values.model_id,
+            values.value,
+            coalesce(values.reason, 'no row: no probe of its kind') as reason,
+            values.value * if(catalog.direction = 'lower', 1, -1) as badness
+        from metric_catalog as catalog
+        left join metric_values as values
+            on catalog.metric = values.metric
+            and catalog.variant = values.variant
+            and values.problem = $problem
+        where values.model_id is not null
+            or not exists (
+                from metric_values as elsewhere
+                where elsewhere.metric = catalog.metric and elsewhere.variant = catalog.variant
+            )
+    ),
+
+    ranked as (
+        select
+            *,
+            rank() over (
+                partition by metric, variant
+                order by case when isfinite(badness) then badness end nulls last
+            ) as place
+        from valued
+    )
+
+    select
+        metric || ' ' || variant as name,
+        list((model_id, if(isfinite(value), place, null)) order by model_id) as ranking,
+        count(value) as models,
+        mode(reason) filter (where value is null) as reason
+    from ranked
+    group by metric, variant
+    order by metric, variant
+"""
+
+
+@dataclass(frozen=True)
+class Census:
+    """How many questions the variants of a problem really ask.
+
+    variants: names, `metric variant`.
+    alike: groups of variants that put the models in exactly the same order, best first.
+    without_value: a reason → the variants that have no value for any model because of it.
+    rankings: different orders of the models, among variants with a value.
+    """
+
+    problem: str
+    variants: tuple[str, ...]
+    rankings: int
+    alike: tuple[tuple[str, ...], ...]
+    without_value: dict[str, tuple[str, ...]]
+
+
+def take_census(connection: duckdb.DuckDBPyConnection, problem: str) -> Census:
+    """Count the variants of a problem, their rankings, and those without value.
+
+    Args:
+        connection: to a built warehouse.
+        problem: whose values count.
+    """
+    rows = connection.execute(_RANKINGS, {"problem": problem}).fetchall()
+    groups: dict[object, list[str]] = {}
+    missing: dict[str, list[str]] = {}
+    for name, ranking, models, reason in rows:
+        if models:
+            groups.setdefault(tuple(ranking), []).append(name)
+        else:
+            missing.setdefault(reason, []).append(name)
+    return Census(
+        problem,
+        tuple(row[0] for row in rows),
+        len(groups),
+        tuple(tuple(names) for names in groups.values() if names[1:]),
+        {reason: tuple(names) for reason, names in sorted(missing.items())},
+    )

@@ -34,12 +34,14 @@ class Setting:
     kind: its SQL type.
     accepted: the words it may be; empty where it takes anything of its type.
     low, high: the least and the greatest number.
+    power_of_two: whether it must be one: sums are kept in octaves.
     """
 
     kind: str
     accepted: tuple[str, ...] = ()
     low: float = -math.inf
     high: float = math.inf
+    power_of_two: bool = False
 
 
 class Variant(NamedTuple):
@@ -234,6 +236,9 @@ def _wrong(setting: Setting, choices: Sequence[str], text: str) -> str:
         low = f"at least {setting.low:g}" if setting.low > -math.inf else ""
         high = f"at most {setting.high:g}" if setting.high < math.inf else ""
         return f"write {_WORDS[setting.kind]}, {' and '.join(filter(None, (low, high)))}"
+    if setting.power_of_two and not math.log2(number).is_integer():
+        below = 2 ** math.floor(math.log2(number))
+        return f"write a power of two, for instance {below} or {2 * below}"
     return ""
 
 
@@ -244,11 +249,13 @@ def _setting(column: Mapping[str, Any]) -> Setting:
         if isinstance(test, dict) and "accepted_values" in test
         for value in test["accepted_values"]["arguments"]["values"]
     ]
-    bounds = (column.get("config") or {}).get("meta", {}).get("range", (None, None))
+    meta = (column.get("config") or {}).get("meta", {})
+    bounds = meta.get("range", (None, None))
     low, high = (math.nan if bound is None else float(bound) for bound in bounds)
     return Setting(
         str(column.get("data_type", "varchar")),
         tuple(accepted),
         -math.inf if math.isnan(low) else low,
         math.inf if math.isnan(high) else high,
+        bool(meta.get("power_of_two")),
     )

@@ -1,4 +1,4 @@
-"""How much does more context help: the same tokens after shorter and longer parts of the document."""
+"""How much more context helps: the same tokens after shorter and longer parts of the document."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class LadderProbe(Probe):
     Targets are `spans` stretches of a document, `targets` tokens in all, spread evenly over what
     lies behind the longest context that the document has room for. A context slides in steps of
     `slack` of its length: a token sees at least `context` tokens and less than
-    (1 + slack) · `context`, and a rung costs about targets · (1 + 1 / slack) tokens, whatever its
-    context. Unlike those of the window probe, every text begins with the model's BOS, so that
-    rungs differ in what they show of the document only.
+    (1 + slack) · `context`. So a rung costs about targets · (1 + 1 / slack) tokens, or spans ·
+    context where a step is longer than a span. Unlike those of the window probe, every text begins
+    with the model's BOS, so that rungs differ in what they show of the document only.
     """
 
     condition_kinds: ClassVar[tuple[ConditionKind, ...]] = (RUNG,)

@@ -18,7 +18,7 @@ from warehouse import plugins
 from warehouse.frozen import Frozen
 from warehouse.probes.request import Build, Condition, ConditionKind
 
-PROBE_NAME = r"^[a-z][a-z0-9_]*$"
+PROBE_NAME = r"^[a-z][a-z0-9_]{0,99}$"
 NO_PARAMETERS = {"kind", "name", "top_k"}
 """Fields of a probe that its rows do not depend on."""
 

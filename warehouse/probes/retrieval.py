@@ -101,9 +101,7 @@ class RetrievalProbe(Probe):
 
     def parameters(self) -> dict[str, Any]:
         """What the excerpts depend on: with another control the other conditions stay."""
-        return self.model_dump(
-            mode="json", exclude=NO_PARAMETERS | {"controls"}, exclude_none=True
-        )
+        return self.model_dump(mode="json", exclude=NO_PARAMETERS | {"controls"}, exclude_none=True)
 
     def conditions(self) -> list[Condition]:
         """Two conditions, `…_with` and `…_without` the document, and one for each control."""
@@ -219,9 +217,10 @@ def _before(reading: Reading, kind: ConditionKind, probe: RetrievalProbe) -> Ids
 
 def _shuffled(reading: Reading, seed: int) -> Ids:
     """The document's words in random order, the tokens of a word kept together."""
-    starts = [reading.token_at(start) for start in word_starts(reading.text)]
-    cuts = sorted({start for start in starts if 0 < start < len(reading.ids)})
-    words = np.split(reading.ids, cuts)
+    count = len(reading.ids)
+    starts = np.searchsorted(reading.char_start, word_starts(reading.text))
+    starts = np.unique([0, *starts[starts < count]])
     # by the whole text, so that the draw does not depend on the tokenizer where nothing was cut
-    order = np.random.default_rng([seed, len(reading.text)]).permutation(len(words))
-    return np.concatenate([words[index] for index in order])
+    order = np.random.default_rng([seed, len(reading.text)]).permutation(len(starts))
+    word_of_token = np.repeat(np.arange(len(starts)), np.diff(starts, append=count))
+    return reading.ids[np.argsort(np.argsort(order)[word_of_token], kind="stable")]

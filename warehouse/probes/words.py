@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 _WORD = re.compile(r" (?=\S)|(?<=[^\S ])(?=\S)")
 """A word begins with the one space before it, which most tokenizers keep in its first token."""
@@ -39,4 +40,4 @@ def sentences(text: str) -> list[tuple[int, int]]:
     """
     ends = [word_start(text, found.end()) for found in _SENTENCE.finditer(text)]
     marks = sorted({0, *ends, len(text)})
-    return list(zip(marks[:-1], marks[1:], strict=True))
+    return list(pairwise(marks))

@@ -2,9 +2,13 @@ from .model_shape import ModelShape as ModelShape
 from .needs import notices as notices
 from .needs import problem_needs as problem_needs
 from .needs import scored_models as scored_models
+from .problem_files import list_problems as list_problems
 from .spec import ModelSpec as ModelSpec
 from .spec import Problem as Problem
-from .spec import list_problems as list_problems
 from .spec import load_problem as load_problem
+from .table_problem import Ranked as Ranked
+from .table_problem import TableProblem as TableProblem
+from .table_problem import find_table as find_table
+from .table_problem import load_ranked as load_ranked
 from .target_file import Target as Target
 from .target_file import read_target as read_target

@@ -1,7 +1,8 @@
-"""`tokenmart data`: bring what a problem needs, and scores made elsewhere."""
+"""`tokenmart problem` and `tokenmart data`: start a problem, bring what it needs."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from warehouse.paths import Workspace
     from warehouse.problem.spec import ModelSpec, Problem
+    from warehouse.problem.table_problem import TableProblem
     from warehouse.sources.place import Place
 
 NO_TARGET = "target: none; the problem is for `tokenmart extract` and `tokenmart sql`"
@@ -25,6 +27,84 @@ _PROBLEM = click.option(
     required=True,
     help="Name of the problem, or path of its .yml.",
 )
+
+
+@click.group()
+def problem() -> None:
+    """Start a problem of your own: your texts, your models."""
+
+
+@problem.command()
+@click.argument("name", required=False)
+@click.option(
+    "--texts",
+    type=click.Path(path_type=Path),
+    help="Read the documents from this folder of .txt and .md files, from one such file, or from "
+    "a .json or .jsonl file; .gz is unpacked.",
+)
+@click.option(
+    "--model",
+    "models",
+    multiple=True,
+    help="Take this model: its id on the hub, its folder, or its GGUF file; repeatable.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Write the problem file there instead of NAME.yml in this folder.",
+)
+def new(name: str | None, texts: Path | None, models: tuple[str, ...], out: Path | None) -> None:
+    """Write a problem file for texts and models of your own; it runs as it is.
+
+    What is not given is asked for on a terminal. Nothing is fetched or loaded.
+
+    \b
+    tokenmart problem new mine --texts texts --model models/my-checkpoint
+    tokenmart problem new mine --texts texts.jsonl --model Qwen/Qwen2.5-0.5B --model gpt2
+    """
+    from warehouse.files import refuse_protected
+    from warehouse.problem.new_problem import CHARACTERS_PER_TOKEN, write_problem
+
+    asks = sys.stdin.isatty()
+    missing = [
+        what for what, got in (("NAME", name), ("--texts", texts), ("--model", models)) if not got
+    ]
+    if missing and not asks:
+        raise click.UsageError(
+            f"{', '.join(missing)} missing; tokenmart problem new NAME --texts DIR --model ID|DIR"
+        )
+    name = name or click.prompt("name of the problem (lower-case letters, digits, - and _)")
+    texts = texts or Path(click.prompt("folder or file with the texts")).expanduser()
+    while not models or (asks and "--model" in missing):
+        more = click.prompt(
+            "another model (Enter for no more)" if models else "model (id on the hub, or folder)",
+            default="" if models else None,
+            show_default=False,
+        )
+        if not more:
+            break
+        models = (*models, more)
+    workspace = find_workspace()
+    out = out or Path(f"{name}.yml")
+    refuse_protected(out, workspace, force=True)  # what is there is never replaced: see below
+    made = write_problem(workspace, str(name), texts, models, out)
+    tokens = sum(made.lengths) // CHARACTERS_PER_TOKEN
+    asked = made.problem.asked
+    click.echo(
+        f"wrote {out}: {len(made.lengths)} documents (about {tokens:,} tokens), {len(models)} "
+        f"model{'s' * (len(models) > 1)}, no target"
+    )
+    for model in made.problem.models:
+        where = "the hub, when it is first needed" if model.source.on_demand else "this machine"
+        click.echo(f"  model {model.full_id} comes from {where}")
+    click.echo("next:")
+    click.echo(f"  tokenmart extract --problem {asked} --dry-run   # what it costs")
+    click.echo(f"  tokenmart extract --problem {asked}")
+    click.echo("  tokenmart dbt build")
+    click.echo(
+        '  tokenmart sql "select metric, variant, model_id, value from metric_values '
+        f"where problem = '{made.problem.name}'\""
+    )
 
 
 @click.group()
@@ -56,9 +136,12 @@ def fetch(
     tokenmart data fetch --problem no4k --only models --model Qwen/Qwen2-0.5B-Instruct
     """
     from warehouse.problem.spec import load_problem
-    from warehouse.sources.place import Place
+    from warehouse.problem.table_problem import find_table
 
     workspace = find_workspace()
+    if table := find_table(problem_name, workspace):
+        _fetch_scores(table, workspace)
+        return
     problem = load_problem(problem_name, workspace)
     chosen = [problem.model(name) for name in models]
     kind = only or ("models" if models else None)
@@ -67,7 +150,7 @@ def fetch(
     if dry_run:
         _show_needs(problem, workspace, kind, chosen)
         return
-    place = Place(workspace, problem.name, offline)
+    place = problem.place(workspace, offline)
     steps: dict[str, Callable[[], None]] = {
         "documents": lambda: _fetch_documents(problem, workspace, offline),
         "target": lambda: _fetch_target(problem, place),
@@ -85,6 +168,20 @@ def fetch(
         failure.show()
     if failures:
         raise failures[-1]
+
+
+def _fetch_scores(problem: TableProblem, workspace: Workspace) -> None:
+    from warehouse.importers.score_store import store_scores
+    from warehouse.problem.table_problem import read_table
+
+    brought = read_table(problem, workspace)
+    store_scores(brought, workspace, problem.name)
+    scores = brought.scores
+    runs, benchmarks = (len(scores[name].unique()) for name in ("model_id", "benchmark"))
+    click.echo(
+        f"scores: {scores.num_rows:,} of {runs} runs on {benchmarks} benchmarks (licence: "
+        f"{problem.table.licence}); next: tokenmart dbt build"
+    )
 
 
 def _show_needs(
@@ -126,7 +223,7 @@ def _fetch_target(problem: Problem, place: Place) -> None:
         done = len(scored_models(problem, place.workspace))
         click.echo(
             f"target: imported for {done} of {len(problem.ranked_models)} models "
-            f"(tokenmart data import --problem {problem.name})"
+            f"(tokenmart data import --problem {problem.asked})"
         )
 
 

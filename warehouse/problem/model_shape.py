@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from warehouse.frozen import Frozen
 
 
-class ModelShape(BaseModel):
+class ModelShape(Frozen):
     """Sizes of a decoder.
 
     `kind` is its `model_type` in transformers, `inner` the width of the feed-forward layers,
     `window` the sliding window of its local layers in tokens; `tied` says that the head shares
     the weights of the embeddings.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: str
     layers: int = Field(gt=0)
@@ -42,8 +42,8 @@ class ModelShape(BaseModel):
     @classmethod
     def of_config(cls, config: Mapping[str, Any]) -> ModelShape | None:
         """Read a transformers configuration (its JSON); None when it is not of a known form."""
-        config = {**config, **config.get("text_config", {})}
         try:
+            config = {**config, **config.get("text_config", {})}
             heads = int(config["num_attention_heads"])
             return cls(
                 kind=config["model_type"],

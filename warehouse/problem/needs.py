@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from warehouse.paths import Workspace
-from warehouse.problem.spec import FileTarget, ModelSpec, Problem, RecallTarget, Rope
+from warehouse.problem.changes import Rope
+from warehouse.problem.spec import FileTarget, ModelSpec, Problem, RecallTarget
 from warehouse.sources.place import Need, Place
 
 
@@ -16,7 +17,7 @@ def problem_needs(
 
     Presence is a look at the disk; hashes are checked when a file is used.
     """
-    place = Place(workspace, problem.name)
+    place = problem.place(workspace)
     by_path: dict[str, Need] = {}
     for spec in models if models is not None else problem.ranked_models:
         need = spec.need(place)

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from warehouse.problem.spec import ModelSpec
 
+if TYPE_CHECKING:
+    from warehouse.problem.table_problem import RankedModel
 
-def series_of(model: ModelSpec) -> str:
+
+def series_of(model: RankedModel) -> str:
     """What the model is one dose or one checkpoint of; its own id where it stands alone.
 
     That is `kind` as the problem file gives it, else what its interventions do, whatever their
-    strength. Models of a series follow each other and are no independent evidence.
+    strength. Models of a series follow each other and are no independent evidence. A table has
+    each run once.
     """
+    if not isinstance(model, ModelSpec):
+        return model.full_id
     treatments = [
         f"rope {item.scaling or 'base'}" if item.kind == "rope" else item.kind
         for item in model.interventions

@@ -6,18 +6,22 @@ raw dictionary. Every mistake is reported with file, line, key, value and remedy
 
 from __future__ import annotations
 
-from difflib import get_close_matches
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Union
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, PrivateAttr, field_validator
+from pydantic_core import PydanticCustomError
 
-from warehouse.errors import ProblemFileError
+from warehouse.errors import ProblemFileError, TableProblemError
 from warehouse.frozen import Frozen
 from warehouse.paths import Workspace
 from warehouse.plugins import kinds
 from warehouse.probes.probe import Probe, probe_kinds
+from warehouse.problem.changes import Intervention, Rope
 from warehouse.problem.model_shape import ModelShape
+from warehouse.problem.problem_files import read_problem_file, with_keys
 from warehouse.sources import documents as document_kinds
 from warehouse.sources import weights as weight_kinds
 from warehouse.sources.archives import PinnedArchive
@@ -26,6 +30,8 @@ from warehouse.sources.place import Need, Place
 from warehouse.sources.weights.interface import Located, WeightSource
 
 if TYPE_CHECKING:
+    from pydantic import ValidationInfo
+
     from warehouse.problem.yaml_file import YamlTree
 
     Source = WeightSource
@@ -40,73 +46,10 @@ else:
         Field(discriminator="kind"),
     ]
 
+TABLE_KIND = "table"
+"""What `kind` says in a problem file without models: see `table_problem`."""
+
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
-
-
-class Rope(Frozen):
-    """Rotary position encoding as the model was trained, instead of what its configuration says.
-
-    `theta` and `factor` are those of transformers' `rope_parameters`; a `theta` that is not given
-    stays that of the configuration. Not an intervention: it corrects a configuration.
-    """
-
-    type: Literal["default", "linear", "dynamic", "yarn"]
-    theta: float | None = Field(default=None, gt=0)
-    factor: float | None = Field(default=None, ge=1)
-
-    @model_validator(mode="after")
-    def _fits_its_type(self) -> Rope:
-        if self.type == "default" and (self.theta is None or self.factor is not None):
-            raise ValueError("type default needs theta and takes no factor")
-        if self.type != "default" and self.factor is None:
-            raise ValueError(f"type {self.type} needs factor; add it")
-        return self
-
-
-class RopeIntervention(Frozen):
-    """Change rotary position embeddings without tuning: scaling and/or another base."""
-
-    kind: Literal["rope"]
-    theta: float | None = Field(default=None, gt=0)
-    scaling: Literal["linear", "dynamic", "yarn"] | None = None
-    factor: float | None = Field(default=None, ge=1)
-
-    @model_validator(mode="after")
-    def _something_changes(self) -> RopeIntervention:
-        if self.theta is None and self.scaling is None:
-            raise ValueError("changes nothing: give theta, or scaling with factor")
-        if (self.scaling is None) != (self.factor is None):
-            raise ValueError("scaling and factor go together")
-        return self
-
-
-class WindowIntervention(Frozen):
-    """Each token attends to the last `window` tokens and the first `sinks` tokens only."""
-
-    kind: Literal["attention_window"]
-    window: int = Field(ge=1)
-    sinks: int = Field(default=0, ge=0)
-
-
-class NoiseIntervention(Frozen):
-    """Gaussian noise on every weight matrix, `scale` × the matrix's own standard deviation."""
-
-    kind: Literal["weight_noise"]
-    scale: float = Field(gt=0)
-    seed: int = 0
-
-
-class DropLayersIntervention(Frozen):
-    """Remove decoder layers, by 0-based index; negative indices count from the end."""
-
-    kind: Literal["drop_layers"]
-    layers: tuple[int, ...] = Field(min_length=1)
-
-
-Intervention = Annotated[
-    RopeIntervention | WindowIntervention | NoiseIntervention | DropLayersIntervention,
-    Field(discriminator="kind"),
-]
 
 
 def slug(full_id: str) -> str:
@@ -122,12 +65,16 @@ class ModelSpec(Frozen):
     `kind` names the series of doses or checkpoints that it is one of: see `series_of`.
     """
 
-    full_id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9._+-]+)?$")
+    may_be_huge: ClassVar[frozenset[str]] = frozenset({"parameters"})
+
+    full_id: str = Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9._+-]+)?$", max_length=200
+    )
     source: Source
     family: str
     kind: str | None = None
     base: str | None = None
-    parameters: int | None = Field(default=None, gt=0)
+    parameters: int | None = Field(default=None, gt=0, le=10**15)
     shape: ModelShape | None = None
     licence: str = "unknown"
     dtype: Dtype = "auto"
@@ -234,7 +181,7 @@ class Problem(Frozen):
     the pairs of the whole document and each window.
     """
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=100)
     title: str
     description: str = ""
     documents: Documents
@@ -243,6 +190,17 @@ class Problem(Frozen):
     compare: tuple[tuple[str, str], ...] = ()
     target: Target | None = None
     demo: Demo | None = None
+
+    _asked: str = PrivateAttr(default="")
+
+    @property
+    def asked(self) -> str:
+        """What `--problem` must say to mean this problem: its name or the path of its file."""
+        return shlex.quote(self._asked or self.name)
+
+    def place(self, workspace: Workspace, offline: bool = False) -> Place:
+        """Where the problem's files lie."""
+        return Place(workspace, self.name, offline, self.asked)
 
     @property
     def ranked_models(self) -> tuple[ModelSpec, ...]:
@@ -277,133 +235,122 @@ class Problem(Frozen):
             f"--probe {name}: not in problem {self.name}; its probes are: {known}"
         )
 
-    @model_validator(mode="after")
-    def _names_are_unique(self) -> Problem:
-        names = [probe.name for probe in self.probes]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"probe {name!r} is listed twice; remove one")
-        seen: dict[str, str] = {}
-        for model in self.models:
-            other = seen.setdefault(model.model_id, model.full_id)
-            if other != model.full_id:
-                raise ValueError(
-                    f"models {other!r} and {model.full_id!r} would share the folder "
-                    f"{model.model_id!r}; rename one of them"
-                )
-        if len(seen) < len(self.models):
-            ids = [model.full_id for model in self.models]
-            twice = next(name for name in ids if ids.count(name) > 1)
-            raise ValueError(f"model {twice!r} is listed twice; remove one")
-        if not self.ranked_models:
+    @field_validator("models")
+    @classmethod
+    def _models_are_told_apart(cls, models: tuple[ModelSpec, ...]) -> tuple[ModelSpec, ...]:
+        _refuse(_clashes([model.full_id for model in models]))
+        if all(model.on_request for model in models):
             raise ValueError("every model is on_request; leave one without it")
-        if self.demo is not None:
-            known = {model.full_id for model in self.models}
-            for name in self.demo.models:
-                if name not in known:
-                    raise ValueError(f"demo.models names {name!r}, which is not in models")
-        return self
+        return models
 
-    @model_validator(mode="after")
-    def _conditions_fit(self) -> Problem:
-        kinds = {}
-        for condition in [each for probe in self.probes for each in probe.conditions()]:
-            if condition.name in kinds:
-                raise ValueError(
-                    f"two probes make a condition {condition.name!r}; rename one of them"
-                )
-            kinds[condition.name] = condition.kind
-        for pair in self.compare:
+    @field_validator("probes")
+    @classmethod
+    def _probes_are_told_apart(cls, probes: tuple[Probe, ...]) -> tuple[Probe, ...]:
+        names = [probe.name for probe in probes]
+        _refuse(
+            (index, "name", f"probe {name!r} is listed twice; remove one, or give it another name")
+            for index, name in enumerate(names)
+            if name in names[:index]
+        )
+        conditions = [each.name for probe in probes for each in probe.conditions()]
+        for name in conditions:
+            if conditions.count(name) > 1:
+                raise ValueError(f"two probes make a condition {name!r}; rename one of them")
+        return probes
+
+    @field_validator("compare")
+    @classmethod
+    def _pairs_are_of_conditions(
+        cls, pairs: tuple[tuple[str, str], ...], info: ValidationInfo
+    ) -> tuple[tuple[str, str], ...]:
+        probes = info.data.get("probes", ())
+        kinds = {each.name: each.kind for probe in probes for each in probe.conditions()}
+        for pair in pairs if kinds else ():
             for name in pair:
                 if name not in kinds:
-                    raise ValueError(
-                        f"compare names {name!r}; the conditions are: {', '.join(kinds)}"
-                    )
+                    raise ValueError(f"names {name!r}; the conditions are: {', '.join(kinds)}")
                 if kinds[name].repeats_positions:
-                    raise ValueError(
-                        f"compare: {name!r} scores a token several times; leave it out"
-                    )
+                    raise ValueError(f"{name!r} scores a token several times; leave it out")
             long, short = (kinds[name].name for name in pair)
-            if (
-                pair[0] == pair[1]
-                or self.compare.count(pair) > 1
-                or (long, short)
-                == (
-                    "full",
-                    "window",
-                )
-            ):
-                raise ValueError(f"compare: {list(pair)} says nothing new; leave it out")
-        return self
+            known = (long, short) == ("full", "window")
+            if pair[0] == pair[1] or pairs.count(pair) > 1 or known:
+                raise ValueError(f"{list(pair)} says nothing new; leave it out")
+        return pairs
+
+    @field_validator("demo")
+    @classmethod
+    def _demo_has_models_of_the_problem(
+        cls, demo: Demo | None, info: ValidationInfo
+    ) -> Demo | None:
+        known = {model.full_id for model in info.data.get("models", ())}
+        missing = [name for name in demo.models if name not in known] if demo and known else []
+        if missing:
+            names = ", ".join(map(repr, missing))
+            raise ValueError(f"models names {names}, which is not in models")
+        return demo
 
 
-def problem_path(name: str, workspace: Workspace) -> Path:
-    """The file of a shipped problem, or the path itself when `name` is one."""
-    if name.endswith((".yml", ".yaml")) or "/" in name:
-        return Path(name)
-    return workspace.problems / f"{name}.yml"
+def _clashes(full_ids: list[str]) -> Iterator[tuple[int, str, str]]:
+    """Place, key and what is wrong, of each model that can't be told from an earlier one."""
+    seen: dict[str, str] = {}
+    for index, full_id in enumerate(full_ids):
+        other = seen.setdefault(slug(full_id), full_id)
+        if full_id in full_ids[:index]:
+            yield index, "full_id", f"model {full_id!r} is listed twice; remove one"
+        elif other != full_id:
+            yield (
+                index,
+                "full_id",
+                f"models {other!r} and {full_id!r} would share the folder {slug(full_id)!r}; "
+                "rename one of them",
+            )
 
 
-def list_problems(workspace: Workspace) -> list[str]:
-    """Names of the problem files that ship or were added, sorted."""
-    return sorted(path.stem for path in workspace.problems.glob("*.yml"))
+def _refuse(places: Iterator[tuple[int, str, str]]) -> None:
+    if found := list(places):
+        what = "; ".join(what for _, _, what in found)
+        raise PydanticCustomError("listed_twice", "{what}", {"what": what, "places": found})
 
 
 def load_problem(name: str, workspace: Workspace) -> Problem:
     """Read and check a problem by name or path.
 
     Raises:
-        ProblemFileError: unreadable or wrong; the message has file, line, key, value, remedy.
+        TableProblemError: it is a table of scores.
+        ProblemFileError: unreadable or wrong; the message has file, line, key, value and remedy of
+            every mistake.
     """
-    from warehouse.problem.yaml_file import parse_yaml, report
-
-    path = problem_path(name, workspace)
-    if not path.is_file():
-        problems = list_problems(workspace)
-        close = get_close_matches(path.stem, problems, n=1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        raise ProblemFileError(
-            f"{path}: no such problem file; {hint}problems here: {', '.join(problems) or 'none'} "
-            "(or give the path of your own .yml)"
+    tree = read_problem_file(name, workspace)
+    if tree.value.get("kind") == TABLE_KIND:
+        raise TableProblemError(
+            f"{tree.path}: a table of scores (kind: table), nothing to extract; use it with "
+            "`tokenmart data fetch`, `dbt build`, `correlate`, `select` or `report`"
         )
-    tree = parse_yaml(path)
-    raw = tree.value
-    if not isinstance(raw, dict):
-        raise ProblemFileError(
-            f"{path}:1: expected keys such as name, models, probes; see no4k.yml"
-        )
-    raw = {**raw, "models": _inherit(raw.get("models"), tree)}
-    return report(Problem, raw, tree)
+    problem = checked_problem(tree, workspace)
+    problem._asked = name
+    return problem
 
 
-def _inherit(models: Any, tree: YamlTree) -> Any:
-    """Fill a model that has `base` with the source, family, licence … of that model.
+def checked_problem(tree: YamlTree, workspace: Workspace) -> Problem:
+    """The problem that a file's content stands for.
 
     Raises:
-        ProblemFileError: the base is not a model of the file, or has a base itself.
+        ProblemFileError: see `load_problem`.
     """
-    if not isinstance(models, list):
-        return models
-    checkpoints = {
-        str(entry.get("full_id")): entry
-        for entry in reversed(models)
-        if isinstance(entry, dict) and "base" not in entry
-    }
-    filled: list[Any] = []
-    for index, entry in enumerate(models):
-        if not isinstance(entry, dict) or "base" not in entry:
-            filled.append(entry)
-            continue
-        base = checkpoints.get(str(entry["base"]))
-        if base is None and "None" in checkpoints:
-            filled.append(entry)  # a checkpoint without an id is the mistake to name
-            continue
-        if base is None:
-            line, keys, value = tree.line(("models", index, "base"))
-            raise ProblemFileError(
-                f"{tree.path}:{line}: {keys}: {value!r} is not a checkpoint of this file; "
-                f"use one of {', '.join(checkpoints) or 'none'}"
-            )
-        inherited = {k: v for k, v in base.items() if k not in ("full_id", "kind", "note")}
-        filled.append({**inherited, **entry})
-    return filled
+    from warehouse.problem.inherit import inherit
+    from warehouse.problem.mistakes import check
+
+    raw = with_keys(tree).value
+    inherited = inherit(raw.get("models"), frozenset(ModelSpec.model_fields), tree)
+    if "models" in raw:
+        raw = {**raw, "models": inherited.models}
+    folder = tree.path.resolve().parent
+    ships = folder == workspace.problems.resolve()
+    return check(
+        Problem,
+        raw,
+        tree,
+        folder=None if ships else folder,
+        found=inherited.mistakes,
+        inherited=inherited.places,
+    )

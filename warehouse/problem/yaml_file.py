@@ -1,34 +1,40 @@
-"""YAML with positions: parse a file, validate it, and point at the line that is wrong."""
+"""YAML with positions, in the amounts that a person writes: words, numbers, lists and sections."""
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import Any
 
 import yaml
-from pydantic import BaseModel, ValidationError
 
 from warehouse.errors import ProblemFileError
-from warehouse.plugins import kind_of
 
-if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
-
-Parsed = TypeVar("Parsed", bound=BaseModel)
 Location = tuple[int | str, ...]
+
+LARGEST_BYTES = 256 << 10
+DEEPEST = 32
+MOST_VALUES = 20_000
+LONGEST_NUMBER = 40
+"""Limits of a file: PyYAML is slow, and aliases make few bytes stand for any number of values."""
+
+_TAG = "tag:yaml.org,2002:"
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True)
 class YamlTree:
-    """A parsed YAML file: plain values, and the node tree that knows the lines."""
+    """A parsed YAML file: plain values, and the node tree that knows the lines.
+
+    `repeated` has the line and the name of each key that its section has already.
+    """
 
     path: Path
     value: Any
     root: yaml.Node | None
+    repeated: tuple[tuple[int, str], ...] = ()
 
     def line(self, location: Location) -> tuple[int, str, Any]:
         """1-based line, dotted key and value at the deepest part of `location` that exists."""
@@ -55,154 +61,137 @@ class YamlTree:
         return line, keys, value
 
 
+class _RefusedError(yaml.MarkedYAMLError):
+    """Valid YAML that is not read; the problem says what to do."""
+
+
+def _refused(problem: str, node_or_event: Any) -> _RefusedError:
+    return _RefusedError(None, None, problem, node_or_event.start_mark)
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's safe loader without dates and tags of its own, and within the limits above."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - as PyYAML has it
+        first: [(tag, pattern) for tag, pattern in pairs if tag != f"{_TAG}timestamp"]
+        for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._depth = 0
+        self._values: dict[int, int] = {}
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        if isinstance(event, yaml.AliasEvent):
+            node = super().compose_node(parent, index)
+            if id(node) not in self._values:
+                raise _refused(f"*{event.anchor} stands inside what it stands for", event)
+        else:
+            if event.tag not in (None, "!"):
+                raise _refused(f"the tag {event.tag[:60]!r} is not read; remove it", event)
+            self._depth += 1
+            if self._depth > DEEPEST:
+                raise _refused(f"more than {DEEPEST} levels inside each other", event)
+            node = super().compose_node(parent, index)
+            self._depth -= 1
+            self._values[id(node)] = 1 + sum(self._values[id(child)] for child in _children(node))
+        if self._values[id(node)] > MOST_VALUES:
+            raise _refused(f"more than {MOST_VALUES:,} values, aliases counted in full", event)
+        return node
+
+    def compose_scalar_node(self, anchor: Any) -> yaml.ScalarNode:
+        node = super().compose_scalar_node(anchor)
+        if found := _CONTROL.search(node.value):
+            raise _refused(f"the control character {found[0]!r} in a value; remove it", node)
+        number = node.tag in (f"{_TAG}int", f"{_TAG}float")
+        if number and len(node.value) > LONGEST_NUMBER:
+            raise _refused(f"a number of {len(node.value):,} characters; give a shorter one", node)
+        return node
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise _refused("a list or section as a key; a key is one word", key)
+            if key.tag != f"{_TAG}merge":
+                key.tag = f"{_TAG}str"
+        return node
+
+
+def _children(node: yaml.Node | None) -> Iterator[yaml.Node]:
+    if isinstance(node, yaml.SequenceNode):
+        yield from node.value
+    elif isinstance(node, yaml.MappingNode):
+        for pair in node.value:
+            yield from pair
+
+
 def parse_yaml(path: Path) -> YamlTree:
     """Parse a YAML file with line numbers.
 
     Raises:
-        ProblemFileError: not UTF-8, not YAML, or a key given twice.
+        ProblemFileError: unreadable, too large, not UTF-8, not YAML, or nothing a person writes.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-        _refuse_duplicates(path, root)
-        value = yaml.safe_load(text)
+        with path.open("rb") as file:
+            content = file.read(LARGEST_BYTES + 1)
+    except OSError as error:
+        raise ProblemFileError(f"{path}: can't be read ({error.strerror})") from error
+    if len(content) > LARGEST_BYTES:
+        raise ProblemFileError(
+            f"{path}: larger than {LARGEST_BYTES:,} bytes; give the path of a problem file"
+        )
+    return parse_text(content, path)
+
+
+def parse_text(content: bytes, path: Path) -> YamlTree:
+    """`parse_yaml` of a file's content; the path is for messages.
+
+    Raises:
+        ProblemFileError: see `parse_yaml`.
+    """
+    try:
+        text = content.decode("utf-8")
+        loader = _Loader(text)
+        root = loader.get_single_node()
+        repeated = tuple(_repeated(root))
+        value = None if root is None else loader.construct_document(root)
     except UnicodeDecodeError as error:
         raise ProblemFileError(
             f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8"
         ) from error
-    except OSError as error:
-        raise ProblemFileError(f"{path}: can't be read ({error.strerror})") from error
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise ProblemFileError(
+            f"{path}:{line}: the control character {text[error.position]!r}; remove it"
+        ) from error
+    except _RefusedError as error:
+        assert error.problem_mark is not None
+        raise ProblemFileError(f"{path}:{error.problem_mark.line + 1}: {error.problem}") from error
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise ProblemFileError(
-            f"{path}:{line}: not valid YAML ({error.problem}); check indentation and quotes there"
+            f"{path}:{line}: not valid YAML ({error.problem}); check indentation, brackets and "
+            "quotes there, and use spaces, not tabs"
         ) from error
-    return YamlTree(path=path, value=value, root=root)
+    return YamlTree(path, value, root, repeated)
 
 
-def _refuse_duplicates(path: Path, node: yaml.Node | None) -> None:
-    if isinstance(node, yaml.MappingNode):
-        seen: dict[str, int] = {}
-        for key, value in node.value:
-            line = key.start_mark.line + 1
-            if key.value in seen:
-                raise ProblemFileError(
-                    f"{path}:{line}: key {key.value!r} is given twice (first on line "
-                    f"{seen[key.value]}); remove one"
-                )
-            seen[key.value] = line
-            _refuse_duplicates(path, value)
-    elif isinstance(node, yaml.SequenceNode):
-        for child in node.value:
-            _refuse_duplicates(path, child)
-
-
-def report(model: type[Parsed], raw: Any, tree: YamlTree) -> Parsed:
-    """Validate `raw` as `model`.
-
-    Raises:
-        ProblemFileError: the first mistake, as one line with its place and remedy.
-    """
-    try:
-        return model.model_validate(raw)
-    except ValidationError as error:
-        mistakes = _by_cause(model, error.errors(), tree)
-        first = mistakes[0]
-        location = first["loc"]
-        if first["type"] == "union_tag_invalid":
-            location = (*location, "kind")
-        line, keys, _ = tree.line(location)
-        more = f" (and {len(mistakes) - 1} more)" if len(mistakes) > 1 else ""
-        raise ProblemFileError(
-            f"{tree.path}:{line}: {keys or 'file'}: {_explain(model, first, tree)}{more}"
-        ) from error
-
-
-def _by_cause(
-    model: type[BaseModel], errors: list[ErrorDetails], tree: YamlTree
-) -> list[ErrorDetails]:
-    """Misspelt keys first, from the top; without the keys that are missing because of them."""
-    meant = {
-        error["loc"]: key
-        for error in errors
-        if error["type"] == "extra_forbidden" and (key := _meant(model, error["loc"], tree))
-    }
-    missing = {(*location[:-1], key) for location, key in meant.items()}
-    left = [e for e in errors if e["type"] != "missing" or e["loc"] not in missing]
-    misspelt = [error for error in left if error["loc"] in meant]
-    misspelt.sort(key=lambda error: tree.line(error["loc"])[0])
-    return misspelt + [error for error in left if error["loc"] not in meant]
-
-
-def _meant(model: type[BaseModel], location: Location, tree: YamlTree) -> str | None:
-    """The key of the same section that is closest to the unknown one and not given yet."""
-    *section, name = location
-    return _closest(str(name), _keys(model, tuple(section)) - _given(tuple(section), tree))
-
-
-def _explain(model: type[BaseModel], error: ErrorDetails, tree: YamlTree) -> str:
-    location = error["loc"]
-    name = location[-1] if location else ""
-    if error["type"] == "missing":
-        return f"key {name!r} is missing; add it"
-    if error["type"] == "extra_forbidden":
-        meant = _meant(model, location, tree)
-        left = _keys(model, location[:-1]) - _given(location[:-1], tree)
-        other = f"remove it, or use one of: {', '.join(sorted(left))}" if left else "remove it"
-        return f"unknown key {name!r}; {f'did you mean {meant!r}?' if meant else other}"
-    if error["type"] == "union_tag_invalid":
-        kinds = sorted(kind_of(cls) for cls in _classes_at(model, location))
-        tag = error["ctx"]["tag"]
-        close = _closest(tag, kinds)
-        hint = f"did you mean {close!r}? The kinds are" if close else "use one of"
-        return f"kind {tag!r} is unknown; {hint}: {', '.join(kinds)}"
-    if error["type"] == "union_tag_not_found":
-        kinds = sorted(kind_of(cls) for cls in _classes_at(model, location))
-        misspelt = _closest("kind", _given(location, tree))
-        if misspelt:
-            return f"unknown key {misspelt!r}; did you mean 'kind'?"
-        return f"key 'kind' is missing; add it with one of: {', '.join(kinds)}"
-    value = tree.line(location)[2]
-    shown = "" if isinstance(value, dict | list) else f"{value!r}: "
-    return shown + _sentence(error["msg"])
-
-
-def _classes_at(model: type[BaseModel], location: Location) -> list[type[BaseModel]]:
-    """The classes that what stands at a location may be parsed as, several before its kind."""
-    classes = [model]
-    for part in location:
-        if isinstance(part, int):
+def _repeated(root: yaml.Node | None) -> Iterator[tuple[int, str]]:
+    """Line and name of each key that its section has already, aliased sections looked at once."""
+    seen: set[int] = set()
+    waiting = [] if root is None else [root]
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen:
             continue
-        if len(classes) > 1:  # pydantic names the kind in the location
-            classes = [cls for cls in classes if kind_of(cls) == part]
-        else:
-            field = classes[0].model_fields.get(part) if classes else None
-            classes = list(_classes_in(field.annotation)) if field is not None else []
-    return classes
-
-
-def _classes_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    """The parsed classes an annotation names: of a union, a tuple, or the class itself."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    for part in get_args(annotation):
-        yield from _classes_in(part)
-
-
-def _keys(model: type[BaseModel], section: Location) -> set[str]:
-    return {key for cls in _classes_at(model, section) for key in cls.model_fields}
-
-
-def _given(section: Location, tree: YamlTree) -> set[str]:
-    value = tree.line(section)[2]
-    return set(map(str, value)) if isinstance(value, dict) else set()
-
-
-def _closest(name: str, among: Iterable[str]) -> str | None:
-    return next(iter(difflib.get_close_matches(name, sorted(among), n=1)), None)
-
-
-def _sentence(text: str) -> str:
-    """A validation message without its technical prefix, first letter lowered."""
-    text = re.sub(r"^(Value error|Assertion failed), ", "", text)
-    return text[:1].lower() + text[1:]
+        seen.add(id(node))
+        waiting += _children(node)
+        if isinstance(node, yaml.MappingNode):
+            names: set[str] = set()
+            for key, _ in node.value:
+                if key.value in names:
+                    yield key.start_mark.line + 1, key.value
+                names.add(key.value)

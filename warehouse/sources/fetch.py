@@ -34,7 +34,11 @@ class HasName(Protocol):
 
 
 class HasDocuments(HasName, Protocol):
-    """A problem, as far as its documents go."""
+    """A problem, as far as its documents go; `asked` is what `--problem` says to mean it."""
+
+    @property
+    def asked(self) -> str:
+        """Its name, or the path of its file."""
 
     @property
     def documents(self) -> DocumentSource:
@@ -55,7 +59,7 @@ def ensure_documents(
         LockedFileError: a locked file is missing, changed or malformed.
         TokenmartError: a package can't be fetched or has another hash.
     """
-    place = Place(workspace, problem.name, offline)
+    place = Place(workspace, problem.name, offline, problem.asked)
     path = place.documents_table
     source = problem.documents.source_sha256(place)
     if not _made_from(path, source):

@@ -16,11 +16,15 @@ from warehouse.paths import Workspace
 
 @dataclass(frozen=True)
 class Place:
-    """The checkout, the name of the problem files are for, and `offline`: download nothing."""
+    """The checkout, the name of the problem files are for, and `offline`: download nothing.
+
+    `asked` is what `--problem` says to mean that problem, where it isn't the name.
+    """
 
     workspace: Workspace
     problem: str = ""
     offline: bool = False
+    asked: str = ""
 
     @property
     def archives(self) -> Path:
@@ -35,11 +39,11 @@ class Place:
     @property
     def fetch_command(self) -> str:
         """The command that fetches what the problem needs."""
-        return f"tokenmart data fetch --problem {self.problem}"
+        return f"tokenmart data fetch --problem {self.asked or self.problem}"
 
     def resolve(self, path: Path) -> Path:
-        """A path of a problem file: relative ones start at the checkout, `~` is the user's."""
-        return self.workspace.root / path.expanduser()
+        """A path of a parsed problem file; what is still relative starts at the checkout."""
+        return self.workspace.root / path
 
     @contextmanager
     def one_at_a_time(self, name: str) -> Iterator[None]:

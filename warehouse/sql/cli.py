@@ -150,9 +150,10 @@ def _list_queries() -> None:
     from warehouse.sql.queries import list_queries
 
     for recipe in list_queries():
-        click.echo(f"{recipe.name}: {recipe.title}")
+        click.echo(visible(f"{recipe.name}: {recipe.title}"))
         for parameter in recipe.parameters:
-            click.echo(f"    --param {parameter.assignment}  {parameter.meaning}")
+            shown = f"    --param {parameter.assignment}  {parameter.meaning}"
+            click.echo(visible(shown))
 
 
 def _read_sql(file: Path | None) -> str:

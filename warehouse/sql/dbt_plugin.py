@@ -35,7 +35,7 @@ class Plugin(BasePlugin):
         try:
             refuse_earlier_database(conn, workspace.database)
             _refuse_missing_data(conn, workspace)
-            if strangers := create_views(conn, workspace.data):
+            if strangers := create_views(conn, workspace.data, every_byte=True):
                 more = f" (and {len(strangers) - 1} more)" if strangers[1:] else ""
                 raise TokenmartError(f"{strangers[0]}{more}; then build again")
         except TokenmartError as error:
@@ -51,7 +51,9 @@ def _refuse_missing_data(conn: duckdb.DuckDBPyConnection, workspace: Workspace) 
     if has_files(workspace.tokens):
         return
     try:
-        values = conn.execute("select count(*) from main.metric_values").fetchall()[0][0]
+        values = conn.execute(
+            "select count(*) from main.metric_values where tokens > 0"
+        ).fetchall()[0][0]
     except duckdb.Error:  # never built
         return
     if values:

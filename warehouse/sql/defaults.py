@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from warehouse.sql.queries import Query, Value
+from warehouse.sql.queries import Query, Value, check_values
 
 if TYPE_CHECKING:
     from warehouse.sql.session import Session
@@ -69,6 +69,9 @@ def parameters_of(recipe: Query, given: Mapping[str, Value], session: Session) -
         recipe: the query; a parameter without a default must be one of `CHOICES`.
         given: these stay as they are.
         session: asked for the choices.
+
+    Raises:
+        TokenmartError: a value that nothing in the warehouse is called.
     """
     values: dict[str, Value] = {**recipe.defaults, **given}
     for name, question in CHOICES.items():
@@ -79,6 +82,7 @@ def parameters_of(recipe: Query, given: Mapping[str, Value], session: Session) -
         with session.ask(question, used) as result:
             row = result.fetchone()
         values[name] = row[0] if row else None
+    check_values(values, session.workspace)
     return values
 
 

@@ -19,6 +19,7 @@ import duckdb
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.sql.views import quoted
+from warehouse.store.schema import TABLES
 
 LONGEST_STATEMENT = 100_000
 """Characters. DuckDB's planner doesn't hear interrupts; its time grows with the square of this."""
@@ -132,8 +133,7 @@ def open_door(memory: str | None) -> duckdb.DuckDBPyConnection:
 
 def close_door(connection: duckdb.DuckDBPyConnection, workspace: Workspace) -> None:
     """Open no file but those of the warehouse from now on, and let no setting change that."""
-    tables = (workspace.tokens, workspace.documents, workspace.models, workspace.downstream)
-    folders = ", ".join(quoted(f"{table}/") for table in tables)
+    folders = ", ".join(quoted(f"{workspace.data / table}/") for table in TABLES)
     files = ", ".join(quoted(f"{workspace.database}{end}") for end in ("", ".wal"))
     settings = ", ".join(map(quoted, _SETTINGS))
     for name, value in {

@@ -92,6 +92,9 @@ def explain(
     """DuckDB's message as one line with its candidates and the place, or the damaged file."""
     message, _, place = str(error).partition("\n\nLINE ")
     text = " ".join(message.split())
+    if text.startswith("Out of Memory Error"):
+        text = text.partition(" Possible solutions:")[0]
+        text += "; give it more with --memory (in Python: limits=Limits(memory=…)), or ask for less"
     if damaged := damaged_file(error):
         return damaged
     if place:

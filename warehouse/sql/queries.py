@@ -11,6 +11,16 @@ from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.paths import Workspace
 
 FOLDER = Path(__file__).parent / "cookbook"
+_PARTITIONS = {
+    "model": "model_id=",
+    "model_a": "model_id=",
+    "model_b": "model_id=",
+    "condition": "condition=",
+    "short": "condition=",
+    "with_document": "condition=",
+    "without_document": "condition=",
+}
+"""Parameters that name a partition of the token store, and how its folder's name begins."""
 _PARAMETER = re.compile(r"-- param (\w+)(?: = (.*?))?(?:  -- (.*))?")
 
 Value = int | float | str | None
@@ -122,10 +132,59 @@ def check_problem(given: Mapping[str, Value], workspace: Workspace) -> None:
     if "problem" not in given:
         return
     name = str(given["problem"])
-    known = {path.stem for path in workspace.problems.glob("*.yml")}
-    for table in (workspace.documents, workspace.models, workspace.tokens):
-        known |= {folder.name.partition("=")[2] for folder in table.glob("problem=*")}
+    known = {path.stem for path in workspace.problems.glob("*.yml")} | set(
+        _problems_here(workspace)
+    )
     if name in known:
         return
     hint = did_you_mean(name, known).rstrip() or f"known: {', '.join(sorted(known)) or 'none'}"
     raise TokenmartError(f"problem {name!r}: no such problem here; {hint}")
+
+
+def _problems_here(workspace: Workspace) -> list[str]:
+    """Problems of which the data folder holds something, sorted."""
+    tables = (workspace.documents, workspace.models, workspace.tokens, workspace.downstream)
+    folders = (folder.name for table in tables for folder in table.glob("problem=*"))
+    return sorted({name.partition("=")[2] for name in folders})
+
+
+def check_values(values: Mapping[str, Value], workspace: Workspace) -> None:
+    """Stop at a value that nothing here is called, rather than answer with no rows.
+
+    Args:
+        values: of a cookbook query's parameters: problem, models, conditions, document and metric
+            are looked up, others and null are not.
+        workspace: where they are known from.
+
+    Raises:
+        TokenmartError: such a value; the message has the closest, or what there is.
+    """
+    problem = "*" if values.get("problem") is None else str(values["problem"])
+    for name, given in values.items():
+        known = [] if given is None else _known(name, problem, workspace)
+        value = str(given)
+        if not known or value in known:
+            continue
+        hint = did_you_mean(value, known).rstrip() if name != "document" else ""
+        hint = hint or f"there are {', '.join(known[:20])}{', …' if len(known) > 20 else ''}"
+        raise TokenmartError(f"--param {name}={value}: not in problem {problem}; {hint}")
+
+
+def _known(name: str, problem: str, workspace: Workspace) -> list[str]:
+    """What a parameter of this name may be, sorted; empty where that can't be said."""
+    if name in _PARTITIONS:
+        start = _PARTITIONS[name]
+        folders = f"problem={problem}/{'*/' * (start == 'condition=')}{start}*"
+        return sorted({path.name.removeprefix(start) for path in workspace.tokens.glob(folders)})
+    if name == "metric":
+        return sorted(path.stem for path in (workspace.dbt_project / "variants").glob("*.csv"))
+    table = workspace.documents / f"problem={problem}" / "documents.parquet"
+    if name == "document" and table.is_file():
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            return list(map(str, range(-1, pq.read_metadata(table).num_rows)))
+        except (OSError, pa.ArrowException):  # a reader of it names the file
+            return []
+    return []

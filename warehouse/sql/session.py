@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 import duckdb
@@ -19,7 +19,7 @@ from warehouse.sql.connection import (
 from warehouse.sql.door import close_door
 from warehouse.sql.execution import execute, explain, stream
 from warehouse.sql.queries import Value
-from warehouse.sql.watch import Limits, Watch
+from warehouse.sql.watch import Limits, Watch, process_memory
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,7 +37,7 @@ class Session:
         workspace: the files.
         patience: seconds to wait for a writer; None for `connection.PATIENCE_SECONDS`.
         limits: of each question.
-        give_up: see `Watch`.
+        give_up: see `Watch`; it ends the process, which is then bounded in its memory, too.
     """
 
     def __init__(
@@ -47,18 +47,22 @@ class Session:
         limits: Limits | None = None,
         give_up: Callable[[TokenmartError], None] | None = None,
     ) -> None:
-        self._workspace = workspace
+        self.workspace = workspace
         self._patience = patience
         self._limits = limits or Limits()
         self._give_up = give_up
         self._connection = connect_to_parquet(workspace, self._limits.memory)
         self._watch = Watch(self._connection, 0)
         close_door(self._connection, workspace)
+        self._bounds = ExitStack()
 
     def __enter__(self) -> Session:
+        if self._give_up is not None:
+            self._bounds.enter_context(process_memory(self._connection))
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._bounds.close()
         if not self._watch.lost:
             self._connection.close()
 
@@ -129,7 +133,7 @@ class Session:
         """Lend the marts to the statements that `call` runs in the block."""
         busy: DatabaseBusyError | None = None
         try:
-            attach_marts(self._connection, self._workspace, self._patience)
+            attach_marts(self._connection, self.workspace, self._patience)
         except DatabaseBusyError as error:
             busy = error
 
@@ -147,4 +151,4 @@ class Session:
                 yield run
         finally:
             if not watch.lost:
-                detach_marts(self._connection, self._workspace)
+                detach_marts(self._connection, self.workspace)

@@ -147,7 +147,7 @@ class _Shell:
     def _cookbook(self, arguments: list[str]) -> None:
         if not arguments:
             for recipe in list_queries():
-                click.echo(f"{recipe.name:<24} {recipe.title}")
+                click.echo(visible(f"{recipe.name:<24} {recipe.title}"))
             return
         recipe = find_query(arguments[0])
         known = ", ".join(recipe.defaults) or "none"

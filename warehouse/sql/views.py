@@ -31,12 +31,15 @@ _SQL_TYPES = {
 _MACROS = Path(__file__).with_name("macros.sql")
 
 
-def create_views(connection: duckdb.DuckDBPyConnection, data: Path) -> list[Stranger]:
+def create_views(
+    connection: duckdb.DuckDBPyConnection, data: Path, *, every_byte: bool = False
+) -> list[Stranger]:
     """Create or replace the public views and the macros in the schema `main`.
 
     Args:
         connection: a database that may be written.
         data: the data folder; tables without files are empty, with the same columns.
+        every_byte: look for flipped bits, too; see `survey`.
 
     Returns:
         Files that the views leave out because no ledger knows them, and damaged ones.
@@ -46,7 +49,7 @@ def create_views(connection: duckdb.DuckDBPyConnection, data: Path) -> list[Stra
         StorageError: no file of a table can be read.
     """
     refuse_earlier_folders(data)
-    strangers = survey(data)
+    strangers = survey(data, every_byte=every_byte)
     for name, (schema, keys) in TABLES.items():
         columns = {**dict.fromkeys(keys, "VARCHAR"), **_sql_types(schema)}
         casts = [f'cast("{column}" as {kind}) as "{column}"' for column, kind in columns.items()]

@@ -112,6 +112,42 @@ DOWNSTREAM = pa.schema(
     ]
 )
 
+BENCHMARK_SCORES = pa.schema(
+    [
+        _field("model_id", pa.string(), "the run that was scored, as one folder name"),
+        _field("full_id", pa.string(), "the run, as the table names it"),
+        _field("family", pa.string(), "runs of one family are not independent"),
+        _field("size", pa.string(), "size as the table names it", True),
+        _field("architecture", pa.string(), "architecture as the table names it", True),
+        _field("recipe", pa.string(), "training data; runs of one recipe differ in size", True),
+        _field("parameters", pa.int64(), "number of parameters", True),
+        _field("step", pa.int64(), "training step of the checkpoint", True),
+        _field("tokens", pa.float64(), "tokens the checkpoint was trained on", True),
+        _field("benchmark", pa.string(), "task, or text of a validation loss"),
+        _field("metric", pa.string(), "how the benchmark was read, e.g. accuracy or bpb"),
+        _field("direction", pa.string(), "which scores are better: higher or lower"),
+        _field("score", pa.float64(), "the score of the checkpoint"),
+        _field("stderr", pa.float64(), "sampling standard error of the score", True),
+    ]
+)
+
+BENCHMARK_TABLES = pa.schema(
+    [
+        _field("path", pa.string(), "the file the scores were read from"),
+        _field("sha256", pa.string(), "sha256 of that file"),
+        _field("source", pa.string(), "where the scores were published", True),
+        _field("licence", pa.string(), "licence as stated by the problem file"),
+        _field("early_until_tokens", pa.float64(), "the early window ends here", True),
+        _field("early_until_share", pa.float64(), "the same, as a share of a run's training", True),
+        _field("early_every_steps", pa.int64(), "only steps that this divides are early", True),
+        _field("early_checkpoints", pa.int32(), "it holds so many, evenly spaced", True),
+        _field("predict_from", pa.string(), "shares of training or sizes, separated by commas"),
+        _field("target_metric", pa.string(), "how a benchmark is read at the end", True),
+        _field("target_size", pa.string(), "the size that other sizes predict", True),
+    ]
+)
+"""One row per problem of kind `table`: where its scores come from, and what is early in it."""
+
 UNITS = pa.schema(
     [
         _field("problem", pa.string(), "name of the problem file"),
@@ -159,5 +195,7 @@ TABLES: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {
     "lineup": (LINEUP, ("problem",)),
     "models": (MODELS, ("problem", "model_id")),
     "downstream": (DOWNSTREAM, ("problem", "model_id")),
+    "benchmark_scores": (BENCHMARK_SCORES, ("problem",)),
+    "benchmark_tables": (BENCHMARK_TABLES, ("problem",)),
 }
 """Table name → (schema of the files, hive partition keys in the path)."""

@@ -1,6 +1,7 @@
 """Files in the data folder that are not what a ledger says: found from their footers alone.
 
-Content is compared with its hashes by `tokenmart warehouse check`.
+dbt also compares the bytes of each file with the hash in its footer. Rows are compared with those
+of the ledger by `tokenmart warehouse check`.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from warehouse.errors import StorageError
+from warehouse.store.intact import altered_files
 from warehouse.store.ledger import read_ledger
 from warehouse.store.schema import TABLES
 from warehouse.store.schema_version import OtherVersionError
 
+ALTERED = "its data are not the bytes that were written"
 FILE_NAMES = {
     "tokens": "tokens.parquet",
     "top_tokens": "doc-*.parquet",
@@ -26,6 +29,8 @@ FILE_NAMES = {
     "lineup": "lineup.parquet",
     "models": "model.parquet",
     "downstream": "items.parquet",
+    "benchmark_scores": "scores.parquet",
+    "benchmark_tables": "table.parquet",
 }
 
 
@@ -60,8 +65,12 @@ def _own_pattern(table: str) -> str:
     return "/".join([*(f"{key}=*" for key in TABLES[table][1]), FILE_NAMES[table]])
 
 
-def survey(data: Path) -> list[Stranger]:
+def survey(data: Path, *, every_byte: bool = False) -> list[Stranger]:
     """Every Parquet file of the tables that is foreign or damaged, by path.
+
+    Args:
+        data: the data folder.
+        every_byte: read the files, too: flipped bits leave the footer as it is.
 
     Raises:
         OtherVersionError: another version of Tokenmart wrote a file.
@@ -75,6 +84,9 @@ def survey(data: Path) -> list[Stranger]:
                 found.append(Stranger(path, "not counted, no file of Tokenmart lies there", False))
             else:
                 found += _wrong(path, table)
+        if every_byte:
+            sound = own - {stranger.path for stranger in found}
+            found += [Stranger(path, ALTERED, True) for path in altered_files(sound)]
     return found
 
 

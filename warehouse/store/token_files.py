@@ -28,6 +28,7 @@ from filelock import FileLock
 from warehouse.errors import StorageError
 from warehouse.files import appearing, storage_errors
 from warehouse.paths import Workspace
+from warehouse.store.intact import data_record
 from warehouse.store.ledger import UnitRecord, content_sha256, damaged_file, read_units, with_units
 from warehouse.store.schema import TOKENS
 from warehouse.store.schema_version import OtherVersionError, refuse_earlier_folders
@@ -89,7 +90,9 @@ def write_table(path: Path, table: pa.Table, level: int = _PUBLISHED_LEVEL) -> N
             )
             with writer:
                 writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
-                writer.add_key_value_metadata(table.schema.metadata or {})
+                file.flush()
+                record = data_record(draft, file.tell())
+                writer.add_key_value_metadata({**(table.schema.metadata or {}), **record})
 
 
 def as_stored(rows: pa.Table) -> pa.Table:

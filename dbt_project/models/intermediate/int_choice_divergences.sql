@@ -28,7 +28,14 @@ short_context as (
         on {{ same_unit('top_tokens', 'units', 'short_condition') }}
 ),
 
--- Outer: a token whose choices have nothing in common still counts, with no divergence to see.
+scored_in_both as (
+    select distinct
+        unit_id,
+        position
+    from short_context
+),
+
+-- A token whose choices have nothing in common still counts, with no divergence to see.
 choices as (
     select
         long_context.unit_id,
@@ -37,9 +44,9 @@ choices as (
         exp(short_context.logprob) as short_probability,
         long_context.logprob - short_context.logprob as difference
     from long_context
-    inner join (select distinct unit_id, position from short_context) as scored
-        on long_context.unit_id = scored.unit_id
-        and long_context.position = scored.position
+    inner join scored_in_both
+        on long_context.unit_id = scored_in_both.unit_id
+        and long_context.position = scored_in_both.position
     left join short_context
         on long_context.unit_id = short_context.unit_id
         and long_context.position = short_context.position

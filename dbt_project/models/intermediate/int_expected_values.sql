@@ -176,3 +176,12 @@ expected_values as (
 )
 
 select * from expected_values
+union all by name
+-- a table of scores names what it lacks itself
+select
+    problem,
+    metric,
+    variant,
+    model_id,
+    coalesce(reason, 'no score') as reason_if_missing
+from {{ ref('early_scores') }}

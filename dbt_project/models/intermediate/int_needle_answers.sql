@@ -43,7 +43,17 @@ absent as (
 
 compared as (
     select
-        present.* exclude (kind),
+        present.problem,
+        present.model_id,
+        present.probe,
+        present.doc_id,
+        present.document_tokens,
+        present.sentence,
+        present.depth,
+        present.tokens,
+        present.nll_sum,
+        present.first_token_right,
+        present.all_tokens_right,
         absent.nll_sum as absent_nll_sum,
         absent.first_token_right as absent_first_token_right
     from present

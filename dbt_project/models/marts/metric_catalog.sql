@@ -60,3 +60,5 @@ metric_catalog as (
 )
 
 select * from metric_catalog
+union all by name
+select * from {{ ref('early_score_catalog') }}

@@ -18,6 +18,10 @@ expected_values as (
     select * from {{ ref('int_expected_values') }}
 ),
 
+early_scores as (
+    select * from {{ ref('early_scores') }}
+),
+
 combined as (
     select
         documents.problem,
@@ -75,6 +79,12 @@ measured as (
     from rounded
 ),
 
+found as (
+    select * from measured
+    union all by name
+    select * from early_scores
+),
+
 missing as (
     select
         expected_values.problem,
@@ -85,16 +95,16 @@ missing as (
         0 as documents,
         expected_values.reason_if_missing as reason
     from expected_values
-    left join measured
-        on expected_values.problem = measured.problem
-        and expected_values.metric = measured.metric
-        and expected_values.variant = measured.variant
-        and expected_values.model_id = measured.model_id
-    where measured.model_id is null
+    left join found
+        on expected_values.problem = found.problem
+        and expected_values.metric = found.metric
+        and expected_values.variant = found.variant
+        and expected_values.model_id = found.model_id
+    where found.model_id is null
 ),
 
 metric_values as (
-    select * from measured
+    select * from found
     union all by name
     select * from missing
 )

@@ -321,7 +321,10 @@ class _Writer:
         for unit in units:
             mine = table["doc_id"] == unit.doc_id
             columns = {
-                **{name: np.repeat(table[name][mine], k) for name in ("doc_id", "segment", "position")},
+                **{
+                    name: np.repeat(table[name][mine], k)
+                    for name in ("doc_id", "segment", "position")
+                },
                 "choice": np.tile(np.arange(1, k + 1), mine.sum()),
                 "choice_id": ids[mine].ravel(),
                 "logprob": logprob[mine].ravel(),

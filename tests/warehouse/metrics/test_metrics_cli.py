@@ -21,6 +21,7 @@ from warehouse.metrics.near_copies import (
     Correlation,
     correlate_variants,
     group_near_copies,
+    take_census,
 )
 
 
@@ -208,3 +209,33 @@ def test_new_metrics_build_and_pass_their_tests(
     assert values["micro@window_64", "lab--model-0"] == pytest.approx(
         gains["mean@window_64", "lab--model-0"]
     )
+
+
+def test_census_counts_rankings_and_names_what_has_no_value() -> None:
+    with duckdb.connect() as connection:
+        connection.execute(
+            "create table metric_catalog as from (values ('nll', 'a', 'lower'), "
+            "('nll', 'b', 'lower'), ('gain', 'a', 'higher'), ('gain', 'far', 'higher'), "
+            "('gain', 'lost', 'higher')) as c(metric, variant, direction)"
+        )
+        connection.execute(
+            "create table metric_values as select 'p' as problem, *, if(value is null, 'few', null)"
+            " as reason from (values ('nll', 'a', 'x', 1.0), ('nll', 'a', 'y', 2.0), "
+            "('nll', 'b', 'x', 2.0), ('nll', 'b', 'y', 2.0), ('gain', 'a', 'x', 9.0), "
+            "('gain', 'a', 'y', 8.0), ('gain', 'far', 'x', null), ('gain', 'far', 'y', null)"
+            ") as v(metric, variant, model_id, value)"
+        )
+        found = take_census(connection, "p")
+    assert len(found.variants) == 5 and found.rankings == 2
+    assert found.alike == (("gain a", "nll a"),)
+    assert found.without_value == {
+        "few": ("gain far",),
+        "no row: no probe of its kind": ("gain lost",),
+    }
+
+
+def test_census_is_shown(cli: CliRunner, built: Warehouse) -> None:
+    shown = cli.invoke(metrics, ["census"]).output
+    (variants,) = built.rows("select count(distinct (metric, variant)) from metric_values")
+    assert shown.startswith(f"synthetic: {variants[0]} variants, ")
+    assert "    alike: " in shown and "    no value (" in shown

@@ -97,6 +97,17 @@ def test_a_mistake_in_the_columns_is_named(project: Path, text: str, said: str) 
     assert "\n" not in caught.value.message
 
 
+def test_distances_are_powers_of_two(project: Path) -> None:
+    family = Family("far", "custom", "higher", True, "window", None, {"from_distance": "optional"})
+    path = project / "variants" / "far.csv"
+    header = "metric,variant,aggregation,from_distance\nfar,a,micro,1024\n"
+    path.write_text(header, encoding="utf-8")
+    check_variants(project, [family])
+    path.write_text(header + "far,b,micro,1000\n", encoding="utf-8")
+    with pytest.raises(TokenmartError, match="'1000'; write a power of two, for instance 512 or"):
+        check_variants(project, [family])
+
+
 def test_a_file_of_no_family_is_named(project: Path) -> None:
     with pytest.raises(TokenmartError, match=r"gains\.csv: there is no metric family gains; did"):
         check(project, f"{HEADER}\n", name="gains")

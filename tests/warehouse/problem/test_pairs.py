@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import duckdb
 import pytest
 
@@ -44,10 +47,24 @@ def test_declared_pairs_are_a_table(workspace: Workspace) -> None:
     assert stored(workspace) == []
 
 
+def test_the_example_of_the_documentation_is_a_problem(workspace: Workspace) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "probes.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    head = PROBLEM[: PROBLEM.index("probes:")]
+    (workspace.problems / "tiny.yml").write_text(head + example)
+    problem = load_problem("tiny", workspace)
+    made = {condition.name for probe in problem.probes for condition in probe.conditions()}
+    assert {"retrieval_tail", "retrieval_text_with", "ladder_16384", "needle_absent"} <= made
+    assert problem.compare == (("full", "ladder_2048"), ("ladder_16384", "ladder_512"))
+
+
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        ("compare: [[full, ladder_9]]\n", "'ladder_9'; the conditions are: full, window_8, ladder_8"),
+        (
+            "compare: [[full, ladder_9]]\n",
+            "'ladder_9'; the conditions are: full, window_8, ladder_8",
+        ),
         ("compare: [[full, window_8]]\n", r"\['full', 'window_8'\] says nothing new"),
         ("compare: [[full, full]]\n", "says nothing new"),
         ("compare: [[full, ladder_8], [full, ladder_8]]\n", "says nothing new"),

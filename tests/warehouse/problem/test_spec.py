@@ -5,35 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from problem_samples import GOOD
 from pydantic import ValidationError
 
 from analysis.submission import locked_problem as locked
 from warehouse.errors import ProblemFileError
 from warehouse.paths import Workspace
+from warehouse.problem.changes import Rope
 from warehouse.problem.needs import problem_needs
-from warehouse.problem.spec import Rope, load_problem, slug
+from warehouse.problem.spec import load_problem, slug
 from warehouse.sources.weights import HubSource
 
 ROOT = Path(__file__).parents[3]
 SHIPPED = Workspace(ROOT, ROOT / "data", ROOT / "warehouse" / "tokenmart.duckdb")
-
-GOOD = """\
-name: tiny
-title: A tiny problem
-documents:
-  kind: json
-  path: docs.json
-models:
-  - full_id: org/base
-    family: one
-    licence: MIT
-    source: {kind: local, path: base}
-  - {full_id: org/changed, base: org/base, interventions: [{kind: rope, theta: 5000}]}
-probes:
-  - {kind: full}
-  - {kind: window, name: window_8, context: 8, stride: 4}
-target: {kind: file, path: target.json}
-"""
 
 
 def write(workspace: Workspace, text: str | bytes) -> str:
@@ -148,10 +132,18 @@ def test_a_path_is_a_name_too(workspace: Workspace) -> None:
             r"tiny\.yml:14: probes\[1\]\.kind: kind 'windowed' is unknown; did you mean 'window'\? "
             "The kinds are: full, ladder, needle, retrieval, window$",
         ),
-        ("kind: json", "kind: pdf", r":4: .*kind 'pdf' is unknown; use one of: json, sdist$"),
+        (
+            "kind: json",
+            "kind: pdf",
+            r":4: .*kind 'pdf' is unknown; use one of: folder, json, sdist$",
+        ),
         ("{kind: full}", "{knd: full}", r":13: .*unknown key 'knd'; did you mean 'kind'\?$"),
-        ("{kind: full}", "{name: a}", r"'kind' is missing; add it with one of: full, ladder, needle, retrieval"),
-        ("{kind: full}", "full", r"tiny\.yml:13: probes\[0\]: 'full': input should be a valid"),
+        ("{kind: full}", "{name: a}", r"'kind' is missing; add it with one of: full, ladder"),
+        (
+            "{kind: full}",
+            "full",
+            r"tiny\.yml:13: probes\[0\]: 'full': must be a section with the keys",
+        ),
         ("theta: 5000", "scaling: linear", r"tiny\.yml:11: .*scaling and factor go together"),
         ("{kind: rope, theta: 5000}", "{kind: rope}", r"tiny\.yml:11: .*changes nothing"),
         ("base: org/base", "base: org/bass", r"tiny\.yml:11: .*'org/bass'"),
@@ -176,7 +168,11 @@ def test_a_path_is_a_name_too(workspace: Workspace) -> None:
             r":9: .*rope: type default needs theta and takes",
         ),
         ("licence: MIT", "rope: {type: linear}", r":9: .*rope: type linear needs factor; add it"),
-        ("licence: MIT", "rope: {type: ntk}", r":9: models\[0\]\.rope\.type: 'ntk': input should"),
+        (
+            "licence: MIT",
+            "rope: {type: ntk}",
+            r":9: models\[0\]\.rope\.type: 'ntk': must be 'default', 'linear'",
+        ),
         ("{kind: local,", "{kind: local, pickle: true,", r":10: .*did you mean 'pickled'\?"),
         (GOOD, "", r"tiny\.yml:1: expected keys"),
         (GOOD, "- a\n- b\n", r"tiny\.yml:1: expected keys"),
@@ -239,3 +235,54 @@ def test_a_problem_needs_no_target(workspace: Workspace) -> None:
     problem = load_problem(write(workspace, text), workspace)
     assert problem.target is None
     assert {need.kind for need in problem_needs(problem, workspace)} == {"documents", "models"}
+
+
+def test_all_mistakes_are_told_at_once_unknown_keys_first(workspace: Workspace) -> None:
+    text = (
+        GOOD.replace("title:", "titel:")
+        .replace("kind: json", "kind: jason")
+        .replace("licence: MIT", "license: MIT\n    dtype: float8")
+        .replace("base: org/base", "base: org/bass")
+        .replace("stride: 4", "strid: -4")
+        .replace("context: 8", "context: eight")
+        .replace("{kind: file, path: target.json}", "{kind: file}")
+        + "demo: {documents: 0, max_tokens: 64, models: []}\n"
+    )
+    with pytest.raises(ProblemFileError) as caught:
+        load_problem(write(workspace, text), workspace)
+    first, *lines = caught.value.format_message().splitlines()
+    path = workspace.problems / "tiny.yml"
+    assert first == f"{path}: 10 mistakes"
+    assert lines == [
+        f"  {path}:{line}"
+        for line in (
+            "2: titel: unknown key 'titel'; did you mean 'title'?",
+            "9: models[0].license: unknown key 'license'; did you mean 'licence'?",
+            "15: probes[1].strid: unknown key 'strid'; did you mean 'stride'?",
+            "4: documents.kind: kind 'jason' is unknown; did you mean 'json'? The kinds are: "
+            "folder, json, sdist",
+            "10: models[0].dtype: 'float8': must be 'auto', 'float32', 'bfloat16' or 'float16'; "
+            "did you mean 'float32'?",
+            "12: models[1].base: 'org/bass' is not a checkpoint of this file; use one of org/base",
+            "15: probes[1].context: 'eight': must be a whole number",
+            "16: target: key 'path' is missing; add it",
+            "17: demo.documents: 0: must be greater than 0",
+            "17: demo.models: must have at least 1 entry",
+        )
+    ]
+
+
+def test_paths_start_at_the_problem_file_unless_it_ships(workspace: Workspace) -> None:
+    write(workspace, GOOD)
+    ships = load_problem("tiny", workspace)
+    assert (ships.documents.path, ships.models[0].source.path) == (Path("docs.json"), Path("base"))
+    folder = workspace.root.parent / "elsewhere"
+    folder.mkdir()
+    (folder / "tiny.yml").write_text(GOOD.replace("path: base", "path: ~/base"))
+    own = load_problem(str(folder / "tiny.yml"), workspace)
+    assert own.documents.path == folder / "docs.json"
+    assert own.models[0].source.path == own.models[1].source.path == Path.home() / "base"
+    assert own.target is not None and own.target.path == folder / "target.json"
+    assert own.place(workspace).resolve(own.documents.path) == folder / "docs.json"
+    assert own.asked == str(folder / "tiny.yml")
+    assert ships.asked == "tiny"

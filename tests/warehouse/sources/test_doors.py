@@ -21,8 +21,8 @@ from warehouse.sources import Need
 from warehouse.sources.documents import Document, DocumentSource
 
 
-class FolderDocuments(DocumentSource):
-    kind: Literal["folder"]
+class HeapDocuments(DocumentSource):
+    kind: Literal["heap"]
     path: Path
 
     def _files(self, place):
@@ -78,7 +78,7 @@ class LinesImporter(Importer):
 PROBLEM = """\
 name: tiny
 title: t
-documents: {kind: folder, path: texts}
+documents: {kind: heap, path: texts}
 models: [{full_id: org/a, family: f, source: {kind: shared}}]
 probes: [{kind: full}]
 target: {kind: imported}
@@ -118,8 +118,9 @@ def test_without_the_plugin_the_kinds_that_ship_are_named(workspace: Workspace) 
     (workspace.problems / "tiny.yml").write_text(PROBLEM)
     done = tokenmart(workspace.root, "data", "fetch", "--problem", "tiny")
     assert done.returncode == 1
-    assert "tiny.yml:3: documents.kind: kind 'folder' is unknown; use one of: json, sdist" in (
-        done.stderr
+    assert (
+        "tiny.yml:3: documents.kind: kind 'heap' is unknown; use one of: folder, json, sdist"
+        in (done.stderr)
     )
 
 

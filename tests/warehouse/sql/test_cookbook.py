@@ -9,9 +9,10 @@ import pytest
 from click.testing import CliRunner
 from made_up_warehouse import Shape, Window, write_warehouse
 from scipy.stats import ttest_rel
-from sql_samples import ask, build_mart, rounded
+from sql_samples import ask, build_mart, failure, rounded
 
 from tokenmart import cli
+from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.sql.dataframes import cookbook, query
 from warehouse.sql.queries import list_queries
@@ -381,3 +382,25 @@ def test_the_problem_extracted_last_is_asked_about(filled: Workspace) -> None:
     assert sorted(found) == ["lab--model-0", "lab--model-1"]
     pair = query("select 1 as one where $a is null", a=None)
     assert pair.num_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("model=god", "--param model=god: not in problem minilong; did you mean 'good'?"),
+        ("model=zzz", "--param model=zzz: not in problem minilong; there are bad, good"),
+        ("short=window_51", "did you mean 'window_512'?"),
+        ("document=7", "--param document=7: not in problem minilong; there are -1, 0"),
+        ("problem=minilung", "did you mean 'minilong'?"),
+        ("modell=good", "the query has no $modell; it has: document, limit, model, problem, short"),
+    ],
+)
+def test_a_value_that_nothing_is_called_is_refused(
+    filled: Workspace, value: str, message: str
+) -> None:
+    code, output = failure("--name", "top_gain_tokens", "--param", value)
+    assert code == 1
+    assert message in output and output.count("error: ") == 1
+    name, _, given = value.partition("=")
+    with pytest.raises(TokenmartError):
+        cookbook("top_gain_tokens", "arrow", **{name: given})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -171,6 +172,24 @@ def test_memory_is_limited(workspace: Workspace) -> None:
     assert failure("select 1", "--memory", "much")[1] == (
         "error: --memory much: not a size; give one such as 4GiB or 800MiB\n"
     )
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such bound")
+@pytest.mark.parametrize(
+    "greedy",
+    [
+        "select len(range(1, 1000000000)) as n",
+        "select count(*) as n from (select unnest(range(1000000000)))",
+    ],
+)
+def test_long_lists_count_against_the_memory_too(workspace: Workspace, greedy: str) -> None:
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    code, output = failure(greedy, "--memory", "1GiB")
+    assert (code, output.count("\n")) == (1, 1)
+    assert output.startswith("error: sql: Out of Memory Error")
+    assert "give it more with --memory" in output
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before
+    assert ask("select len(range(1, 1000)) as n") == [{"n": 999}]
 
 
 # It computes one value: DuckDB never looks whether it was interrupted.

@@ -65,10 +65,14 @@ def test_the_database_has_the_same_columns_before_and_after_dbt(
             view: [row[:2] for row in connection.execute(f"describe staging.{name}").fetchall()]
             for view, name in {
                 "tokens": "stg_token_stats",
+                "top_tokens": "stg_top_tokens",
                 "documents": "stg_documents",
+                "condition_pairs": "stg_condition_pairs",
                 "models": "stg_models",
                 "downstream": "stg_downstream",
                 "units": "stg_units",
+                "benchmark_scores": "stg_benchmark_scores",
+                "benchmark_tables": "stg_benchmark_tables",
             }.items()
         }
     assert staged == expected()

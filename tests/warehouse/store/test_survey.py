@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +16,12 @@ from click.testing import CliRunner
 
 from tokenmart import cli
 from warehouse.paths import Workspace
+from warehouse.store.intact import DATA_KEY, altered_files
+from warehouse.store.ledger import read_units
 from warehouse.store.survey import survey
-from warehouse.store.token_files import published_path
+from warehouse.store.token_files import published_path, read_rows, write_units
 
+ROOT = Path(__file__).parents[3]
 COUNT = "select count(*) as n from tokens"
 
 
@@ -172,10 +177,55 @@ def test_marts_are_not_emptied_when_the_data_is_gone(filled: Workspace) -> None:
     from dbt_common.exceptions import DbtRuntimeError
 
     with duckdb.connect(str(filled.database)) as connection:
-        connection.execute("create table metric_values as select 1.5 as value")
+        connection.execute("create table metric_values as select 1.5 as value, 3 as tokens")
         plugin.configure_connection(connection)
         shutil.rmtree(filled.tokens)
         with pytest.raises(DbtRuntimeError, match=r"no token files, but .* set TOKENMART_DATA"):
             plugin.configure_connection(connection)
         connection.execute("delete from metric_values")
         plugin.configure_connection(connection)
+
+
+def flip(path: Path, place: int) -> None:
+    """Turn one bit of a file, and leave its size and time as they were."""
+    stat = path.stat()
+    data = bytearray(path.read_bytes())
+    data[place] ^= 4
+    path.write_bytes(data)
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+
+@pytest.mark.parametrize("table", ["tokens", "documents", "models", "downstream"])
+def test_a_flipped_bit_stops_dbt_and_is_named(filled: Workspace, table: str) -> None:
+    path = sorted((filled.data / table).rglob("*.parquet"))[0]
+    size = json.loads(pq.read_metadata(path).metadata[DATA_KEY])["bytes"]
+    assert altered_files([path]) == []
+    for place in (4, size // 2, size - 1):
+        whole = path.read_bytes()
+        flip(path, place)
+        assert altered_files([path]) == [path]
+        said = refused_by_dbt(filled)
+        assert f"{path}: its data are not the bytes that were written" in said
+        assert "tokenmart warehouse check" in said and "then build again" in said
+        path.write_bytes(whole)
+    assert survey(filled.data, every_byte=True) == []
+
+
+def test_files_of_earlier_versions_have_no_hash_and_are_not_accused(
+    filled: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = published_path(filled, "minilong", "good", "full")
+    monkeypatch.setattr("warehouse.store.token_files.data_record", lambda *_: {})
+    write_units(path, read_units(path), [read_rows(path)])
+    assert DATA_KEY not in pq.read_metadata(path).metadata
+    assert survey(filled.data, every_byte=True) == []
+    path.write_bytes(b"no Parquet")
+    assert altered_files([path, path.with_name("gone.parquet")]) == []
+
+
+def test_status_names_foreign_files_of_the_problem(filled: Workspace) -> None:
+    shutil.copy(ROOT / "data" / "problems" / "minilong.yml", filled.problems)
+    path = foreign(published_path(filled, "minilong", "good", "full"))
+    shown = CliRunner().invoke(cli, ["status", "--problem", "minilong"])
+    assert shown.exit_code == 0, shown.output
+    assert f"warning: {path}: not counted, no file of Tokenmart lies there" in shown.stderr

@@ -1,3 +1,4 @@
+from .folder import FolderDocuments as FolderDocuments
 from .interface import Document as Document
 from .interface import DocumentSource as DocumentSource
 from .interface import documents_table as documents_table

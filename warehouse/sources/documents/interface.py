@@ -50,6 +50,16 @@ class DocumentSource(Frozen, ABC):
     def need(self, place: Place) -> Need:
         """What must be here, by a look at the disk; nothing is read or fetched."""
 
+    def lengths(self, place: Place) -> list[int] | None:
+        """Characters of each document, where the texts are on this machine to be read; else None.
+
+        For a plan: nothing is fetched, recorded or checked against a record.
+
+        Raises:
+            TokenmartError: a text is here and can't be read.
+        """
+        return None
+
     @abstractmethod
     def provenance(self, place: Place) -> dict[str, str]:
         """What a submission's bundle says of the source: its name, and its `sha256`.

@@ -1,4 +1,4 @@
-"""Documents in one JSON file: a list of texts, of objects with a text, or of token ids.
+"""Documents in one JSON file, or JSON lines: texts, objects with a text, or token ids.
 
 The inner format of the locked proxy file is known only as far as its statement goes. What the
 statement allows is read; everything else is refused with the row that is wrong.
@@ -11,7 +11,8 @@ import json
 from pathlib import Path
 from typing import Any, Literal
 
-from warehouse.errors import LockedFileError
+from warehouse.errors import LockedFileError, TokenmartError
+from warehouse.sources.archives import unpacked
 from warehouse.sources.documents.interface import Document, DocumentSource
 from warehouse.sources.lock_file import check_sha256
 from warehouse.sources.locked_files import ensure_locked_file
@@ -22,10 +23,15 @@ ID_FIELDS = ("id", "doc_id", "_id", "name")
 TOKEN_FIELDS = ("input_ids", "token_ids", "tokens", "ids")
 TOKENIZER_FIELDS = ("tokenizer", "tokenizer_name", "tokenizer_id")
 WRAPPER_FIELDS = ("documents", "data", "examples", "rows", "items", "texts")
+LINES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
+_CHARACTERS_PER_TOKEN = 4
 
 
 class JsonDocuments(DocumentSource):
-    """Documents in one JSON file; `locked` records its sha256 at first use and keeps to it."""
+    """Documents in one file: .json, or .jsonl with a document on each line; .gz is unpacked.
+
+    `locked` records its sha256 at first use and keeps to it.
+    """
 
     kind: Literal["json"]
     path: Path
@@ -39,8 +45,20 @@ class JsonDocuments(DocumentSource):
         source = "a locked file" if self.locked else "a file"
         return Need("documents", str(self.path), file.is_file(), str(file), source, remedy)
 
+    def lengths(self, place: Place) -> list[int] | None:
+        """Characters of each document, of token ids at 4 a token; None where there is no file.
+
+        Raises:
+            LockedFileError: not in a known format.
+        """
+        file = place.resolve(self.path)
+        if not file.is_file():
+            return None
+        rows, tokenizer = _rows(_parsed(unpacked(file), file), file)
+        return [_length(row, number, file, tokenizer) for number, row in enumerate(rows)]
+
     def provenance(self, place: Place) -> dict[str, str]:
-        """The file's path in the checkout, and its hash."""
+        """The file's path as the problem file gives it, and its hash."""
         return {"path": self.path.as_posix(), "sha256": self.source_sha256(place)}
 
     def source_sha256(self, place: Place) -> str:
@@ -57,9 +75,15 @@ class JsonDocuments(DocumentSource):
         Raises:
             LockedFileError: missing, changed since its first use, or not in a known format.
         """
-        return parse_documents(self._content(place), place.resolve(self.path))
+        file = place.resolve(self.path)
+        return parse_documents(unpacked(file, self._content(place)), file)
 
     def _content(self, place: Place) -> bytes:
+        file = place.resolve(self.path)
+        if not self.locked and self.url is None and not file.exists():
+            raise TokenmartError(
+                f"documents.path {file}: no such file; correct it in the problem file"
+            )
         file = ensure_locked_file(self.path, self.url, place)
         content = file.read_bytes()
         if self.locked:
@@ -69,21 +93,39 @@ class JsonDocuments(DocumentSource):
 
 
 def parse_documents(content: bytes, path: Path) -> list[Document]:
-    """Documents of a proxy JSON file, from its bytes.
+    """Documents of a JSON file or of JSON lines, from its bytes.
 
     Accepted: a list of strings; a list of objects with a text field (`text`, `document`,
     `content`, `report`, `input`) and optionally an id; an object that holds one such list;
-    rows of token ids that name their tokenizer.
+    rows of token ids that name their tokenizer. JSON lines have one row on each line.
 
     Raises:
         LockedFileError: anything else; the message names the document.
     """
-    try:
-        parsed = json.loads(content)
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise LockedFileError(f"{path}: not valid JSON ({error}); fetch it again") from error
-    rows, tokenizer = _rows(parsed, path)
+    rows, tokenizer = _rows(_parsed(content, path), path)
     return [_document(row, number, path, tokenizer) for number, row in enumerate(rows)]
+
+
+def _parsed(content: bytes, path: Path) -> Any:
+    if not path.name.lower().endswith(LINES):
+        try:
+            return json.loads(content)
+        except (ValueError, RecursionError) as error:
+            raise LockedFileError(
+                f"{path}: not valid JSON ({error}); fetch it again, or correct it (JSON lines are "
+                "read from a file that ends in .jsonl)"
+            ) from error
+    rows = []
+    for number, line in enumerate(content.splitlines(), start=1):
+        if line.strip():
+            try:
+                rows.append(json.loads(line))
+            except (ValueError, RecursionError) as error:
+                raise LockedFileError(
+                    f"{path}: line {number} is not valid JSON ({error}); each line is a text in "
+                    "quotes, or an object with one"
+                ) from error
+    return rows
 
 
 def _rows(parsed: Any, path: Path) -> tuple[list[Any], str | None]:
@@ -126,6 +168,14 @@ def _document(row: Any, number: int, path: Path, tokenizer: str | None) -> Docum
             f"{where}: character {error.start} is half a surrogate pair, not text"
         ) from error
     return Document(name, text)
+
+
+def _length(row: Any, number: int, path: Path, tokenizer: str | None) -> int:
+    if isinstance(row, dict) and not any(key in row for key in TEXT_FIELDS):
+        for key in TOKEN_FIELDS:
+            if isinstance(row.get(key), list):
+                return _CHARACTERS_PER_TOKEN * len(row[key])
+    return len(_document(row, number, path, tokenizer).text)
 
 
 def _decoded(row: dict[str, Any], number: int, path: Path, tokenizer: str | None) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from warehouse.errors import TokenmartError
 from warehouse.frozen import Frozen
 from warehouse.sources.place import Need, Place
+from warehouse.strict_json import StrictJsonError, read_json
 
 
 @dataclass(frozen=True)
@@ -29,12 +30,26 @@ class Located:
 SAFETENSORS = "*.safetensors"
 PICKLED = "pytorch_model*.bin"
 """File names of the two kinds of weights; a repository may hold other `.bin` files."""
+_LARGEST_INDEX = 64 << 20
 
 
 def has_weights(folder: Path, pattern: str) -> bool:
-    """Whether a folder holds weights of this kind, with every file that their index names."""
+    """Whether a folder holds weights of this kind, with every file that their index names.
+
+    Raises:
+        TokenmartError: an index is damaged, or names a file outside the folder.
+    """
     for index in folder.glob(f"{pattern}.index.json"):
-        shards = set(json.loads(index.read_bytes())["weight_map"].values())
+        try:
+            shards = set(read_json(index, _LARGEST_INDEX).content["weight_map"].values())
+            inside = all(Path(shard).name == shard for shard in shards)
+        except (StrictJsonError, AttributeError, KeyError, TypeError) as error:
+            reason = error if isinstance(error, StrictJsonError) else "has no table `weight_map`"
+            raise TokenmartError(f"{index}: {reason}; fetch the model again") from error
+        if not inside:
+            raise TokenmartError(
+                f"{index}: names files outside its folder; fetch the model from its publisher"
+            )
         if not all((folder / shard).is_file() for shard in shards):
             return False
     return any(folder.glob(pattern))

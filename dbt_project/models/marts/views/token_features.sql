@@ -30,13 +30,13 @@ pieces as (
     select
         problem,
         doc_id,
-        generate_subscripts(texts, 1) - 1 as number,
+        unnest(range(len(texts))) as number,
         unnest(texts) as text
     from cut
 ),
 
 -- Stretches of the text to count bytes in, without walking there from its beginning. Each goes on
--- into the next piece: a token may begin in one and end in the other.
+-- into the next one: a token may begin in one and end in the other.
 stretches as (
     select
         problem,
@@ -44,10 +44,7 @@ stretches as (
         number,
         concat(
             text,
-            lead(text) over (
-                partition by problem, doc_id
-                order by number
-            )
+            lead(text) over (partition by problem, doc_id order by number)
         ) as text
     from pieces
 ),

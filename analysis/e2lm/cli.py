@@ -1,0 +1,144 @@
+"""`tokenmart e2lm`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from analysis.options import FILE, RESAMPLES, SEED
+
+OWN_SCORES = b'"autocorrelation"'
+OWN_READINGS = b'"held_out"'
+"""In the first bytes of what the commands write: one result may replace another without --force."""
+
+
+class Weights(click.ParamType[tuple[float, float, float]]):
+    """Three numbers of at least 0, separated by commas."""
+
+    name = "a,b,c"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[float, float, float]:
+        """Parse the text; a mistake names what was given."""
+        if isinstance(value, tuple):
+            return value
+        try:
+            sq, rc, cs = (float(part) for part in str(value).split(","))
+        except ValueError:
+            self.fail(f"{value!r} is not three numbers such as 0.5,0.1,0.4", param, ctx)
+        if not all(0 <= weight < float("inf") for weight in (sq, rc, cs)):
+            self.fail(f"{value!r} has a weight that is not a number of at least 0", param, ctx)
+        return sq, rc, cs
+
+
+@click.group()
+def e2lm() -> None:
+    """Judge benchmarks by the signal that their scores give early in training."""
+
+
+@e2lm.command()
+@click.option(
+    "--scores",
+    required=True,
+    type=FILE,
+    help="Table with the columns model, size, arch, tokens_bt, benchmark and score.",
+)
+@click.option("--model", help="Show this model only; all are compared with each other.")
+@click.option(
+    "--weights",
+    type=Weights(),
+    default="0.5,0.1,0.4",
+    show_default=True,
+    help="Weights of SQ, RC and CS in the weighted score.",
+)
+@click.option(
+    "--last-checkpoints",
+    default=10,
+    show_default=True,
+    type=click.IntRange(2),
+    help="Measure the noise on so many checkpoints at the end.",
+)
+@click.option("--out", type=FILE, help="Where to write the JSON, instead of printing it.")
+@click.option("--force", is_flag=True, help="Replace a file that is there and no earlier result.")
+def score(
+    scores: Path,
+    model: str | None,
+    weights: tuple[float, float, float],
+    last_checkpoints: int,
+    out: Path | None,
+    force: bool,
+) -> None:
+    """Score benchmarks as the E2LM competition does, from a plain table.
+
+    Signal quality (SQ), monotonicity and autocorrelation are the competition's own formulas, on its
+    window of early checkpoints. RC is inferred from a figure it published, CS is ours. The JSON is
+    {model: {benchmark: {statistic: value}}}, null with a reason where a statistic is undefined.
+
+    \b
+    tokenmart e2lm score --scores scores.csv --out signal.json
+    tokenmart e2lm score --scores scores.csv --model dense-1b-arch1 --weights 1,0,0
+    """
+    from analysis.e2lm.score import score_table
+    from warehouse.errors import visible
+    from warehouse.files import refuse_protected, write_whole
+    from warehouse.paths import find_workspace
+
+    workspace = find_workspace()
+    if out is not None:
+        refuse_protected(out, workspace, force=force, own=OWN_SCORES)
+    found = score_table(scores, workspace, model, weights, last_checkpoints)
+    for note in found.notes:
+        click.echo(visible(f"note: {note}"), err=True)
+    text = json.dumps(found.entries, indent=2, allow_nan=False)
+    if out is None:
+        click.echo(text)
+        return
+    write_whole(out, text + "\n")
+    benchmarks = {name for entry in found.entries.values() for name in entry}
+    click.echo(f"written {out} ({len(found.entries)} models, {len(benchmarks)} benchmarks)")
+
+
+@e2lm.command()
+@click.option(
+    "--problem",
+    "problems",
+    multiple=True,
+    default=("ladder", "pythia", "dclm"),
+    show_default=True,
+    help="A problem of kind table; may be repeated.",
+)
+@RESAMPLES
+@SEED
+@click.option("--out", type=FILE, help="Where to write the JSON, instead of printing it.")
+@click.option("--force", is_flag=True, help="Replace a file that is there and no earlier result.")
+def readings(
+    problems: tuple[str, ...], resamples: int, seed: int, out: Path | None, force: bool
+) -> None:
+    """Compare the ways a benchmark can be read: which one, early on, decides as the final score?
+
+    Decision accuracy is the share of pairs of runs that an early reading of a benchmark orders as
+    the benchmark's final score in the target's metric does. Intervals resample runs and tasks (all
+    splits of one together). The held-out reading of a task is the one that is best on all others.
+
+    \b
+    tokenmart e2lm readings --problem ladder
+    tokenmart e2lm readings --out readings.json
+    """
+    from analysis.e2lm.readings import compare_readings, print_readings
+    from warehouse.files import refuse_protected, write_whole
+    from warehouse.paths import find_workspace
+
+    workspace = find_workspace()
+    if out is not None:
+        refuse_protected(out, workspace, force=force, own=OWN_READINGS)
+    found = [compare_readings(name, workspace, seed, resamples) for name in problems]
+    text = json.dumps(found, indent=2, allow_nan=False)
+    if out is None:
+        click.echo(text)
+        return
+    write_whole(out, text + "\n")
+    print_readings(found)
+    click.echo(f"written {out}")

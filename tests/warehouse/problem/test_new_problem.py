@@ -1,0 +1,260 @@
+"""`tokenmart problem new`: what it writes is right, runs as it is, and reads well."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import pty
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tokenmart import cli
+from warehouse.paths import Workspace
+from warehouse.problem.new_problem import _path, _scalar
+from warehouse.problem.spec import load_problem
+from warehouse.sources.documents import FolderDocuments
+
+LONG = "the warehouse reads every token in place " * 120
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workspace: Workspace) -> Path:
+    """A folder outside the checkout with five texts and something that looks like a checkpoint."""
+    folder = tmp_path / "own"
+    (folder / "texts" / "deep").mkdir(parents=True)
+    for number, name in enumerate(("b.txt", "a.md", "c.txt", "deep/d.txt", "deep/e.MD")):
+        (folder / "texts" / name).write_text(f"{number} {LONG}")
+    (folder / "texts" / "picture.png").write_bytes(b"\x89PNG")
+    (folder / "texts" / ".hidden.txt").write_text("not this")
+    checkpoint(folder / "my model")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def checkpoint(folder: Path, config: object = None) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(config or {"model_type": "qwen2"}))
+    header = json.dumps({"w": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}).encode()
+    content = len(header).to_bytes(8, "little") + header + bytes(24)
+    (folder / "model.safetensors").write_bytes(content)
+    return folder
+
+
+def new(*arguments: str, **options: object) -> Result:
+    return CliRunner().invoke(cli, ["problem", "new", *arguments], **options)
+
+
+def test_the_file_is_right_and_relative_to_itself(own: Path, workspace: Workspace) -> None:
+    done = new("mine", "--texts", "texts", "--model", "my model", "--model", "Qwen/Qwen2.5-0.5B")
+    assert done.exit_code == 0, done.output
+    assert "wrote mine.yml: 5 documents (about 6," in done.output
+    assert "tokenmart extract --problem mine.yml\n" in done.output
+    assert "model Qwen/Qwen2.5-0.5B comes from the hub" in done.output
+    text = (own / "mine.yml").read_text()
+    assert "path: texts," in text
+    assert str(own) not in text
+    problem = load_problem("mine.yml", workspace)
+    assert isinstance(problem.documents, FolderDocuments)
+    assert problem.documents.path == own / "texts"
+    assert problem.target is None
+    local, hub = problem.models
+    assert (local.full_id, local.family) == ("my-model", "qwen")
+    assert local.source.kind == "local" and local.source.path == own / "my model"
+    assert (hub.full_id, hub.family, hub.source.kind) == ("Qwen/Qwen2.5-0.5B", "qwen", "hub")
+    # 5 texts of 1,230 tokens each: half of the shortest, as a power of two
+    assert [probe.name for probe in problem.probes] == ["full", "window_512"]
+    texts = problem.documents.read(problem.place(workspace))
+    names = ["a.md", "b.txt", "c.txt", "deep/d.txt", "deep/e.MD"]
+    assert [document.name for document in texts] == names
+
+
+def test_a_file_with_one_model_has_twelve_lines(own: Path) -> None:
+    assert new("mine", "--texts", "texts", "--model", "my model").exit_code == 0
+    assert len((own / "mine.yml").read_text().splitlines()) == 12
+
+
+def test_a_plan_of_own_texts_says_what_is_known(own: Path) -> None:
+    new("mine", "--texts", "texts", "--model", "my model", "--model", "org/unheard-of")
+    plan = CliRunner().invoke(
+        cli, ["extract", "--problem", "mine.yml", "--dry-run", "--device", "cuda"]
+    )
+    assert plan.exit_code == 0, plan.output
+    assert "2 models × 2 conditions × 5 documents" in plan.output
+    assert "device cuda (not here); 5 documents of 24,6" in plan.output
+    assert "at an assumed speed of 120 TFLOP/s" in plan.output
+    assert "Size unknown until its files are here: org/unheard-of." in plan.output
+    (own / "texts").rename(own / "elsewhere")
+    plan = CliRunner().invoke(cli, ["extract", "--problem", "mine.yml", "--dry-run"])
+    assert plan.exit_code == 0, plan.output
+    assert "an unknown number of documents, counted as 1 of 32,768 tokens" in plan.output
+    assert f"place the texts at {own}/texts, or correct documents.path" in plan.output
+
+
+def test_hints_keep_the_path_that_was_given(own: Path) -> None:
+    os.rename("texts", "my texts")  # noqa: PTH104
+    new("mine", "--texts", "my texts", "--model", "org/x", "--out", "my problem.yml")
+    for command in (["status"], ["doctor"], ["data", "fetch", "--dry-run"]):
+        told = CliRunner().invoke(cli, [*command, "--problem", "my problem.yml"]).output
+        assert "--problem mine" not in told
+    assert (
+        "--problem 'my problem.yml'"
+        in CliRunner().invoke(cli, ["status", "--problem", "my problem.yml"]).output
+    )
+    assert "did you mean --problem mine.yml, in this folder?" not in new("x").output
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kind"),
+    [
+        ("texts.json", json.dumps([LONG, LONG]), "json"),
+        ("texts.jsonl", f'"{LONG}"\n\n{{"text": "{LONG}", "id": 7}}\n', "json"),
+        ("texts.ndjson.gz", f'"{LONG}"\n"{LONG}"\n', "json"),
+        ("texts.json.gz", json.dumps({"documents": [LONG, {"text": LONG}]}), "json"),
+        ("one.txt", LONG, "folder"),
+        ("one.md.gz", LONG, "folder"),
+    ],
+)
+def test_other_forms_of_texts(
+    own: Path, workspace: Workspace, name: str, content: str, kind: str
+) -> None:
+    data = content.encode()
+    (own / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    done = new("mine", "--texts", name, "--model", "my model")
+    assert done.exit_code == 0, done.output
+    problem = load_problem("mine.yml", workspace)
+    place = problem.place(workspace)
+    texts = problem.documents.read(place)
+    assert problem.documents.kind == kind
+    assert {document.text for document in texts} == {LONG}
+    assert problem.documents.lengths(place) == [len(LONG)] * len(texts)
+    assert len(problem.documents.source_sha256(place)) == 64
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("My Texts", "texts", "my model"), "problem new My Texts: use lower-case letters"),
+        (("mine", "nowhere", "my model"), "--texts nowhere: no such folder or file"),
+        (("mine", "texts/picture.png", "my model"), "--texts texts/picture.png: not a text file"),
+        (("mine", "empty", "my model"), "no file that ends in .txt, .md"),
+        (("mine", "texts", "texts"), "its config.json does not exist"),
+        (("mine", "texts", "my modle"), "no such folder or GGUF file, and no id of the hub"),
+        (("mine", "texts", "./nothing"), "--model ./nothing: no such folder or GGUF file"),
+        (("mine", "texts", "texts/b.txt"), "a file that is no GGUF"),
+        (("minilong", "texts", "my model"), "there is a problem minilong already"),
+        (("taken", "texts", "my model"), "taken.yml: there already"),
+    ],
+)
+def test_what_can_not_be_is_said_before_anything_is_written(
+    own: Path, workspace: Workspace, arguments: tuple[str, str, str], message: str
+) -> None:
+    (own / "empty").mkdir()
+    (own / "taken.yml").write_text("mine")
+    (workspace.problems / "minilong.yml").write_text("name: minilong\n")
+    name, texts, model = arguments
+    done = new(name, "--texts", texts, "--model", model)
+    assert done.exit_code == 1, done.output
+    assert message in done.output
+    assert done.output.count("\n") == 1
+    assert [path.name for path in own.glob("*.yml")] == ["taken.yml"]
+
+
+def test_without_a_terminal_what_is_missing_is_said(own: Path) -> None:
+    done = new("mine")
+    assert done.exit_code == 2
+    assert "--texts, --model missing" in done.output
+
+
+def test_on_a_terminal_what_is_missing_is_asked_for(own: Path) -> None:
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, [sys.executable, "-m", "tokenmart", "problem", "new"])
+    for answer in ("mine", "texts", "my model", "org/x", ""):
+        os.write(terminal, f"{answer}\n".encode())
+    said = b""
+    with suppress(OSError):  # the end of a terminal
+        while chunk := os.read(terminal, 4096):
+            said += chunk
+    _, status = os.waitpid(pid, 0)
+    os.close(terminal)
+    assert status == 0, said.decode()
+    assert b"another model (Enter for no more)" in said
+    assert (own / "mine.yml").read_text().count("full_id") == 2
+
+
+def test_folders_of_one_name_are_told_apart(own: Path, workspace: Workspace) -> None:
+    checkpoint(own / "a" / "run")
+    checkpoint(own / "b" / "run")
+    assert new("mine", "--texts", "texts", "--model", "a/run", "--model", "b/run").exit_code == 0
+    ids = [model.full_id for model in load_problem("mine.yml", workspace).models]
+    assert ids == ["run", "run-2"]
+
+
+def test_a_snapshot_of_the_hub_keeps_its_name(own: Path, workspace: Workspace) -> None:
+    snapshot = checkpoint(own / "models--Qwen--Qwen2-0.5B" / "snapshots" / ("a" * 40))
+    assert new("mine", "--texts", "texts", "--model", str(snapshot)).exit_code == 0
+    assert load_problem("mine.yml", workspace).models[0].full_id == "Qwen/Qwen2-0.5B"
+
+
+def test_values_are_quoted_where_yaml_needs_it(tmp_path: Path) -> None:
+    import yaml
+
+    for text in (
+        "a b",
+        "a: b",
+        "no",
+        "1e3",
+        "- x",
+        "#",
+        "ü",
+        "it's",
+        'a"b',
+        "null",
+        "~",
+        "x,y",
+        "{",
+    ):
+        assert yaml.safe_load(f"[{_scalar(text)}]") == [text]
+    assert _path(tmp_path / "a" / "b", tmp_path) == "a/b"
+    assert _path(Path("/x"), tmp_path / "c" / "d" / "e") == "/x"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.txt", b"\xff\xfeh", "a.txt: not UTF-8 at byte 0"),
+        ("a.txt", b" \n", "a.txt: holds no text; take it out of the folder"),
+        ("a.md.gz", b"no gzip", r"a.md.gz: damaged archive \(Not a gzipped file"),
+    ],
+)
+def test_a_text_that_is_none_is_named(
+    own: Path, workspace: Workspace, name: str, content: bytes, message: str
+) -> None:
+    new("mine", "--texts", "texts", "--model", "my model")
+    (own / "texts" / name).write_bytes(content)
+    told = CliRunner().invoke(cli, ["data", "fetch", "--problem", "mine.yml"])
+    assert told.exit_code != 0
+    assert message.replace("\\", "") in told.output
+    assert "Traceback" not in told.output
+
+
+def test_another_text_makes_other_documents(own: Path, workspace: Workspace) -> None:
+    new("mine", "--texts", "texts", "--model", "my model")
+    problem = load_problem("mine.yml", workspace)
+    place = problem.place(workspace)
+    hashes = {problem.documents.source_sha256(place)}
+    changes: list[Callable[[], object]] = [
+        lambda: (own / "texts" / "b.txt").write_text("other"),
+        lambda: (own / "texts" / "b.txt").rename(own / "texts" / "bb.txt"),
+        lambda: (own / "texts" / "bb.txt").unlink(),
+    ]
+    for change in changes:
+        change()
+        hashes.add(problem.documents.source_sha256(place))
+    assert len(hashes) == 4

@@ -1,0 +1,222 @@
+"""A problem file for somebody's own texts and models, checked before it is written."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from warehouse.errors import ProblemFileError, TokenmartError, did_you_mean
+from warehouse.files import appearing
+from warehouse.paths import Workspace
+from warehouse.problem.problem_files import list_problems
+from warehouse.problem.spec import Problem, checked_problem
+from warehouse.problem.yaml_file import parse_text
+from warehouse.sources.documents.folder import ENDINGS
+from warehouse.sources.documents.json_file import LINES
+from warehouse.sources.weights.interface import PICKLED, SAFETENSORS, has_weights
+from warehouse.strict_json import StrictJsonError, read_json
+
+CHARACTERS_PER_TOKEN = 4
+_JSON = (".json", ".json.gz", *LINES)
+_SHORTEST_WINDOW, _LONGEST_WINDOW = 32, 4096
+_LARGEST_CONFIG = 16 << 20
+_NAME = r"[a-z0-9][a-z0-9_-]{0,99}"
+_HUB_ID = r"[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9._+-]+)?"
+_CONTENT_HASH = r"[0-9a-f]{32,}"
+
+
+@dataclass(frozen=True)
+class NewProblem:
+    """A problem file that was written: what it stands for, and characters of each document."""
+
+    path: Path
+    problem: Problem
+    lengths: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Model:
+    full_id: str
+    family: str
+    source: str
+
+
+def write_problem(
+    workspace: Workspace, name: str, texts: Path, models: Sequence[str], out: Path
+) -> NewProblem:
+    """Write a commented problem file that runs as it is.
+
+    Args:
+        workspace: the checkout.
+        name: of the problem; lower-case letters, digits, `-` and `_`.
+        texts: a folder of text files, one such file, or a file of JSON or JSON lines.
+        models: for each model its id on the hub, or the path of its folder or GGUF file.
+        out: the new file; relative paths in it start at its folder.
+
+    Raises:
+        ProblemFileError: the name can't be one.
+        TokenmartError: the name or the file is taken, there are no texts, or no such model.
+    """
+    if not re.fullmatch(_NAME, name):
+        raise ProblemFileError(
+            f"problem new {name}: use lower-case letters, digits, - and _ for a name, at most 100"
+        )
+    if name in list_problems(workspace) or _has_data(workspace, name):
+        raise TokenmartError(
+            f"problem new {name}: there is a problem {name} already, whose files this one would "
+            "share; choose another name"
+        )
+    if os.path.lexists(out):
+        raise TokenmartError(f"{out}: there already; edit it, or give another name with --out")
+    folder = out.absolute().parent
+    described = _told_apart([_described(model, folder) for model in models])
+    # read with a window that fits anything: its length follows from the texts
+    documents = _documents(texts, folder)
+    draft = _parsed(_content(name, documents, described, _SHORTEST_WINDOW), out, workspace)
+    lengths = draft.documents.lengths(draft.place(workspace)) or []
+    content = _content(name, documents, described, _window(lengths))
+    problem = _parsed(content, out, workspace)
+    with appearing(out) as new:
+        new.write_text(content, encoding="utf-8")
+    problem._asked = str(out)
+    return NewProblem(out, problem, tuple(lengths))
+
+
+def _told_apart(models: list[_Model]) -> list[_Model]:
+    """The models, numbered where folders have one name."""
+    ids = [model.full_id for model in models]
+    return [
+        replace(model, full_id=f"{model.full_id}-{before + 1}") if before else model
+        for index, model in enumerate(models)
+        if (before := ids[:index].count(model.full_id)) >= 0
+    ]
+
+
+def _parsed(content: str, out: Path, workspace: Workspace) -> Problem:
+    return checked_problem(parse_text(content.encode(), out), workspace)
+
+
+def _has_data(workspace: Workspace, name: str) -> bool:
+    return any(
+        (table / f"problem={name}").exists() for table in (workspace.documents, workspace.tokens)
+    )
+
+
+def _content(name: str, documents: str, models: Sequence[_Model], window: int) -> str:
+    entries = "".join(
+        f"""  - full_id: {_scalar(model.full_id)}
+    family: {_scalar(model.family)}  # models of one family are not independent
+    source: {model.source}
+"""
+        for model in models
+    )
+    return f"""# Written by `tokenmart problem new`. Paths start at the folder of this file.
+name: {_scalar(name)}
+title: {_scalar(f"Texts of {name}")}
+documents: {documents}
+models:
+{entries}probes:  # what each model reads: the document as a whole, and its pieces alone
+  - {{kind: full}}
+  - {{kind: window, name: window_{window}, context: {window}, stride: {window}}}
+# target: {{kind: imported}}  # scores made elsewhere, to rank metrics by: `tokenmart data import`
+"""
+
+
+def _documents(texts: Path, folder: Path) -> str:
+    kind = "json" if texts.name.lower().endswith(_JSON) else "folder"
+    if not texts.exists():
+        raise TokenmartError(f"--texts {texts}: no such folder or file; give one with texts in it")
+    if kind == "folder" and texts.is_file() and not texts.name.lower().endswith(ENDINGS):
+        known = ", ".join((*ENDINGS, *_JSON))
+        raise TokenmartError(f"--texts {texts}: not a text file; its name must end in {known}")
+    # a document that is longer than a model's context would fail for that model
+    return f"{{kind: {kind}, path: {_path(texts, folder)}, too_long: truncate}}"
+
+
+def _described(model: str, folder: Path) -> _Model:
+    path = Path(model).expanduser()
+    if path.is_dir():
+        return _local(path, folder)
+    if path.is_file():
+        if path.suffix.lower() != ".gguf":
+            raise TokenmartError(
+                f"--model {model}: a file that is no GGUF; give the folder that holds config.json "
+                "and the weights"
+            )
+        full_id = _full_id(path.stem)
+        return _Model(full_id, _family(full_id), f"{{kind: gguf, path: {_path(path, folder)}}}")
+    beside = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
+    hint = did_you_mean(path.name, beside)
+    looks_like_a_path = model.startswith((".", "~", os.sep)) or model.count("/") > 1
+    if looks_like_a_path or hint or not re.fullmatch(_HUB_ID, model):
+        raise TokenmartError(
+            f"--model {model}: no such folder or GGUF file, and no id of the hub (org/name); "
+            f"{hint or 'correct it'}".rstrip()
+        )
+    return _Model(model, _family(model), "{kind: hub}")
+
+
+def _local(path: Path, folder: Path) -> _Model:
+    try:
+        config = read_json(path / "config.json", _LARGEST_CONFIG).content
+    except StrictJsonError as error:
+        raise TokenmartError(
+            f"--model {path}: its config.json {error}; give a folder written by save_pretrained"
+        ) from error
+    if not has_weights(path, SAFETENSORS):
+        pickled = " (pickled ones may hold code)" if has_weights(path, PICKLED) else ""
+        raise TokenmartError(
+            f"--model {path}: no .safetensors weights, or not all{pickled}; convert them with "
+            "save_pretrained"
+        )
+    kind = config.get("model_type") if isinstance(config, dict) else None
+    kind = kind if isinstance(kind, str) and kind else "model"
+    # a snapshot in the hub's cache: models--org--name/snapshots/<commit>
+    hub = next((part for part in path.resolve().parts if part.startswith("models--")), "")
+    name = path.absolute().name
+    if hub:
+        name = hub.removeprefix("models--").replace("--", "/", 1)
+    elif re.fullmatch(_CONTENT_HASH, name):
+        name = kind
+    full_id = _full_id(name)
+    return _Model(full_id, _family(kind), f"{{kind: local, path: {_path(path, folder)}}}")
+
+
+def _full_id(name: str) -> str:
+    """The nearest text that is a model's id."""
+    return re.sub(r"^[^A-Za-z0-9]+", "", re.sub(r"[^A-Za-z0-9._+/-]+", "-", name))[:200] or "model"
+
+
+def _family(name: str) -> str:
+    """The letters that a model's name begins with, as in `Qwen/Qwen2.5-0.5B`: qwen."""
+    letters = re.match(r"[A-Za-z]+", name.rpartition("/")[2])
+    return letters[0].lower() if letters else "own"
+
+
+def _window(lengths: Sequence[int]) -> int:
+    """Half of the shortest document's tokens, as a power of two: every document has a window."""
+    half = max(1, min(lengths, default=0) // CHARACTERS_PER_TOKEN // 2)
+    return min(_LONGEST_WINDOW, max(_SHORTEST_WINDOW, 1 << (half.bit_length() - 1)))
+
+
+def _path(path: Path, folder: Path) -> str:
+    """A path as it stands in a file of this folder."""
+    absolute = Path(os.path.abspath(path.expanduser()))  # noqa: PTH100 - links stay as given
+    try:
+        relative = os.path.relpath(absolute, folder)
+    except ValueError:  # another drive
+        return _scalar(str(absolute))
+    far = Path(relative).parts[:3] == (os.pardir,) * 3
+    return _scalar(str(absolute) if far else relative)
+
+
+def _scalar(text: str) -> str:
+    """A text as a YAML value, quoted where that is needed."""
+    plain = re.fullmatch(r"[A-Za-z_./][A-Za-z0-9_./+-]*( [A-Za-z0-9_./+-]+)*", text)
+    if plain and text.lower() not in ("true", "false", "yes", "no", "on", "off", "null", "y", "n"):
+        return text
+    return json.dumps(text, ensure_ascii=False)

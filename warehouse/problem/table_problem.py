@@ -1,0 +1,237 @@
+"""Problems of kind `table`: scores of runs over training, nothing to extract.
+
+Early scores become metrics, and the target is the final score: what ranks runs early as they rank
+in the end?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from pydantic import Field, model_validator
+
+from warehouse.errors import TokenmartError
+from warehouse.frozen import Frozen
+from warehouse.importers.score_store import (
+    BroughtScores,
+    EarlyWindow,
+    FinalScores,
+    ScoredRun,
+    ScoreSource,
+    read_problem_scores,
+    scored_runs,
+    stored_scores,
+)
+from warehouse.paths import Workspace
+from warehouse.problem.problem_files import read_problem_file
+from warehouse.problem.spec import TABLE_KIND, load_problem
+from warehouse.sources.place import Place
+
+
+class ScoreFile(Frozen):
+    """A plain table of scores; relative paths start at the checkout."""
+
+    path: Path
+    sha256: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
+    source: str | None = None
+    licence: str = "unknown"
+
+
+class Early(Frozen):
+    """Which checkpoints of a run are early: all that every given condition lets pass.
+
+    `checkpoints` is how many, evenly spaced up to `until_share`.
+    """
+
+    until_tokens: float | None = Field(default=None, gt=0)
+    until_share: float | None = Field(default=None, gt=0, le=1)
+    every_steps: int | None = Field(default=None, gt=0)
+    checkpoints: int | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _spacing_needs_an_end(self) -> Early:
+        if self.checkpoints is not None and self.until_share is None:
+            raise ValueError("checkpoints needs until_share, the end of the window; add it")
+        return self
+
+
+class Predict(Frozen):
+    """What the metrics are: scores at these shares of a run's training, or at these sizes."""
+
+    shares: tuple[float, ...] = ()
+    sizes: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> Predict:
+        if bool(self.shares) == bool(self.sizes):
+            raise ValueError("give either shares (of training) or sizes")
+        for share in self.shares:
+            if not 0 < share < 1:
+                raise ValueError(f"share {share} is not between 0 and 1")
+        return self
+
+
+class TableTarget(Frozen):
+    """The final score: mean over `benchmarks` of `metric` at the end of training.
+
+    `size` belongs to `predict: sizes`: the final score is that of runs of this size.
+    """
+
+    kind: Literal["table"] = "table"
+    metric: str
+    benchmarks: tuple[str, ...] = ()
+    size: str | None = None
+
+
+class TableProblem(Frozen):
+    """A plain table of scores, what in it predicts and what is predicted."""
+
+    kind: Literal["table"]
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
+    title: str
+    description: str = ""
+    table: ScoreFile
+    early: Early = Early()
+    predict: Predict
+    target: TableTarget | None = None
+
+    @model_validator(mode="after")
+    def _sizes_go_together(self) -> TableProblem:
+        if self.target and (self.target.size is None) != (not self.predict.sizes):
+            raise ValueError("target.size and predict.sizes go together")
+        if self.target and self.target.size in self.predict.sizes:
+            raise ValueError(f"size {self.target.size!r} can't predict itself")
+        return self
+
+    @property
+    def command(self) -> str:
+        """The command that brings its scores."""
+        return f"tokenmart data fetch --problem {self.name}"
+
+
+class Ranked(Protocol):
+    """A problem, as far as ranking its models goes."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def asked(self) -> str:
+        """What `--problem` was given, for the commands in messages."""
+
+    @property
+    def title(self) -> str:
+        """Its title."""
+
+    @property
+    def description(self) -> str:
+        """What it is about."""
+
+    @property
+    def ranked_models(self) -> Sequence[RankedModel]:
+        """What is ranked."""
+
+    @property
+    def target(self) -> AnyTarget | None:
+        """What it is ranked by."""
+
+
+class RankedModel(Protocol):
+    """A model, as far as ranking it goes."""
+
+    @property
+    def full_id(self) -> str:
+        """Its id as published."""
+
+    @property
+    def model_id(self) -> str:
+        """Its partition key."""
+
+    @property
+    def family(self) -> str:
+        """Models of one family are not independent."""
+
+    @property
+    def parameters(self) -> int | None:
+        """How many, where known."""
+
+
+class AnyTarget(Protocol):
+    """A target of any kind."""
+
+    @property
+    def kind(self) -> str:
+        """Its kind."""
+
+
+@dataclass(frozen=True)
+class RankedTable:
+    """A table problem with what its stored table ranks."""
+
+    name: str
+    asked: str
+    title: str
+    description: str
+    target: TableTarget | None
+    ranked_models: tuple[ScoredRun, ...]
+
+
+def find_table(name: str, workspace: Workspace) -> TableProblem | None:
+    """The problem of this name or path if it is of kind `table`.
+
+    Raises:
+        ProblemFileError: unreadable or wrong.
+    """
+    tree = read_problem_file(name, workspace)
+    if tree.value.get("kind") != TABLE_KIND:
+        return None
+    from warehouse.problem.mistakes import check
+
+    return check(TableProblem, tree.value, tree)
+
+
+def load_ranked(name: str, workspace: Workspace) -> Ranked:
+    """A problem of any kind, for ranking its models.
+
+    Raises:
+        ProblemFileError: unreadable or wrong.
+        TokenmartError: its table has not been brought yet.
+    """
+    problem = find_table(name, workspace)
+    if problem is None:
+        return load_problem(name, workspace)
+    scores = stored_scores(workspace, problem.name)
+    if scores is None:
+        raise TokenmartError(
+            f"problem {problem.name}: its scores are not in the data folder yet; run "
+            f"`{problem.command}` and `tokenmart dbt build`"
+        )
+    return RankedTable(
+        name=problem.name,
+        asked=name,
+        title=problem.title,
+        description=problem.description,
+        target=problem.target,
+        ranked_models=scored_runs(scores, problem.target.size if problem.target else None),
+    )
+
+
+def read_table(problem: TableProblem, workspace: Workspace) -> BroughtScores:
+    """The problem's table, read and checked.
+
+    Raises:
+        TokenmartError: see `read_problem_scores`.
+    """
+    file, target = problem.table, problem.target
+    path = Place(workspace, problem.name).resolve(file.path)
+    return read_problem_scores(
+        problem=problem.name,
+        file=ScoreSource(path, file.source, file.licence, file.sha256),
+        early=EarlyWindow(**problem.early.model_dump()),
+        predict_from=(*map(str, problem.predict.shares), *problem.predict.sizes),
+        target=FinalScores(target.metric, target.benchmarks, target.size) if target else None,
+    )
