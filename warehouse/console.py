@@ -8,6 +8,7 @@ from io import StringIO
 from typing import NoReturn
 
 import click
+from click.utils import PacifyFlushWrapper
 
 from warehouse.errors import visible
 
@@ -27,6 +28,10 @@ def run(command: click.Command, name: str) -> NoReturn:
         error.show(said)
         click.echo(visible(said.getvalue()), nl=False, err=True)
         code = error.exit_code
+    except SystemExit as ended:
+        # click exits with 1, and leaves its wrapper, when whoever was reading has gone
+        gone = isinstance(sys.stdout, PacifyFlushWrapper)
+        code = 0 if gone else ended.code
     except click.Abort:
         click.echo("interrupted", err=True)
         code = 130

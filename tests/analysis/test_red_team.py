@@ -289,6 +289,7 @@ def test_a_metric_that_reads_past_the_graph_is_not_admissible(minilong, tmp_path
         "select * from {{ ref('a') }} where x is distinct from y",
         "{% for t in ts %} select * from {{ ref(t) }} {% endfor %} /* from 'x.csv' */",
         "with a as (select 1) select * from a, unnest([1]) as t(x), range(3)",
+        "select 'counted from position 3, it''s said' as words from {{ ref('a') }}",
     ],
 )
 def test_honest_sql_reads_nothing_past_the_graph(tmp_path, sql):
