@@ -30,15 +30,28 @@
 -#}
 
 {% macro code_with_sources(node) -%}
-    {{ node.raw_code }}
-    {%- for id in macros_used(node.depends_on.macros) | sort -%}
+    {%- set nodes = [node] + sources_of(node) -%}
+    {%- set macros = [] -%}
+    {%- for one in nodes -%}
+        {{ one.raw_code }}
+        {%- do macros_used(one.depends_on.macros, macros) -%}
+    {%- endfor -%}
+    {%- for id in macros | sort -%}
         {{ context[id.split('.')[-1]].macro.macro_sql }}
     {%- endfor -%}
+{%- endmacro %}
+
+{#- The incremental tables and views that a model reads, and what these read, each once. -#}
+{% macro sources_of(node, found=none) -%}
+    {%- set found = [] if found is none else found -%}
     {%- for id in node.depends_on.nodes | sort if id in graph.nodes -%}
-        {%- if graph.nodes[id].config.materialized in ('incremental', 'view') -%}
-            {{ code_with_sources(graph.nodes[id]) }}
+        {%- set source = graph.nodes[id] -%}
+        {%- if source.config.materialized in ('incremental', 'view') and source not in found -%}
+            {%- do found.append(source) -%}
+            {%- do sources_of(source, found) -%}
         {%- endif -%}
     {%- endfor -%}
+    {{- return(found) -}}
 {%- endmacro %}
 
 {#- This project's macros among `ids`, with those they use, by id. -#}
