@@ -11,6 +11,12 @@ from .correlations import Flags as Flags
 from .correlations import Floats as Floats
 from .correlations import partial_spearman as partial_spearman
 from .correlations import spearman as spearman
+from .document_noise import Aggregation as Aggregation
+from .document_noise import DocumentParts as DocumentParts
+from .document_noise import TwoSources as TwoSources
+from .document_noise import noise_ceiling as noise_ceiling
+from .document_noise import split_half as split_half
+from .document_noise import two_sources as two_sources
 from .families import WithinFamilies as WithinFamilies
 from .families import family_interval as family_interval
 from .families import within_families as within_families
@@ -35,12 +41,6 @@ from .skipped import exact_skipped as exact_skipped
 from .skipped import flag_stability as flag_stability
 from .skipped import mcd_skipped as mcd_skipped
 from .skipped import projection_skipped as projection_skipped
-from .two_sources import Aggregation as Aggregation
-from .two_sources import DocumentParts as DocumentParts
-from .two_sources import TwoSources as TwoSources
-from .two_sources import noise_ceiling as noise_ceiling
-from .two_sources import split_half as split_half
-from .two_sources import two_sources as two_sources
 from .winner import LEVEL as LEVEL
 from .winner import MINIMUM_GROUPS as MINIMUM_GROUPS
 from .winner import SAME_RANKING as SAME_RANKING

@@ -15,7 +15,7 @@ from statistics import NormalDist
 import numpy as np
 
 from analysis.statistics.correlations import Floats
-from analysis.statistics.two_sources import DocumentParts
+from analysis.statistics.document_noise import DocumentParts
 
 DEFAULT_SWAPS = 1000
 SURE = 0.05

@@ -25,7 +25,7 @@ def test_every_formula_is_on_its_page(page: str, built: Warehouse) -> None:
 
 def test_the_lineage_is_in_the_file(page: str) -> None:
     assert '"parent_map"' in page
-    edge = r'"model\.tokenmart\.metric_values": \[[^\]]*"model\.tokenmart\.perplexity"'
+    edge = r'"model\.tokenmart\.metric_documents": \[[^\]]*"model\.tokenmart\.perplexity"'
     assert re.search(edge, page)
 
 

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.models, pytest.mark.slow, pytest.mark.timeout(900)]
 MODELS = ("smollm2-135m", "gemma3-270m", "smollm2-135m-window-512")
 GRIDS = ("--vars", "{grids: true}")
 DOCUMENTS = (11, 16)  # a character in several pieces, long dashes and curly quotes
-TOKENS = 800
+TOKENS = 1_200
 PROBES = [
     {"kind": "full"},
     {"kind": "window", "name": "window_256", "context": 256, "stride": 256},
@@ -87,7 +87,21 @@ def oracle(real: Warehouse) -> Oracle:
     return Oracle(real.data, real.project / "variants", "minilong")
 
 
-@pytest.mark.parametrize("metric", sorted(EXPECTED))
+# families of probes that would cost as much again; they have an oracle on made-up data
+UNASKED = {
+    "choice_divergence",
+    "ladder_gain",
+    "ladder_reach",
+    "needle_nll",
+    "needle_recall",
+    "needle_slope",
+    "retrieval_distance",
+    "retrieval_lookup",
+    "retrieval_order",
+}
+
+
+@pytest.mark.parametrize("metric", sorted(EXPECTED.keys() - UNASKED))
 def test_values_agree(real: Warehouse, oracle: Oracle, metric: str) -> None:
     assert_agrees(real.values(metric), EXPECTED[metric](oracle))
 

@@ -1,3 +1,5 @@
+{{ config(materialized = 'view') }}
+
 with pair_units as (
     select * from {{ ref('int_pair_units') }}
 ),

@@ -54,6 +54,7 @@ def test_a_table_of_labels_named_without_ref_is_seen(marts):
     path.write_text(json.dumps(graph))
     assert read_lineage(path, "sly").labels == (
         "model.tokenmart.sly: its SQL names Downstream_scores",
+        "model.tokenmart.sly: its SQL reads main.downstream_scores",
     )
     assert read_lineage(path, "clean").labels == (
         "model.tokenmart.helper: its SQL names main.downstream",

@@ -97,13 +97,11 @@ def test_plain_dbt_works_inside_the_project_and_from_the_root(
     monkeypatch.setenv("TOKENMART_DATABASE", str(tmp_path / "own.duckdb"))
     monkeypatch.setenv("DBT_TARGET_PATH", str(tmp_path / "target"))
     dbt = Path(sys.executable).with_name("dbt")
-    command = [str(dbt), "run", "--quiet", "--select", "stg_units", "stg_metric_variants"]
+    command = [str(dbt), "run", "--quiet", "--select", "stg_units"]
     done = subprocess.run([*command, *arguments], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
     with duckdb.connect(str(tmp_path / "own.duckdb"), read_only=True) as connection:
         assert connection.execute("select count(*) from staging.stg_units").fetchall() == [(4,)]
-        counts = connection.execute("select count(*) > 300 from staging.stg_metric_variants")
-        assert counts.fetchall() == [(True,)]
 
 
 def test_the_database_of_plain_dbt_is_the_one_the_other_commands_read(

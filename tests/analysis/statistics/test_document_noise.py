@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from analysis.statistics.document_noise import DocumentParts, noise_ceiling, split_half, two_sources
 from analysis.statistics.pairwise import (
     count_pairs,
     p_from_documents,
     p_from_errors,
     soft_pairwise_accuracy,
 )
-from analysis.statistics.two_sources import DocumentParts, noise_ceiling, split_half, two_sources
 
 
 def parts_of(values, aggregation="micro", weight=None):
