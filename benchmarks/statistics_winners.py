@@ -29,10 +29,10 @@ from typing import Any
 import click
 import numpy as np
 
+from analysis.statistics.after_choice import winner_interval
 from analysis.statistics.correlations import Floats
 from analysis.statistics.families import family_interval
 from analysis.statistics.winner import winner_conditions
-from analysis.statistics.winner_interval import winner_interval
 
 METRICS, PER_METRIC = 24, 18
 WITHIN_METRIC = 0.9

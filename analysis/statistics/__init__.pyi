@@ -1,3 +1,8 @@
+from .after_choice import WinnerInterval as WinnerInterval
+from .after_choice import critical_value as critical_value
+from .after_choice import interval_after_choice as interval_after_choice
+from .after_choice import shared_design_effect as shared_design_effect
+from .after_choice import winner_interval as winner_interval
 from .bootstrap import DEFAULT_RESAMPLES as DEFAULT_RESAMPLES
 from .bootstrap import Correlations as Correlations
 from .bootstrap import Estimate as Estimate
@@ -48,8 +53,3 @@ from .winner import STABLE_SHARE as STABLE_SHARE
 from .winner import Condition as Condition
 from .winner import WinnerConditions as WinnerConditions
 from .winner import winner_conditions as winner_conditions
-from .winner_interval import WinnerInterval as WinnerInterval
-from .winner_interval import critical_value as critical_value
-from .winner_interval import interval_after_choice as interval_after_choice
-from .winner_interval import shared_design_effect as shared_design_effect
-from .winner_interval import winner_interval as winner_interval

@@ -10,6 +10,8 @@ import pytest
 from dbt_harness import PROJECT, NewWarehouse, Warehouse, assert_same_values
 from made_up_warehouse import Shape, Window, write_warehouse
 
+pytestmark = pytest.mark.slow
+
 SHAPE = Shape(models=3, documents=2, tokens=700, windows=(Window(64, 32),), vocabulary=60)
 
 

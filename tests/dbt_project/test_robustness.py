@@ -15,6 +15,8 @@ from made_up_warehouse import Shape, Window, write_warehouse
 from warehouse.store.ledger import read_units, with_units
 from warehouse.store.schema import TOKENS
 
+pytestmark = pytest.mark.slow
+
 SMALL = Shape(models=3, documents=2, tokens=400, windows=(Window(64, 32),))
 
 

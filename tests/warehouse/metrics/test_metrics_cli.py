@@ -140,7 +140,10 @@ def test_show_names_settings_ends_and_near_copies(cli: CliRunner, built: Warehou
     shown = cli.invoke(metrics, ["show", "perplexity"])
     assert shown.exit_code == 0, shown.output
     assert "Formula: `exp(-Σ log p / N)`" in shown.output
-    assert "bits_per_byte  aggregation=micro min_tokens=1 unit=byte" in shown.output
+    assert (
+        "bits_per_byte  aggregation=micro min_tokens=1 min_document_tokens=1 unit=byte"
+        in shown.output
+    )
     micro = {m: x for (v, m), x in built.values("perplexity").items() if v == "micro" and x}
     first, last = min(micro, key=micro.__getitem__), max(micro, key=micro.__getitem__)
     ends = f"4 of 4 models: {micro[first]:.4g} {first} … {micro[last]:.4g} {last}"

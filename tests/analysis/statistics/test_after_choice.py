@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from analysis.statistics.correlations import spearman
-from analysis.statistics.families import family_interval
-from analysis.statistics.winner_interval import (
+from analysis.statistics.after_choice import (
     choose_anew,
     critical_value,
     interval_after_choice,
@@ -20,6 +18,8 @@ from analysis.statistics.winner_interval import (
     shared_design_effect,
     winner_interval,
 )
+from analysis.statistics.correlations import spearman
+from analysis.statistics.families import family_interval
 
 TABLE = Path(__file__).parents[3] / "benchmarks" / "statistics_winners.json"
 ALONE = [[str(model) for model in range(17)]]
