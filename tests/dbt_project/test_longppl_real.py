@@ -14,7 +14,7 @@ from extract.cli import extract
 from warehouse.paths import find_workspace
 from warehouse.problem.spec import load_problem
 from warehouse.sources.fetch import ensure_documents
-from warehouse.store.schema import STEP_NATS
+from warehouse.store.token_files import STEP_NATS
 
 DOCUMENT = "docs/ref/settings.txt"
 CONTEXT, STRIDE, TOKENS = 1024, 512, 4096

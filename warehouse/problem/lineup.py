@@ -1,4 +1,4 @@
-"""The models that a problem file names, as a table that SQL can read."""
+"""The checkpoints that a problem file names, as a table that SQL can read."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ from warehouse.store.token_files import write_table
 
 
 def store_lineup(problem: Problem, workspace: Workspace) -> None:
-    """Write the table of a problem's models, whether they were extracted or not.
+    """Write the table of a problem's checkpoints, whether they were extracted or not.
+
+    What is done to a checkpoint has its size and is left out.
 
     Raises:
         StorageError: the disk is full or the folder can't be written.
     """
-    parameters = {model.full_id: model.parameters for model in problem.models}
     rows = [
-        {
-            "model_id": model.model_id,
-            "parameters": model.parameters or parameters.get(model.base or model.full_id),
-        }
+        {"model_id": model.model_id, "parameters": model.parameters}
         for model in problem.ranked_models
+        if model.base is None
     ]
     path = workspace.data / "lineup" / f"problem={problem.name}" / "lineup.parquet"
     write_table(path, pa.Table.from_pylist(rows, schema=LINEUP))

@@ -28,6 +28,7 @@ sizes as (
         model_id,
         parameters
     from models
+    where base_id is null
     union all
     select
         problem,
@@ -37,7 +38,7 @@ sizes as (
     where parameters is not null
 ),
 
--- The largest model of the problem: where it is not extracted, it evaluates nothing, and no other
+-- The largest checkpoint of the problem, not what was done to it: where it is not extracted, it evaluates nothing, and no other
 -- model takes its place.
 largest as (
     select

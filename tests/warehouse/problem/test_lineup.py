@@ -22,10 +22,10 @@ probes: [{kind: full}]
 """
 
 
-def test_the_ranked_models_of_a_problem_are_a_table(workspace: Workspace) -> None:
+def test_the_ranked_checkpoints_of_a_problem_are_a_table(workspace: Workspace) -> None:
     (workspace.problems / "tiny.yml").write_text(PROBLEM)
     store_lineup(load_problem("tiny", workspace), workspace)
     with duckdb.connect() as connection:
         create_views(connection, workspace.data)
         rows = connection.execute("from lineup order by all").fetchall()
-    assert rows == [("tiny", "cut", 7), ("tiny", "org--base", 7), ("tiny", "org--unknown", None)]
+    assert rows == [("tiny", "org--base", 7), ("tiny", "org--unknown", None)]
