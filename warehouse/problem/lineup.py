@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from warehouse.paths import Workspace
 from warehouse.problem.spec import Problem
@@ -24,4 +27,9 @@ def store_lineup(problem: Problem, workspace: Workspace) -> None:
         if model.base is None
     ]
     path = workspace.data / "lineup" / f"problem={problem.name}" / "lineup.parquet"
-    write_table(path, pa.Table.from_pylist(rows, schema=LINEUP))
+    table = pa.Table.from_pylist(rows, schema=LINEUP)
+    # a file that is written anew would have dbt build everything again
+    with suppress(OSError, pa.ArrowInvalid):
+        if pq.ParquetFile(path).read().equals(table):
+            return
+    write_table(path, table)

@@ -29,3 +29,7 @@ def test_the_ranked_checkpoints_of_a_problem_are_a_table(workspace: Workspace) -
         create_views(connection, workspace.data)
         rows = connection.execute("from lineup order by all").fetchall()
     assert rows == [("tiny", "org--base", 7), ("tiny", "org--unknown", None)]
+    path = workspace.data / "lineup" / "problem=tiny" / "lineup.parquet"
+    written = path.stat().st_mtime_ns
+    store_lineup(load_problem("tiny", workspace), workspace)
+    assert path.stat().st_mtime_ns == written
