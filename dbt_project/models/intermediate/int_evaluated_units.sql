@@ -38,8 +38,8 @@ sizes as (
     where parameters is not null
 ),
 
--- The largest checkpoint of the problem, not what was done to it: where it is not extracted, it evaluates nothing, and no other
--- model takes its place.
+-- The largest checkpoint of the problem, not what was done to it: where it is not extracted, it
+-- evaluates nothing, and no other model takes its place.
 largest as (
     select
         problem,
