@@ -112,6 +112,8 @@ def show(
 def census(problem: str | None, as_json: bool) -> None:
     """Count what was built: variants, different rankings of the models, variants without value.
 
+    All that is built counts, and the core of it for itself.
+
     Variants that put the models in exactly the same order are one question asked several times;
     `tokenmart metrics show METRIC` finds near copies too.
 

@@ -93,7 +93,10 @@ def near_copies(
 
 def census(found: Census) -> Iterator[str]:
     """How many variants and rankings a problem has, which are alike, and which have no value."""
-    yield f"{found.problem}: {len(found.variants)} variants, {found.rankings} different rankings"
+    yield (
+        f"{found.problem}: {len(found.variants)} variants, {found.rankings} different rankings; "
+        f"core: {found.core_variants} variants, {found.core_rankings} different rankings"
+    )
     for names in found.alike:
         yield f"    alike: {' = '.join(names)}"
     for reason, names in found.without_value.items():

@@ -187,6 +187,7 @@ _RANKINGS = """
         select
             catalog.metric,
             catalog.variant,
+            catalog.core,
             values.model_id,
             values.value,
             coalesce(values.reason, 'no row: no probe of its kind') as reason,
@@ -217,7 +218,8 @@ _RANKINGS = """
         metric || ' ' || variant as name,
         list((model_id, if(isfinite(value), place, null)) order by model_id) as ranking,
         count(value) as models,
-        mode(reason) filter (where value is null) as reason
+        mode(reason) filter (where value is null) as reason,
+        bool_or(core) as core
     from ranked
     group by metric, variant
     order by metric, variant
@@ -232,6 +234,7 @@ class Census:
     alike: groups of variants that put the models in exactly the same order, best first.
     without_value: a reason → the variants that have no value for any model because of it.
     rankings: different orders of the models, among variants with a value.
+    core_variants, core_rankings: how many of them the default build makes.
     """
 
     problem: str
@@ -239,6 +242,8 @@ class Census:
     rankings: int
     alike: tuple[tuple[str, ...], ...]
     without_value: dict[str, tuple[str, ...]]
+    core_variants: int
+    core_rankings: int
 
 
 def take_census(connection: duckdb.DuckDBPyConnection, problem: str) -> Census:
@@ -251,9 +256,11 @@ def take_census(connection: duckdb.DuckDBPyConnection, problem: str) -> Census:
     rows = connection.execute(_RANKINGS, {"problem": problem}).fetchall()
     groups: dict[object, list[str]] = {}
     missing: dict[str, list[str]] = {}
-    for name, ranking, models, reason in rows:
+    core: set[object] = set()
+    for name, ranking, models, reason, is_core in rows:
         if models:
             groups.setdefault(tuple(ranking), []).append(name)
+            core |= {tuple(ranking)} if is_core else set()
         else:
             missing.setdefault(reason, []).append(name)
     return Census(
@@ -262,4 +269,6 @@ def take_census(connection: duckdb.DuckDBPyConnection, problem: str) -> Census:
         len(groups),
         tuple(tuple(names) for names in groups.values() if names[1:]),
         {reason: tuple(names) for reason, names in sorted(missing.items())},
+        sum(bool(row[4]) for row in rows),
+        len(core),
     )

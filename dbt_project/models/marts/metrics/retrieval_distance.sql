@@ -1,38 +1,8 @@
-with answers as (
-    select * from {{ ref('int_retrieval_controls') }}
-    where control = 'retrieval_tail'
-),
-
-variants as (
-    select * from {{ ref('stg_metric_variants') }}
-    where metric = 'retrieval_distance'
-),
-
 -- The excerpt never stands in the document's end: what the whole adds comes from further back.
-documents as (
-    select
-        answers.problem,
-        answers.model_id,
-        answers.probe,
-        answers.doc_id,
-        answers.document_tokens,
-        variants.variant,
-        sum(
-            case variants.statistic
-                when 'beyond_tail' then answers.nll_sum - answers.with_document_nll_sum
-                when 'tail' then answers.without_document_nll_sum - answers.nll_sum
-                when 'accuracy' then answers.with_document_top_1 - answers.top_1
-            end
-        ) as numerator,
-        sum(answers.tokens) as denominator,
-        sum(answers.tokens) as tokens
-    from answers
-    cross join variants
-    group by all
-),
-
-retrieval_distance as (
-    {{ per_document('documents', suffix = 'probe') }}
+with retrieval_distance as (
+    {{ against_control(
+        'retrieval_distance', 'retrieval_tail', own = 'beyond_tail', rest = 'tail'
+    ) }}
 )
 
 select * from retrieval_distance

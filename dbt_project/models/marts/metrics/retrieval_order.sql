@@ -1,38 +1,8 @@
-with answers as (
-    select * from {{ ref('int_retrieval_controls') }}
-    where control = 'retrieval_shuffled'
-),
-
-variants as (
-    select * from {{ ref('stg_metric_variants') }}
-    where metric = 'retrieval_order'
-),
-
 -- The document's words without their order: what the order adds needs the passage itself.
-documents as (
-    select
-        answers.problem,
-        answers.model_id,
-        answers.probe,
-        answers.doc_id,
-        answers.document_tokens,
-        variants.variant,
-        sum(
-            case variants.statistic
-                when 'order' then answers.nll_sum - answers.with_document_nll_sum
-                when 'words' then answers.without_document_nll_sum - answers.nll_sum
-                when 'accuracy' then answers.with_document_top_1 - answers.top_1
-            end
-        ) as numerator,
-        sum(answers.tokens) as denominator,
-        sum(answers.tokens) as tokens
-    from answers
-    cross join variants
-    group by all
-),
-
-retrieval_order as (
-    {{ per_document('documents', suffix = 'probe') }}
+with retrieval_order as (
+    {{ against_control(
+        'retrieval_order', 'retrieval_shuffled', own = 'order', rest = 'words'
+    ) }}
 )
 
 select * from retrieval_order
