@@ -19,7 +19,6 @@ from analysis.statistics import (
     Interval,
     MaxTest,
     WithinFamilies,
-    correlate_with_target,
     critical_value,
     family_interval,
     interval_after_choice,
@@ -41,7 +40,7 @@ class LeaderboardRow:
         that is chosen, models of a family or a kind counting as alike; family_interval: as of a
         metric named beforehand; within_families: rho of the differences inside families.
     p_single: permutation p on its own; p_adjusted: against the best of all that was ever tried.
-    bootstrapped: every coefficient with bootstrap intervals; None where they weren't asked for.
+    coefficients: the others, and bootstrap intervals; None where they weren't asked for.
     documents: what drawing other documents does; None for rows without bootstrap or documents.
     alike: the columns that rank the models most alike (Spearman, with its sign); of ideas only.
     """
@@ -55,7 +54,7 @@ class LeaderboardRow:
     within_families: WithinFamilies
     p_single: float
     p_adjusted: float
-    bootstrapped: Correlations | None
+    coefficients: Correlations | None
     documents: DocumentNoise | None = None
     alike: tuple[tuple[MetricColumn, float], ...] = ()
 
@@ -98,7 +97,7 @@ def rank_metrics(
         top: how many rows get bootstrap intervals; all when None.
         clustered: resample families instead of models.
         per_metric: bootstrap intervals only for the best so many variants of each metric.
-        progress: told of each row that got its intervals.
+        progress: told of each row that got its intervals over documents.
         parts_of: reads a column's documents; None for no intervals over documents.
         shown: the metrics to rank, all when empty; p-values count everything all the same.
 
@@ -143,7 +142,7 @@ def rank_metrics(
                 within_families=within_families(x, y, families),
                 p_single=float(test.p_single[index]),
                 p_adjusted=float(test.p_adjusted[index]),
-                bootstrapped=correlate_with_target(x, y, seed, resamples, clusters)
+                coefficients=Correlations(x, y, seed, resamples, clusters)
                 if detailed
                 else None,
                 documents=document_noise(parts_of(column), table, column, seed)
@@ -153,7 +152,7 @@ def rank_metrics(
             )
         )
         if detailed:
-            progress(f"bootstrap: {column.metric}", 1)
+            progress(f"documents: {column.metric}", 1)
     return Leaderboard(table, tuple(rows), test, seed, resamples, clustered)
 
 
@@ -193,12 +192,25 @@ def _most_alike(
     return tuple(sorted(found, key=lambda pair: -abs(pair[1]))[:most])
 
 
-def leaderboard_record(board: Leaderboard) -> dict[str, Any]:
-    """The leaderboard as JSON-ready values; undefined numbers become None."""
+def leaderboard_record(
+    board: Leaderboard, progress: Callable[[str, int], None] = lambda what, units: None
+) -> dict[str, Any]:
+    """The leaderboard as JSON-ready values; undefined numbers become None.
+
+    Args:
+        board: of the problem.
+        progress: told of each row whose bootstrap intervals were computed.
+    """
     table = board.table
+    full_ids = [model.full_id for model in table.models]
+    rows = []
+    for row in board.rows:
+        rows.append(_row_record(row, full_ids))
+        if row.coefficients:
+            progress(f"bootstrap: {row.column.metric}", 1)
     return {
         "problem": table.problem,
-        "models": [model.full_id for model in table.models],
+        "models": full_ids,
         "without_target": list(table.without_target),
         "tried": table.tries,
         "tested": board.test.tested,
@@ -208,7 +220,7 @@ def leaderboard_record(board: Leaderboard) -> dict[str, Any]:
         "clustered": board.clustered,
         "permutations": board.test.permutations,
         "null_95_of_best": number(board.test.null_95),
-        "rows": [_row_record(row, [model.full_id for model in table.models]) for row in board.rows],
+        "rows": rows,
     }
 
 
@@ -251,7 +263,7 @@ def _row_record(row: LeaderboardRow, models: list[str]) -> dict[str, Any]:
                 "ties": pairs.ties,
                 "accuracy_of_those_told_apart": number(pairs.accuracy),
             }
-    if found := row.bootstrapped:
+    if found := row.coefficients:
         record |= {
             "spearman_ci95": interval_record(found.spearman.percentile),
             "spearman_ci95_bca": interval_record(found.spearman.bca),

@@ -282,7 +282,7 @@ def _family_colour(families: dict[str, str]) -> alt.Color:
 
 def _shown(data: ReportData) -> list[LeaderboardRow]:
     """Rows with intervals; with many metrics only the best variant of each, and the baseline."""
-    detailed = [row for row in data.board.rows if row.bootstrapped]
+    detailed = [row for row in data.board.rows if row.coefficients]
     first: dict[str, LeaderboardRow] = {}
     for row in detailed:
         first.setdefault(row.column.metric, row)
@@ -292,8 +292,8 @@ def _shown(data: ReportData) -> list[LeaderboardRow]:
 
 
 def _leaderboard_point(data: ReportData, row: LeaderboardRow) -> dict[str, Any]:
-    assert row.bootstrapped is not None
-    interval = row.bootstrapped.spearman.percentile
+    assert row.coefficients is not None
+    interval = row.coefficients.spearman.percentile
     after = row.interval
     held_out = -row.held_out if row.rho < 0 else row.held_out
     said = "" if math.isnan(held_out) else f"held out {held_out:+.2f}, in sample "

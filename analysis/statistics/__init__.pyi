@@ -7,7 +7,6 @@ from .bootstrap import DEFAULT_RESAMPLES as DEFAULT_RESAMPLES
 from .bootstrap import Correlations as Correlations
 from .bootstrap import Estimate as Estimate
 from .bootstrap import Interval as Interval
-from .bootstrap import correlate_with_target as correlate_with_target
 from .bootstrap import draw as draw
 from .comparison import SwapTest as SwapTest
 from .comparison import difference as difference
