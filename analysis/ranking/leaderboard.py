@@ -18,11 +18,13 @@ from analysis.statistics import (
     Correlations,
     Interval,
     MaxTest,
+    NewFamily,
     WithinFamilies,
     critical_value,
     family_interval,
     interval_after_choice,
     max_test,
+    new_family,
     repeated_splits,
     shared_design_effect,
     spearman,
@@ -38,7 +40,8 @@ class LeaderboardRow:
         lacks models, and with too few.
     rho: Spearman, NaN where undefined; interval: of rho, for all tries at once and so also for one
         that is chosen, models of a family or a kind counting as alike; family_interval: as of a
-        metric named beforehand; within_families: rho of the differences inside families.
+        metric named beforehand; within_families: rho of the differences inside families;
+        new_family: what to expect of another family, its interval allowing for the choice.
     p_single: permutation p on its own; p_adjusted: against the best of all that was ever tried.
     coefficients: the others, and bootstrap intervals; None where they weren't asked for.
     documents: what drawing other documents does; None for rows without bootstrap or documents.
@@ -52,6 +55,7 @@ class LeaderboardRow:
     interval: Interval
     family_interval: Interval
     within_families: WithinFamilies
+    new_family: NewFamily
     p_single: float
     p_adjusted: float
     coefficients: Correlations | None
@@ -124,6 +128,8 @@ def rank_metrics(
         detailed = wanted and not math.isnan(test.observed[index])
         x, y = column.oriented[column.present], table.target[column.present]
         families = list(compress(table.families, column.present))
+        kinds = list(compress(table.kinds, column.present))
+        reach = math.nan if math.isnan(test.p_adjusted[index]) else critical
         clusters = families if clustered else None
         rows.append(
             LeaderboardRow(
@@ -134,17 +140,16 @@ def rank_metrics(
                 interval=interval_after_choice(
                     x,
                     y,
-                    math.nan if math.isnan(test.p_adjusted[index]) else critical,
+                    reach,
                     effect,
                     best=bool(test.observed[index] >= highest - 1e-12),
                 ),
                 family_interval=family_interval(x, y, families),
                 within_families=within_families(x, y, families),
+                new_family=new_family(x, y, families, kinds, reach),
                 p_single=float(test.p_single[index]),
                 p_adjusted=float(test.p_adjusted[index]),
-                coefficients=Correlations(x, y, seed, resamples, clusters)
-                if detailed
-                else None,
+                coefficients=Correlations(x, y, seed, resamples, clusters) if detailed else None,
                 documents=document_noise(parts_of(column), table, column, seed)
                 if detailed and parts_of
                 else None,
@@ -239,6 +244,7 @@ def _row_record(row: LeaderboardRow, models: list[str]) -> dict[str, Any]:
         "spearman_ci95_family": interval_record(row.family_interval),
         "spearman_within_families": number(row.within_families.value),
         "spearman_within_families_ci95": interval_record(row.within_families.interval),
+        "new_family": new_family_record(row.new_family),
         "p_single": number(row.p_single),
         "p_adjusted": number(row.p_adjusted),
     }
@@ -277,6 +283,16 @@ def _row_record(row: LeaderboardRow, models: list[str]) -> dict[str, Any]:
             "projection_skipped_kept": found.projection.kept,
         }
     return record
+
+
+def new_family_record(found: NewFamily) -> dict[str, Any]:
+    """The estimate for a new family as JSON-ready values."""
+    return {
+        "spearman": number(found.value),
+        "ci95_after_choice": interval_record(found.interval),
+        "families": found.families,
+        "models_worth": number(found.worth),
+    }
 
 
 def interval_record(interval: Interval) -> dict[str, Any]:

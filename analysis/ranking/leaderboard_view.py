@@ -89,7 +89,7 @@ def _notes(board: Leaderboard, rows: Sequence[LeaderboardRow], variants: int) ->
         "held out: mean rho over random splits, on the models that didn't fix the sign",
         "sign: 'lower is better' metrics are negated first, so + means: behaves as expected",
         "95% CI of Spearman: holds for all tries at once, so for a chosen one, too; models of a "
-        "family or a kind count as alike (of a metric named beforehand: --json)",
+        "family or a kind count as alike (named beforehand, or for a new family: --json)",
         "skipped: MCD filter, points kept in brackets; bootstrap intervals over "
         f"{unit} ({board.resamples} resamples): --json",
         _document_note(rows),
