@@ -38,6 +38,8 @@ from analysis.statistics.new_family import new_family
 from analysis.statistics.winner import winner_conditions
 from warehouse.store.provenance import code_revision
 
+BEGIN, END = "<!-- statistics_winners.json -->", "<!-- end of statistics_winners.json -->"
+
 METRICS, PER_METRIC = 24, 18
 WITHIN_METRIC = 0.9
 """Share of the variance that variants of one metric have in common."""
@@ -209,6 +211,44 @@ def winners(world: World, signal: str, studies: int) -> dict[str, Any]:
     }
 
 
+def results_block(tables: dict[str, Any]) -> str:
+    """Both tables as `RESULTS.md` shows them, from the JSON alone."""
+    coverage_cells: dict[str, list[str]] = {}
+    for row in tables["coverage"]:
+        new = row["new_family_covers"]
+        cell = f"**{row['covers']:.0%}** ({row['width']:.2f}); "
+        cell += "–" if new is None else f"{new:.0%} ({row['new_family_width']:.2f})"
+        coverage_cells.setdefault(row["world"], []).append(
+            f"{cell}; {row['usual_interval_covers']:.0%}"
+        )
+    winner_cells: dict[str, list[str]] = {}
+    for row in tables["winners"]:
+        wrong, right = (f"{100 * row[name]:.3g}" for name in ("wrong", "right"))
+        cell = f"**{wrong}**" if row["signal"] == "none" else f"{right} ({wrong})"
+        winner_cells.setdefault(row["world"], []).append(cell)
+    studies = {row["signal"]: row["studies"] for row in tables["winners"]}
+    lines = [
+        f"`{tables['command']}` took {tables['seconds'] / 60:.0f} min "
+        f"({tables['cpu_seconds'] / 60:.0f} min of processor time).",
+        "",
+        "How often the 95% interval of the chosen variant covers its true Spearman (its mean "
+        "width), how often the estimate for a new family does, and the usual family interval; "
+        f"{tables['coverage'][0]['studies']} studies each:",
+        "",
+        "| models | all metrics 0 | all .5 | from 0 to .8 | one .9 |",
+        "|---|---|---|---|---|",
+        *(f"| {world} | {' | '.join(cells)} |" for world, cells in coverage_cells.items()),
+        "",
+        "What the rule calls a winner, in percent of studies "
+        f"({studies['none']} without signal, {studies['one metric rho .8']} with one good metric):",
+        "",
+        "| models | no signal: **false winner** | rho .8: right (wrong) | rho .95: right (wrong) |",
+        "|---|---|---|---|",
+        *(f"| {world} | {' | '.join(cells)} |" for world, cells in winner_cells.items()),
+    ]
+    return "\n".join([BEGIN, *lines, END])
+
+
 def _rounded(value: float) -> float:
     return round(float(value), 4)
 
@@ -225,7 +265,12 @@ def _task(task: tuple[str, World, str, int]) -> dict[str, Any]:
 )
 @click.option("--jobs", default=2, show_default=True, help="Processes.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write the tables as JSON.")
-def main(studies: int, null_studies: int, jobs: int, out: Path | None) -> None:
+@click.option(
+    "--results", type=click.Path(path_type=Path), help="Put the tables into this Markdown file."
+)
+def main(
+    studies: int, null_studies: int, jobs: int, out: Path | None, results: Path | None
+) -> None:
     """Print both tables, and save them where asked."""
     start = time.perf_counter()
     tables: dict[str, Any] = {
@@ -258,6 +303,10 @@ def main(studies: int, null_studies: int, jobs: int, out: Path | None) -> None:
     click.echo(f"{tables['seconds']} s")
     if out is not None:
         out.write_text(json.dumps(tables, indent=1) + "\n", encoding="utf-8")
+    if results is not None:
+        text = results.read_text("utf-8")
+        begin, end = text.index(BEGIN), text.index(END) + len(END)
+        results.write_text(text[:begin] + results_block(tables) + text[end:], encoding="utf-8")
 
 
 if __name__ == "__main__":
