@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from analysis.options import FILE, RESAMPLES, SEED
+from warehouse.errors import visible
 
 OWN_SCORES = b'"autocorrelation"'
 OWN_READINGS = b'"held_out"'
@@ -77,7 +78,6 @@ def score(
     tokenmart e2lm score --scores scores.csv --model dense-1b-arch1 --weights 1,0,0
     """
     from analysis.e2lm.score import score_table
-    from warehouse.errors import visible
     from warehouse.files import refuse_protected, write_whole
     from warehouse.paths import find_workspace
 
@@ -94,6 +94,43 @@ def score(
     write_whole(out, text + "\n")
     benchmarks = {name for entry in found.entries.values() for name in entry}
     click.echo(f"written {out} ({len(found.entries)} models, {len(benchmarks)} benchmarks)")
+
+
+@e2lm.command()
+@click.option("--problem", help="A problem of kind table, by name or path.")
+@click.option("--scores", type=FILE, help="Or a plain table, as `tokenmart e2lm score` reads it.")
+@click.option("--metric", help="The reading that the curves show; the target's by default.")
+@click.option("--out", type=FILE, default="signal.html", show_default=True, help="The page.")
+@click.option("--force", is_flag=True, help="Replace a file that is there and no earlier page.")
+def report(
+    problem: str | None, scores: Path | None, metric: str | None, out: Path, force: bool
+) -> None:
+    """Write the page of a table: curves with error bands, signal table, decisions by stage.
+
+    One HTML file that needs no network.
+
+    \b
+    tokenmart e2lm report --problem ladder --out ladder.html
+    tokenmart e2lm report --scores scores.csv --out signal.html
+    """
+    from analysis.e2lm.curves import gather_page
+    from analysis.report import OWN_PAGE, signal_page
+    from warehouse.errors import TokenmartError
+    from warehouse.files import refuse_protected, write_whole
+    from warehouse.paths import find_workspace
+    from warehouse.progress import progress_bar
+
+    if (problem is None) == (scores is None):
+        raise TokenmartError("give either --problem or --scores")
+    workspace = find_workspace()
+    refuse_protected(out, workspace, force=force, own=OWN_PAGE)
+    data, notes = gather_page(problem, scores, metric, workspace)
+    for note in notes:
+        click.echo(visible(f"note: {note}"), err=True)
+    with progress_bar(len(data.curves) + 1, "figures") as progress:
+        page = signal_page(data, progress)
+    write_whole(out, page)
+    click.echo(f"written {out} ({len(page.encode()) / 1e6:.1f} MB)")
 
 
 @e2lm.command()
