@@ -231,11 +231,10 @@ class Engine:
     def _heads(
         self, states: Sequence[Tensor], requests: Sequence[Request], spent: Mapping[int, int]
     ) -> list[_OnDevice]:
-        """Statistics of several requests, keys of `spent`, whose weights are read once for all."""
+        """Statistics of several requests, the keys of `spent`: the head's weights are read once."""
         targets = self._ids(np.concatenate([requests[i].targets for i in spent]))
-        blocks = self.head.score(
-            torch.cat(list(states)), targets.to(self.head.device), self.budgets.rows
-        )
+        targets = targets.to(self.head.device)
+        blocks = self.head.score(torch.cat(list(states)), targets, self.budgets.rows)
         parts = torch.split(blocks, [len(state) for state in states], dim=1)
         return list(zip(parts, spent.values(), strict=True))
 
@@ -371,9 +370,8 @@ class Engine:
         hidden = self._packed_states(np.concatenate([piece.ids for piece in pieces]), layout)
         spent: dict[int, int] = {}
         scored: list[Tensor] = []
-        for piece, state in zip(
-            pieces, torch.split(hidden, [len(p.ids) for p in pieces]), strict=True
-        ):
+        states = torch.split(hidden, [len(piece.ids) for piece in pieces])
+        for piece, state in zip(pieces, states, strict=True):
             if piece.request < 0:
                 trunk, tokens = state, len(state)
                 continue
