@@ -48,7 +48,7 @@ class TokenmartLM(LM):  # type: ignore[misc]  # lm_eval is not checked here
         super().__init__()
         self.run = prepare_run(problem, model, device or "auto", dtype)
         self.shots = shots
-        self.manager = task_manager([Path(include_path)] if include_path else [])
+        self.include_path = [Path(include_path)] if include_path else []
 
     def loglikelihood(self, requests: list[Any], **_: Any) -> list[tuple[float, bool]]:
         """Log-likelihood of each continuation, in nats, and whether it is the greedy one."""
@@ -85,16 +85,14 @@ class TokenmartLM(LM):  # type: ignore[misc]  # lm_eval is not checked here
 
     def _task(self, name: str, instances: Sequence[Any]) -> EvalTask:
         """The task of some instances; what is right in it is known if the harness knows it."""
-        found = self.manager.load([name])["tasks"].get(name) if self._knows(name) else None
+        manager = task_manager([name], self.include_path)
+        found = manager.load([name])["tasks"].get(name) if name in manager.all_tasks else None
         own = None if found is None else found.get_config("num_fewshot")
         shots = int(own or 0) if self.shots is None or own == 0 else int(self.shots)
         units = units_of(instances)
         count = len({instance.doc_id for instance in instances})
         limit = None if found is None or count == len(found.eval_docs) else count
         return EvalTask(name, condition_of(name, shots, limit), shots, found, units)
-
-    def _knows(self, name: str) -> bool:
-        return name in self.manager.all_tasks
 
 
 def main() -> None:

@@ -211,7 +211,8 @@ class EvalRun:
         )
         longest = int(pc.max(scored.rows["position"]).as_py() or 0) + 1
         record = replace(record, document_tokens=longest, document_tokens_total=longest)
-        write_unit(self.workspace.evals, record, scored.rows)
+        # whole float32: choices may lie closer together than the documents' rounding
+        write_unit(self.workspace.evals, record, scored.rows, rounded=False)
         self.units += not reason
         self.tokens += processed
 

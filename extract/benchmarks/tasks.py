@@ -125,8 +125,11 @@ def quiet_harness() -> Iterator[None]:
         logger.setLevel(before)
 
 
-def task_manager(include_path: Sequence[Path]) -> Any:
+def task_manager(names: Sequence[str], include_path: Sequence[Path]) -> Any:
     """The harness's register of tasks.
+
+    Reading its own thousands of YAML files takes a quarter of a minute: only if a name is not in
+    the folders given.
 
     Raises:
         TokenmartError: the harness is not installed, or a folder is missing.
@@ -141,7 +144,15 @@ def task_manager(include_path: Sequence[Path]) -> Any:
             "lm-evaluation-harness is not installed (no module "
             f"{error.name}); `pip install lm_eval`, or make setup"
         ) from error
-    return TaskManager(include_path=[str(path) for path in include_path])
+    folders = [str(path) for path in include_path]
+    ours = TaskManager(include_path=folders, include_defaults=False)
+    if all(_is_file(name) or ours.match_tasks([name]) for name in names):
+        return ours
+    return TaskManager(include_path=folders)
+
+
+def _is_file(name: str) -> bool:
+    return Path(name).suffix in (".yaml", ".yml")
 
 
 def load_tasks(
@@ -164,7 +175,7 @@ def load_tasks(
         TokenmartError: no such task, or it can't be loaded; the message says which.
     """
     with quiet_harness():
-        manager = task_manager(include_path)
+        manager = task_manager(names, include_path)
         random.seed(0)
         np.random.seed(FEWSHOT_SEED)  # noqa: NPY002  what tasks of the harness draw from
         found: dict[str, Any] = {}
@@ -174,7 +185,7 @@ def load_tasks(
 
 
 def _load(manager: Any, name: str) -> dict[str, Any]:
-    matched = [name] if Path(name).suffix in (".yaml", ".yml") else manager.match_tasks([name])
+    matched = [name] if _is_file(name) else manager.match_tasks([name])
     if not matched:
         raise TokenmartError(
             f"--tasks {name}: no such task; {did_you_mean(name, manager.all_tasks)}see `lm_eval ls "
@@ -227,7 +238,7 @@ def item_rows(task: EvalTask, subject: str | None = None, cluster: str | None = 
             about = _field(task, doc, subject, SUBJECT_FIELDS, "--subject")
             shared = _field(task, doc, cluster, CLUSTER_FIELDS, "--cluster")
             item = int(request.instance.doc_id)
-            answer, described = _described(task.task, request)
+            reference, described = _described(task.task, request)
             rows.append(
                 {
                     "doc_id": unit.number,
@@ -238,8 +249,8 @@ def item_rows(task: EvalTask, subject: str | None = None, cluster: str | None = 
                     "cluster": str(item) if shared is None else _hash(shared),
                     "subject": about,
                     "repeat": request.repeat,
-                    "answer": answer,
-                    **lengths_of(answer),
+                    "reference": reference,
+                    **lengths_of(reference),
                     **described,
                     "unit_sha256": unit.sha256,
                     "source": source,
@@ -248,12 +259,12 @@ def item_rows(task: EvalTask, subject: str | None = None, cluster: str | None = 
     return pa.Table.from_pylist(rows, schema=EVAL_ITEMS)
 
 
-def lengths_of(answer: str) -> dict[str, int]:
-    """What answers are normalised by; words as the harness counts them, empty ends included."""
+def lengths_of(reference: str) -> dict[str, int]:
+    """What scores are normalised by; words as the harness counts them, empty ends included."""
     return {
-        "characters": len(answer),
-        "bytes": len(answer.encode("utf-8", "surrogatepass")),
-        "words": len(re.split(r"\s+", answer)),
+        "characters": len(reference),
+        "bytes": len(reference.encode("utf-8", "surrogatepass")),
+        "words": len(re.split(r"\s+", reference)),
     }
 
 
@@ -277,7 +288,7 @@ def _field(
 
 
 def _described(task: Any, request: EvalRequest) -> tuple[str, dict[str, Any]]:
-    """The answer that a request scores, and the columns that depend on the kind of request."""
+    """The reference of a request, and the columns that depend on the kind of request."""
     arguments, number = request.arguments, int(request.instance.idx)
     kind = getattr(task, "OUTPUT_TYPE", None) or request.kind
     columns: dict[str, Any] = {

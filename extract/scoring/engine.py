@@ -384,9 +384,8 @@ class Engine:
         self, contexts: Sequence[Ids], writing: generation.Writing
     ) -> list[NDArray[np.int32]]:
         """What the model writes behind each context; see `generation.generate`."""
-        room = self.budgets.batch_tokens
         with attention.fused_kernels(self.device), attention.with_masks(self.config):
-            return generation.generate(self.model, contexts, writing, self.device, room)
+            return generation.generate(self.model, contexts, writing, self.budgets.batch_tokens)
 
     def check(self) -> None:
         """Compare the plain path and the tree path with the model's own forward.

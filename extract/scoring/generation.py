@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import StoppingCriteria, StoppingCriteriaList
 
+from extract.scoring.placement import execution_device
 from warehouse.probes.request import Ids
 
 PROMPTS_AT_ONCE = 16
@@ -63,7 +64,6 @@ def generate(
     model: Any,
     contexts: Sequence[Ids],
     writing: Writing,
-    device: torch.device,
     batch_tokens: int,
 ) -> list[NDArray[np.int32]]:
     """Write behind each context, greedily unless the options say otherwise.
@@ -72,13 +72,13 @@ def generate(
         model: of transformers, in eval mode.
         contexts: each of shape (n,), read whole.
         writing: how.
-        device: where the model takes its input.
         batch_tokens: tokens of contexts at once, padding included.
 
     Returns:
         Ids written behind each context, up to the end of text, which is included, or to the last
         token computed.
     """
+    device = execution_device(model.get_input_embeddings())
     ends = _end_tokens(model, writing.tokenizer)
     found: dict[int, NDArray[np.int32]] = {}
     order = sorted(range(len(contexts)), key=lambda i: (-len(contexts[i]), i))

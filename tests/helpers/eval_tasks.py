@@ -69,7 +69,8 @@ def texts() -> list[dict[str, Any]]:
         f"The capital of {land} is {city}, and  many people live there.\n"
         for land, city in CAPITALS.items()
     ]
-    return [{"page": "".join(sentences[start : start + 1 + start])} for start in range(5)]
+    pages = [sentences[start : start + 1 + start] for start in range(4)]
+    return [{"page": "".join(page)} for page in [*pages, sentences]]
 
 
 def last_words() -> list[dict[str, Any]]:
@@ -81,10 +82,14 @@ def last_words() -> list[dict[str, Any]]:
 
 
 def counting() -> list[dict[str, Any]]:
-    """A sequence to continue by writing."""
+    """A sequence to continue by writing, by steps of one to five."""
     return [
-        {"question": ", ".join(map(str, range(start, start + 6))), "answer": str(start + 6)}
-        for start in range(1, 20)
+        {
+            "question": ", ".join(str(start + step * place) for place in range(5)),
+            "answer": str(start + 5 * step),
+        }
+        for step in range(1, 6)
+        for start in (3, 17, 40)
     ]
 
 
@@ -149,7 +154,7 @@ TASKS: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
         counting(),
         {
             "output_type": "generate_until",
-            "doc_to_text": "1, 2, 3, 4, 5, 6, 7\n{{question}},",
+            "doc_to_text": "1, 2, 3, 4, 5, 6.\n{{question}},",
             "doc_to_target": "{{answer}}",
             "generation_kwargs": {"until": ["\n"], "max_gen_toks": 12, "do_sample": False},
             "filter_list": [
