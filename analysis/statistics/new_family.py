@@ -81,9 +81,10 @@ def new_family(
     count = int(family.max(initial=-1)) + 1
     if count < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return NewFamily(math.nan, _interval(math.nan, 0.0, 0.0), math.nan, count)
-    equal = np.full(x.size, 1.0 / x.size)
-    rank_x, rank_y = (_standardised(column, equal) for column in (x, y))
-    slope = float((rank_x * rank_y).mean())
+    # ranked as if each family were one: many near-copies would spread over the scale and look apart
+    pooled = 1.0 / (count * np.bincount(family)[family])
+    rank_x, rank_y = (_standardised(column, pooled) for column in (x, y))
+    slope = float(pooled @ (rank_x * rank_y))
     of_x, of_y, rest_x, rest_y = (
         variance_shares(values, family, kind)
         for values in (rank_x, rank_y, rank_x - slope * rank_y, rank_y - slope * rank_x)
