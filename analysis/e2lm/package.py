@@ -111,6 +111,28 @@ def package(wish: Wish, out: Path, say: Callable[[str], None]) -> Packaged:
         clean = apply_cleanly(patch, onto, revision, scratch)
         say(f"loading {name} there and running {wish.limit} samples")
         found = _run_harness(wish, clean, name, scratch, token)
+    metric, items, leaks = judge(name, wish, found)
+    metadata = yaml.safe_dump(
+        {"task_name": name, "task_metric": metric, "hf_token": token}, sort_keys=False
+    )
+    _write_zip(out, {"evaluation.patch": patch.text, "metadata.yaml": metadata.encode()})
+    unchecked = sum(item.prompt is None for item in items)
+    return Packaged(name, metric, patch, len(items), len(leaks), unchecked)
+
+
+def judge(
+    name: str, wish: Wish, found: dict[str, Any]
+) -> tuple[str, list[PromptedItem], list[int]]:
+    """Metric, items and leaking items of a task that ran.
+
+    Args:
+        name: of the task.
+        wish: which metric, how many leaks.
+        found: what `harness_check.check` returned.
+
+    Raises:
+        TokenmartError: too few or too many samples, no such metric, no number, or too many leaks.
+    """
     items = [
         PromptedItem(item["prompt"], tuple(item["answers"]), tuple(item["choices"]))
         for item in found["items"]
@@ -131,12 +153,7 @@ def package(wish: Wish, out: Path, say: Callable[[str], None]) -> Packaged:
             f"{name}: {len(leaks)} of {len(items)} prompts hold their answer as a word ({shown}); "
             "reword them, or say how many may with --leaks-allowed"
         )
-    metadata = yaml.safe_dump(
-        {"task_name": name, "task_metric": metric, "hf_token": token}, sort_keys=False
-    )
-    _write_zip(out, {"evaluation.patch": patch.text, "metadata.yaml": metadata.encode()})
-    unchecked = sum(item.prompt is None for item in items)
-    return Packaged(name, metric, patch, len(items), len(leaks), unchecked)
+    return metric, items, leaks
 
 
 def _only_task(folder: Path) -> str:
