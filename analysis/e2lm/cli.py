@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from analysis.options import FILE, RESAMPLES, SEED
 from warehouse.errors import visible
 
+if TYPE_CHECKING:
+    from analysis.e2lm.new_task import Kind
+
 OWN_SCORES = b'"autocorrelation"'
 OWN_READINGS = b'"held_out"'
+OWN_CHOICE = b'"items": ['
 """In the first bytes of what the commands write: one result may replace another without --force."""
 
 
@@ -174,3 +179,185 @@ def readings(
     write_whole(out, text + "\n")
     print_readings(found)
     click.echo(f"written {out}")
+
+
+@e2lm.command()
+@click.argument("task")
+@click.option(
+    "--kind",
+    type=click.Choice(["multiple-choice", "cloze", "generation"]),
+    default="multiple-choice",
+    show_default=True,
+    help="What a model is asked for: likelihoods of choices, of one answer, or a text.",
+)
+@click.option(
+    "--folder",
+    type=FILE,
+    default=".",
+    show_default=True,
+    help="Where the task's own folder is made.",
+)
+def new(task: str, kind: Kind, folder: Path) -> None:
+    """Write a task for lm-evaluation-harness that runs as it is.
+
+    Its 118 items ask for chemical elements: replace them by your own, one JSON object a line.
+
+    \b
+    tokenmart e2lm new element_symbols --kind multiple-choice
+    """
+    from analysis.e2lm.new_task import new_task
+
+    for path in new_task(task, kind, folder):
+        click.echo(f"written {path}")
+    click.echo(f"try it: lm_eval --model dummy --include_path {folder / task} --tasks {task}")
+
+
+@e2lm.command()
+@click.option("--task", required=True, type=FILE, help="The task's folder.")
+@click.option("--harness", required=True, type=FILE, help="Your clone of lm-evaluation-harness.")
+@click.option(
+    "--out", type=FILE, default="submission.zip", show_default=True, help="The submission."
+)
+@click.option("--name", help="The task's name, where the folder defines several.")
+@click.option("--metric", help="The metric to be judged by; the task's first one by default.")
+@click.option(
+    "--base", default="HEAD", show_default=True, help="The commit that the patch starts from."
+)
+@click.option(
+    "--onto", type=FILE, help="Another clone, to whose HEAD the patch must apply as well."
+)
+@click.option("--python", help="The Python that runs the harness; this one by default.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    default=20,
+    show_default=True,
+    help="Run so many samples; all are counted and searched for leaks.",
+)
+@click.option(
+    "--leaks-allowed",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="So many prompts may hold their answer as a word.",
+)
+@click.option(
+    "--seconds",
+    type=click.IntRange(1),
+    default=600,
+    show_default=True,
+    help="Stop the harness after so long.",
+)
+@click.option("--force", is_flag=True, help="Replace a file that is there and no submission.")
+def package(
+    task: Path,
+    harness: Path,
+    out: Path,
+    name: str | None,
+    metric: str | None,
+    base: str,
+    onto: Path | None,
+    python: str | None,
+    limit: int,
+    leaks_allowed: int,
+    seconds: int,
+    force: bool,
+) -> None:
+    """Check a task and write submission.zip: evaluation.patch and metadata.yaml.
+
+    Checked in a clean clone: the patch applies, the task loads and runs, its metric comes out as a
+    number, it has 100 to 15,000 samples, no prompt holds its answer as a word, no secret is in the
+    patch. The token of the organisers' hub account comes from $HF_TOKEN and goes into the zip only.
+
+    \b
+    tokenmart e2lm package --task element_symbols --harness lm-evaluation-harness
+    """
+    import sys
+
+    from analysis.e2lm.package import Wish
+    from analysis.e2lm.package import package as write_package
+    from warehouse.files import refuse_protected
+    from warehouse.paths import find_workspace
+
+    refuse_protected(out, find_workspace(), force=force, own=b"evaluation.patch")
+    wish = Wish(
+        task=task,
+        harness=harness,
+        name=name,
+        metric=metric,
+        base=base,
+        onto=onto,
+        python=python or sys.executable,
+        limit=limit,
+        leaks_allowed=leaks_allowed,
+        seconds=seconds,
+    )
+    made = write_package(wish, out, lambda step: click.echo(f"{step} …", err=True))
+    for path in made.patch.left_out:
+        click.echo(visible(f"note: {path} is not tracked and left out of the patch"), err=True)
+    if made.unchecked:
+        click.echo(
+            f"note: {made.unchecked} samples have no prompt to search for their answer", err=True
+        )
+    click.echo(
+        f"written {out}: {made.task} by {made.metric}, {made.samples} samples, {made.leaks} leaks, "
+        f"patch of {len(made.patch.files)} files onto {made.patch.base[:12]}"
+    )
+
+
+@e2lm.command()
+@click.option(
+    "--items",
+    required=True,
+    type=FILE,
+    help="Table with model, tokens or step, item, score; and subject, characters, metric.",
+)
+@click.option("--metric", help="The reading, where the table has several.")
+@click.option(
+    "--fewest", type=click.IntRange(2), default=100, show_default=True, help="Keep at least."
+)
+@click.option(
+    "--most", type=click.IntRange(2), default=15_000, show_default=True, help="Keep at most."
+)
+@SEED
+@click.option("--out", type=FILE, help="Where to write the JSON with chosen items and figures.")
+@click.option("--force", is_flag=True, help="Replace a file that is there and no earlier result.")
+def curate(
+    items: Path,
+    metric: str | None,
+    fewest: int,
+    most: int,
+    seed: int,
+    out: Path | None,
+    force: bool,
+) -> None:
+    """Choose the items that make a benchmark's score rise without wavering.
+
+    What the choice is worth is told on models (and checkpoints, where each model has 16) that had
+    no part in it, beside all items and as many random ones. Optimism is what the choice seems to be
+    worth where it was made, less that. Signal of subjects and of answer lengths stands below.
+
+    \b
+    tokenmart e2lm curate --items item_scores.parquet --out chosen.json
+    """
+    from analysis.e2lm.curation import curate as choose
+    from analysis.e2lm.curation import print_curation
+    from analysis.e2lm.items import read_items
+    from warehouse.errors import TokenmartError
+    from warehouse.files import refuse_protected, write_whole
+    from warehouse.paths import find_workspace
+
+    if most < fewest:
+        raise TokenmartError(f"--most {most} is less than --fewest {fewest}; swap them")
+    workspace = find_workspace()
+    if out is not None:
+        refuse_protected(out, workspace, force=force, own=OWN_CHOICE)
+    scores = read_items(items, metric)
+    for note in scores.notes:
+        click.echo(visible(f"note: {note}"), err=True)
+    found = choose(scores, workspace, fewest, most, seed)
+    print_curation(found)
+    click.echo(f"\nchosen: {len(found['items'])} of {found['of']} items")
+    if out is not None:
+        write_whole(out, json.dumps(found, indent=2, allow_nan=False) + "\n")
+        click.echo(f"written {out}")

@@ -56,7 +56,7 @@ run_noise as (
     from noise
 ),
 
-of_runs as (
+of_order as (
     select
         one.problem,
         one.model_id,
@@ -75,7 +75,9 @@ of_runs as (
         ('monotonicity_average_ranks', one.monotonicity_average_ranks, one.order_reason),
         ('early_checkpoints', cast(one.checkpoints as double), null)
     ) as named (statistic, value, reason)
-    union all by name
+),
+
+of_noise as (
     select
         one.problem,
         one.model_id,
@@ -121,21 +123,27 @@ spread as (
     group by problem, benchmark, metric
 ),
 
--- where no early window decides: the smallest size against the target's, or the largest one
-widest_sizes as (
+-- the early window; where it decides nothing, the smallest size against the target's, or the
+-- largest one
+widest_decisions as (
     select
         decisions.*,
         row_number() over (
             partition by decisions.problem, decisions.benchmark, decisions.metric
-            order by decisions.position asc, decisions.later_position desc
+            order by decisions.kind asc, decisions.position asc, decisions.later_position desc
         ) as place
     from decisions
     inner join tables
         on decisions.problem = tables.problem
     where
-        decisions.kind = 'size'
-        and decisions.metric = decisions.later_metric
-        and decisions.later_stage = coalesce(tables.target_size, decisions.later_stage)
+        decisions.metric = decisions.later_metric
+        and (
+            decisions.kind = 'early'
+            or (
+                decisions.kind = 'size'
+                and decisions.later_stage = coalesce(tables.target_size, decisions.later_stage)
+            )
+        )
 ),
 
 measured as (
@@ -170,16 +178,9 @@ measured as (
         benchmark,
         metric,
         'decision_accuracy' as statistic,
-        -- a table has no early end and sizes both
-        coalesce(
-            max(agreement) filter (where kind = 'early'), max(agreement) filter (where kind = 'size')
-        ) as value
-    from (
-        select * exclude (place) from widest_sizes where place = 1
-        union all by name
-        select * from decisions where kind = 'early' and metric = later_metric
-    )
-    group by problem, benchmark, metric
+        agreement as value
+    from widest_decisions
+    where place = 1
 ),
 
 expected as (
@@ -304,7 +305,9 @@ weighted as (
 ),
 
 all_statistics as (
-    select * from of_runs
+    select * from of_order
+    union all by name
+    select * from of_noise
     union all by name
     select * from weighted
     union all by name
