@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 from collections.abc import Callable
@@ -183,16 +182,9 @@ def test_what_is_wrong_is_said_and_costs_nothing_else(
     result = evaluate(two_models, tasks, "--tasks", "made_two,nowhere.yaml")
     assert result.exit_code == 1
     assert "--tasks nowhere.yaml: can't be loaded" in result.output
-    broken = shutil.copytree(tasks, tmp_path / "broken")
-    rows = [json.loads(line) for line in (broken / "made_four.jsonl").read_text().splitlines()]
-    rows[0]["choices"][2] = ""
-    data = broken / "made_four.jsonl"
-    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    task = (broken / "made_four.yaml").read_text().replace(str(tasks), str(broken))
-    (broken / "made_four.yaml").write_text(f"{task}target_delimiter: ''\n")
-    result = evaluate(
-        two_models, broken, "--tasks", "made_four,made_last_word", "--model", "tiny/one"
-    )
-    assert result.exit_code == 5
-    assert "item 0: continuation '' has no token" in result.output
-    assert "evaluated 1 units" in result.output
+    longer = shutil.copytree(tasks, tmp_path / "longer") / "made_counting.yaml"
+    longer.write_text(longer.read_text().replace("max_gen_toks: 12", "max_gen_toks: 60"))
+    result = evaluate(two_models, longer.parent, "--tasks", "made_counting,made_last_word")
+    assert result.exit_code == 5, result.output
+    assert "tiny/short, made_counting: item 0: 60 tokens to write" in result.output
+    assert "evaluated 3 units" in result.output
