@@ -98,11 +98,12 @@ def eval_command(
     tokenmart eval --problem minilong --tasks arc_easy,hellaswag --limit 100
     tokenmart eval --problem minilong --tasks my_task --include-path tasks --dry-run
     """
-    from extract.benchmarks.run import refuse_clashes, store_items
+    from extract.benchmarks.run import refuse_clashes
     from extract.benchmarks.tasks import item_rows, load_tasks
     from extract.failures import summary
     from warehouse.errors import UnitFailedError
     from warehouse.progress import progress_bar, without_library_bars
+    from warehouse.store.eval_items import store_items
 
     workspace, problem, selection = _selected(problem_name, models, device, dtype, backend)
     wanted = [name for each in names for name in each.split(",") if name]

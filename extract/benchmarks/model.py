@@ -14,10 +14,11 @@ from lm_eval.api.model import LM
 from lm_eval.api.registry import model_registry
 
 from extract.benchmarks.cli import prepare_run
-from extract.benchmarks.run import Response, store_items
-from extract.benchmarks.tasks import EvalTask, condition_of, item_rows, task_manager, units_of
+from extract.benchmarks.run import Response
+from extract.benchmarks.tasks import EvalTask, item_rows, run_of, task_manager, units_of
 from extract.failures import summary
 from warehouse.errors import UnitFailedError
+from warehouse.store.eval_items import condition_of, store_items
 
 NAME = "tokenmart"
 
@@ -92,7 +93,7 @@ class TokenmartLM(LM):  # type: ignore[misc]  # lm_eval is not checked here
         units = units_of(instances)
         count = len({instance.doc_id for instance in instances})
         limit = None if found is None or count == len(found.eval_docs) else count
-        return EvalTask(name, condition_of(name, shots, limit), shots, found, units)
+        return EvalTask(name, condition_of(name, run_of(shots, limit)), shots, found, units)
 
 
 def main() -> None:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from extract.backends.backend import Loading, Scorer, find_backend
 from extract.benchmarks.encoding import PairEncoder
@@ -303,21 +302,6 @@ def _filtered(
                 "answer": None if answer is None else str(answer),
                 **empty,
             }
-
-
-def store_items(workspace: Workspace, problem: str, condition: str, rows: pa.Table) -> None:
-    """Write a task's requests, unless just these are there.
-
-    Raises:
-        StorageError: the disk is full or the folder can't be written.
-    """
-    path = workspace.eval_items / f"problem={problem}" / f"condition={condition}" / "items.parquet"
-    try:
-        same = pq.read_table(path, partitioning=None).equals(rows)
-    except (OSError, pa.ArrowException):
-        same = False
-    if not same:
-        write_table(path, rows)
 
 
 def refuse_clashes(tasks: Sequence[EvalTask]) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,16 +47,13 @@ def score_unit(unit: EvalUnit, scorer: Scorer, encoder: PairEncoder) -> ScoredRe
     """
     pairs = _written(unit, scorer, encoder)
     for segment, request in enumerate(unit.requests):
-        try:
+        with _about(request):
             if request.kind == "loglikelihood":
                 pairs[segment] = [encoder.pair(*map(str, request.arguments[:2]))]
             elif request.kind == "loglikelihood_rolling":
                 pairs[segment] = encoder.rolling(str(request.arguments[0]))
             elif request.kind != "generate_until":
                 raise TokenmartError(f"requests of kind {request.kind} can't be scored here")
-        except TokenmartError as error:
-            number = request.instance.doc_id
-            raise TokenmartError(f"item {number}: {error.format_message()}") from error
     flat = [(segment, pair) for segment in sorted(pairs) for pair in pairs[segment]]
     prompts = Counter(pair.context.tobytes() for _, pair in flat)
     requests = [
@@ -69,6 +67,16 @@ def score_unit(unit: EvalUnit, scorer: Scorer, encoder: PairEncoder) -> ScoredRe
     )
     rows = columns_of_rows(unit.number, requests, results, start, end)
     return ScoredRequests(rows, requests, results)
+
+
+@contextmanager
+def _about(request: EvalRequest) -> Iterator[None]:
+    """Put the item in front of what is wrong with its request."""
+    try:
+        yield
+    except TokenmartError as error:
+        number = request.instance.doc_id
+        raise TokenmartError(f"item {number}: {error.format_message()}") from error
 
 
 def _written(unit: EvalUnit, scorer: Scorer, encoder: PairEncoder) -> dict[int, list[Pair]]:
@@ -94,10 +102,11 @@ def _written(unit: EvalUnit, scorer: Scorer, encoder: PairEncoder) -> dict[int, 
             options=settings,
             seed=unit.number,
         )
-        prompts = [
-            encoder.prompt(str(unit.requests[s].arguments[0]), writing.most_tokens)
-            for s in segments
-        ]
+        with _about(unit.requests[segments[0]]):
+            prompts = [
+                encoder.prompt(str(unit.requests[s].arguments[0]), writing.most_tokens)
+                for s in segments
+            ]
         answers: list[Ids] = write(prompts, writing)
         for segment, prompt, answer in zip(segments, prompts, answers, strict=True):
             kept = _up_to_stop(answer, writing.stops, encoder)

@@ -9,7 +9,6 @@ import hashlib
 import json
 import logging
 import random
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,13 +19,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from warehouse.errors import TokenmartError, did_you_mean
+from warehouse.store.eval_items import UNIT_ITEMS, condition_of, lengths_of
 from warehouse.store.schema import EVAL_ITEMS
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-UNIT_ITEMS = 32
-"""Documents of a task in one unit: what a killed run loses at most."""
 
 FEWSHOT_SEED = 1234
 """The harness's own default: worked examples are the same."""
@@ -107,10 +104,9 @@ def units_of(instances: Sequence[Any]) -> tuple[EvalUnit, ...]:
     )
 
 
-def condition_of(task: str, shots: int, limit: int | None = None) -> str:
-    """Partition key of a task: a run over its first documents only stands apart."""
-    name = re.sub(r"[^A-Za-z0-9._+-]+", "-", task).strip("-.") or "task"
-    return f"{name}-{shots}shot" + (f"-first{limit}" if limit else "")
+def run_of(shots: int, limit: int | None = None) -> str:
+    """What sets a run of a task apart; one over its first documents only is another."""
+    return f"{shots}shot" + (f"-first{limit}" if limit else "")
 
 
 @contextmanager
@@ -207,7 +203,9 @@ def _built(name: str, task: Any, shots: int | None, limit: int | None) -> EvalTa
     except Exception as error:  # a template that doesn't fit the data, for one
         raise _unusable(name, "its requests can't be built", error) from error
     instances = [i for i in task.instances for _ in range(int(i.repeats or 1))]
-    return EvalTask(name, condition_of(name, count, limit), count, task, units_of(instances))
+    return EvalTask(
+        name, condition_of(name, run_of(count, limit)), count, task, units_of(instances)
+    )
 
 
 def _unusable(name: str, what: str, error: Exception) -> TokenmartError:
@@ -257,15 +255,6 @@ def item_rows(task: EvalTask, subject: str | None = None, cluster: str | None = 
                 }
             )
     return pa.Table.from_pylist(rows, schema=EVAL_ITEMS)
-
-
-def lengths_of(reference: str) -> dict[str, int]:
-    """What scores are normalised by; words as the harness counts them, empty ends included."""
-    return {
-        "characters": len(reference),
-        "bytes": len(reference.encode("utf-8", "surrogatepass")),
-        "words": len(re.split(r"\s+", reference)),
-    }
 
 
 def _hash(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from fresh_process import eval_until_killed
 from published_tables import assert_same
 
 from extract.benchmarks.cli import eval_command
+from tokenmart import cli
 from warehouse.paths import Workspace
 from warehouse.sql.connection import connect_to_parquet
 
@@ -76,48 +76,72 @@ def harness_results(folder: Path, tasks: Path, longest: int | None) -> dict[str,
 def test_metrics_and_answers_are_the_harness_s_own(
     two_models: Path, tasks: Path, workspace: Workspace, tiny_checkpoint: Callable[..., Path]
 ) -> None:
-    output = ok(evaluate(two_models, tasks, "--tasks", "made_*"))
-    assert "evaluated 14 units" in output
+    """Run here, and brought in from the harness's own samples."""
+    theirs = {
+        "tiny--one": harness_results(tiny_checkpoint(), tasks, None),
+        "tiny--short": harness_results(tiny_checkpoint("gemma3_text", False, 1), tasks, CONTEXT),
+    }
+    files = write_samples(workspace.root / "samples", theirs["tiny--one"])
+    words = ["--problem", str(two_models), "--model", "tiny/one", "--format", "samples"]
+    ok(CliRunner().invoke(cli, ["data", "import", *words, *map(str, files)]))
+    assert "evaluated 16 units" in ok(evaluate(two_models, tasks, "--tasks", "made_*"))
     built = Warehouse(workspace.data, workspace.root / "t.duckdb")
     built.run("--select", "+eval_metrics")
-    ours = {
-        row[:4]: row[4:]
-        for row in built.rows(
-            "select model_id, task, metric, filter, value, stderr, items, clusters "
-            "from eval_metrics where part = 'all'"
-        )
-    }
-    answers = {
-        (model, task, item, filter): answer
-        for model, task, item, filter, answer in built.rows(
-            "select model_id, task, item, filter, answer from staging.stg_eval_answers "
-            "join staging.stg_eval_items using (problem, condition, doc_id, segment)"
-        )
-    }
+    query = """
+        select
+            model_id, condition like '%-samples', task, metric, filter,
+            value, stderr, items, clusters
+        from eval_metrics where part = 'all'
+    """
+    ours = {row[:5]: row[5:] for row in built.rows(query)}
+    query = """
+        select model_id, task, item, filter, answers.answer
+        from staging.stg_eval_answers as answers
+        join staging.stg_eval_items using (problem, condition, doc_id, segment)
+        where condition not like '%-samples'
+    """
+    answers = {row[:4]: row[4] for row in built.rows(query)}
     compared = 0
-    for model, folder, longest in (
-        ("tiny--one", tiny_checkpoint(), None),
-        ("tiny--short", tiny_checkpoint("gemma3_text", False, 1), CONTEXT),
-    ):
-        theirs = harness_results(folder, tasks, longest)
-        for task, results in theirs["results"].items():
-            for key, expected in results.items():
-                metric, _, filter_name = key.partition(",")
-                if not filter_name or metric.endswith("_stderr"):
-                    continue
-                value, stderr, items, clusters = ours[model, task, metric, filter_name]
-                assert items == len(TASKS[task][0])
-                exact = "perplexity" not in metric and "bits" not in metric
-                assert value == pytest.approx(expected, rel=0 if exact else 1e-4, abs=1e-6), key
-                expected = results[f"{metric}_stderr,{filter_name}"]
-                if metric.startswith("acc") and clusters == items:
-                    assert stderr == pytest.approx(expected, abs=1e-9), (task, key)
-                compared += 1
-        for sample in theirs["samples"]["made_counting"]:
-            key = model, "made_counting", sample["doc_id"], sample["filter"]
-            assert answers[key] == sample["filtered_resps"][0]
-            assert answers[(*key[:3], "none")] == sample["resps"][0][0]
-    assert compared == 2 * 16
+    for model, found in theirs.items():
+        for task, key, expected in numbers(found):
+            metric, _, filter_name = key.partition(",")
+            exact = "perplexity" not in metric and "bits" not in metric
+            close = pytest.approx(expected, rel=0 if exact else 1e-4, abs=1e-6)
+            value, stderr, items, clusters = ours[model, False, task, metric, filter_name]
+            assert items == len(TASKS[task][0]) and value == close, (task, key)
+            spread = found["results"][task][f"{metric}_stderr,{filter_name}"]
+            if metric.startswith("acc") and clusters == items:
+                assert stderr == pytest.approx(spread, abs=1e-9), (task, key)
+            if model == "tiny--one" and task != "made_counting":
+                assert ours[model, True, task, metric, filter_name][0] == close, (task, key)
+            compared += 1
+        for sample in found["samples"]["made_counting"]:
+            key = model, "made_counting", sample["doc_id"]
+            assert answers[(*key, sample["filter"])] == sample["filtered_resps"][0]
+            assert answers[(*key, "none")] == sample["resps"][0][0]
+    assert compared == 2 * 19
+
+
+def numbers(found: dict[str, Any]) -> list[tuple[str, str, float]]:
+    """Task, `metric,filter` and value of all the harness's results."""
+    return [
+        (task, key, value)
+        for task, results in found["results"].items()
+        for key, value in results.items()
+        if "," in key and "_stderr," not in key
+    ]
+
+
+def write_samples(folder: Path, found: dict[str, Any]) -> list[Path]:
+    """What `--log_samples` writes."""
+    from lm_eval.loggers import EvaluationTracker
+
+    tracker = EvaluationTracker(output_path=str(folder))
+    tracker.general_config_tracker.model_name_sanitized = "tiny"
+    tracker.date_id = "2026-11-23T01-02-03.456789"
+    for task, samples in found["samples"].items():
+        tracker.save_results_samples(task_name=task, samples=samples)
+    return sorted(folder.rglob("samples_*.jsonl"))
 
 
 def test_a_killed_run_goes_on_inside_its_task(
@@ -183,16 +207,9 @@ def test_what_is_wrong_is_said_and_costs_nothing_else(
     result = evaluate(two_models, tasks, "--tasks", "made_two,nowhere.yaml")
     assert result.exit_code == 1
     assert "--tasks nowhere.yaml: can't be loaded" in result.output
-    broken = shutil.copytree(tasks, tmp_path / "broken")
-    rows = [json.loads(line) for line in (broken / "made_four.jsonl").read_text().splitlines()]
-    rows[0]["choices"][2] = ""
-    data = broken / "made_four.jsonl"
-    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    task = (broken / "made_four.yaml").read_text().replace(str(tasks), str(broken))
-    (broken / "made_four.yaml").write_text(f"{task}target_delimiter: ''\n")
-    result = evaluate(
-        two_models, broken, "--tasks", "made_four,made_last_word", "--model", "tiny/one"
-    )
-    assert result.exit_code == 5
-    assert "item 0: continuation '' has no token" in result.output
-    assert "evaluated 1 units" in result.output
+    longer = shutil.copytree(tasks, tmp_path / "longer") / "made_counting.yaml"
+    longer.write_text(longer.read_text().replace("max_gen_toks: 12", "max_gen_toks: 60"))
+    result = evaluate(two_models, longer.parent, "--tasks", "made_counting,made_last_word")
+    assert result.exit_code == 5, result.output
+    assert "tiny/short, made_counting: item 0: 60 tokens to write" in result.output
+    assert "evaluated 3 units" in result.output

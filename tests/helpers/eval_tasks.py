@@ -42,6 +42,19 @@ def four_choices() -> list[dict[str, Any]]:
     return rows
 
 
+def exam() -> list[dict[str, Any]]:
+    """A longer text with four answers to choose from, as in reading comprehension."""
+    rows = []
+    lands = list(CAPITALS.items())
+    for number, (land, city) in enumerate(lands):
+        others = [lands[(number + step) % len(lands)] for step in range(1, 9)]
+        text = " ".join(f"Of {name} the capital is {where}." for name, where in others)
+        choices = [f"{where} is the capital of {land}." for _, where in others[:3]]
+        choices.insert((number + 1) % 4, f"{city} is the capital of {land}.")
+        rows.append({"text": text, "land": land, "choices": choices, "gold": (number + 1) % 4})
+    return rows
+
+
 def variable_choices() -> list[dict[str, Any]]:
     """Sums with three to five choices of different length."""
     rows = []
@@ -127,6 +140,16 @@ TASKS: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
             "doc_to_target": "gold",
             "fewshot_split": "test",
             "num_fewshot": 2,
+            "metric_list": MULTIPLE[:3],
+        },
+    ),
+    "made_exam": (
+        exam(),
+        {
+            "output_type": "multiple_choice",
+            "doc_to_text": "{{text}}\nWhich is true of {{land}}?\nAnswer:",
+            "doc_to_choice": "choices",
+            "doc_to_target": "gold",
             "metric_list": MULTIPLE[:3],
         },
     ),

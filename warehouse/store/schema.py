@@ -150,10 +150,11 @@ EVAL_ANSWERS = pa.schema(
         _field("answer", pa.string(), "the generated text behind the filter", True),
         _field("loglikelihood", pa.float64(), "of the continuation, in nats, made elsewhere", True),
         _field("is_greedy", pa.bool_(), "whether each token was the first choice, likewise", True),
-        _field("fingerprint", pa.string(), "of the unit in eval_units; null: made elsewhere", True),
+        _field("fingerprint", pa.string(), "of the unit in eval_units; unit_sha256 of eval_items "
+               "where it was made elsewhere"),
         _field("backend", pa.string(), "what ran the model"),
     ]
-)
+)  # fmt: skip
 """What a model answered to a request where token rows don't say it: generations, and numbers that
 another program made."""
 

@@ -31,8 +31,8 @@ answered as (
         and answers.doc_id = units.doc_id
         and answers.fingerprint = units.fingerprint
         and items.unit_sha256 = units.document_sha256
-    where answers.fingerprint is null
-        or units.fingerprint is not null
+    where units.fingerprint is not null
+        or answers.fingerprint = items.unit_sha256
 ),
 
 pairs as (
@@ -49,19 +49,14 @@ pairs as (
         unnest([true, false]) as is_answer,
         expected
     from answered,
-        unnest(cast(gold as varchar [])) as expectations (expected)
+        unnest(cast(gold as varchar[])) as expectations(expected)
 ),
 
 without_ignored as (
     select
         *,
-        try(
-            list_reduce(
-                list_prepend(
-                    text, coalesce(cast(settings -> 'regexes_to_ignore' as varchar []), [])
-                ),
-                lambda left_text, pattern: regexp_replace(left_text, pattern, '', 'g')
-            )
+        main.without_matches(
+            text, coalesce(cast(settings -> 'regexes_to_ignore' as varchar[]), [])
         ) as kept
     from pairs
 ),

@@ -47,10 +47,19 @@ readings as (
 golds as (
     select
         *,
+        max(score) over item_reading as best,
         max(score) filter (where is_gold) over item_reading as gold,
-        max(score) filter (where not is_gold) over item_reading as best_other,
-        sum(exp(score)) over item_reading as total_prob
+        max(score) filter (where not is_gold) over item_reading as best_other
     from readings
+    window item_reading as (partition by problem, model_id, condition, item, reading)
+),
+
+-- relative to the best choice: of long answers no probability is left of exp(score)
+shares as (
+    select
+        *,
+        sum(exp(score - best)) over item_reading as relative_total
+    from golds
     window item_reading as (partition by problem, model_id, condition, item, reading)
 ),
 
@@ -62,9 +71,9 @@ measured as (
         item,
         reading,
         any_value(gold) as gold,
-        exp(any_value(gold)) as prob,
-        any_value(total_prob) as total,
+        any_value(best) as best,
         any_value(best_other) as best_other,
+        any_value(relative_total) as relative_total,
         cast(
             first(is_gold order by score desc nulls last, choice asc) as double
         ) as first_is_right,
@@ -72,8 +81,8 @@ measured as (
         avg(score) filter (where not is_gold) as mean_other,
         avg(exp(score)) filter (where not is_gold) as mean_other_prob,
         1 + count(*) filter (where not is_gold and score > gold) as gold_rank,
-        sum(pow(exp(score) / total_prob - cast(is_gold as integer), 2)) as brier
-    from golds
+        sum(pow(exp(score - best) / relative_total - cast(is_gold as integer), 2)) as brier
+    from shares
     group by problem, model_id, condition, item, reading
     having any_value(gold) is not null
 ),
@@ -93,18 +102,18 @@ measures as (
         unnest([
             first_is_right,
             gold_is_greedy,
-            prob,
-            prob / total,
-            total,
-            prob - exp(best_other),
-            prob - mean_other_prob,
+            exp(gold),
+            exp(gold - best) / relative_total,
+            exp(best) * relative_total,
+            exp(gold) - exp(best_other),
+            exp(gold) - mean_other_prob,
             gold - best_other,
             gold - mean_other,
             gold_rank,
             brier,
             gold,
-            -gold,
-            -gold / ln(2)
+            0 - gold,
+            (0 - gold) / ln(2)
         ]) as value  -- noqa: RF04
     from measured
 )

@@ -66,6 +66,7 @@ made_elsewhere as (
         and items.condition = answers.condition
         and items.doc_id = answers.doc_id
         and items.segment = answers.segment
+        and items.unit_sha256 = answers.fingerprint
     where answers.loglikelihood is not null
 ),
 
