@@ -56,7 +56,8 @@ def page(tmp_path_factory):
         with marts.write() as connection:
             connection.execute(
                 "create table metric_documents as select problem, metric, variant, model_id,"
-                " doc_id, value * 100 + doc_id as numerator, 100.0 as denominator, null::double as weight"
+                " doc_id, value * 100 + doc_id as numerator, 100.0 as denominator,"
+                " null::double as weight"
                 " from metric_values, range(3) as documents(doc_id) where value is not null"
             )
         patch.setattr(svg, "VALIDATE", True)
