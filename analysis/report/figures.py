@@ -81,11 +81,11 @@ def leaderboard_figure(data: ReportData, width: int) -> Chart:
     base = alt.Chart(alt.Data(values=rows))
     layers = [
         band,
-        base.mark_rule(strokeWidth=1, color=INK, opacity=0.6, aria=False).encode(
-            x="low:Q", x2="high:Q", y=y
-        ),
-        base.mark_rule(strokeWidth=4, color=INK, opacity=0.5, aria=False).encode(
+        base.mark_rule(strokeWidth=5, color=INK, opacity=0.3, aria=False).encode(
             x="after_low:Q", x2="after_high:Q", y=y
+        ),
+        base.mark_rule(strokeWidth=1.5, color=INK, opacity=0.9, aria=False).encode(
+            x="low:Q", x2="high:Q", y=y
         ),
         base.mark_point(filled=True, size=80, color=CATEGORIES[0], opacity=1).encode(
             x=x, y=y, description="description:N"

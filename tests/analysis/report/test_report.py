@@ -12,7 +12,7 @@ from browser import evaluate, run
 from click.testing import CliRunner
 from made_up_marts import Marts, fill_minilong
 
-from analysis.report import cli
+from analysis.report import cli, svg
 
 VOID = {"meta", "br", "link", "img", "input", "hr", "wbr"}
 
@@ -53,6 +53,14 @@ def page(tmp_path_factory):
         patch.delenv("TOKENMART_DATABASE", raising=False)
         marts = fill_minilong(Marts(find_workspace()))
         marts.profile("minilong")
+        with marts.write() as connection:
+            connection.execute(
+                "create table metric_documents as select problem, metric, variant, model_id,"
+                " doc_id, value * 100 + doc_id as numerator, 100.0 as denominator,"
+                " null::double as weight"
+                " from metric_values, range(3) as documents(doc_id) where value is not null"
+            )
+        patch.setattr(svg, "VALIDATE", True)
         out = root / "out" / "report.html"
         arguments = ["--problem", "minilong", "--out", str(out), "--resamples", "200"]
         result = CliRunner().invoke(cli.report, [*arguments, "--figures", str(root / "figures")])
@@ -65,6 +73,17 @@ def test_it_says_what_was_found(page):
     for words in (
         "<strong>good/a</strong> tracks the target", "What perplexity hides", "Methods",
         "gemma3-270m-noise-0.1", "longppl/evaluator †", "mean(nll)", "Beyond chance", "held out",
+    ):  # fmt: skip
+        assert words in text, words
+
+
+def test_the_leaderboard_shows_both_sources_of_noise_and_what_bounds_every_claim(page):
+    text = page.read_text().replace("<wbr>", "")
+    for words in (
+        "models\nand documents drawn anew (percentile bootstrap)", "documents and models anew",
+        "noise ceiling of the target (Pearson)", "8 tries (8 variants of this build)",
+        "Nothing was pre-registered", "For a model of a new family, good/a",
+        "2 families are too few",
     ):  # fmt: skip
         assert words in text, words
 
