@@ -90,7 +90,8 @@ def test_a_browser_lays_it_out_on_a_phone_and_shows_a_point(page: Path, tmp_path
       const root = document.documentElement;
       return [panels.length, tip.textContent.includes('after 4.19B tokens'),
               getComputedStyle(tip).visibility, root.scrollWidth <= root.clientWidth,
-              [...panels].every(p => p.getBoundingClientRect().right <= innerWidth)].join(' ');
+              [...panels].every(p => p.getBoundingClientRect().right <= root.clientWidth)]
+              .join(' ');
     """
     for width in (500, 1280):
         laid_out = evaluate(page, tmp_path, script, f"--window-size={width},900")
