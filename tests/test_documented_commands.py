@@ -47,6 +47,10 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
         "extract --problem no4k --model Qwen/Qwen2-7B-Instruct --device cuda:1 --dry-run",
         "needs two GPUs",
     ),
+    "correlate --problem minilong --json": (
+        "correlate --problem minilong --json --metric longppl",
+        "takes seconds for all metrics",
+    ),
     "recall --problem minilong --demo": (
         None,
         "takes minutes with real models; tests/extract/test_recall.py runs it with small ones",
@@ -70,7 +74,7 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
     ),
 }
 FEWER = {
-    "correlate": ["--resamples", "100"],
+    "correlate": ["--resamples", "100", "--top", "3"],
     "report": ["--resamples", "100"],
     "select": ["--splits", "20"],
     "submit": ["--resamples", "100"],
