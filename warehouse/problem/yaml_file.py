@@ -21,7 +21,7 @@ LONGEST_NUMBER = 40
 """Limits of a file: PyYAML is slow, and aliases make few bytes stand for any number of values."""
 
 _TAG = "tag:yaml.org,2002:"
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,10 @@ class YamlTree:
                 continue
             node, value = child, value[part]
         return line, keys, value
+
+
+_READ_ANOTHER_WAY = re.compile(r":|^[-+]?0[0-9_]")
+"""1:30 is 90 and 010 is 8, as YAML 1.1 has it."""
 
 
 class _RefusedError(yaml.MarkedYAMLError):
@@ -108,6 +112,12 @@ class _Loader(yaml.SafeLoader):
         number = node.tag in (f"{_TAG}int", f"{_TAG}float")
         if number and len(node.value) > LONGEST_NUMBER:
             raise _refused(f"a number of {len(node.value):,} characters; give a shorter one", node)
+        if number and _READ_ANOTHER_WAY.search(node.value):
+            raise _refused(
+                f"{node.value!r}: YAML takes this for a number to another base; write it in "
+                "decimal, or in quotes if it is text",
+                node,
+            )
         return node
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:

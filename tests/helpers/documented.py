@@ -1,0 +1,222 @@
+"""Commands as README, docs and `--help` show them, and a checkout in which they can be run."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+import numpy as np
+from click.testing import CliRunner
+from dbt_harness import PARSED, PROJECT
+from made_up_warehouse import Retrieval, Shape, Window, write_warehouse
+from tiny_models import make_checkpoint, make_text
+
+from analysis.submission.locked_problem import MODELS, TARGET_PATH
+from tokenmart import COMMANDS, cli
+from warehouse.paths import Workspace, workspace_of
+from warehouse.problem.spec import load_problem
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+Commands = list[tuple[str, str]]
+"""Where a command is shown, and its line."""
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Every command and subcommand, by its words."""
+    for name in COMMANDS:
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None
+        yield name, command
+        if isinstance(command, click.Group):
+            for below, each in command.commands.items():
+                yield f"{name} {below}", each
+
+
+def shown() -> Commands:
+    """The commands in blocks of the pages and in the examples of `--help`: complete ones."""
+    found = []
+    for page in PAGES:
+        blocks = re.findall(r"```(?:console|bash|sh)\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+        lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+        for line in _whole_lines([line.removeprefix("$ ") for line in lines]):
+            found += [(page.name, each) for each in line.split(" && ")]
+    for name, command in commands():
+        text = (command.help or "").replace("\\\n", " ")
+        found += [(f"{name} --help", line) for line in _whole_lines(text.splitlines())]
+    return _ours(found)
+
+
+def named() -> Commands:
+    """The commands in running text, which may stand without what they need."""
+    found = []
+    for page in PAGES:
+        for code in re.findall(r"`(tokenmart [^`]+)`", page.read_text("utf-8")):
+            found += [(page.name, each) for each in " ".join(code.split()).split(" && ")]
+    return _ours(found)
+
+
+def _ours(found: Commands) -> Commands:
+    return sorted({(where, line) for where, line in found if line.startswith("tokenmart ")})
+
+
+def _whole_lines(lines: list[str]) -> Iterator[str]:
+    """Lines without indentation, those with an open quotation mark joined with what follows."""
+    waiting = ""
+    for line in lines:
+        waiting = f"{waiting} {line.strip()}".strip()
+        if not waiting.startswith("tokenmart ") or waiting.count('"') % 2 == 0:
+            yield waiting
+            waiting = ""
+
+
+def make_checkout(root: Path) -> Workspace:
+    """A checkout with `minilong` and `no4k` as if extracted: made-up numbers, nothing built yet."""
+    shutil.copytree(PROJECT, root / "dbt_project", ignore=shutil.ignore_patterns("target", "logs"))
+    for folder in ("problems", "published"):
+        shutil.copytree(ROOT / "data" / folder, root / "data" / folder)
+    shutil.copy(ROOT / "data" / "sources.yml", root / "data")
+    workspace = workspace_of(root)
+    workspace.database.parent.mkdir()
+    if PARSED.exists():
+        (workspace.dbt_project / "target").mkdir()
+        shutil.copy(PARSED, workspace.dbt_project / "target")
+    for name, tokens, window in (("minilong", 900, 512), ("no4k", 4500, 4096)):
+        models = load_problem(name, workspace).models
+        ids = tuple(model.model_id for model in models)
+        shape = Shape(
+            name,
+            models=len(ids),
+            model_ids=ids,
+            documents=2,
+            tokens=tokens,
+            windows=(Window(window, 128),),
+            retrieval=Retrieval(4, 16, 8, 64),
+            downstream_items=12 if name == "minilong" else 0,
+        )
+        write_warehouse(workspace.data, shape)
+    return workspace
+
+
+class Desk:
+    """A folder with the files that a command line names, as a reader would have them."""
+
+    def __init__(self, workspace: Workspace, folder: Path, checkpoint: Path) -> None:
+        self.workspace = workspace
+        self.folder = folder
+        self.checkpoint = checkpoint
+
+    def lay_out(self, words: list[str]) -> None:
+        """Make every file among the words that is an input."""
+        makers: dict[str, Callable[[Path], object]] = {
+            "texts": self._texts,
+            "texts.jsonl": lambda path: path.write_text(json.dumps(make_text(0)) + "\n"),
+            "checkpoints/my-model": self._checkpoint,
+            "models/my-checkpoint": self._checkpoint,
+            "mine.yml": self._mine,
+            "my.yml": self._imported,
+            "numbers.csv": self._numbers,
+            "scores.csv": self._items if "import" in words else self._series,
+            "samples_*.jsonl": self._samples,
+            "*.jsonl": self._samples,
+            "submission.json": self._submission,
+            "question.sql": lambda path: path.write_text("from models"),
+            "results/mine": self._bundle if "reproduce" in words else lambda _: None,
+        }
+        for word in words:
+            if word in makers:
+                path = self.folder / word
+                path.parent.mkdir(parents=True, exist_ok=True)
+                makers[word](path)
+        if "import" in words and "mine" in words:
+            self._imported(self.workspace.problems / "mine.yml", "mine")
+        if words[0] in ("verify", "submit", "reproduce"):
+            self._labels()
+
+    def clear(self) -> None:
+        """Take out of the checkout what belongs to this reader alone."""
+        (self.workspace.problems / "mine.yml").unlink(missing_ok=True)
+        (self.workspace.root / TARGET_PATH).unlink(missing_ok=True)
+        for name in ("mine", "my"):
+            for folder in self.workspace.data.glob(f"*/problem={name}"):
+                shutil.rmtree(folder)
+
+    def _labels(self) -> None:
+        target = self.workspace.root / TARGET_PATH
+        target.parent.mkdir(parents=True, exist_ok=True)
+        drawn = zip(MODELS, np.random.default_rng(7).normal(size=len(MODELS)), strict=True)
+        target.write_text(json.dumps({model: {"overall": float(x)} for model, x in drawn}))
+
+    def _texts(self, path: Path) -> None:
+        path.mkdir()
+        for number in range(5):
+            (path / f"{number}.txt").write_text(make_text(number, words=300))
+
+    def _checkpoint(self, path: Path) -> None:
+        shutil.copytree(self.checkpoint, path)
+
+    def _mine(self, path: Path) -> None:
+        self._texts(path.with_name("texts"))
+        shutil.copytree(self.checkpoint, path.with_name("my-model"))
+        run(["problem", "new", "mine", "--texts", "texts", "--model", "my-model"])
+
+    def _imported(self, path: Path, name: str = "my") -> None:
+        model = "org/model" if name == "mine" else "me/model"
+        path.write_text(
+            f"name: {name}\ntitle: t\ndocuments: {{kind: folder, path: texts}}\n"
+            f"models: [{{full_id: {model}, family: f, source: {{kind: hub}}}}]\n"
+            "probes: [{kind: full}]\ntarget: {kind: imported}\n"
+        )
+
+    def _numbers(self, path: Path) -> None:
+        models = load_problem("minilong", self.workspace).models
+        rows = [f"{model.model_id},{number}" for number, model in enumerate(models)]
+        path.write_text("\n".join(["model_id,value", *rows]) + "\n")
+
+    def _items(self, path: Path) -> None:
+        path.write_text("task,item,score\nqa,0,0.5\nqa,1,1\n")
+
+    def _series(self, path: Path) -> None:
+        early = [4.194304, 10.110550016, *(4.665546069333 + 16.777216 * k for k in range(1, 14))]
+        with path.open("w", newline="") as file:
+            rows = csv.writer(file)
+            rows.writerow(["model", "size", "arch", "tokens_bt", "benchmark", "score"])
+            for size in ("1b", "3b"):
+                for place, tokens in enumerate(early):
+                    score = 0.3 + 0.01 * place
+                    rows.writerow([f"dense-{size}-arch1", size, "arch1", tokens, "qa", score])
+
+    def _samples(self, path: Path) -> None:
+        lines = [
+            {"doc_id": n, "filter": "none", "metrics": ["acc"], "acc": float(n)} for n in range(2)
+        ]
+        file = path.with_name("samples_arc_easy_2025-03-04T10-11-12.123456.jsonl")
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    def _submission(self, path: Path) -> None:
+        scores = {model: float(number) for number, model in enumerate(MODELS)}
+        path.write_text(json.dumps(scores))
+
+    def _bundle(self, path: Path) -> None:
+        self._labels()
+        words = ["--metric", "perplexity", "--variant", "bits_per_byte", "--resamples", "100"]
+        run(["submit", *words, "--negate", "--out", str(path.relative_to(self.folder))])
+
+
+def run(words: list[str], code: int = 0) -> str:
+    """Run a command in this process, in the present folder; its output."""
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code == code, f"{words}: {done.output} {done.exception!r}"
+    return done.output
+
+
+def tiny_checkpoint(folder: Path) -> Path:
+    """A random model as `save_pretrained` writes it."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    return make_checkpoint(folder)
