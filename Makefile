@@ -75,7 +75,7 @@ lint: $(READY)  ## ruff, mypy, sqlfluff
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	cd dbt_project && ../$(BIN)/sqlfluff lint --disable-progress-bar models tests
+	cd dbt_project && ../$(BIN)/sqlfluff lint --disable-progress-bar models analyses tests
 
 bench: $(READY)  ## run the benchmarks (about an hour; figures in benchmarks/RESULTS.md)
 	@$(BIN)/python -m pip install -c requirements.lock -e '.[dev,bench]' >> $(LOG) 2>&1

@@ -185,17 +185,77 @@ def _decisions(
     )
 
 
+@dataclass(frozen=True)
+class Quality:
+    """Signal of one reading: SQ `[runs, benchmarks]` and SNR `[benchmarks]`, NaN if undefined."""
+
+    sq: Floats
+    snr: Floats
+
+
 def _quality(
     database: duckdb.DuckDBPyConnection, signal: str, benchmarks: tuple[str, ...]
-) -> dict[str, tuple[float | None, float | None]]:
-    """Mean SQ over runs and benchmarks, and median SNR over benchmarks, by reading."""
+) -> dict[str, Quality]:
+    """By reading; all runs, whether or not they enter a decision."""
     rows = database.execute(
-        "select metric, avg(value) filter (where statistic = 'sq'),"
-        f" median(value) filter (where statistic = 'snr') from {signal}"
-        " where benchmark in (select unnest($benchmarks)) group by metric",
+        f"select metric, benchmark, coalesce(model, ''), value from {signal}"
+        " where statistic in ('sq', 'snr') and value is not null"
+        " and benchmark in (select unnest($benchmarks))",
         {"benchmarks": list(benchmarks)},
     ).fetchall()
-    return {metric: (sq, snr) for metric, sq, snr in rows}
+    runs = sorted({row[2] for row in rows if row[2]})
+    found: dict[str, Quality] = {}
+    for metric, benchmark, run, value in rows:
+        if metric not in found:
+            found[metric] = Quality(
+                np.full((len(runs), len(benchmarks)), np.nan), np.full(len(benchmarks), np.nan)
+            )
+        at = benchmarks.index(benchmark)
+        if run:
+            found[metric].sq[runs.index(run), at] = value
+        else:
+            found[metric].snr[at] = value
+    return found
+
+
+def _quality_record(
+    quality: Quality | None, decisions: Decisions, seed: int, resamples: int
+) -> dict[str, Any]:
+    """Mean SQ over runs and benchmarks, and median SNR over benchmarks.
+
+    The interval of SQ resamples runs and tasks, that of SNR tasks: a spread over runs, drawn again
+    from them, would only shrink.
+    """
+    record: dict[str, Any] = dict.fromkeys(("sq", "sq_interval", "snr", "snr_interval"))
+    if quality is None:
+        return record
+    generator = np.random.default_rng(seed)
+    tasks = _draw(generator, int(decisions.task.max()) + 1, resamples)[:, decisions.task]
+    known = np.isfinite(quality.sq)
+    if known.any():
+        runs = _draw(generator, len(quality.sq), resamples)
+        sums = ((runs @ np.nan_to_num(quality.sq)) * tasks).sum(axis=1)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            means = sums / ((runs @ known) * tasks).sum(axis=1)
+        record |= {"sq": _rounded(np.nanmean(quality.sq)), "sq_interval": _percentiles(means)}
+    there = np.isfinite(quality.snr)
+    if there.any():
+        medians = _medians(quality.snr[there], tasks[:, there])
+        record |= {"snr": _rounded(np.median(quality.snr[there]))}
+        record |= {"snr_interval": _percentiles(medians)}
+    return record
+
+
+def _medians(values: Floats, counts: Floats) -> Floats:
+    """`[resamples]` medians of `[values]`, each counted `[resamples, values]` times."""
+    order = np.argsort(values)
+    reached = np.cumsum(counts[:, order], axis=1)
+    half = reached[:, -1:] / 2
+    below = np.argmax(reached >= half, axis=1)
+    above = np.argmax(reached > half, axis=1)
+    medians: Floats = (values[order][below] + values[order][above]) / 2
+    medians[half[:, 0] == 0] = np.nan
+    return medians
 
 
 def _weighted(decisions: Decisions, runs: Floats, benchmarks: Floats) -> Floats:
@@ -223,7 +283,7 @@ def _stage_record(
     stage: str,
     decisions: Decisions,
     target: str,
-    quality: dict[str, tuple[float | None, float | None]],
+    quality: dict[str, Quality],
     seed: int,
     resamples: int,
 ) -> dict[str, Any]:
@@ -246,8 +306,7 @@ def _stage_record(
             "minus_target": round(float(observed[index] - observed[own]), 6),
             "minus_target_interval": _percentiles(drawn[index] - drawn[own]),
             "within_families": _rounded(np.nanmean(within[index])) if within.size else None,
-            "sq": _rounded(quality[reading][0]),
-            "snr": _rounded(quality[reading][1]),
+            **_quality_record(quality.get(reading), decisions, seed, resamples),
         }
         for index, reading in enumerate(decisions.readings)
     ]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
+import re
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -157,12 +160,14 @@ def test_twice_several_readings_and_too_few(tmp_path: Path) -> None:
         curate(read_items(path, None), WORKSPACE, 5, 8, 0)
 
 
-def test_the_command_writes_the_choice(tmp_path: Path) -> None:
-    path = write(tmp_path / "items.csv", simulate(20, 40, models=2))
-    out = tmp_path / "chosen.json"
-    arguments = ["e2lm", "curate", "--items", str(path), "--fewest", "10", "--out", str(out)]
+def test_the_command_of_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    guide = (WORKSPACE.root / "docs" / "e2lm.md").read_text("utf-8")
+    (line,) = re.findall(r"^\$ tokenmart (e2lm curate .*)$", guide, re.MULTILINE)
+    monkeypatch.chdir(tmp_path)
+    path = write(tmp_path / "items.csv", simulate(60, 60, models=2))
+    duckdb.sql(f"copy (from '{path}') to 'item_scores.parquet'")
     for _ in range(2):  # its own result may be replaced
-        done = CliRunner().invoke(cli, arguments)
+        done = CliRunner().invoke(cli, shlex.split(line))
         assert done.exit_code == 0, done.output
     assert "optimism" in done.output and "physics" in done.output
-    assert len(json.loads(out.read_text())["items"]) >= 10
+    assert len(json.loads(Path("chosen.json").read_text())["items"]) == 100

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -239,19 +241,30 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_a_submission_is_complete(harness: Path, task: Path, tmp_path: Path, token: str) -> None:
-    out = tmp_path / "submission.zip"
-    done = package(task, harness, out)
-    assert done.exit_code == 0, done.output
-    assert "elements by margin, 118 samples, 0 leaks, patch of 3 files" in done.stdout
-    assert token not in done.output
-    with zipfile.ZipFile(out) as archive:
+def test_the_guide_from_idea_to_submission(
+    harness: Path, tmp_path: Path, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its two commands, as they stand there."""
+    guide = (Path(__file__).parents[3] / "docs" / "e2lm.md").read_text("utf-8")
+    lines = re.findall(r"^\$ tokenmart (e2lm (?:new|package) .*)$", guide, re.MULTILINE)
+    assert len(lines) == 2
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lm-evaluation-harness").symlink_to(harness)
+    output = ""
+    for line in lines:
+        done = CliRunner().invoke(cli, shlex.split(line))
+        assert done.exit_code == 0, done.output
+        output += done.output
+    assert "element_symbols by margin, 118 samples, 0 leaks, patch of 3 files" in output
+    assert token not in output
+    with zipfile.ZipFile("submission.zip") as archive:
         assert archive.namelist() == ["evaluation.patch", "metadata.yaml"]
         metadata = yaml.safe_load(archive.read("metadata.yaml"))
         patch = archive.read("evaluation.patch")
-    assert metadata == {"task_name": "elements", "task_metric": "margin", "hf_token": token}
+    named = {"task_name": "element_symbols", "task_metric": "margin", "hf_token": token}
+    assert metadata == named
     assert token.encode() not in patch
-    assert out.stat().st_mode & 0o077 == 0
+    assert Path("submission.zip").stat().st_mode & 0o077 == 0
     git(harness, "apply", "--check", "-", given=patch)
     assert git(harness, "status", "--porcelain") == b""
 

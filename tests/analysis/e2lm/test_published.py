@@ -15,7 +15,7 @@ from dbt_harness import Warehouse
 from signal_oracle import order_agreement
 
 from analysis.e2lm.model_sql import ModelSql
-from analysis.e2lm.readings import compare_readings
+from analysis.e2lm.readings import _medians, compare_readings
 from analysis.e2lm.scores import open_problem
 from warehouse.importers import store_scores
 from warehouse.paths import Workspace, find_workspace
@@ -151,8 +151,15 @@ def test_the_findings_are_what_the_command_makes(dclm: dict[str, Any]) -> None:
         assert found["sha256"] == problem(name).table.sha256
 
 
+def test_medians_of_repeated_values_are_those_of_numpy() -> None:
+    generator = np.random.default_rng(1)
+    values, counts = generator.normal(size=7), generator.integers(0, 4, (50, 7)).astype(float)
+    expected = [np.median(np.repeat(values, row.astype(int))) for row in counts]
+    assert _medians(values, counts) == pytest.approx(np.array(expected))
+
+
 def test_the_guide_quotes_the_findings() -> None:
-    """Each row of its table: problem, stage, reading and five figures of the JSON."""
+    """Each row of its table: problem, stage, reading and the figures of the JSON."""
     guide = (SHIPPED.root / "docs" / "e2lm.md").read_text(encoding="utf-8")
     findings = {
         (found["problem"], stage["stage"], row["reading"]): row
@@ -173,3 +180,12 @@ def test_the_guide_quotes_the_findings() -> None:
         assert [float(text.replace("−", "-")) for text in figures] == pytest.approx(
             [round(value, 2) for value in made], abs=0.0051
         ), (name, stage, reading)
+    rest = re.findall(
+        r"^\| (\w+) \| (\S+) \| `(\w+)` \|(?:[^|]+\|){5} ([^|]+) \| ([^|]+) \|", guide, re.MULTILINE
+    )
+    for name, stage, reading, *cells in rest:
+        row = findings[name, stage, reading]
+        for cell, key, digits in zip(cells, ("sq", "snr"), (0.0051, 0.51), strict=True):
+            made = [] if row[key] is None else [row[key], *row[f"{key}_interval"]]
+            quoted_figures = [float(text) for text in re.findall(r"[\d.]+", cell)]
+            assert quoted_figures == pytest.approx(made, abs=digits), (name, stage, reading)
