@@ -237,11 +237,14 @@ def _quality_record(
         sums = ((runs @ np.nan_to_num(quality.sq)) * tasks).sum(axis=1)
         with np.errstate(invalid="ignore", divide="ignore"):
             means = sums / ((runs @ known) * tasks).sum(axis=1)
-        record |= {"sq": _rounded(np.nanmean(quality.sq)), "sq_interval": _percentiles(means)}
+        record |= {
+            "sq": _rounded(float(np.nanmean(quality.sq))),
+            "sq_interval": _percentiles(means),
+        }
     there = np.isfinite(quality.snr)
     if there.any():
         medians = _medians(quality.snr[there], tasks[:, there])
-        record |= {"snr": _rounded(np.median(quality.snr[there]))}
+        record |= {"snr": _rounded(float(np.median(quality.snr[there])))}
         record |= {"snr_interval": _percentiles(medians)}
     return record
 

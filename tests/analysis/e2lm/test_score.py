@@ -111,6 +111,14 @@ def test_the_final_ranking_holds_from_here(write: Write) -> None:
     assert tokens["earliest_tokens"] == pytest.approx(EARLY[4] * 1e9)
 
 
+def test_one_late_swap_among_21_pairs_is_let_pass_at_95_percent(write: Write) -> None:
+    scores = {(f"m{run}", "q"): [float(run)] * 16 for run in range(7)}
+    scores["m5", "q"] = [7.0] * 10 + [5.0] * 6  # above m6 up to 60% of its training
+    entry = score_table(write(scores, EARLY + LATER), WORKSPACE).entries["m0"]["q"]
+    assert entry["earliest_share"] == pytest.approx(0.65)
+    assert entry["earliest_share_95"] == pytest.approx(0.05)
+
+
 @pytest.mark.parametrize(
     ("scores", "reason"),
     [
