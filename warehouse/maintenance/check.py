@@ -241,7 +241,10 @@ def _differs_in_duckdb(path: Path, columns: Columns) -> str:
     except duckdb.Error as error:
         return f"DuckDB can't read it: {_first_line(error)}"
     for name, values in columns.items():
-        if found["n"][0] != len(values) or (len(values) and found[name][0] != values.max()):
+        # NaN, which another program may leave, is the largest number of both
+        if found["n"][0] != len(values) or (
+            len(values) and not np.array_equal(found[name][0], values.max(), equal_nan=True)
+        ):
             return f"DuckDB reads another {name}"
     return ""
 
