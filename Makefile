@@ -78,7 +78,6 @@ lint: $(READY)  ## ruff, mypy, sqlfluff
 	cd dbt_project && ../$(BIN)/sqlfluff lint --disable-progress-bar models analyses tests
 
 bench: $(READY)  ## run the benchmarks (about an hour; figures in benchmarks/RESULTS.md)
-	@$(BIN)/python -m pip install -c requirements.lock -e '.[dev,bench]' >> $(LOG) 2>&1
 	$(TOKENMART) data fetch --problem minilong
 	$(BIN)/python benchmarks/bench_extract.py
 	$(BIN)/python benchmarks/statistics_speed.py

@@ -89,3 +89,13 @@ def test_the_examples_work_together(tokenmart, workspace: Workspace, tmp_path: P
     assert "2 items" in imported
     means = tokenmart("sql", "select avg(score) as mean from downstream", "--format", "csv")
     assert means.split() == ["mean", "0.75"]
+    choices = workspace.root / "choices.txt"
+    choices.write_text("0 0 no -2.5\n0 1 yes -1.5\n")
+    tokenmart(
+        "data", "import", "--problem", "mine", "--model", "me/model", "--format", "choices",
+        str(choices),
+    )  # fmt: skip
+    best = tokenmart(
+        "sql", "select max(loglikelihood) as best from eval_answers", "--format", "csv"
+    )
+    assert best.split() == ["best", "-1.5"]

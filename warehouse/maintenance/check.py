@@ -36,6 +36,9 @@ Mend = Literal["move", "drop", "rewrite", "refetch", "superseded"]
 """The file moves aside, the unit is dropped, the file is written anew, documents are fetched.
 Units of documents that changed are not damaged: extraction replaces them, or gc removes them."""
 
+IMPORTED = "import"
+"""What the ledger has as the probe of rows that another program made."""
+
 Columns = Mapping[str, "np.ndarray[Any, Any]"]
 
 
@@ -59,7 +62,12 @@ class Defect:
     @property
     def extract_command(self) -> str:
         """The command that computes what mending removes."""
+        if self.probe == IMPORTED:
+            return f"tokenmart data import --problem {self.asked or self.problem}"
         model = f" --model {self.model_id}" if self.model_id else ""
+        if self.probe == "eval":
+            task = self.condition.rpartition("-")[0]
+            return f"tokenmart eval --problem {self.asked or self.problem} --tasks {task}{model}"
         probe = f" --probe {self.probe}" if self.probe else ""
         return f"tokenmart extract --problem {self.asked or self.problem}{model}{probe}"
 
@@ -233,7 +241,10 @@ def _differs_in_duckdb(path: Path, columns: Columns) -> str:
     except duckdb.Error as error:
         return f"DuckDB can't read it: {_first_line(error)}"
     for name, values in columns.items():
-        if found["n"][0] != len(values) or (len(values) and found[name][0] != values.max()):
+        # NaN, which another program may leave, is the largest number of both
+        if found["n"][0] != len(values) or (
+            len(values) and not np.array_equal(found[name][0], values.max(), equal_nan=True)
+        ):
             return f"DuckDB reads another {name}"
     return ""
 
@@ -283,11 +294,15 @@ def _broken_rules(
     """Per rule, the rows that break it."""
     logprob, top, entropy = columns["logprob"], columns["top_logprob"], columns["entropy"]
     position, start, end = columns["position"], columns["char_start"], columns["char_end"]
+    # another program need not have said more than the log-prob
+    said = unit.probe != IMPORTED
     last = np.iinfo(np.int32).max if document is None else document.characters
     return {
         "logprob <= 0, finite": ~(np.isfinite(logprob) & (logprob <= 0)),
-        "logprob <= top_logprob <= 0": ~((top >= logprob) & (top <= 0)),
-        "entropy >= 0, finite": ~(np.isfinite(entropy) & (entropy >= 0)),
+        "logprob <= top_logprob <= 0": ~((top >= logprob) & (top <= 0)) & (said | ~np.isnan(top)),
+        "entropy >= 0, finite": (
+            ~(np.isfinite(entropy) & (entropy >= 0)) & (said | ~np.isnan(entropy))
+        ),
         "rank >= 1": columns["rank"] < 1,
         "token_id >= 0": columns["token_id"] < 0,
         "context_tokens >= 0": columns["context_tokens"] < 0,

@@ -57,7 +57,8 @@ def publish(problem_name: str | None) -> None:
 
     workspace = find_workspace()
     name = load_problem(problem_name, workspace).name if problem_name else None
-    click.echo(f"published {publish_all(workspace, name)} units")
+    units = publish_all(workspace, name) + publish_all(workspace.evals, name)
+    click.echo(f"published {units} units")
 
 
 @warehouse.command()
@@ -80,7 +81,8 @@ def check(problem_name: str | None, repair: bool, as_json: bool) -> None:
 
     workspace = find_workspace()
     name = _name_of(problem_name, workspace)
-    files = token_files(workspace, name)
+    benchmarks = set(token_files(workspace.evals, name))
+    files = [*token_files(workspace, name), *sorted(benchmarks)]
     started = time.monotonic()
     documents: dict[str, dict[int, DocumentFacts] | None] = {}
     defects: list[Defect] = []
@@ -89,17 +91,15 @@ def check(problem_name: str | None, repair: bool, as_json: bool) -> None:
     with progress_bar(len(files), "files") as progress:
         for path in files:
             problem = path.parts[-4].partition("=")[2]
-            if problem not in documents:
+            if path not in benchmarks and problem not in documents:
                 documents[problem], wrong = check_documents(workspace, problem)
                 defects += wrong
-            found = check_file(path, documents[problem])
+            store = workspace.evals if path in benchmarks else workspace
+            texts = None if path in benchmarks else documents[problem]
+            found = check_file(path, texts)
             units, rows = units + found.units, rows + found.rows
             defects += found.defects
-            if (
-                repair
-                and found.defects
-                and (done := repair_file(workspace, path, documents[problem]))
-            ):
+            if repair and found.defects and (done := repair_file(store, path, texts)):
                 mended[path] = done
             progress("checking", 1)
     seconds = time.monotonic() - started

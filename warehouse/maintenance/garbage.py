@@ -163,7 +163,7 @@ def _choices_without_unit(workspace: Workspace, problem: str) -> Iterator[Garbag
 
 def _strays(workspace: Workspace, problem: str) -> Iterator[Garbage]:
     """Leftovers of killed processes in the folders of one problem."""
-    tables = ("pending", *TABLES)
+    tables = ("pending", "eval_pending", *TABLES)
     for folder in [workspace.data / table / f"problem={problem}" for table in tables]:
         for path in _older(folder, ".*.tmp"):
             yield Garbage("temporary file", path, 0, _size(path), "a write that was killed")

@@ -79,6 +79,16 @@ def test_tokens_of_another_program_become_token_rows(
     ]
 
 
+def test_imported_files_are_checked_like_others(workspace: Workspace, tmp_path: Path) -> None:
+    assert run("token-logprobs", written(tmp_path / "x.jsonl", CHOICE))[0] == 0
+    done = CliRunner().invoke(cli, ["warehouse", "check", "--problem", "tiny"])
+    assert (done.exit_code, "checked 1 files, 1 units, 2 rows" in done.output) == (0, True)
+    (file,) = workspace.evals.tokens.rglob("tokens.parquet")
+    file.write_bytes(file.read_bytes()[:-9] + b"damaged!!")
+    done = CliRunner().invoke(cli, ["warehouse", "check", "--problem", "tiny"])
+    assert done.exit_code == 4 and str(file) in done.output
+
+
 def prompt_of_vllm(**changes: Any) -> dict[str, Any]:
     """What vLLM gives for `Is it? yes` with prompt_logprobs=1."""
     tokens = [(1, "Is"), (2, " it"), (3, "?"), (4, " y"), (5, "es")]

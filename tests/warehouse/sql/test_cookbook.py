@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import duckdb
 import pytest
 from made_up_warehouse import Shape, Window, write_warehouse
 from scipy.stats import ttest_rel
@@ -211,6 +212,34 @@ EXPECTED: dict[str, tuple[list[str], tuple[str, ...], list[tuple[Any, ...]]]] = 
 }
 
 
+OF_MARTS = ("benchmark_difference", "metric_leaders")
+"""Queries of what dbt builds."""
+
+
+def test_a_benchmark_difference_is_paired_and_clustered(filled: Workspace) -> None:
+    """Differences 1, 1, 0, -1 on texts a, a, b, b: mean 1/4, residuals 3/2 and -3/2."""
+    values = [("a", 1, 0), ("a", 1, 0), ("b", 1, 1), ("b", 0, 1)]
+    filled.database.parent.mkdir(exist_ok=True)
+    with duckdb.connect(str(filled.database)) as database:
+        database.execute(
+            "create table eval_item_metrics (problem text, model_id text, condition text, "
+            "item integer, filter text, metric text, cluster text, value double, weight double)"
+        )
+        for item, (cluster, good, bad) in enumerate(values):
+            for model, value in (("good", good), ("bad", bad)):
+                database.execute(
+                    "insert into eval_item_metrics values "
+                    "('minilong', ?, 't-0shot', ?, 'none', 'acc', ?, ?, 1)",
+                    [model, item, cluster, value],
+                )
+    params = ("problem=minilong", "model_a=bad", "model_b=good")
+    rows = ask("--name", "benchmark_difference", *(w for p in params for w in ("--param", p)))
+    stderr = (2 * (1.5**2 + 1.5**2)) ** 0.5 / 4
+    assert rounded(rows, "condition", "items", "clusters", "difference", "stderr") == [
+        ("t-0shot", 4, 2, 0.25, round(stderr, 6))
+    ]
+
+
 @pytest.mark.parametrize("name", sorted(EXPECTED))
 def test_a_cookbook_answer_worked_by_hand(filled: Workspace, name: str) -> None:
     params, columns, expected = EXPECTED[name]
@@ -338,5 +367,5 @@ def test_every_cookbook_query_is_tested_and_described() -> None:
 
 def test_cookbook_queries_run_before_anything_is_extracted(workspace: Workspace) -> None:
     for recipe in list_queries():
-        if recipe.name != "metric_leaders":
+        if recipe.name not in OF_MARTS:
             assert ask("--name", recipe.name) == []

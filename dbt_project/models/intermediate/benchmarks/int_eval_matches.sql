@@ -49,7 +49,7 @@ pairs as (
         unnest([true, false]) as is_answer,
         expected
     from answered,
-        unnest(cast(gold as varchar[])) as expectations(expected)
+        unnest(cast(gold as varchar[])) as expectations (expected)
 ),
 
 without_ignored as (

@@ -29,9 +29,9 @@ described as (
         any_value(subject) as subject,
         any_value(cluster) as cluster,
         any_value(request_type) as request_type,
-        first(characters order by is_gold desc nulls last, choice) as answer_characters,
-        first(bytes order by is_gold desc nulls last, choice) as answer_bytes,
-        first(words order by is_gold desc nulls last, choice) as answer_words
+        first(characters order by is_gold desc nulls last, choice asc) as answer_characters,
+        first(bytes order by is_gold desc nulls last, choice asc) as answer_bytes,
+        first(words order by is_gold desc nulls last, choice asc) as answer_words
     from items
     group by problem, condition, item
 ),
@@ -106,15 +106,15 @@ item_metrics as (
         described.subject,
         described.cluster,
         described.answer_characters,
-        case
-            when described.answer_characters > 1
-                then concat(
-                    cast(pow(2, floor(log2(described.answer_characters))) as integer),
-                    '-',
-                    cast(pow(2, floor(log2(described.answer_characters)) + 1) as integer) - 1
-                )
-            else cast(described.answer_characters as varchar)
-        end as length_band,
+        if(
+            described.answer_characters > 1,
+            concat(
+                cast(pow(2, floor(log2(described.answer_characters))) as integer),
+                '-',
+                cast(pow(2, floor(log2(described.answer_characters)) + 1) as integer) - 1
+            ),
+            cast(described.answer_characters as varchar)
+        ) as length_band,
         together.filter,
         together.metric,
         cast(together.value as double) as value,  -- noqa: RF04
