@@ -9,6 +9,7 @@ read off a finished demo: give those that `time make demo` printed, or the recor
 from __future__ import annotations
 
 import json
+import math
 import textwrap
 from datetime import datetime, timezone
 from pathlib import Path
@@ -69,12 +70,17 @@ def demo_figures(workspace: Workspace, seed: int = 0) -> dict[str, Any]:
             "select count(distinct doc_id) from units where problem = ? and status = 'done'",
             [PROBLEM],
         ).fetchone()
-        lengths = connection.execute(
-            "select distinct context_tokens from downstream where problem = ? order by all",
+        tasks = connection.execute(
+            "select distinct task from downstream_scores"
+            " where problem = ? and starts_with(task, 'recall_')",
             [PROBLEM],
         ).fetchall()
     assert documents is not None
-    best = [row for row in _best_of_each(board) if row.column.admissible]
+    best = [
+        row
+        for row in _best_of_each(board)
+        if row.column.admissible and not math.isnan(row.p_adjusted)
+    ]
     return {
         "command": COMMAND,
         "date": datetime.now(timezone.utc).date().isoformat(),
@@ -83,7 +89,7 @@ def demo_figures(workspace: Workspace, seed: int = 0) -> dict[str, Any]:
         "families": selection.families,
         "kinds": selection.kinds,
         "documents": documents[0],
-        "recall_lengths": [length for (length,) in lengths],
+        "recall_lengths": sorted(int(task.removeprefix("recall_")) for (task,) in tasks),
         "metrics": len(best),
         "tries": table.tries["all"],
         "luck_reaches": number(board.test.null_95),
