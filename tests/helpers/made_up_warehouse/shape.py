@@ -35,6 +35,8 @@ class Shape:
 
     problem: str = "synthetic"
     models: int = 4
+    model_ids: tuple[str, ...] = ()
+    """What the models are called, as their folders are; else `lab--model-0` and so on."""
     documents: int = 3
     tokens: int = 512
     tokenizers: int = 2

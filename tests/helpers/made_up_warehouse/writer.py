@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from made_up_warehouse.shape import Retrieval, Shape
-from made_up_warehouse.text import Floats, Ints, Pieces, Tokenisation, Vocabulary, draw_words
+from made_up_warehouse.conditions import add_ladder, add_needles, add_retrieval, scores
+from made_up_warehouse.shape import Shape
+from made_up_warehouse.text import Ints, Pieces, Tokenisation, Vocabulary, draw_words
 from warehouse.store.ledger import UnitRecord, with_units
 from warehouse.store.schema import TABLES
 
@@ -22,20 +23,6 @@ _GROUP_ROWS = 120_000
 
 def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _scores(nll: Floats, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
-    """Columns that belong to a log-probability: entropy, rank and the first choice's log-prob."""
-    logprob = (-nll).astype(np.float32)
-    first = rng.random(len(nll)) < np.exp(-nll * 0.6)
-    rank = np.where(first, 1, 2 + np.floor(np.expm1(np.minimum(nll, 9)) * rng.random(len(nll))))
-    top = np.where(first, logprob, np.maximum(logprob, -nll * rng.random(len(nll))))
-    return {
-        "logprob": logprob,
-        "entropy": (nll * 0.8 + rng.exponential(0.3, len(nll))).astype(np.float32),
-        "rank": rank.astype(np.int32),
-        "top_logprob": top.astype(np.float32),
-    }
 
 
 def _write(
@@ -116,7 +103,7 @@ class _Writer:
         """Write model `number`: its row, its tokens, its downstream items."""
         shape = self.shape
         rng = np.random.default_rng([shape.seed, number])
-        model_id = f"lab--model-{number}"
+        model_id = shape.model_ids[number] if shape.model_ids else f"lab--model-{number}"
         kind = number % shape.tokenizers
         bos = number % 3 != 1
         skill = 0.5 + number / max(1, shape.models - 1)
@@ -209,7 +196,7 @@ class _Writer:
                 segment=np.zeros(length - first),
                 context_tokens=position[first:],
                 **at(position[first:]),
-                **_scores(nll[first:], rng),
+                **scores(nll[first:], rng),
             )
             for window in self.shape.windows:
                 where = position[window.context :]
@@ -229,15 +216,15 @@ class _Writer:
                     segment=block,
                     context_tokens=where - block * window.stride,
                     **at(where),
-                    **_scores(np.maximum(nll[where] + gain, 1e-5), rng),
+                    **scores(np.maximum(nll[where] + gain, 1e-5), rng),
                 )
             retrieval = self.shape.retrieval
             if retrieval is not None:
-                self._add_retrieval(add, retrieval, doc_id, nll, at, skill, rng)
+                add_retrieval(self.shape, add, retrieval, doc_id, nll, at, skill, rng)
             # draws of their own: the rows above stay what they are
             more = np.random.default_rng([self.shape.seed, doc_id, 1])
-            self._add_ladder(add, doc_id, nll, at, skill, more)
-            self._add_needles(add, doc_id, nll, at, skill, more)
+            add_ladder(self.shape, add, doc_id, nll, at, skill, more)
+            add_needles(self.shape, add, doc_id, nll, at, skill, more)
         for condition, columns in parts.items():
             table = {
                 name: np.concatenate([c[name] for c in columns])
@@ -250,61 +237,6 @@ class _Writer:
             _write(self.root, "tokens", {**keys, "condition": condition}, table, units)
             if self.shape.top_k and condition in ("full", self.shape.windows[0].name):
                 self._write_choices({**keys, "condition": condition}, table, units)
-
-    def _add_ladder(
-        self, add: Any, doc_id: int, nll: Floats, at: Any, skill: float, rng: np.random.Generator
-    ) -> None:
-        contexts = self.shape.ladder
-        where = np.arange(len(nll) - 40, len(nll))
-        for index, context in enumerate(contexts):
-            # not every document gains from every rung
-            gain = rng.normal(0.08 * skill * index, 0.05)
-            add(
-                f"ladder_{context}",
-                "ladder",
-                "ladder",
-                {"contexts": list(contexts), "context": context},
-                doc_id,
-                segment=np.zeros(len(where)),
-                context_tokens=np.full(len(where), context),
-                **at(where),
-                **_scores(np.maximum(nll[where] * rng.uniform(0.9, 1.1) - gain, 1e-4), rng),
-            )
-
-    def _add_needles(
-        self, add: Any, doc_id: int, nll: Floats, at: Any, skill: float, rng: np.random.Generator
-    ) -> None:
-        depths = self.shape.depths
-        count = len(depths)
-        sentences = [np.arange(60 * (n + 1), 60 * (n + 1) + 5 + n) for n in range(count)]
-        absent = [np.maximum(nll[where] + 0.3, 1e-4) for where in sentences]
-        scored: dict[str, list[tuple[int, Ints, Floats]]] = {
-            "absent": list(zip(range(count), sentences, absent, strict=True)),
-            "present": [
-                (
-                    depth * count + sentence,
-                    sentences[sentence],
-                    absent[sentence] * rng.uniform(0.1, 1.1 - 0.3 * skill * depths[depth]),
-                )
-                for depth in range(count)
-                for sentence in range(count)
-            ],
-        }
-        for side, rows in scored.items():
-            if not rows:
-                return
-            where = np.concatenate([positions for _, positions, _ in rows])
-            add(
-                f"needle_{side}",
-                f"needle_{side}",
-                "needle",
-                {"depths": list(depths), "rounds": count},
-                doc_id,
-                segment=np.concatenate([np.full(len(w), s) for s, w, _ in rows]),
-                context_tokens=np.full(len(where), len(nll)),
-                **at(where),
-                **_scores(np.concatenate([values for _, _, values in rows]), rng),
-            )
 
     def _write_choices(
         self, keys: dict[str, str], table: dict[str, NDArray[Any]], units: list[UnitRecord]
@@ -338,55 +270,6 @@ class _Writer:
             pq.write_table(
                 pa.Table.from_arrays(arrays, schema=schema),
                 folder / f"doc-{unit.doc_id:06d}-{unit.fingerprint}.parquet",
-            )
-
-    def _add_retrieval(
-        self,
-        add: Any,
-        retrieval: Retrieval,
-        doc_id: int,
-        nll: Floats,
-        at: Any,
-        skill: float,
-        rng: np.random.Generator,
-    ) -> None:
-        span = retrieval.excerpt_tokens + retrieval.answer_tokens
-        room = len(nll) - span - retrieval.min_gap
-        if room < retrieval.excerpts:
-            return
-        starts = np.sort(rng.choice(room, size=retrieval.excerpts, replace=False))
-        answer = np.arange(retrieval.answer_tokens)
-        where = (starts[:, None] + retrieval.excerpt_tokens + answer).ravel()
-        segment = np.repeat(np.arange(retrieval.excerpts), retrieval.answer_tokens)
-        visible = np.tile(retrieval.excerpt_tokens + answer, retrieval.excerpts)
-        parameters = {
-            "excerpts": retrieval.excerpts,
-            "excerpt_tokens": retrieval.excerpt_tokens,
-            "answer_tokens": retrieval.answer_tokens,
-            "min_gap": retrieval.min_gap,
-            "seed": 0,
-        }
-        alone = nll[where] + rng.normal(0.1, 0.3, len(where)) ** 2
-        after_all = alone * rng.uniform(0.9 - 0.4 * skill, 1.1, len(where))
-        sides = [
-            ("with", "with_document", after_all, len(nll) + visible),
-            ("without", "without_document", alone, visible),
-        ]
-        more = np.random.default_rng([self.shape.seed, doc_id, 2])
-        for control in retrieval.controls:
-            values = alone * more.uniform(0.7, 1.1, len(where))
-            sides.append((control, control, values, len(nll) + visible))
-        for side, named, values, seen in sides:
-            add(
-                f"retrieval_{side}",
-                f"retrieval_{named}",
-                "retrieval",
-                parameters,
-                doc_id,
-                segment=segment,
-                context_tokens=seen,
-                **at(where),
-                **_scores(values, rng),
             )
 
     def _unit(
