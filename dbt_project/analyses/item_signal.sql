@@ -1,5 +1,5 @@
 -- What single items contribute over training, and which of them to keep. `tokenmart e2lm curate`
--- fills in item_scores (model, checkpoint, item, score) and the parameters.
+-- runs it on a table item_scores (model, checkpoint, item, score).
 --
 -- rise: change of the score from the first checkpoint to the last, along a straight line, mean over
 -- models. wobble: half the mean square of successive changes, the variance of what is no trend.
@@ -8,11 +8,7 @@
 -- order need to be tried. The wobble of an item is known from a few checkpoints only: the mean of
 -- all items' is added to each.
 
-with item_scores as (
-    select * from {{ source('benchmarks', 'item_scores') }}
-),
-
-steps as (
+with steps as (
     select
         model,
         item,
