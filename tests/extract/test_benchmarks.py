@@ -24,6 +24,7 @@ from warehouse.paths import Workspace
 from warehouse.sql.connection import connect_to_parquet
 
 pytest.importorskip("lm_eval")
+TokenmartLM = pytest.importorskip("extract.benchmarks.model").TokenmartLM
 pytestmark = pytest.mark.slow
 
 CONTEXT = 48
@@ -58,16 +59,21 @@ def ok(result: Result) -> str:
     return result.output
 
 
-def harness_results(folder: Path, tasks: Path, longest: int | None) -> dict[str, Any]:
-    """What the harness finds with its own class and its own arithmetic."""
-    from lm_eval import simple_evaluate
+def harness_class(folder: Path, longest: int | None) -> Any:
+    """The harness's own class for models of transformers."""
     from lm_eval.models.huggingface import HFLM
+
+    return HFLM(
+        pretrained=str(folder), device="cpu", dtype="float32", batch_size=4, max_length=longest
+    )
+
+
+def harness_results(model: Any, tasks: Path) -> dict[str, Any]:
+    """What the harness finds with its own arithmetic."""
+    from lm_eval import simple_evaluate
     from lm_eval.tasks import TaskManager
 
     logging.getLogger("lm_eval").setLevel(logging.ERROR)
-    model = HFLM(
-        pretrained=str(folder), device="cpu", dtype="float32", batch_size=4, max_length=longest
-    )
     manager = TaskManager(include_path=str(tasks), include_defaults=False)
     found = simple_evaluate(model, tasks=list(TASKS), task_manager=manager, bootstrap_iters=2)
     return dict(found)
@@ -78,13 +84,21 @@ def test_metrics_and_answers_are_the_harness_s_own(
 ) -> None:
     """Run here, and brought in from the harness's own samples."""
     theirs = {
-        "tiny--one": harness_results(tiny_checkpoint(), tasks, None),
-        "tiny--short": harness_results(tiny_checkpoint("gemma3_text", False, 1), tasks, CONTEXT),
+        "tiny--one": harness_results(harness_class(tiny_checkpoint(), None), tasks),
+        "tiny--short": harness_results(
+            harness_class(tiny_checkpoint("gemma3_text", False, 1), CONTEXT), tasks
+        ),
     }
+    ours_inside = TokenmartLM(str(two_models), "tiny/one", "cpu", include_path=str(tasks))
+    inside = numbers(harness_results(ours_inside, tasks))
+    for ours_there, harness in zip(inside, numbers(theirs["tiny--one"]), strict=True):
+        assert ours_there[:2] == harness[:2]
+        assert ours_there[2] == pytest.approx(harness[2], rel=1e-5, abs=1e-6)
     files = write_samples(workspace.root / "samples", theirs["tiny--one"])
     words = ["--problem", str(two_models), "--model", "tiny/one", "--format", "samples"]
     ok(CliRunner().invoke(cli, ["data", "import", *words, *map(str, files)]))
-    assert "evaluated 16 units" in ok(evaluate(two_models, tasks, "--tasks", "made_*"))
+    # those of the first model are there already
+    assert "evaluated 8 units" in ok(evaluate(two_models, tasks, "--tasks", "made_*"))
     built = Warehouse(workspace.data, workspace.root / "t.duckdb")
     built.run("--select", "+eval_metrics")
     query = """
