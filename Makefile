@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
-.PHONY: help setup demo extract dbt correlate report sql verify test rehearse lint bench docs clean
+.PHONY: help setup demo extract dbt correlate report sql verify test test-slow rehearse lint bench docs clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -17,7 +17,7 @@ METRIC_KEY ?= score
 QUERY ?=
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo "Variables: PROBLEM=no4k|minilong|file.yml  SUBMISSION=file.json  OUT=file.json  QUERY='select …'"
 
 setup: $(READY)  ## create .venv with everything, at the tested versions
@@ -60,8 +60,13 @@ verify: $(READY)  ## score SUBMISSION=file.json against the locked target (OUT= 
 	$(BIN)/python scripts/verify_locked_no4k.py --submission "$(SUBMISSION)" \
 	  --metric-key "$(METRIC_KEY)" $(if $(OUT),--out "$(OUT)")
 
-test: $(READY)  ## run all tests
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile
+
+test: $(READY)  ## run the tests, under ten minutes; those marked slow are left to test-slow
+	$(PYTEST) -m "not slow"
+
+test-slow: $(READY)  ## run the tests marked slow: kills, whole rebuilds, long real documents
+	$(PYTEST) -m slow
 
 rehearse: $(READY)  ## rehearse no4k from download to submission, with look-alikes of its 17 models
 	$(BIN)/python -m tests.rehearsal

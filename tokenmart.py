@@ -23,6 +23,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Check the environment; say what is missing and the remedy.",
     ),
     "extract": ("extract.cli:extract", "Write per-token statistics of models to Parquet."),
+    "eval": (
+        "extract.benchmarks.cli:eval_command",
+        "Run benchmarks of lm-evaluation-harness on models, token by token.",
+    ),
     "recall": ("extract.cli:recall", "Measure the key-value recall target of a problem."),
     "status": ("extract.cli:status", "Show what has been extracted and what is missing."),
     "dbt": (

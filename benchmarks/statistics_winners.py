@@ -2,7 +2,8 @@
 
 Two promises are simulated, in five worlds that differ in what makes models alike:
 
-* the interval of the chosen variant covers its true correlation;
+* the interval of the chosen variant covers its true correlation, and so does that of its estimate
+  for a new family;
 * a metric that tracks nothing is called the winner in at most 5% of studies, and one that
   tracks the target is found (power).
 
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import json
 import math
+import resource
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -32,13 +34,18 @@ import numpy as np
 from analysis.statistics.after_choice import winner_interval
 from analysis.statistics.correlations import Floats
 from analysis.statistics.families import family_interval
+from analysis.statistics.new_family import new_family
 from analysis.statistics.winner import winner_conditions
+from warehouse.store.provenance import code_revision
+
+BEGIN, END = "<!-- statistics_winners.json -->", "<!-- end of statistics_winners.json -->"
 
 METRICS, PER_METRIC = 24, 18
 WITHIN_METRIC = 0.9
 """Share of the variance that variants of one metric have in common."""
 
 PERMUTATIONS = 400
+_PROCESSES = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
 
 LOCKED_FAMILIES = ("qwen",) * 9 + ("llama2",) * 5 + ("mistral",) * 2 + ("yi",)
 DOSES = (
@@ -141,17 +148,23 @@ def coverage(world: World, signal: str, studies: int) -> dict[str, Any]:
     rho = SIGNALS[signal]
     truths = {value: true_spearman(world, value) for value in set(rho.tolist())}
     groupings = [world.families, *([world.kinds] if world.kinds else [])]
+    kinds = world.kinds or tuple(str(model) for model in range(len(world.families)))
     hits, widths = np.zeros(2), np.zeros(2)
+    elsewhere: list[tuple[bool, float]] = []
     too_high, estimated = 0.0, 0.0
     for study in range(studies):
         generator = np.random.default_rng([study, 7])
         metrics, target, groups = library(generator, world, rho)
         found = winner_interval(metrics, target, groupings, study, PERMUTATIONS)
         truth = truths[float(rho[int(groups[found.best])])]
-        usual = family_interval(metrics[found.best], target, world.families)
+        best = metrics[found.best]
+        usual = family_interval(best, target, world.families)
         for index, interval in enumerate((found.interval, usual)):
             hits[index] += interval.low <= truth <= interval.high
             widths[index] += interval.high - interval.low
+        new = new_family(best, target, world.families, kinds, found.critical).interval
+        if not math.isnan(new.low):
+            elsewhere.append((new.low <= truth <= new.high, new.high - new.low))
         too_high += abs(found.value) - math.copysign(truth, found.value)
         estimated += found.optimism
     return {
@@ -159,6 +172,10 @@ def coverage(world: World, signal: str, studies: int) -> dict[str, Any]:
         "signal": signal,
         "covers": _rounded(hits[0] / studies),
         "width": _rounded(widths[0] / studies),
+        "new_family_covers": _rounded(np.mean([row[0] for row in elsewhere]))
+        if elsewhere
+        else None,
+        "new_family_width": _rounded(np.mean([row[1] for row in elsewhere])) if elsewhere else None,
         "usual_interval_covers": _rounded(hits[1] / studies),
         "usual_width": _rounded(widths[1] / studies),
         "too_high_by": _rounded(too_high / studies),
@@ -194,6 +211,44 @@ def winners(world: World, signal: str, studies: int) -> dict[str, Any]:
     }
 
 
+def results_block(tables: dict[str, Any]) -> str:
+    """Both tables as `RESULTS.md` shows them, from the JSON alone."""
+    coverage_cells: dict[str, list[str]] = {}
+    for row in tables["coverage"]:
+        new = row["new_family_covers"]
+        cell = f"**{row['covers']:.0%}** ({row['width']:.2f}); "
+        cell += "–" if new is None else f"{new:.0%} ({row['new_family_width']:.2f})"
+        coverage_cells.setdefault(row["world"], []).append(
+            f"{cell}; {row['usual_interval_covers']:.0%}"
+        )
+    winner_cells: dict[str, list[str]] = {}
+    for row in tables["winners"]:
+        wrong, right = (f"{100 * row[name]:.3g}" for name in ("wrong", "right"))
+        cell = f"**{wrong}**" if row["signal"] == "none" else f"{right} ({wrong})"
+        winner_cells.setdefault(row["world"], []).append(cell)
+    studies = {row["signal"]: row["studies"] for row in tables["winners"]}
+    lines = [
+        f"`{tables['command']}` took {tables['seconds'] / 60:.0f} min "
+        f"({tables['cpu_seconds'] / 60:.0f} min of processor time).",
+        "",
+        "How often the 95% interval of the chosen variant covers its true Spearman (its mean "
+        "width), how often the estimate for a new family does, and the usual family interval; "
+        f"{tables['coverage'][0]['studies']} studies each:",
+        "",
+        "| models | all metrics 0 | all .5 | from 0 to .8 | one .9 |",
+        "|---|---|---|---|---|",
+        *(f"| {world} | {' | '.join(cells)} |" for world, cells in coverage_cells.items()),
+        "",
+        "What the rule calls a winner, in percent of studies "
+        f"({studies['none']} without signal, {studies['one metric rho .8']} with one good metric):",
+        "",
+        "| models | no signal: **false winner** | rho .8: right (wrong) | rho .95: right (wrong) |",
+        "|---|---|---|---|",
+        *(f"| {world} | {' | '.join(cells)} |" for world, cells in winner_cells.items()),
+    ]
+    return "\n".join([BEGIN, *lines, END])
+
+
 def _rounded(value: float) -> float:
     return round(float(value), 4)
 
@@ -205,44 +260,53 @@ def _task(task: tuple[str, World, str, int]) -> dict[str, Any]:
 
 @click.command()
 @click.option("--studies", default=120, show_default=True, help="Simulated studies a setting.")
-@click.option("--null-studies", default=400, show_default=True, help="Of settings without signal.")
 @click.option(
-    "--only", type=click.Choice(["coverage", "winners"]), help="Make one table, keep the other."
+    "--null-studies", default=400, show_default=True, help="Where a winner is a false one."
 )
 @click.option("--jobs", default=2, show_default=True, help="Processes.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write the tables as JSON.")
-def main(studies: int, null_studies: int, only: str | None, jobs: int, out: Path | None) -> None:
+@click.option(
+    "--results", type=click.Path(path_type=Path), help="Put the tables into this Markdown file."
+)
+def main(
+    studies: int, null_studies: int, jobs: int, out: Path | None, results: Path | None
+) -> None:
     """Print both tables, and save them where asked."""
-    tables: dict[str, Any] = {}
-    if out is not None and out.exists():
-        tables = json.loads(out.read_text("utf-8"))
-    for what, signals in (("coverage", SIGNALS), ("winners", POWER_SIGNALS)):
-        if only not in (None, what):
-            continue
-        start = time.perf_counter()
-        tasks = [
-            (what, world, signal, null_studies if signal == "none" else studies)
-            for world in WORLDS
-            for signal in signals
-        ]
-        rows = []
-        with ProcessPoolExecutor(jobs) as pool:
-            for row in pool.map(_task, tasks):
-                rows.append(row)
-                click.echo(f"{what}: {row}")
-        tables[what] = {
-            "command": f"python benchmarks/statistics_winners.py --only {what} --studies {studies} "
-            f"--null-studies {null_studies} --out benchmarks/statistics_winners.json",
-            "models": 17,
-            "metrics": METRICS,
-            "variants": METRICS * PER_METRIC,
-            "permutations": PERMUTATIONS,
-            "seconds": round(time.perf_counter() - start),
-            "rows": rows,
-        }
-        click.echo(f"{what}: {tables[what]['seconds']} s")
-        if out is not None:
-            out.write_text(json.dumps(tables, indent=1) + "\n", encoding="utf-8")
+    start = time.perf_counter()
+    tables: dict[str, Any] = {
+        "command": f"python benchmarks/statistics_winners.py --studies {studies} "
+        f"--null-studies {null_studies} --out benchmarks/statistics_winners.json",
+        "revision": code_revision()["revision"],
+        "models": 17,
+        "metrics": METRICS,
+        "variants": METRICS * PER_METRIC,
+        "permutations": PERMUTATIONS,
+    }
+    with ProcessPoolExecutor(jobs) as pool:
+        for what, signals in (("winners", POWER_SIGNALS), ("coverage", SIGNALS)):
+            tables[what] = []
+            tasks = [
+                (
+                    what,
+                    world,
+                    signal,
+                    null_studies if (what, signal) == ("winners", "none") else studies,
+                )
+                for world in WORLDS
+                for signal in signals
+            ]
+            for task, row in zip(tasks, pool.map(_task, tasks), strict=True):
+                tables[what].append({"studies": task[-1], **row})
+                click.echo(f"{what}: {tables[what][-1]}")
+    tables["seconds"] = round(time.perf_counter() - start)
+    tables["cpu_seconds"] = round(sum(resource.getrusage(who).ru_utime for who in _PROCESSES))
+    click.echo(f"{tables['seconds']} s")
+    if out is not None:
+        out.write_text(json.dumps(tables, indent=1) + "\n", encoding="utf-8")
+    if results is not None:
+        text = results.read_text("utf-8")
+        begin, end = text.index(BEGIN), text.index(END) + len(END)
+        results.write_text(text[:begin] + results_block(tables) + text[end:], encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -309,6 +309,7 @@ def recall(
     from extract.failures import summary
     from extract.planning.devices import resolve_device
     from extract.planning.plan import select
+    from extract.recall import standard_error_note
     from extract.recall_run import measure_recall, recall_target
     from warehouse.errors import UnitFailedError
     from warehouse.paths import find_workspace
@@ -330,6 +331,8 @@ def recall(
         outcome = measure_recall(problem, target, selection, workspace, progress)
     done = len(selection.models) - outcome.measured - len(outcome.failures)
     click.echo(f"measured {outcome.measured} models; {done} were done before")
+    if note := standard_error_note(target.contexts):
+        click.echo(f"note: {note}")
     for line in outcome.messages.lines():
         click.echo(visible(f"note: {line}"), err=True)
     if outcome.failures:

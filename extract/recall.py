@@ -9,6 +9,7 @@ is run once: the questions at all lengths branch off its one KV cache.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,8 @@ from warehouse.store.token_files import write_table
 
 FINGERPRINT_KEY = b"tokenmart.fingerprint"
 RECALL_VERSION = 1
+USABLE_CONTEXTS = 9
+"""Contexts from which on a score's standard error is itself known to a quarter."""
 
 ADJECTIVES = tuple(
     """amber brave calm dusty eager frozen gentle hollow ivory jolly keen lively mellow narrow
@@ -62,6 +65,25 @@ class Item:
     length: int
     context: int
     request: Request
+
+
+def standard_error_note(contexts: int) -> str:
+    """What so few contexts leave of the scores' standard errors; empty where they are enough.
+
+    A standard error from C independent contexts has itself a relative error of about
+    1 / sqrt(2 (C - 1)), as that of any standard deviation.
+    """
+    if contexts >= USABLE_CONTEXTS:
+        return ""
+    known = (
+        f"known to about ±{1 / math.sqrt(2 * (contexts - 1)):.0%} only"
+        if contexts > 1
+        else "unknown"
+    )
+    return (
+        f"{contexts} contexts a model: the scores' standard errors, and the noise ceiling made of "
+        f"them, are {known}; `tokenmart recall --contexts {USABLE_CONTEXTS}` makes that ±25%"
+    )
 
 
 def make_contexts(target: RecallTarget, filler: Sequence[tuple[str, str]]) -> list[Context]:

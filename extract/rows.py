@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from extract.planning.plan import ModelPlan, describe_interventions
 from extract.scored import Scored
@@ -26,6 +27,29 @@ def token_rows(
     """Rows of one unit in the token schema, sorted by (segment, position)."""
     if not requests:
         return TOKENS.empty_table()
+    positions = np.concatenate([request.positions for request in requests])
+    start, end = document.char_start[positions], document.char_end[positions]
+    return columns_of_rows(doc_id, requests, results, start, end)
+
+
+def columns_of_rows(
+    doc_id: int,
+    requests: Sequence[Request],
+    results: Sequence[Scored],
+    char_start: NDArray[np.int32],
+    char_end: NDArray[np.int32],
+) -> pa.Table:
+    """Rows of scored requests in the token schema.
+
+    Args:
+        doc_id: of all rows.
+        requests: in the order of the rows.
+        results: theirs.
+        char_start: shape (rows,); first character of each token in its text.
+        char_end: shape (rows,); one past the last.
+    """
+    if not requests:
+        return TOKENS.empty_table()
     join: Callable[[list[Any]], Any] = np.concatenate
     positions = join([request.positions for request in requests])
     columns = {
@@ -34,8 +58,8 @@ def token_rows(
         "position": positions,
         "context_tokens": join([request.context_tokens for request in requests]),
         "token_id": join([request.targets for request in requests]),
-        "char_start": document.char_start[positions],
-        "char_end": document.char_end[positions],
+        "char_start": char_start,
+        "char_end": char_end,
         **{
             name: join([getattr(result.scores, name) for result in results])
             for name in ("logprob", "entropy", "rank", "top_logprob")

@@ -55,6 +55,11 @@ class TokenizedDocument:
 class DocumentTokenizer:
     """A tokenizer with character spans and an explicit BOS policy.
 
+    Attributes:
+        library: the tokenizer of transformers.
+        bos: what stands before a text, None for nothing.
+        sha256: hash of its files' content and of the BOS policy.
+
     Raises:
         TokenmartError: the tokenizer gives no character spans, or a BOS is asked for and
             it has none.
@@ -67,13 +72,13 @@ class DocumentTokenizer:
                 "convert it with AutoTokenizer.from_pretrained(…, use_fast=True).save_pretrained"
                 " and point source to that folder"
             )
-        self._tokenizer = tokenizer
+        self.library = tokenizer
         self.bos = self._bos(spec)
         described = tokenizer.backend_tokenizer.to_str() + f"|bos={self.bos}"
         self.sha256 = hashlib.sha256(described.encode()).hexdigest()
 
     def _bos(self, spec: ModelSpec) -> int | None:
-        bos = self._tokenizer.bos_token_id
+        bos = self.library.bos_token_id
         if spec.bos == "never":
             return None
         if spec.bos == "always":
@@ -83,12 +88,12 @@ class DocumentTokenizer:
                     "bos: never or bos: tokenizer"
                 )
             return int(bos)
-        ids = self._tokenizer("a").input_ids
+        ids = self.library("a").input_ids
         return int(bos) if bos is not None and ids and ids[0] == bos else None
 
     def encode(self, text: str) -> TokenizedDocument:
         """Tokens of a text, without special tokens, uncut."""
-        batch = self._tokenizer(
+        batch = self.library(
             text, add_special_tokens=False, return_offsets_mapping=True, verbose=False
         )
         ids = np.asarray(batch["input_ids"], dtype=np.int32)

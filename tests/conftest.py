@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         marks.setdefault(item.path, set()).update(mark.name for mark in item.iter_markers())
     items.sort(key=lambda item: ("models" not in marks[item.path], "slow" not in marks[item.path]))
+
+
+def pytest_collection_finish() -> None:
+    """Every library is imported by now: collecting garbage need not look at all of it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

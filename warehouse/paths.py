@@ -62,6 +62,21 @@ class Workspace:
         return self.data / "benchmark_tables"
 
     @property
+    def eval_items(self) -> Path:
+        """Requests of benchmarks: `problem=…/condition=…/items.parquet`."""
+        return self.data / "eval_items"
+
+    @property
+    def eval_answers(self) -> Path:
+        """What models answered: `problem=…/model_id=…/condition=…/answers.parquet`."""
+        return self.data / "eval_answers"
+
+    @property
+    def evals(self) -> Workspace:
+        """The same checkout, with the token files of benchmarks in place of the documents'."""
+        return EvalWorkspace(self.root, self.data, self.database)
+
+    @property
     def cache(self) -> Path:
         """Downloads and converted weights; safe to delete."""
         return self.data / "cache"
@@ -88,6 +103,20 @@ class Workspace:
             "TOKENMART_DATA": str(self.data),
             "TOKENMART_DATABASE": str(self.database),
         }
+
+
+class EvalWorkspace(Workspace):
+    """A checkout whose `tokens` are those of benchmark requests: a store of its own."""
+
+    @property
+    def tokens(self) -> Path:
+        """Published token statistics of benchmarks, in the folders of documents'."""
+        return self.data / "eval_tokens"
+
+    @property
+    def pending(self) -> Path:
+        """Finished units of benchmarks not yet merged into their published file."""
+        return self.data / "eval_pending"
 
 
 def workspace_of(root: Path) -> Workspace:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from analysis.options import FILE, RESAMPLES, SEED
+from warehouse.errors import visible
+
+if TYPE_CHECKING:
+    from analysis.e2lm.new_task import Kind
 
 OWN_SCORES = b'"autocorrelation"'
 OWN_READINGS = b'"held_out"'
+OWN_CHOICE = b'"items": ['
 """In the first bytes of what the commands write: one result may replace another without --force."""
 
 
@@ -77,7 +83,6 @@ def score(
     tokenmart e2lm score --scores scores.csv --model dense-1b-arch1 --weights 1,0,0
     """
     from analysis.e2lm.score import score_table
-    from warehouse.errors import visible
     from warehouse.files import refuse_protected, write_whole
     from warehouse.paths import find_workspace
 
@@ -94,6 +99,43 @@ def score(
     write_whole(out, text + "\n")
     benchmarks = {name for entry in found.entries.values() for name in entry}
     click.echo(f"written {out} ({len(found.entries)} models, {len(benchmarks)} benchmarks)")
+
+
+@e2lm.command()
+@click.option("--problem", help="A problem of kind table, by name or path.")
+@click.option("--scores", type=FILE, help="Or a plain table, as `tokenmart e2lm score` reads it.")
+@click.option("--metric", help="The reading that the curves show; the target's by default.")
+@click.option("--out", type=FILE, default="signal.html", show_default=True, help="The page.")
+@click.option("--force", is_flag=True, help="Replace a file that is there and no earlier page.")
+def report(
+    problem: str | None, scores: Path | None, metric: str | None, out: Path, force: bool
+) -> None:
+    """Write the page of a table: curves with error bands, signal table, decisions by stage.
+
+    One HTML file that needs no network.
+
+    \b
+    tokenmart e2lm report --problem ladder --out ladder.html
+    tokenmart e2lm report --scores scores.csv --out signal.html
+    """
+    from analysis.e2lm.curves import gather_page
+    from analysis.report import OWN_PAGE, signal_page
+    from warehouse.errors import TokenmartError
+    from warehouse.files import refuse_protected, write_whole
+    from warehouse.paths import find_workspace
+    from warehouse.progress import progress_bar
+
+    if (problem is None) == (scores is None):
+        raise TokenmartError("give either --problem or --scores")
+    workspace = find_workspace()
+    refuse_protected(out, workspace, force=force, own=OWN_PAGE)
+    data, notes = gather_page(problem, scores, metric, workspace)
+    for note in notes:
+        click.echo(visible(f"note: {note}"), err=True)
+    with progress_bar(len(data.curves) + 1, "figures") as progress:
+        page = signal_page(data, progress)
+    write_whole(out, page)
+    click.echo(f"written {out} ({len(page.encode()) / 1e6:.1f} MB)")
 
 
 @e2lm.command()
@@ -137,3 +179,185 @@ def readings(
     write_whole(out, text + "\n")
     print_readings(found)
     click.echo(f"written {out}")
+
+
+@e2lm.command()
+@click.argument("task")
+@click.option(
+    "--kind",
+    type=click.Choice(["multiple-choice", "cloze", "generation"]),
+    default="multiple-choice",
+    show_default=True,
+    help="What a model is asked for: likelihoods of choices, of one answer, or a text.",
+)
+@click.option(
+    "--folder",
+    type=FILE,
+    default=".",
+    show_default=True,
+    help="Where the task's own folder is made.",
+)
+def new(task: str, kind: Kind, folder: Path) -> None:
+    """Write a task for lm-evaluation-harness that runs as it is.
+
+    Its 118 items ask for chemical elements: replace them by your own, one JSON object a line.
+
+    \b
+    tokenmart e2lm new element_symbols --kind multiple-choice
+    """
+    from analysis.e2lm.new_task import new_task
+
+    for path in new_task(task, kind, folder):
+        click.echo(f"written {path}")
+    click.echo(f"try it: lm_eval --model dummy --include_path {folder / task} --tasks {task}")
+
+
+@e2lm.command()
+@click.option("--task", required=True, type=FILE, help="The task's folder.")
+@click.option("--harness", required=True, type=FILE, help="Your clone of lm-evaluation-harness.")
+@click.option(
+    "--out", type=FILE, default="submission.zip", show_default=True, help="The submission."
+)
+@click.option("--name", help="The task's name, where the folder defines several.")
+@click.option("--metric", help="The metric to be judged by; the task's first one by default.")
+@click.option(
+    "--base", default="HEAD", show_default=True, help="The commit that the patch starts from."
+)
+@click.option(
+    "--onto", type=FILE, help="Another clone, to whose HEAD the patch must apply as well."
+)
+@click.option("--python", help="The Python that runs the harness; this one by default.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    default=20,
+    show_default=True,
+    help="Run so many samples; all are counted and searched for leaks.",
+)
+@click.option(
+    "--leaks-allowed",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="So many prompts may hold their answer as a word.",
+)
+@click.option(
+    "--seconds",
+    type=click.IntRange(1),
+    default=600,
+    show_default=True,
+    help="Stop the harness after so long.",
+)
+@click.option("--force", is_flag=True, help="Replace a file that is there and no submission.")
+def package(
+    task: Path,
+    harness: Path,
+    out: Path,
+    name: str | None,
+    metric: str | None,
+    base: str,
+    onto: Path | None,
+    python: str | None,
+    limit: int,
+    leaks_allowed: int,
+    seconds: int,
+    force: bool,
+) -> None:
+    """Check a task and write submission.zip: evaluation.patch and metadata.yaml.
+
+    Checked in a clean clone: the patch applies, the task loads and runs, its metric comes out as a
+    number, it has 100 to 15,000 samples, no prompt holds its answer as a word, no secret is in the
+    patch. The token of the organisers' hub account comes from $HF_TOKEN and goes into the zip only.
+
+    \b
+    tokenmart e2lm package --task element_symbols --harness lm-evaluation-harness
+    """
+    import sys
+
+    from analysis.e2lm.package import Wish
+    from analysis.e2lm.package import package as write_package
+    from warehouse.files import refuse_protected
+    from warehouse.paths import find_workspace
+
+    refuse_protected(out, find_workspace(), force=force, own=b"evaluation.patch")
+    wish = Wish(
+        task=task,
+        harness=harness,
+        name=name,
+        metric=metric,
+        base=base,
+        onto=onto,
+        python=python or sys.executable,
+        limit=limit,
+        leaks_allowed=leaks_allowed,
+        seconds=seconds,
+    )
+    made = write_package(wish, out, lambda step: click.echo(f"{step} …", err=True))
+    for path in made.patch.left_out:
+        click.echo(visible(f"note: {path} is not tracked and left out of the patch"), err=True)
+    if made.unchecked:
+        click.echo(
+            f"note: {made.unchecked} samples have no prompt to search for their answer", err=True
+        )
+    click.echo(
+        f"written {out}: {made.task} by {made.metric}, {made.samples} samples, {made.leaks} leaks, "
+        f"patch of {len(made.patch.files)} files onto {made.patch.base[:12]}"
+    )
+
+
+@e2lm.command()
+@click.option(
+    "--items",
+    required=True,
+    type=FILE,
+    help="Table with model, tokens or step, item, score; and subject, characters, metric.",
+)
+@click.option("--metric", help="The reading, where the table has several.")
+@click.option(
+    "--fewest", type=click.IntRange(2), default=100, show_default=True, help="Keep at least."
+)
+@click.option(
+    "--most", type=click.IntRange(2), default=15_000, show_default=True, help="Keep at most."
+)
+@SEED
+@click.option("--out", type=FILE, help="Where to write the JSON with chosen items and figures.")
+@click.option("--force", is_flag=True, help="Replace a file that is there and no earlier result.")
+def curate(
+    items: Path,
+    metric: str | None,
+    fewest: int,
+    most: int,
+    seed: int,
+    out: Path | None,
+    force: bool,
+) -> None:
+    """Choose the items that make a benchmark's score rise without wavering.
+
+    What the choice is worth is told on models (and checkpoints, where each model has 16) that had
+    no part in it, beside all items and as many random ones. Optimism is what the choice seems to be
+    worth where it was made, less that. Signal of subjects and of answer lengths stands below.
+
+    \b
+    tokenmart e2lm curate --items item_scores.parquet --out chosen.json
+    """
+    from analysis.e2lm.curation import curate as choose
+    from analysis.e2lm.curation import print_curation
+    from analysis.e2lm.items import read_items
+    from warehouse.errors import TokenmartError
+    from warehouse.files import refuse_protected, write_whole
+    from warehouse.paths import find_workspace
+
+    if most < fewest:
+        raise TokenmartError(f"--most {most} is less than --fewest {fewest}; swap them")
+    workspace = find_workspace()
+    if out is not None:
+        refuse_protected(out, workspace, force=force, own=OWN_CHOICE)
+    scores = read_items(items, metric)
+    for note in scores.notes:
+        click.echo(visible(f"note: {note}"), err=True)
+    found = choose(scores, workspace, fewest, most, seed)
+    print_curation(found)
+    click.echo(f"\nchosen: {len(found['items'])} of {found['of']} items")
+    if out is not None:
+        write_whole(out, json.dumps(found, indent=2, allow_nan=False) + "\n")
+        click.echo(f"written {out}")

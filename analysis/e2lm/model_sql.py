@@ -45,7 +45,7 @@ class ModelSql:
             TokenmartError: there is no such model.
         """
         if name not in self._built:
-            sql = self._render(name, self._file(name))
+            sql = self.render(self._file(name).read_text(encoding="utf-8"), name)
             kind = "view" if name in self._views else "table"
             self._connection.execute(f'create {kind} "{name}" as {sql}')
             self._built.add(name)
@@ -57,14 +57,15 @@ class ModelSql:
             raise TokenmartError(f"{self._models}: no model {name}; update the checkout")
         return found[0]
 
-    def _render(self, name: str, path: Path) -> str:
+    def render(self, text: str, name: str = "") -> str:
+        """A model's text as SQL, all that it reads being built."""
+
         def config(materialized: str = "table") -> str:
             if materialized == "view":
                 self._views.add(name)
             return ""
 
-        template = self._environment.from_string(path.read_text(encoding="utf-8"))
-        return template.render(
+        return self._environment.from_string(text).render(
             ref=self.build,
             source=lambda _, table: f'"{table}"',
             var=lambda key, default: self._variables.get(key, default),

@@ -36,6 +36,7 @@ _STEP = f"""
         else {_PHASE} / 256 + {_PHASE} / 512 + {_PHASE} / 768 + (sequences - 3 * {_PHASE}) / 1024
     end
 """
+_MODELS = "select distinct full_id from benchmark_scores order by 1"
 _GRID, _SLACK = 2000, 20
 """Steps between published checkpoints, and how far rounded tokens may lie from one."""
 
@@ -79,28 +80,13 @@ def score_table(
     Raises:
         TokenmartError: the table is wrong, or has no such model.
     """
-    scores = read_scores(path, COLUMNS)
-    metrics = sorted(set(scores["metric"].to_pylist()))
-    if len(metrics) > 1:
-        raise TokenmartError(
-            f"{path}: scores read in several ways ({', '.join(metrics)}); keep one metric a file"
-        )
-    known = sorted(set(scores["full_id"].to_pylist()))
-    if model is not None and model not in known:
-        raise TokenmartError(
-            f"--model {model}: not in {path}; {did_you_mean(model, known)}"
-            f"its models: {', '.join(known)}"
-        )
-    facts = {
-        "path": path.name,
-        "sha256": "",
-        "licence": "unknown",
-        "early_until_tokens": UNTIL_TOKENS,
-        "early_every_steps": EVERY_STEPS,
-        "predict_from": "",
-    }
-    with open_scores(_PROBLEM, scores, pa.Table.from_pylist([facts], BENCHMARK_TABLES)) as database:
-        _place_on_schedule(database)
+    with open_table(path) as database:
+        known = [name for (name,) in database.execute(_MODELS).fetchall()]
+        if model is not None and model not in known:
+            raise TokenmartError(
+                f"--model {model}: not in {path}; {did_you_mean(model, known)}"
+                f"its models: {', '.join(known)}"
+            )
         variables = {
             "last_checkpoints": last_checkpoints,
             **dict(zip(("weight_sq", "weight_rc", "weight_cs"), weights, strict=True)),
@@ -121,8 +107,33 @@ def score_table(
             """,
             {"model": model},
         ).fetchall()
-        notes = tuple(_notes(database))
+        notes = table_notes(database)
     return SignalScores(_entries(rows), notes)
+
+
+def open_table(path: Path) -> duckdb.DuckDBPyConnection:
+    """A plain table in memory, with the competition's early window and its models on its schedule.
+
+    Raises:
+        TokenmartError: the table is wrong, or has scores that were read in several ways.
+    """
+    scores = read_scores(path, COLUMNS)
+    metrics = sorted(set(scores["metric"].to_pylist()))
+    if len(metrics) > 1:
+        raise TokenmartError(
+            f"{path}: scores read in several ways ({', '.join(metrics)}); keep one metric a file"
+        )
+    facts = {
+        "path": path.name,
+        "sha256": "",
+        "licence": "unknown",
+        "early_until_tokens": UNTIL_TOKENS,
+        "early_every_steps": EVERY_STEPS,
+        "predict_from": "",
+    }
+    database = open_scores(_PROBLEM, scores, pa.Table.from_pylist([facts], BENCHMARK_TABLES))
+    _place_on_schedule(database)
+    return database
 
 
 def _place_on_schedule(database: duckdb.DuckDBPyConnection) -> None:
@@ -148,6 +159,11 @@ def _place_on_schedule(database: duckdb.DuckDBPyConnection) -> None:
             and benchmark_scores.tokens = placed.tokens
         """
     )
+
+
+def table_notes(database: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
+    """What a reader should know of a table, once its series are built."""
+    return tuple(_notes(database))
 
 
 def _notes(database: duckdb.DuckDBPyConnection) -> Iterator[str]:

@@ -106,7 +106,7 @@ def correlate(
     table = load_table(chosen, workspace, ideas, better)
     ranked = len(ideas) + sum(c.kind == "variant" for c in table.named(metrics))
     detailed = ranked if as_json else min(top + len(ideas), ranked)
-    with progress_bar(detailed, "variants") as progress:
+    with progress_bar(detailed * (1 + as_json), "variants") as progress:
         board = rank_metrics(
             table,
             seed,
@@ -117,8 +117,9 @@ def correlate(
             shown=metrics,
             parts_of=parts_reader(workspace, table),
         )
+        record = leaderboard_record(board, progress) if as_json else {}
     if as_json:
-        click.echo(json.dumps(leaderboard_record(board), indent=2, allow_nan=False))
+        click.echo(json.dumps(record, indent=2, allow_nan=False))
     else:
         print_leaderboard(board, top)
 

@@ -18,12 +18,13 @@ from analysis.statistics import (
     Correlations,
     Interval,
     MaxTest,
+    NewFamily,
     WithinFamilies,
-    correlate_with_target,
     critical_value,
     family_interval,
     interval_after_choice,
     max_test,
+    new_family,
     repeated_splits,
     shared_design_effect,
     spearman,
@@ -39,9 +40,10 @@ class LeaderboardRow:
         lacks models, and with too few.
     rho: Spearman, NaN where undefined; interval: of rho, for all tries at once and so also for one
         that is chosen, models of a family or a kind counting as alike; family_interval: as of a
-        metric named beforehand; within_families: rho of the differences inside families.
+        metric named beforehand; within_families: rho of the differences inside families;
+        new_family: what to expect of another family, its interval allowing for the choice.
     p_single: permutation p on its own; p_adjusted: against the best of all that was ever tried.
-    bootstrapped: every coefficient with bootstrap intervals; None where they weren't asked for.
+    coefficients: the others, and bootstrap intervals; None where they weren't asked for.
     documents: what drawing other documents does; None for rows without bootstrap or documents.
     alike: the columns that rank the models most alike (Spearman, with its sign); of ideas only.
     """
@@ -53,9 +55,10 @@ class LeaderboardRow:
     interval: Interval
     family_interval: Interval
     within_families: WithinFamilies
+    new_family: NewFamily
     p_single: float
     p_adjusted: float
-    bootstrapped: Correlations | None
+    coefficients: Correlations | None
     documents: DocumentNoise | None = None
     alike: tuple[tuple[MetricColumn, float], ...] = ()
 
@@ -98,7 +101,7 @@ def rank_metrics(
         top: how many rows get bootstrap intervals; all when None.
         clustered: resample families instead of models.
         per_metric: bootstrap intervals only for the best so many variants of each metric.
-        progress: told of each row that got its intervals.
+        progress: told of each row that got its intervals over documents.
         parts_of: reads a column's documents; None for no intervals over documents.
         shown: the metrics to rank, all when empty; p-values count everything all the same.
 
@@ -125,6 +128,8 @@ def rank_metrics(
         detailed = wanted and not math.isnan(test.observed[index])
         x, y = column.oriented[column.present], table.target[column.present]
         families = list(compress(table.families, column.present))
+        kinds = list(compress(table.kinds, column.present))
+        reach = math.nan if math.isnan(test.p_adjusted[index]) else critical
         clusters = families if clustered else None
         rows.append(
             LeaderboardRow(
@@ -135,17 +140,16 @@ def rank_metrics(
                 interval=interval_after_choice(
                     x,
                     y,
-                    math.nan if math.isnan(test.p_adjusted[index]) else critical,
+                    reach,
                     effect,
                     best=bool(test.observed[index] >= highest - 1e-12),
                 ),
                 family_interval=family_interval(x, y, families),
                 within_families=within_families(x, y, families),
+                new_family=new_family(x, y, families, kinds, reach),
                 p_single=float(test.p_single[index]),
                 p_adjusted=float(test.p_adjusted[index]),
-                bootstrapped=correlate_with_target(x, y, seed, resamples, clusters)
-                if detailed
-                else None,
+                coefficients=Correlations(x, y, seed, resamples, clusters) if detailed else None,
                 documents=document_noise(parts_of(column), table, column, seed)
                 if detailed and parts_of
                 else None,
@@ -153,7 +157,7 @@ def rank_metrics(
             )
         )
         if detailed:
-            progress(f"bootstrap: {column.metric}", 1)
+            progress(f"documents: {column.metric}", 1)
     return Leaderboard(table, tuple(rows), test, seed, resamples, clustered)
 
 
@@ -193,12 +197,25 @@ def _most_alike(
     return tuple(sorted(found, key=lambda pair: -abs(pair[1]))[:most])
 
 
-def leaderboard_record(board: Leaderboard) -> dict[str, Any]:
-    """The leaderboard as JSON-ready values; undefined numbers become None."""
+def leaderboard_record(
+    board: Leaderboard, progress: Callable[[str, int], None] = lambda what, units: None
+) -> dict[str, Any]:
+    """The leaderboard as JSON-ready values; undefined numbers become None.
+
+    Args:
+        board: of the problem.
+        progress: told of each row whose bootstrap intervals were computed.
+    """
     table = board.table
+    full_ids = [model.full_id for model in table.models]
+    rows = []
+    for row in board.rows:
+        rows.append(_row_record(row, full_ids))
+        if row.coefficients:
+            progress(f"bootstrap: {row.column.metric}", 1)
     return {
         "problem": table.problem,
-        "models": [model.full_id for model in table.models],
+        "models": full_ids,
         "without_target": list(table.without_target),
         "tried": table.tries,
         "tested": board.test.tested,
@@ -208,7 +225,7 @@ def leaderboard_record(board: Leaderboard) -> dict[str, Any]:
         "clustered": board.clustered,
         "permutations": board.test.permutations,
         "null_95_of_best": number(board.test.null_95),
-        "rows": [_row_record(row, [model.full_id for model in table.models]) for row in board.rows],
+        "rows": rows,
     }
 
 
@@ -227,6 +244,7 @@ def _row_record(row: LeaderboardRow, models: list[str]) -> dict[str, Any]:
         "spearman_ci95_family": interval_record(row.family_interval),
         "spearman_within_families": number(row.within_families.value),
         "spearman_within_families_ci95": interval_record(row.within_families.interval),
+        "new_family": new_family_record(row.new_family),
         "p_single": number(row.p_single),
         "p_adjusted": number(row.p_adjusted),
     }
@@ -251,7 +269,7 @@ def _row_record(row: LeaderboardRow, models: list[str]) -> dict[str, Any]:
                 "ties": pairs.ties,
                 "accuracy_of_those_told_apart": number(pairs.accuracy),
             }
-    if found := row.bootstrapped:
+    if found := row.coefficients:
         record |= {
             "spearman_ci95": interval_record(found.spearman.percentile),
             "spearman_ci95_bca": interval_record(found.spearman.bca),
@@ -265,6 +283,16 @@ def _row_record(row: LeaderboardRow, models: list[str]) -> dict[str, Any]:
             "projection_skipped_kept": found.projection.kept,
         }
     return record
+
+
+def new_family_record(found: NewFamily) -> dict[str, Any]:
+    """The estimate for a new family as JSON-ready values."""
+    return {
+        "spearman": number(found.value),
+        "ci95_after_choice": interval_record(found.interval),
+        "families": found.families,
+        "models_worth": number(found.worth),
+    }
 
 
 def interval_record(interval: Interval) -> dict[str, Any]:

@@ -32,9 +32,9 @@ def print_leaderboard(board: Leaderboard, top: int) -> None:
         view.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         pearson = skipped = new_documents = pairs = "–"
-        if found := row.bootstrapped:
+        if found := row.coefficients:
             pearson = _signed(found.pearson)
-            skipped = f"{_signed(found.skipped_spearman.value)} ({found.skipped.kept})"
+            skipped = f"{_signed(found.skipped.value)} ({found.skipped.kept})"
         if noise := row.documents:
             new_documents = _interval(noise.sources.both)
             pairs = "–" if math.isnan(noise.soft_pairs) else f"{noise.soft_pairs:.2f}"
@@ -89,16 +89,11 @@ def _notes(board: Leaderboard, rows: Sequence[LeaderboardRow], variants: int) ->
         "held out: mean rho over random splits, on the models that didn't fix the sign",
         "sign: 'lower is better' metrics are negated first, so + means: behaves as expected",
         "95% CI of Spearman: holds for all tries at once, so for a chosen one, too; models of a "
-        "family or a kind count as alike (of a metric named beforehand: --json)",
-        f"skipped: MCD filter, points kept in brackets (bootstrap over {unit}, {board.resamples} "
-        "resamples: --json)",
+        "family or a kind count as alike (named beforehand, or for a new family: --json)",
+        "skipped: MCD filter, points kept in brackets; bootstrap intervals over "
+        f"{unit} ({board.resamples} resamples): --json",
         _document_note(rows),
     ]
-    degenerate = sum(
-        row.bootstrapped.skipped_spearman.percentile.degenerate for row in rows if row.bootstrapped
-    )
-    if degenerate:
-        notes.append(f"{degenerate} degenerate resamples in all were left out of the intervals")
     if any(not row.column.admissible for row in rows):
         notes.append(
             "† not admissible for an official submission: needs a second model, or is an idea "

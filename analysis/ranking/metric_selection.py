@@ -21,6 +21,7 @@ from analysis.statistics import (
     Estimate,
     Interval,
     LeftOut,
+    NewFamily,
     Splits,
     SwapTest,
     WinnerConditions,
@@ -28,6 +29,7 @@ from analysis.statistics import (
     difference,
     draw,
     interval_after_choice,
+    new_family,
     noise_ceiling,
     partial_spearman,
     repeated_splits,
@@ -76,6 +78,7 @@ class MetricSelection:
     incomplete, inadmissible: names of variants that could not compete.
     swap_test: whether candidates beat the baseline; None without one.
     after_choice: what may be said of the best one's rho, although it was chosen.
+    new_family: the same for a model of another family.
     documents: what drawing other documents does to it; None without them.
     noise_ceiling: what a perfect metric may reach against this target, NaN where unknown.
     registered: what was foretold, tested first.
@@ -97,6 +100,7 @@ class MetricSelection:
     swap_test: SwapTest | None
     best_minus_baseline: Estimate | None
     after_choice: WinnerInterval
+    new_family: NewFamily
     documents: DocumentNoise | None
     noise_ceiling: float
     registered: tuple[RegisteredResult, ...]
@@ -206,6 +210,9 @@ def select_metric(
         swap_test=swaps,
         best_minus_baseline=_against(base, best.column, table, seed),
         after_choice=after_choice,
+        new_family=new_family(
+            top.oriented, table.target, table.families, table.kinds, after_choice.critical
+        ),
         documents=noise,
         noise_ceiling=noise_ceiling(table.target, table.target_errors),
         registered=registered_results(table),

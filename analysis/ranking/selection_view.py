@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from analysis.ranking.leaderboard import interval_record, number
+from analysis.ranking.leaderboard import interval_record, new_family_record, number
 from analysis.ranking.metric_selection import Candidate, MetricSelection
 from analysis.ranking.registered import registered_record
 from analysis.statistics import SAME_RANKING, Condition, Interval
@@ -62,6 +62,7 @@ def selection_record(selection: MetricSelection, shown: Sequence[str] = ()) -> d
             "optimism": number(selection.after_choice.optimism),
             "critical": number(selection.after_choice.critical),
         },
+        "new_family": new_family_record(selection.new_family),
         "documents": None
         if selection.documents is None
         else {
@@ -179,6 +180,21 @@ def _documents_text(selection: MetricSelection) -> str:
     )
 
 
+def _new_family_text(selection: MetricSelection) -> str:
+    """What to expect of the best one in a new family, or why nothing."""
+    found, name = selection.new_family, selection.best.column.name
+    if math.isnan(found.value):
+        return f"{name}: with a single family nothing can be said of a new one"
+    text = (
+        f"{name}: for a model of a new family {_signed_or_dash(found.value)}, near-copies "
+        f"partially pooled: the {selection.models} models are worth {found.worth:.1f} independent "
+        "ones"
+    )
+    if math.isnan(found.interval.low):
+        return f"{text}; {found.families} families are too few for an interval"
+    return f"{text}; 95% CI with the choice allowed for {_span(found.interval)}"
+
+
 def _groups_text(selection: MetricSelection) -> str:
     """How many independent groups there are, and what they are too few for."""
     words: dict[Condition, str] = {
@@ -231,6 +247,7 @@ def _selection_notes(selection: MetricSelection) -> list[str]:
         "a family or a kind count as alike",
         f"{selection.best.column.name}: {selection.best.rho:+.2f} in sample, of which choosing "
         f"anew in resamples puts {selection.after_choice.optimism:+.2f} down to the choice",
+        _new_family_text(selection),
         _documents_text(selection),
         _groups_text(selection),
         "| size: partial correlation given log parameters; the order of the rows is itself a "

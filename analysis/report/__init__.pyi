@@ -1,8 +1,12 @@
+from .cli import OWN_PAGE as OWN_PAGE
 from .data import ReportData as ReportData
 from .data import detailed_rows as detailed_rows
 from .data import gather as gather
 from .page import figure_files as figure_files
 from .page import report_page as report_page
+from .signal_data import SignalData as SignalData
+from .signal_data import gather_signal as gather_signal
+from .signal_page import signal_page as signal_page
 from .svg import file_png as file_png
 from .svg import file_svg as file_svg
 from .viewer import Reading as Reading

@@ -113,6 +113,11 @@ class ReportData:
         return next((row for row in self.board.rows if row.column.admissible), self.board.rows[0])
 
     @property
+    def has_documents(self) -> bool:
+        """Whether documents could be drawn anew."""
+        return any(row.documents for row in self.board.rows)
+
+    @property
     def baseline(self) -> LeaderboardRow | None:
         """Perplexity's row, if it is among the metrics."""
         wanted = self.selection.baseline if self.selection else None

@@ -282,7 +282,7 @@ def _family_colour(families: dict[str, str]) -> alt.Color:
 
 def _shown(data: ReportData) -> list[LeaderboardRow]:
     """Rows with intervals; with many metrics only the best variant of each, and the baseline."""
-    detailed = [row for row in data.board.rows if row.bootstrapped]
+    detailed = [row for row in data.board.rows if row.coefficients]
     first: dict[str, LeaderboardRow] = {}
     for row in detailed:
         first.setdefault(row.column.metric, row)
@@ -292,21 +292,21 @@ def _shown(data: ReportData) -> list[LeaderboardRow]:
 
 
 def _leaderboard_point(data: ReportData, row: LeaderboardRow) -> dict[str, Any]:
-    assert row.bootstrapped is not None
-    interval = row.bootstrapped.spearman.percentile
+    assert row.coefficients is not None
+    drawn = row.documents.sources.both if row.documents else row.coefficients.spearman.percentile
     after = row.interval
     held_out = -row.held_out if row.rho < 0 else row.held_out
     said = "" if math.isnan(held_out) else f"held out {held_out:+.2f}, in sample "
     return {
         "variant": row.column.name + ("" if row.column.admissible else " †"),
         "rho": row.rho,
-        "low": _or_none(interval.low),
-        "high": _or_none(interval.high),
+        "low": _or_none(drawn.low),
+        "high": _or_none(drawn.high),
         "after_low": _or_none(after.low),
         "after_high": _or_none(after.high),
         "held_out": _or_none(held_out),
         "description": f"{row.column.name}: {said}{row.rho:+.2f}, 95% CI {after.low:+.2f} to "
-        f"{after.high:+.2f}, bootstrap {interval.low:+.2f} to {interval.high:+.2f}",
+        f"{after.high:+.2f}, bootstrap {drawn.low:+.2f} to {drawn.high:+.2f}",
     }
 
 

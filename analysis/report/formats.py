@@ -15,6 +15,11 @@ def signed(value: float, digits: int = 2) -> str:
     return "–" if math.isnan(value) else f"{value:+.{digits}f}".replace("-", "−")
 
 
+def plain(value: float, digits: int = 2) -> str:
+    """Without a sign unless it is negative, then a true minus."""
+    return f"{value:.{digits}f}".replace("-", "−")
+
+
 def span(interval: Interval) -> str:
     """Both ends of an interval."""
     if math.isnan(interval.low):
@@ -61,6 +66,7 @@ def code_spans(text: str) -> list[str]:
 
 FILTERS: dict[str, Callable[..., Any]] = {
     "signed": signed,
+    "plain": plain,
     "span": span,
     "share": share,
     "p_value": p_value,

@@ -7,7 +7,6 @@ from .bootstrap import DEFAULT_RESAMPLES as DEFAULT_RESAMPLES
 from .bootstrap import Correlations as Correlations
 from .bootstrap import Estimate as Estimate
 from .bootstrap import Interval as Interval
-from .bootstrap import correlate_with_target as correlate_with_target
 from .bootstrap import draw as draw
 from .comparison import SwapTest as SwapTest
 from .comparison import difference as difference
@@ -25,6 +24,8 @@ from .document_noise import two_sources as two_sources
 from .families import WithinFamilies as WithinFamilies
 from .families import family_interval as family_interval
 from .families import within_families as within_families
+from .new_family import NewFamily as NewFamily
+from .new_family import new_family as new_family
 from .pairwise import PairCounts as PairCounts
 from .pairwise import count_pairs as count_pairs
 from .pairwise import p_from_documents as p_from_documents

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from statistics import NormalDist
 
 import numpy as np
@@ -53,21 +54,66 @@ class Estimate:
     bca: Interval
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Correlations:
-    """Every coefficient of one metric against the target, over n models.
+    """Every coefficient of one metric against the target, each computed when it is first asked for.
 
-    `skipped` is the MCD-filtered statistic of the locked problem; `projection` is the other
-    one that goes by the name, Wilcox's.
+    x: `[n]`, the metric; y: `[n]`, the target; seed: of the bootstrap and of the MCD filter.
+    resamples: of each interval; all intervals use the same resamples.
+    clusters: families to resample as wholes; None resamples models.
     """
 
-    n: int
-    spearman: Estimate
-    pearson: float
-    kendall: float
-    skipped: Skipped
-    skipped_spearman: Estimate
-    projection: Skipped
+    x: Floats = field(repr=False)
+    y: Floats = field(repr=False)
+    seed: int
+    resamples: int = DEFAULT_RESAMPLES
+    clusters: Sequence[str] | None = None
+
+    @property
+    def n(self) -> int:
+        """How many models."""
+        return self.x.size
+
+    @cached_property
+    def pearson(self) -> float:
+        """Pearson's r."""
+        return pearson(self.x, self.y)
+
+    @cached_property
+    def kendall(self) -> float:
+        """Kendall's tau-b."""
+        return kendall(self.x, self.y)
+
+    @cached_property
+    def skipped(self) -> Skipped:
+        """The MCD-filtered Spearman of the locked problem, and the points it keeps."""
+        return mcd_skipped(self.x, self.y, self.seed)
+
+    @cached_property
+    def projection(self) -> Skipped:
+        """The other statistic that goes by the name, Wilcox's."""
+        return projection_skipped(self.x, self.y, self.seed)
+
+    @cached_property
+    def spearman(self) -> Estimate:
+        """Spearman's rho with its intervals."""
+        return self._estimate(spearman(self.x, self.y), spearman_rows)
+
+    @cached_property
+    def skipped_spearman(self) -> Estimate:
+        """`skipped` with its intervals: the filter is fitted anew in every resample."""
+
+        def skipped_rows(x: Floats, y: Floats) -> Floats:
+            return mcd_skipped_rows(x, y, self.seed)
+
+        return self._estimate(self.skipped.value, skipped_rows)
+
+    @cached_property
+    def _draws(self) -> Draws:
+        return draw(self.n, self.resamples, self.seed, self.clusters)
+
+    def _estimate(self, value: float, statistic: Statistic) -> Estimate:
+        return bootstrap_estimate(value, statistic, self.x, self.y, self._draws, self.clusters)
 
 
 @dataclass(frozen=True)
@@ -83,41 +129,6 @@ class Draws:
     def resamples(self) -> int:
         """Number of resamples over all groups."""
         return sum(len(group) for group in self.groups)
-
-
-def correlate_with_target(
-    x: Floats,
-    y: Floats,
-    seed: int,
-    resamples: int = DEFAULT_RESAMPLES,
-    clusters: Sequence[str] | None = None,
-) -> Correlations:
-    """Correlate `[n]` scores with the `[n]` target.
-
-    Args:
-        x: the metric.
-        y: the target.
-        seed: of the bootstrap and of the MCD filter.
-        resamples: of each interval; both intervals use the same resamples.
-        clusters: families to resample as wholes; None resamples models.
-    """
-
-    def skipped_rows(columns_x: Floats, columns_y: Floats) -> Floats:
-        return mcd_skipped_rows(columns_x, columns_y, seed)
-
-    rho, r, tau = spearman(x, y), pearson(x, y), kendall(x, y)
-    skipped = mcd_skipped(x, y, seed)
-    projection = projection_skipped(x, y, seed)
-    draws = draw(x.size, resamples, seed, clusters)
-    return Correlations(
-        n=x.size,
-        spearman=bootstrap_estimate(rho, spearman_rows, x, y, draws, clusters),
-        pearson=r,
-        kendall=tau,
-        skipped=skipped,
-        skipped_spearman=bootstrap_estimate(skipped.value, skipped_rows, x, y, draws, clusters),
-        projection=projection,
-    )
 
 
 def draw(points: int, resamples: int, seed: int, clusters: Sequence[str] | None = None) -> Draws:

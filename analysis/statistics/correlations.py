@@ -27,6 +27,14 @@ def masked_ranks(values: Floats, keep: Flags) -> Floats:
     Returns:
         `[rows, points]` ranks from 1.
     """
+    if keep.all():
+        order = np.argsort(values, axis=1)
+        ordered = np.take_along_axis(values, order, axis=1)
+        if (ordered[:, 1:] > ordered[:, :-1]).all():  # neither ties nor NaN
+            ranks = np.empty(values.shape)
+            places = np.arange(1.0, values.shape[1] + 1.0)
+            np.put_along_axis(ranks, order, np.broadcast_to(places, values.shape), axis=1)
+            return ranks
     others = values[:, None, :]
     own = values[:, :, None]
     below = np.matmul((others < own).astype(np.float64), keep[:, :, None])[:, :, 0]
@@ -80,7 +88,11 @@ def pearson_rows(x: Floats, y: Floats, keep: Flags | None = None) -> Floats:
 def spearman_rows(x: Floats, y: Floats, keep: Flags | None = None) -> Floats:
     """Spearman's rho: `pearson_rows` of the ranks among each row's kept points."""
     flags = np.ones(x.shape, dtype=np.bool_) if keep is None else keep
-    return pearson_rows(masked_ranks(x, flags), masked_ranks(y, flags), flags)
+    if keep is None and len(y) > 1 and y.strides[0] == 0:  # one row, broadcast
+        rank_y = np.broadcast_to(masked_ranks(y[:1], flags[:1]), y.shape)
+    else:
+        rank_y = masked_ranks(y, flags)
+    return pearson_rows(masked_ranks(x, flags), rank_y, flags)
 
 
 def pearson(x: Floats, y: Floats) -> float:

@@ -141,7 +141,7 @@ def _cosine(x: Floats, y: Floats) -> float:
     return min(max(float(x @ y) / length, -1.0), 1.0) if length > 1e-9 else math.nan
 
 
-def fisher_variance(rho: float, count: int) -> float:
+def fisher_variance(rho: float, count: float) -> float:
     """Variance of Fisher's z of Spearman's rho over `count` models (Bonett & Wright 2000)."""
     return (1.0 + rho**2 / 2.0) / (count - 3)
 

@@ -16,10 +16,10 @@ import numpy as np
 from analysis.ranking import interval_record, load_target, number
 from analysis.statistics import (
     CUTOFF,
+    Correlations,
     Estimate,
     Interval,
     Skipped,
-    correlate_with_target,
     exact_skipped,
     flag_stability,
 )
@@ -102,7 +102,7 @@ def verification(
     y = np.array([target[model] for model in models])
     if np.ptp(y) == 0:
         raise LockedFileError("every model has the same target score: no correlation is defined")
-    found = correlate_with_target(x, y, seed, resamples)
+    found = Correlations(x, y, seed, resamples)
     stability = flag_stability(x, y, seed)
     exact = exact_skipped(x, y)
     return {

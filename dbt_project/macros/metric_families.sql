@@ -15,6 +15,7 @@
         cast({{ node.config.meta.admissible }} as boolean) as admissible,
         {{ quoted(node.config.meta.needs) }} as needs,
         cast({{ quoted_or_null(node.config.meta.get('transform')) }} as varchar) as transform,
+        cast({{ quoted_or_null(node.config.meta.get('caution')) }} as varchar) as caution,
         {{ quoted(local_md5(code_with_sources(node))) }} as code,
         {{ quoted(node.description) }} as description
     union all
@@ -27,6 +28,7 @@
         cast(null as boolean) as admissible,
         cast(null as varchar) as needs,
         cast(null as varchar) as transform,
+        cast(null as varchar) as caution,
         cast(null as varchar) as code,
         cast(null as varchar) as description
     where false

@@ -277,6 +277,29 @@ def unit_fingerprint(plan_parts: dict[str, Any], document: Document, condition: 
     )
 
 
+def model_parts(
+    problem: Problem,
+    selection: Selection,
+    spec: ModelSpec,
+    checkpoint: Checkpoint,
+    tokenizer_sha256: str,
+    dtype: str,
+) -> dict[str, Any]:
+    """What rows of a model depend on, whatever it reads; parts of a unit's fingerprint."""
+    return {
+        "revision": checkpoint.revision,
+        "interventions": describe_interventions(spec),
+        "tokenizer": tokenizer_sha256,
+        "dtype": dtype,
+        "backend": selection.backend,
+        "engine": ENGINE_VERSION,
+        "attention": attention_class(selection.attention),
+        "max_tokens": max_tokens_of(problem, selection),
+        "too_long": problem.documents.too_long,
+        **describe_corrections(spec, problem.documents.too_long),
+    }
+
+
 def plan_model(
     problem: Problem,
     selection: Selection,
@@ -302,18 +325,7 @@ def plan_model(
     checkpoint = find_checkpoint(spec, workspace, problem.name, problem.asked)
     tokenizer_sha256 = tokenizer_fingerprint(checkpoint, spec, workspace)
     dtype = resolve_dtype(spec, selection.dtype, selection.device)
-    parts = {
-        "revision": checkpoint.revision,
-        "interventions": describe_interventions(spec),
-        "tokenizer": tokenizer_sha256,
-        "dtype": dtype,
-        "backend": selection.backend,
-        "engine": ENGINE_VERSION,
-        "attention": attention_class(selection.attention),
-        "max_tokens": max_tokens_of(problem, selection),
-        "too_long": problem.documents.too_long,
-        **describe_corrections(spec, problem.documents.too_long),
-    }
+    parts = model_parts(problem, selection, spec, checkpoint, tokenizer_sha256, dtype)
     finished = {
         condition.name: finished_units(workspace, problem.name, spec.model_id, condition.name)
         for condition in selection.conditions

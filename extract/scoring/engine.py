@@ -2,14 +2,15 @@
 
 The backbone runs once over each trunk (a document) and keeps its KV cache; everything that
 continues the trunk (retrieval excerpts, recall questions) is packed into one further forward
-under a tree mask: each branch sees its prefix of the trunk and itself. Other requests run in
+under a tree mask: each branch sees its prefix of the trunk and itself. Of many short trunks
+(prompts with their choices) several go into one forward, branches and all. Other requests run in
 length-sorted batches under a token budget. The LM head runs over scored positions only.
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,13 +20,13 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from extract.scored import NonFiniteLogits, Scored
-from extract.scoring import attention, self_check
+from extract.scoring import attention, generation, self_check
 from extract.scoring.budgets import BRANCH_TOKENS, CPU_BATCH_TOKENS, Budgets, gpu_budgets
+from extract.scoring.forest import FOREST_TOKENS, columns_of, pieces_of, short_trees
 from extract.scoring.head import LogitTransform, VocabularyHead, to_host
 from extract.scoring.linear import onednn_available, pack_linear_layers
-from extract.scoring.numerics import LOCKED_ARCHITECTURES
-from extract.scoring.placement import exact_float32, execution_device
-from extract.scoring.tree import attention_mask, tree_of
+from extract.scoring.placement import exact_float32, execution_device, reset_frequencies
+from extract.scoring.tree import Tree, attention_mask, forest_of, tree_of
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Ids, Request
 from warehouse.problem.model_shape import ModelShape
@@ -87,8 +88,8 @@ class Engine:
         self.config: Any = self.model.config.get_text_config()
         self.parameters = sum(parameter.numel() for parameter in self.model.parameters())
         attention.repeat_heads_where_needed(self.config, self.device, self.dtype)
-        self.attention = attention.describe(self.config, self.device, self.dtype)
-        self.attention += ", compiled" if compiled else ""
+        kernel = attention.describe(self.config, self.device, self.dtype)
+        self.attention = f"{kernel}, compiled" if compiled else kernel
         transform = LogitTransform.of(self.config)
         head = self.model.get_output_embeddings()
         text = self._ids(self_check.check_text(sample, head.out_features))
@@ -203,7 +204,12 @@ class Engine:
                 trunks.setdefault(request.trunk.tobytes(), []).append(index)
             else:
                 alone.append(index)
+        budget = min(self.budgets.batch_tokens, FOREST_TOKENS)
+        for pack in short_trees(requests, list(trunks.values()), budget):
+            results.update(self._score_forest(requests, pack))
         for branches in trunks.values():
+            if branches[0] in results:
+                continue
             trunk = requests[branches[0]].trunk
             same = [i for i in alone if np.array_equal(requests[i].ids, trunk)]
             alone = [i for i in alone if i not in same]
@@ -221,6 +227,16 @@ class Engine:
     def _head(self, hidden: Tensor, request: Request) -> Tensor:
         targets = self._ids(request.targets).to(self.head.device)
         return self.head.score(hidden, targets, self.budgets.rows)
+
+    def _heads(
+        self, states: Sequence[Tensor], requests: Sequence[Request], spent: Mapping[int, int]
+    ) -> list[_OnDevice]:
+        """Statistics of several requests, the keys of `spent`: the head's weights are read once."""
+        targets = self._ids(np.concatenate([requests[i].targets for i in spent]))
+        targets = targets.to(self.head.device)
+        blocks = self.head.score(torch.cat(list(states)), targets, self.budgets.rows)
+        parts = torch.split(blocks, [len(state) for state in states], dim=1)
+        return list(zip(parts, spent.values(), strict=True))
 
     def _states(self, ids: Ids, cache: DynamicCache | None = None) -> Tensor:
         """Hidden states of one text, shape (len(ids), width); its keys and values go to `cache`."""
@@ -260,34 +276,24 @@ class Engine:
             size = max(1, self.budgets.batch_tokens // longest)
             if self.length_dependent:
                 size = min(size, sum(len(whole[i]) == longest for i in order))
-                self._reset_frequencies()
+                reset_frequencies(self.backbone, self.device, self.dtype)
             batch, order = order[:size], order[size:]
             if len(batch) == 1:
                 request = requests[batch[0]]
-                states = self._states(whole[batch[0]])[-len(request.targets) - 1 : -1]
-                results[batch[0]] = (self._head(states, request), longest)
+                state = self._states(whole[batch[0]])[-len(request.targets) - 1 : -1]
+                results[batch[0]] = self._head(state, request), longest
                 continue
             ids = np.zeros((len(batch), longest), dtype=np.int32)
             for row, i in enumerate(batch):
                 ids[row, : len(whole[i])] = whole[i]
             hidden = self.backbone(input_ids=self._ids(ids), use_cache=False).last_hidden_state
-            for row, i in enumerate(batch):
-                request, length = requests[i], len(whole[i])
-                first = length - len(request.targets)
-                scores = self._head(hidden[row, first - 1 : length - 1], request)
-                results[i] = (scores, length)
+            spent = {i: len(whole[i]) for i in batch}
+            states = [
+                hidden[row, len(whole[i]) - len(requests[i].targets) - 1 : len(whole[i]) - 1]
+                for row, i in enumerate(batch)
+            ]
+            results.update(zip(batch, self._heads(states, requests, spent), strict=True))
         return results
-
-    def _reset_frequencies(self) -> None:
-        """Dynamic RoPE remembers the longest input; a one-token input makes it forget."""
-        rotary = getattr(self.backbone, "rotary_emb", None)
-        if rotary is None:
-            return
-        nothing = torch.zeros(1, 1, 1, dtype=self.dtype, device=self.device)
-        position = torch.zeros(1, 1, dtype=torch.long, device=self.device)
-        # with several kinds of layers each has frequencies of its own
-        for kind in rotary.rope_type if isinstance(rotary.rope_type, dict) else [None]:
-            rotary(nothing, position, *([] if kind is None else [kind]))
 
     def _score_tree(
         self,
@@ -341,15 +347,45 @@ class Engine:
             trunk_length=trunk_length,
         )
         ids = np.concatenate([branch.ids for branch in branches])
+        return list(torch.split(self._packed_states(ids, tree, cache), lengths.tolist()))
+
+    def _packed_states(self, ids: Ids, tree: Tree, cache: DynamicCache | None = None) -> Tensor:
+        """Hidden states of packed tokens, shape (len(ids), width)."""
         with attention.with_masks(self.config):
-            hidden = self.backbone(
+            output = self.backbone(
                 input_ids=self._ids(ids[None]),
                 attention_mask=attention_mask(tree, self.config, self.dtype),
                 position_ids=tree.positions[None],
                 past_key_values=cache,
-                use_cache=True,
-            ).last_hidden_state[0]
-        return list(hidden.split(lengths.tolist()))
+                use_cache=cache is not None,
+            )
+        return output.last_hidden_state[0]  # type: ignore[no-any-return]
+
+    def _score_forest(
+        self, requests: Sequence[Request], pack: Sequence[list[int]]
+    ) -> dict[int, _OnDevice]:
+        """One packed forward over several trees; the head runs over all their targets at once."""
+        pieces = pieces_of(requests, pack)
+        layout = forest_of(*(self._ids(column) for column in columns_of(pieces)))
+        hidden = self._packed_states(np.concatenate([piece.ids for piece in pieces]), layout)
+        spent: dict[int, int] = {}
+        scored: list[Tensor] = []
+        states = torch.split(hidden, [len(piece.ids) for piece in pieces])
+        for piece, state in zip(pieces, states, strict=True):
+            if piece.request < 0:
+                trunk, tokens = state, len(state)
+                continue
+            before = torch.cat([trunk[piece.prefix - 1][None], state[:-1]])
+            scored.append(before[requests[piece.request].first_target :])
+            spent[piece.request], tokens = tokens + len(state), 0
+        return dict(zip(spent, self._heads(scored, requests, spent), strict=True))
+
+    def generate(
+        self, contexts: Sequence[Ids], writing: generation.Writing
+    ) -> list[NDArray[np.int32]]:
+        """What the model writes behind each context; see `generation.generate`."""
+        with attention.fused_kernels(self.device), attention.with_masks(self.config):
+            return generation.generate(self.model, contexts, writing, self.budgets.batch_tokens)
 
     def check(self) -> None:
         """Compare the plain path and the tree path with the model's own forward.
@@ -361,24 +397,4 @@ class Engine:
                 where it must work.
             NonFiniteLogits: the model produces NaN or infinite logits.
         """
-        if not np.isfinite(self._reference.logprob).all():
-            raise NonFiniteLogits("the model produced NaN or infinite logits on a plain text")
-        ids = self._reference.ids
-        with self_check.compiler_errors():
-            (plain,) = self.score([self_check.whole(ids)])
-        self_check.compare(self.model, "plain", plain.scores, self._reference)
-        if not self.share_trunks:
-            return
-        try:
-            # both in one forward, so that neither may see the other
-            branches = [self_check.branch(ids, start) for start in self_check.BRANCH_STARTS]
-            for tree in self.score(branches):
-                self_check.compare(self.model, "tree", tree.scores, self._reference)
-        except (TokenmartError, TypeError, ValueError, RuntimeError, KeyError) as error:
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:150]
-            if self.config.model_type in LOCKED_ARCHITECTURES:
-                raise TokenmartError(
-                    f"{type(self.model).__name__}: prefixes can't be shared ({reason}), which this "
-                    "architecture must; use an --attention that takes masks, or report it"
-                ) from error
-            self.prefixes = f"separate: {reason}"
+        self.prefixes = self_check.check_paths(self, self._reference)

@@ -62,3 +62,21 @@ def device_map_options(room: int) -> dict[str, Any]:
     from accelerate.utils import get_max_memory
 
     return {"device_map": "auto", "max_memory": with_room(get_max_memory(), room)}
+
+
+def reset_frequencies(backbone: Any, device: torch.device, dtype: torch.dtype) -> None:
+    """Dynamic RoPE remembers the longest input; a one-token input makes it forget.
+
+    Args:
+        backbone: a decoder of transformers.
+        device: of its activations.
+        dtype: of its weights.
+    """
+    rotary = getattr(backbone, "rotary_emb", None)
+    if rotary is None:
+        return
+    nothing = torch.zeros(1, 1, 1, dtype=dtype, device=device)
+    position = torch.zeros(1, 1, dtype=torch.long, device=device)
+    # with several kinds of layers each has frequencies of its own
+    for kind in rotary.rope_type if isinstance(rotary.rope_type, dict) else [None]:
+        rotary(nothing, position, *([] if kind is None else [kind]))

@@ -24,8 +24,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from extract.scored import TokenScores
+from extract.scored import NonFiniteLogits, TokenScores
 from extract.scoring.head import LogitTransform
+from extract.scoring.numerics import LOCKED_ARCHITECTURES
 from extract.scoring.placement import execution_device, resident_weight
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Ids, Request
@@ -178,6 +179,15 @@ def branch(ids: Ids, start: int) -> Request:
     )
 
 
+def other_tree(ids: Ids) -> Request:
+    """The rest behind a shorter trunk; its first token is not scored, or it would be a branch's."""
+    rest = ids[BRANCH_STARTS[0] :]
+    trunk = ids[: BRANCH_STARTS[0]]
+    return _request(
+        rest, first_target=1, count=len(rest) - 1, trunk=trunk, prefix_length=len(trunk)
+    )
+
+
 def _request(ids: Ids, *, first_target: int, count: int, **prefix: Any) -> Request:
     nowhere = np.zeros(count, dtype=np.int32)
     return Request(0, ids, first_target, nowhere, nowhere, **prefix)
@@ -205,6 +215,47 @@ def compare(model: Any, path: str, ours: TokenScores, own: Reference) -> None:
                 f"{found:.3g} nats ({measure}; rounding in {str(model.dtype)[6:]} explains "
                 f"{accepted:.3g}): please report it"
             )
+
+
+def check_paths(engine: Any, reference: Reference) -> str:
+    """Compare an engine's plain path and its tree paths with the model's own forward.
+
+    Args:
+        engine: of `extract.scoring.engine`.
+        reference: from `own_forward`.
+
+    Returns:
+        The engine's `prefixes`: `separate: …` for an architecture that takes no tree mask.
+
+    Raises:
+        TokenmartError: they differ beyond rounding, or a tree path fails on an architecture where
+            it must work.
+        NonFiniteLogits: the model produces NaN or infinite logits.
+    """
+    if not np.isfinite(reference.logprob).all():
+        raise NonFiniteLogits("the model produced NaN or infinite logits on a plain text")
+    ids, model = reference.ids, engine.model
+    with compiler_errors():
+        (plain,) = engine.score([whole(ids)])
+    compare(model, "plain", plain.scores, reference)
+    if not engine.share_trunks:
+        return str(engine.prefixes)
+    try:
+        # both in one forward, so that neither may see the other
+        branches = [branch(ids, start) for start in BRANCH_STARTS]
+        # and with another tree beside theirs
+        for path, requests in (("tree", branches), ("forest", [*branches, other_tree(ids)])):
+            for scored in engine.score(requests):
+                compare(model, path, scored.scores, reference)
+    except (TokenmartError, TypeError, ValueError, RuntimeError, KeyError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:150]
+        if engine.config.model_type in LOCKED_ARCHITECTURES:
+            raise TokenmartError(
+                f"{type(model).__name__}: prefixes can't be shared ({reason}), which this "
+                "architecture must; use an --attention that takes masks, or report it"
+            ) from error
+        return f"separate: {reason}"
+    return str(engine.prefixes)
 
 
 @contextmanager

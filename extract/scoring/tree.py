@@ -1,4 +1,7 @@
-"""The tree mask: branches packed behind a trunk see their prefix of it and themselves."""
+"""The tree mask: branches packed behind a trunk see their prefix of it and themselves.
+
+Short trees are packed with their trunks, several into one forward.
+"""
 
 from __future__ import annotations
 
@@ -42,6 +45,21 @@ def tree_of(branch: Tensor, place: Tensor, prefix: Tensor, trunk_length: int) ->
         positions=positions,
         keys=torch.cat([trunk, positions]),
     )
+
+
+def forest_of(tree: Tensor, branch: Tensor, position: Tensor, prefix: Tensor) -> Tree:
+    """Lay out whole trees, trunk and branches, in one forward without anything before them.
+
+    Args:
+        tree: shape (n,), the tree of each token.
+        branch: shape (n,), its branch; -1 in the trunk.
+        position: shape (n,), where it stands in its own text.
+        prefix: shape (n,), how much of the trunk its branch sees; 0 in the trunk.
+    """
+    same = (branch[:, None] == branch[None]) & (position[None] <= position[:, None])
+    below = (branch[None] < 0) & (position[None] < prefix[:, None])
+    visible = (tree[:, None] == tree[None]) & (same | below)
+    return Tree(visible=visible, positions=position, keys=position)
 
 
 def attention_mask(tree: Tree, config: Any, dtype: torch.dtype) -> Any:

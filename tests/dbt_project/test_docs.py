@@ -23,6 +23,23 @@ def test_every_formula_is_on_its_page(page: str, built: Warehouse) -> None:
         assert json.dumps(f"Formula: `{formula}`")[1:-1] in page, metric
 
 
+def test_every_family_says_what_it_measures_its_source_unit_and_traps(
+    page: str, built: Warehouse
+) -> None:
+    described = dict(built.rows("select distinct metric, description from metric_catalog"))
+    assert len(described) >= 39
+    for metric, text in described.items():
+        assert json.dumps(text.strip())[1:-1] in page, metric
+        formula, measures, *others, traps = text.strip().split("\n\n")
+        assert formula.startswith("Formula: `"), metric
+        assert measures.startswith("Measures "), metric
+        assert traps.startswith("Traps: ") and traps.endswith("."), metric
+        source = " ".join(others[-1].split())
+        assert re.fullmatch(r"Source: .+[.?] Unit: [^.]+\.", source), (metric, source)
+        units = r"\b(tokens?|bytes?|characters?|documents?|excerpts?|needles?)\b"
+        assert re.search(units, source.split("Unit: ")[1]), metric
+
+
 def test_the_lineage_is_in_the_file(page: str) -> None:
     assert '"parent_map"' in page
     edge = r'"model\.tokenmart\.metric_documents": \[[^\]]*"model\.tokenmart\.perplexity"'

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from click.testing import CliRunner
-from dbt_harness import Warehouse, assert_same_values
+from dbt_harness import Warehouse
 from expected import EXPECTED, assert_agrees
 from metric_oracle import Oracle
 
@@ -121,8 +121,3 @@ def test_each_tokenizer_evaluates_the_other(real: Warehouse, oracle: Oracle) -> 
 def test_pieces_of_one_character_occur(real: Warehouse) -> None:
     """What LongPPL treats apart is there: the comparison covers it."""
     assert real.rows("select count(*) > 0 from intermediate.int_token_overlaps") == [(True,)]
-
-
-@pytest.mark.parametrize("threads", [1, 4])
-def test_thread_count_changes_nothing(real: Warehouse, tmp_path: Path, threads: int) -> None:
-    assert_same_values(real, real.with_threads(threads, tmp_path / "other", *GRIDS))

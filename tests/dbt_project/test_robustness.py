@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import duckdb
 import pyarrow.parquet as pq
 import pytest
-from dbt_harness import SHAPE, NewWarehouse, Warehouse, assert_same_values
-from made_up_warehouse import Shape, Window, write_warehouse
+from dbt_harness import (
+    NO_UNIT_TESTS,
+    SHAPE,
+    NewWarehouse,
+    Warehouse,
+    add_variant,
+    assert_same_values,
+)
+from made_up_warehouse import Shape, Window
 
 from warehouse.store.ledger import read_units, with_units
 from warehouse.store.schema import TOKENS
@@ -26,7 +32,7 @@ def files(warehouse: Warehouse, table: str, model: str) -> Path:
 
 def test_an_empty_warehouse_builds(tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path / "data", tmp_path / "tokenmart.duckdb")
-    done = warehouse.dbt("build", "--quiet", "--vars", '{"grids": true}')
+    done = warehouse.dbt("build", "--quiet", "--vars", '{"grids": true}', *NO_UNIT_TESTS)
     assert done.returncode == 0, done.stdout
     assert "metric_values is empty: nothing was extracted" in done.stdout
     assert warehouse.rows("select count(*) from metric_values") == [(0,)]
@@ -36,7 +42,9 @@ def test_an_empty_warehouse_builds(tmp_path: Path) -> None:
     ]
 
 
-def test_missing_conditions_and_documents_leave_the_rest(new_warehouse: NewWarehouse) -> None:
+def test_what_is_missing_or_failed_is_reported_and_leaves_the_rest(
+    new_warehouse: NewWarehouse,
+) -> None:
     skip = frozenset(
         {
             ("lab--model-0", "window_64", None),
@@ -44,7 +52,8 @@ def test_missing_conditions_and_documents_leave_the_rest(new_warehouse: NewWareh
             ("lab--model-2", "full", 1),
         }
     )
-    warehouse = new_warehouse(replace(SMALL, skip=skip, downstream_items=0))
+    warehouse = new_warehouse(replace(SMALL, models=4, skip=skip, downstream_items=0))
+    lose_document(files(warehouse, "tokens", "lab--model-3") / "condition=full" / "tokens.parquet")
     warehouse.run()
     found = {
         (metric, model)
@@ -69,7 +78,7 @@ def test_missing_conditions_and_documents_leave_the_rest(new_warehouse: NewWareh
         "metric, '^(ladder|needle)_|^retrieval_(distance|lookup|order)$|^choice_divergence$')"
     )
     rows = warehouse.rows("select model_id, count(*) from metric_values group by all")
-    assert [count for _, count in rows] == [known[0][0]] * SMALL.models
+    assert [count for _, count in rows] == [known[0][0]] * 4
     documents = warehouse.rows(
         "select documents from metric_values where metric = 'context_gain' "
         "and variant = 'mean@window_64' and model_id = 'lab--model-2'"
@@ -79,32 +88,30 @@ def test_missing_conditions_and_documents_leave_the_rest(new_warehouse: NewWareh
     assert coverage["lab--model-0", "window_64"] == 2
     assert coverage["lab--model-2", "full"] == 1
     assert coverage["lab--model-1", "full"] == 0
+    assert warehouse.rows(
+        "select documents_done, documents_failed, documents_missing, failure from coverage "
+        "where model_id = 'lab--model-3' and condition = 'full'"
+    ) == [(1, 1, 0, "out of memory")]
+    assert warehouse.rows(
+        "select distinct documents from metric_values "
+        "where model_id = 'lab--model-3' and metric = 'perplexity'"
+    ) == [(1,)]
 
 
-def test_failed_units_are_reported_and_not_counted(new_warehouse: NewWarehouse) -> None:
-    warehouse = new_warehouse(replace(SMALL, models=1))
-    path = files(warehouse, "tokens", "lab--model-0") / "condition=full" / "tokens.parquet"
+def lose_document(path: Path) -> None:
+    """Have the second document's unit fail, without rows."""
     table = pq.ParquetFile(path).read()
     done, lost = read_units(path)
     lost = replace(lost, status="failed", reason="out of memory", rows=0, content_sha256="")
     kept = table.filter(table["doc_id"].to_numpy() == 0)
     pq.write_table(kept.cast(with_units(TOKENS, [done, lost])), path)
-    warehouse.run()
-    assert warehouse.rows(
-        "select documents_done, documents_failed, documents_missing, failure from coverage "
-        "where condition = 'full'"
-    ) == [(1, 1, 0, "out of memory")]
-    assert warehouse.rows(
-        "select distinct documents from metric_values where metric = 'perplexity'"
-    ) == [(1,)]
 
 
 def test_thread_count_changes_nothing(new_warehouse: NewWarehouse, tmp_path: Path) -> None:
     """Documents that threads share: each spans row groups of the token files and of the pairs."""
-    warehouse = new_warehouse(Shape(models=2, documents=2, tokens=70_000, retrieval=None))
-    one, *others = (warehouse.with_threads(n, tmp_path / str(n)) for n in (1, 2, 4))
-    for other in others:
-        assert_same_values(one, other)
+    warehouse = new_warehouse(Shape(models=1, documents=2, tokens=70_000, retrieval=None))
+    one, four = (warehouse.with_threads(n, tmp_path / str(n)) for n in (1, 4))
+    assert_same_values(one, four)
 
 
 def test_values_keep_ten_digits_so_that_equal_models_tie(built: Warehouse) -> None:
@@ -119,69 +126,21 @@ def test_values_keep_ten_digits_so_that_equal_models_tie(built: Warehouse) -> No
     assert any(kept != computed for kept, computed in values)
 
 
-def test_a_changed_unit_replaces_its_rows(new_warehouse: NewWarehouse) -> None:
-    warehouse = new_warehouse(replace(SMALL, models=2))
-    warehouse.run()
-    before = warehouse.values("perplexity")
-    write_warehouse(warehouse.data, replace(SMALL, models=2, seed=1))
-    warehouse.run()
-    after = warehouse.values("perplexity")
-    assert set(before) == set(after)
-    assert all(before[key] != after[key] for key in before)
-    fresh = new_warehouse(replace(SMALL, models=2, seed=1))
-    fresh.run()
-    assert_same_values(warehouse, fresh)
-
-
-def test_a_second_problem_over_the_same_documents_gets_its_own_words(
-    new_warehouse: NewWarehouse,
-) -> None:
-    warehouse = new_warehouse(SMALL)
-    warehouse.run()
-    write_warehouse(warehouse.data, replace(SMALL, problem="again"))
-    warehouse.run()
-    found: dict[str, dict[tuple[str, ...], float]] = {}
-    for problem, *key, value in warehouse.rows(
-        "select problem, metric, variant, model_id, coalesce(value, 'nan') from metric_values"
-    ):
-        found.setdefault(problem, {})[tuple(key)] = value
-    assert found["again"] == pytest.approx(found["synthetic"], rel=1e-9, nan_ok=True)
-
-
-def test_a_vanished_model_leaves_no_trace(new_warehouse: NewWarehouse) -> None:
-    warehouse = new_warehouse(SMALL)
-    warehouse.run()
-    for table in ("tokens", "models", "downstream"):
-        shutil.rmtree(files(warehouse, table, "lab--model-1"))
-    warehouse.run()
-    assert warehouse.rows("select distinct model_id from metric_values order by 1") == [
-        ("lab--model-0",),
-        ("lab--model-2",),
-    ]
-    assert warehouse.rows("select count(*) from context_pairs where model_id = 'lab--model-1'") == [
-        (0,)
-    ]
-
-
 def test_variants_may_mix_line_endings_but_not_columns(tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path / "data", tmp_path / "tokenmart.duckdb")
     warehouse = warehouse.with_own_project(tmp_path)
-    variants = warehouse.project / "variants" / "key_share.csv"
-    columns, *_ = variants.read_text(encoding="utf-8").splitlines()
-    names = columns.split(",")
-    setting = {"metric": "key_share", "variant": "added", "aggregation": "micro"}
-    setting |= {"core": "true", "statistic": "share", "alpha": "0.3", "beta": "-2"}
-    row = ",".join(setting.get(name, "") for name in names)
+    share = {"metric": "key_share", "statistic": "share", "alpha": "0.3", "beta": "-2"}
+    add_variant(warehouse, "key_share", {**share, "variant": "added"}, end="\r\n")
+    needed = ("--select", "+key_share", "1+metric_values", "metric_values+")
     query = "select alpha from staging.stg_metric_variants where variant = 'added'"
-    with variants.open("a", encoding="utf-8", newline="") as file:
-        file.write(row + "\r\n")
-    warehouse.run()
-    assert warehouse.rows(query) == [(0.3,)]
-    with variants.open("a", encoding="utf-8", newline="") as file:
-        file.write(row.replace("added", "wider") + ",7\n")
-    refused = warehouse.dbt("run", "--select", "+key_share+")
+    add_variant(warehouse, "key_share", {**share, "variant": "wider"}, end=",7\n")
+    refused = warehouse.dbt("run", *needed)
     assert refused.returncode != 0
     assert "key_share.csv, line " in refused.stdout
+    variants = warehouse.project / "variants" / "key_share.csv"
+    *kept, _ = variants.read_bytes().splitlines(keepends=True)
+    variants.write_bytes(b"".join(kept))
+    warehouse.run()
     assert warehouse.rows(query) == [(0.3,)]
 
 

@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 
 from extract.checkpoints import Checkpoint
-from extract.recall import Context, Item, build_items, make_contexts, score_items
+from extract.recall import (
+    USABLE_CONTEXTS,
+    Context,
+    Item,
+    build_items,
+    make_contexts,
+    score_items,
+    standard_error_note,
+)
 from extract.recall_run import recall_target
 from extract.scoring.engine import Engine
 from extract.scoring.loading import load_model
@@ -52,6 +60,17 @@ def test_equal_seeds_give_equal_contexts_and_names_are_unique() -> None:
     assert one == again != other
     for context in one:
         assert len(set(context.names)) == len(context.names) == 4
+
+
+def test_the_standard_error_of_enough_contexts_is_known_to_a_quarter() -> None:
+    """The formula against plain simulation, and who is told so."""
+    errors = np.random.default_rng(0).normal(size=(20_000, USABLE_CONTEXTS)).std(axis=1, ddof=1)
+    assert errors.std() == pytest.approx(0.25, abs=0.01)
+    assert "±71% only" in standard_error_note(2)
+    assert "unknown" in standard_error_note(1)
+    assert standard_error_note(USABLE_CONTEXTS) == ""
+    whole = load_problem("minilong", find_workspace(Path(__file__))).target
+    assert isinstance(whole, RecallTarget) and whole.contexts >= USABLE_CONTEXTS
 
 
 def test_the_demo_asks_in_fewer_and_shorter_contexts() -> None:

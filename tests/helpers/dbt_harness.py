@@ -8,7 +8,8 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,12 @@ import yaml
 from made_up_warehouse import Retrieval, Shape, Window
 
 from warehouse.metrics import dbt_process
-from warehouse.paths import find_workspace
+from warehouse.paths import Workspace, find_workspace
 
 PROJECT = find_workspace(Path(__file__)).dbt_project
+
+NO_UNIT_TESTS = ("--exclude-resource-type", "unit_test")
+"""They test the SQL and no data: test_unit_tests.py runs them once."""
 
 # What dbt remembers of a parsed project: half of each first run in a new folder is parsing.
 PARSED = Path(tempfile.mkdtemp()) / "partial_parse.msgpack"
@@ -80,8 +84,8 @@ class Warehouse:
         return done
 
     def build(self, grids: bool = False) -> None:
-        """`dbt build`, with all data and unit tests; fails the test with dbt's own output."""
-        done = self.dbt("build", "--quiet", "--vars", json.dumps({"grids": grids}))
+        """`dbt build`, with all data tests; fails the test with dbt's own output."""
+        done = self.dbt("build", "--quiet", "--vars", json.dumps({"grids": grids}), *NO_UNIT_TESTS)
         assert done.returncode == 0 and not done.stderr, done.stdout + done.stderr
 
     def run(self, *arguments: str) -> None:
@@ -105,6 +109,29 @@ class Warehouse:
         shutil.copytree(self.project, project, ignore=shutil.ignore_patterns("target", "logs"))
         return Warehouse(self.data, self.database, project)
 
+    def copied(self, folder: Path) -> Warehouse:
+        """What is built so far, data and project, for a test to change and build further."""
+        home = folder / "copied"
+        shutil.copytree(self.data, home / "data")
+        database = home / "warehouse" / self.database.name
+        (database.parent / "target").mkdir(parents=True)
+        shutil.copyfile(self.database, database)
+        for name in ("manifest.json", PARSED.name):
+            shutil.copyfile(
+                self.database.parent / "target" / name, database.parent / "target" / name
+            )
+        return Warehouse(home / "data", database, self.project).with_own_project(home)
+
+    @contextmanager
+    def as_workspace(self) -> Iterator[Workspace]:
+        """A copy as the checkout that commands find."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("TOKENMART_HOME", str(self.project.parent))
+            patch.setenv("TOKENMART_DATA", str(self.data))
+            patch.setenv("TOKENMART_DATABASE", str(self.database))
+            patch.setenv("DBT_TARGET_PATH", str(self.database.parent / "target"))
+            yield find_workspace()
+
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """Rows of a read-only query."""
         with duckdb.connect(str(self.database), read_only=True) as connection:
@@ -122,6 +149,19 @@ class Warehouse:
         """dbt's manifest of the last run."""
         path = self.database.parent / "target" / "manifest.json"
         return dict(json.loads(path.read_text(encoding="utf-8")))
+
+
+def add_variant(
+    warehouse: Warehouse, metric: str, setting: dict[str, str], end: str = "\n"
+) -> None:
+    """Append a core variant to the metric's file in the warehouse's own project."""
+    setting = {"metric": metric, "aggregation": "micro", "core": "true", **setting}
+    path = warehouse.project / "variants" / f"{metric}.csv"
+    with path.open("a+", encoding="utf-8", newline="") as file:
+        file.seek(0)
+        names = file.readline().strip().split(",")
+        assert setting.keys() <= set(names)
+        file.write(",".join(setting.get(name, "") for name in names) + end)
 
 
 NewWarehouse = Callable[[Shape], Warehouse]

@@ -1,4 +1,4 @@
-"""Extractions as processes of their own, quick to start: forked from a server without threads.
+"""Commands as processes of their own, quick to start: forked from a server without threads.
 
 A fork of the test's own process would inherit the locks and half the threads of torch and Arrow.
 """
@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Mapping
+import signal
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from click.testing import CliRunner
 
@@ -20,6 +22,38 @@ def extract_as_process(path: Path) -> multiprocessing.process.BaseProcess:
     process = context.Process(target=_extract, args=(str(path), str(Path.cwd()), dict(os.environ)))
     process.start()
     return process
+
+
+def eval_until_killed(words: Sequence[str], units: int) -> int:
+    """Run `tokenmart eval`, killed when it has stored so many units; returns the exit code."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torch", "transformers", "fresh_process", "extract.run"])
+    process = context.Process(
+        target=_eval, args=(list(words), units, str(Path.cwd()), dict(os.environ))
+    )
+    process.start()
+    process.join()
+    return process.exitcode or 0
+
+
+def _eval(words: list[str], units: int, folder: str, environment: Mapping[str, str]) -> None:
+    from extract.benchmarks import run
+    from extract.benchmarks.cli import eval_command
+
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    write, written = run.write_unit, 0
+
+    def write_or_die(*args: Any, **options: Any) -> None:
+        nonlocal written
+        if written == units:
+            os.kill(os.getpid(), signal.SIGKILL)
+        write(*args, **options)
+        written += 1
+
+    run.write_unit = write_or_die
+    os._exit(CliRunner().invoke(eval_command, words).exit_code)
 
 
 def _extract(path: str, folder: str, environment: Mapping[str, str]) -> None:

@@ -1,3 +1,7 @@
+from .evals import EvalAnswer as EvalAnswer
+from .evals import EvalImporter as EvalImporter
+from .evals import eval_importers as eval_importers
+from .evals import import_answers as import_answers
 from .interface import Importer as Importer
 from .interface import Row as Row
 from .score_store import BroughtScores as BroughtScores

@@ -46,16 +46,12 @@ class LmEvalImporter(Importer):
         Raises:
             TokenmartError: not a file of samples, or the metric or filter isn't clear.
         """
-        name = _NAME.fullmatch(path.name)
-        if name is None:
-            raise TokenmartError(
-                f"{path}: its name gives no task, expected samples_<task>_<date>.jsonl; rename it"
-            )
+        name = task_of(path)
         metric, _, filter_name = (self.metric or "").partition(",")
         samples = _of_one_filter(path, list(_samples(path)), filter_name)
         metric = metric or _only_metric(path, samples)
         for sample in samples:
-            task, key = name["task"], metric
+            task, key = name, metric
             if sample.length is not None:
                 task, key = f"{task}_{sample.length}", str(sample.length)
             if key not in sample.metrics:
@@ -65,6 +61,20 @@ class LmEvalImporter(Importer):
                 )
             fields = {"task": task, "item": sample.item, "score": sample.metrics[key]}
             yield Row(sample.place, {**fields, "context_tokens": sample.length})
+
+
+def task_of(path: Path) -> str:
+    """The task of a file of samples, by its name.
+
+    Raises:
+        TokenmartError: it is not named as the harness names them.
+    """
+    name = _NAME.fullmatch(path.name)
+    if name is None:
+        raise TokenmartError(
+            f"{path}: its name gives no task, expected samples_<task>_<date>.jsonl; rename it"
+        )
+    return name["task"]
 
 
 def _samples(path: Path) -> Iterator[_Sample]:

@@ -16,6 +16,7 @@ import warehouse.importers as package
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.files import sha256_file
 from warehouse.frozen import Frozen
+from warehouse.importers.evals import eval_importers
 from warehouse.importers.interface import Importer, Row
 from warehouse.paths import Workspace
 from warehouse.plugins import kinds
@@ -47,8 +48,8 @@ def importer(kind: str, metric: str | None = None) -> Importer:
     known = kinds(Importer, package)  # type: ignore[type-abstract]
     if kind not in known:
         raise TokenmartError(
-            f"--format {kind}: no such format; {did_you_mean(kind, known)}"
-            f"formats: {', '.join(known)}"
+            f"--format {kind}: no such format; {did_you_mean(kind, [*known, *eval_importers()])}"
+            f"formats: {', '.join([*known, *eval_importers()])}"
         )
     return known[kind](metric)
 

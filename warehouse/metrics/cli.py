@@ -26,7 +26,7 @@ def metrics() -> None:
 @click.option("--admissible", is_flag=True, help="Show only what an official submission may use.")
 @_JSON
 def list_(metric: str | None, family: str | None, admissible: bool, as_json: bool) -> None:
-    """List all metrics with their formula and direction.
+    """List all metrics with their formula and direction, and what to be careful about.
 
     With --metric, list the variants of one metric and their settings.
 
@@ -70,7 +70,7 @@ def show(
     neighbours: int,
     as_json: bool,
 ) -> None:
-    """Show the formula, values and near copies of a metric.
+    """Show what a metric measures, its formula and traps, its values and near copies.
 
     Near copies rank the models alike. Rank correlations are taken over the models that both
     variants have a value for. A group holds the variants that are as close as --threshold to its

@@ -59,9 +59,10 @@ def command() -> list[str] | None:
 def run_dbt(arguments: Sequence[str], workspace: Workspace) -> int:
     """Run dbt in the project's folder, with the workspace's data and database, one at a time.
 
-    A build of everything is left out when nothing it reads has changed since the last one. A
-    family that fails is named, and all others are built without it. What was built is remembered
-    among the tries of its problem.
+    A build of everything is left out when nothing it reads has changed since the last one, and
+    builds only what can differ when no more than some families' own files have. Unit tests, which
+    test the SQL and no data, run again when the SQL has changed. A family that fails is named, and
+    all others are built without it. What was built is remembered among the tries of its problem.
 
     Args:
         arguments: dbt's own, and `--grids [FAMILY…]`.
@@ -104,15 +105,22 @@ def _run_alone(arguments: Sequence[str], workspace: Workspace) -> int:
     check_variants(workspace.dbt_project, families)
     arguments, grids = take_grids(arguments, [family.metric for family in families])
     whole = program[0] == sys.executable and last_build.builds_all(arguments)
-    reads = last_build.read_by_build(workspace, grids) if whole else ""
-    if whole and last_build.is_current(workspace, reads):
-        click.echo(
-            f"{workspace.database}: nothing new since the last build; to build it anyway: "
-            "tokenmart dbt build --full-refresh"
-        )
-        return 0
-    workspace.database.parent.mkdir(parents=True, exist_ok=True)
     words = [*program, *arguments, *grids]
+    if whole:
+        reads = last_build.read_by_build(workspace, grids)
+        changed = last_build.changed_families(workspace, reads)
+        if changed == []:
+            click.echo(
+                f"{workspace.database}: nothing new since the last build; to build it anyway: "
+                "tokenmart dbt build --full-refresh"
+            )
+            return 0
+        if changed and {family.metric for family in families}.issuperset(changed):
+            click.echo(f"all that differs from the last build: {', '.join(changed)}")
+            words += last_build.narrowed(changed)
+        if last_build.tested(workspace, reads):
+            words += ["--exclude-resource-type", "unit_test"]
+    workspace.database.parent.mkdir(parents=True, exist_ok=True)
     builds = not {"run", "build"}.isdisjoint(arguments)
     target = manifest_path(workspace).parent
     if builds:

@@ -11,7 +11,7 @@ from warehouse.metrics.near_copies import Census, Correlation, NearCopies, is_ne
 
 
 def list_metrics(rows: Sequence[Row]) -> Iterator[str]:
-    """One entry per metric: how many variants, which way is better, the formula."""
+    """One entry per metric: how many variants, which way is better, formula, caution."""
     counts = Counter(row["metric"] for row in rows)
     first = {row["metric"]: row for row in reversed(rows)}
     for name, count in counts.items():
@@ -19,6 +19,8 @@ def list_metrics(rows: Sequence[Row]) -> Iterator[str]:
         mark = "" if row["admissible"] else ", not admissible"
         yield f"{name:<22} {count:>4} variants, {row['direction']} is better{mark}"
         yield f"    {row['formula']}"
+        if row.get("caution"):
+            yield f"    caution: {row['caution']}"
     yield f"{len(rows)} variants of {len(counts)} metrics"
 
 
@@ -29,7 +31,7 @@ def list_variants(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def describe(entries: Sequence[Row], values: Sequence[Row], every_value: bool) -> Iterator[str]:
-    """Direction and description of a metric, then each variant with settings and values.
+    """Direction, caution and description of a metric, then each variant with settings and values.
 
     Args:
         entries: the metric's variants in the catalogue.
@@ -37,6 +39,8 @@ def describe(entries: Sequence[Row], values: Sequence[Row], every_value: bool) -
         every_value: one line per model, instead of one per problem.
     """
     yield f"{entries[0]['metric']}: {entries[0]['direction']} is better"
+    if entries[0].get("caution"):
+        yield f"Caution: {entries[0]['caution']}"
     yield entries[0]["description"].strip() + "\n"
     for row in entries:
         yield from list_variants([row])

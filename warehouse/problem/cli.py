@@ -266,25 +266,43 @@ def import_(
     force: bool,
     files: tuple[Path, ...],
 ) -> None:
-    """Bring in downstream scores of one model that were measured elsewhere.
+    """Bring in scores or benchmark answers of one model that were made elsewhere.
 
-    The problem file says `target: {kind: imported}`. All tasks of a model come in together, one
-    or more files at once; nothing is written when any row is wrong.
+    Scores become the target: the problem file says `target: {kind: imported}`. Answers go beside
+    those of `tokenmart eval`, marked with what ran the model. All tasks of a model come in
+    together, one or more files at once; nothing is written when any row is wrong.
 
     \b
-    Formats:
+    Formats of scores:
       items    CSV, JSON, JSON lines or Parquet with task, item and score, and optionally
                cluster and context_tokens
       lm-eval  samples_<task>_<date>.jsonl, as lm-evaluation-harness writes with --log_samples
 
     \b
+    Formats of benchmark answers:
+      samples         the same files, every choice and generated text of them
+      token-logprobs  JSON lines or Parquet, a request a line, with lists of its tokens
+      vllm            the same with vLLM's prompt_token_ids and prompt_logprobs
+
+    \b
     tokenmart data import --problem mine --model org/model --format items scores.csv
     tokenmart data import --problem mine --model org/model --format lm-eval --metric acc *.jsonl
+    tokenmart data import --problem mine --model org/model --format samples *.jsonl
     """
-    from warehouse.importers import import_items, importer
+    from warehouse.importers import eval_importers, import_answers, import_items, importer
     from warehouse.problem.spec import ImportedTarget, load_problem
 
     workspace = find_workspace()
+    if (answers := eval_importers().get(format_name)) is not None:
+        if metric is not None:
+            raise TokenmartError("--metric: benchmark answers have all of them; leave it out")
+        problem = load_problem(problem_name, workspace)
+        spec = problem.model(model)
+        found = import_answers(
+            answers(), files, workspace, problem.name, spec.model_id, force=force
+        )
+        _say_imported(spec.full_id, found)
+        return
     reader = importer(format_name, metric)
     problem = load_problem(problem_name, workspace)
     spec = problem.model(model)
@@ -295,5 +313,9 @@ def import_(
             "`target: {kind: imported}` in its file to use them"
         )
     counts = import_items(reader, files, workspace, problem.name, spec.model_id, force=force)
+    _say_imported(spec.full_id, counts)
+
+
+def _say_imported(full_id: str, counts: dict[str, int]) -> None:
     tasks = ", ".join(f"{task} ({count})" for task, count in counts.items())
-    click.echo(f"{spec.full_id}: {sum(counts.values())} items of {len(counts)} tasks: {tasks}")
+    click.echo(f"{full_id}: {sum(counts.values())} items of {len(counts)} tasks: {tasks}")

@@ -129,3 +129,13 @@ create or replace macro main.kendall(x, y) as (
             )
     end
 );
+
+-- A text without what the patterns match, one after the other; null for a pattern that RE2, which
+-- DuckDB searches with, doesn't know.
+create or replace macro main.without_matches(text, patterns) as
+    try(
+        list_reduce(
+            list_prepend(text, patterns),
+            lambda kept, pattern: regexp_replace(kept, pattern, '', 'g')
+        )
+    );

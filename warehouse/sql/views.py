@@ -1,7 +1,7 @@
 """The public views and macros, created alike for `tokenmart sql` and in the database dbt builds.
 
-`tokens`, `documents`, `models`, `downstream` and `units` are read from the Parquet files in place.
-Their columns, types and order are those of `warehouse.store.schema`.
+They read the Parquet files in place; columns, types and order are those of
+`warehouse.store.schema`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ import duckdb
 import pyarrow as pa
 
 from warehouse.errors import StorageError
-from warehouse.store.schema import TABLES, UNITS, UNITS_KEY
+from warehouse.store.schema import TABLES, TOKENS, UNITS, UNITS_KEY
 from warehouse.store.schema_version import OtherVersionError, refuse_earlier_folders
 from warehouse.store.survey import Stranger, counted_files, survey
 
-PUBLIC_VIEWS = (*TABLES, "units")
+LEDGERS = {"units": "tokens", "eval_units": "eval_tokens"}
+"""View of a ledger → the table whose files hold it in their footers."""
+
+PUBLIC_VIEWS = (*TABLES, *LEDGERS)
 _SQL_TYPES = {
     pa.string(): "VARCHAR",
     pa.bool_(): "BOOLEAN",
@@ -53,7 +56,7 @@ def create_views(
     for name, (schema, keys) in TABLES.items():
         columns = {**dict.fromkeys(keys, "VARCHAR"), **_sql_types(schema)}
         casts = [f'cast("{column}" as {kind}) as "{column}"' for column, kind in columns.items()]
-        if name == "tokens":
+        if schema is TOKENS:
             casts.append(f"cast(-logprob as {columns['logprob']}) as nll")
         view = f"create or replace view main.{name} as select {', '.join(casts)} from"
         if files := counted_files(data, name, strangers):
@@ -61,7 +64,8 @@ def create_views(
         else:
             nothing = ", ".join(f'null as "{column}"' for column in columns)
             connection.execute(f"{view} (select {nothing}) where false")
-    _create_units(connection, counted_files(data, "tokens", strangers))
+    for ledger, table in LEDGERS.items():
+        _create_units(connection, ledger, counted_files(data, table, strangers))
     connection.execute(_MACROS.read_text(encoding="utf-8"))
     return strangers
 
@@ -120,7 +124,7 @@ def _create_over_files(
             raise damaged_file(error) or StorageError(f"{counted[0]}: {error}") from error
 
 
-def _create_units(connection: duckdb.DuckDBPyConnection, counted: list[str]) -> None:
+def _create_units(connection: duckdb.DuckDBPyConnection, ledger: str, counted: list[str]) -> None:
     """The ledger, from the footers; what all units of a file have in common stands there once."""
     types = _sql_types(UNITS)
     record = ", ".join(f'"{name}": "{kind}"' for name, kind in types.items())
@@ -128,7 +132,7 @@ def _create_units(connection: duckdb.DuckDBPyConnection, counted: list[str]) -> 
     if counted:
         footers = f"parquet_kv_metadata({_files(counted)})"
     connection.execute(
-        "create or replace view main.units as with ledgers as ("
+        f"create or replace view main.{ledger} as with ledgers as ("
         f"select decode(value)::json as ledger from {footers} "
         f"where decode(key) = '{UNITS_KEY.decode()}'), records as ("
         "select json_merge_patch(ledger -> '$.common', unnest((ledger -> '$.units')::json[])) "

@@ -112,6 +112,52 @@ DOWNSTREAM = pa.schema(
     ]
 )
 
+EVAL_ITEMS = pa.schema(
+    [
+        _field("doc_id", pa.int32(), "unit: a batch of documents of the task"),
+        _field("segment", pa.int32(), "request within the unit; joins eval_tokens, eval_answers"),
+        _field("task", pa.string(), "task as lm-evaluation-harness names it"),
+        _field("shots", pa.int32(), "worked examples in the prompt"),
+        _field("item", pa.int32(), "document of the task, counted from 0"),
+        _field("cluster", pa.string(), "items of one cluster share a text (for standard errors)"),
+        _field("subject", pa.string(), "subject of the item, where its document names one", True),
+        _field("request_type", pa.string(), "multiple_choice, loglikelihood, loglikelihood_rolling "
+               "or generate_until"),
+        _field("choice", pa.int32(), "which choice it scores, from 0; 0 where there is no choice"),
+        _field("unconditional", pa.bool_(), "the choice without its prompt (mutual information)"),
+        _field("repeat", pa.int32(), "which of several generations for one item, from 0"),
+        _field("is_gold", pa.bool_(), "whether the choice is a right one; null if unknown", True),
+        _field("gold", pa.string(), "JSON list of right answers; null where choices say it", True),
+        _field("context", pa.string(), "the prompt"),
+        _field("continuation", pa.string(), "the text scored behind it, its delimiter included"),
+        _field("reference", pa.string(), "the choice or text itself, without the delimiter"),
+        _field("characters", pa.int32(), "length of `reference` in Unicode code points"),
+        _field("bytes", pa.int32(), "length of `reference` in UTF-8 bytes"),
+        _field("words", pa.int32(), "pieces of `reference` between runs of white space"),
+        _field("options", pa.string(), "JSON object: generation and exact_match settings"),
+        _field("unit_sha256", pa.string(), "hash of the unit's requests: document_sha256 of "
+               "eval_units"),
+        _field("source", pa.string(), "what made the requests, e.g. lm_eval 0.4.13"),
+    ]
+)  # fmt: skip
+"""One row per request of a benchmark, the same for all models: one per choice, repeat or text."""
+
+EVAL_ANSWERS = pa.schema(
+    [
+        _field("doc_id", pa.int32(), "unit of the request in eval_items"),
+        _field("segment", pa.int32(), "request within the unit"),
+        _field("filter", pa.string(), "which filter of the task took the answer; none for no one"),
+        _field("answer", pa.string(), "the generated text behind the filter", True),
+        _field("loglikelihood", pa.float64(), "of the continuation, in nats, made elsewhere", True),
+        _field("is_greedy", pa.bool_(), "whether each token was the first choice, likewise", True),
+        _field("fingerprint", pa.string(), "of the unit in eval_units; unit_sha256 of eval_items "
+               "where it was made elsewhere"),
+        _field("backend", pa.string(), "what ran the model"),
+    ]
+)  # fmt: skip
+"""What a model answered to a request where token rows don't say it: generations, and numbers that
+another program made."""
+
 BENCHMARK_SCORES = pa.schema(
     [
         _field("model_id", pa.string(), "the run that was scored, as one folder name"),
@@ -197,5 +243,8 @@ TABLES: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {
     "downstream": (DOWNSTREAM, ("problem", "model_id")),
     "benchmark_scores": (BENCHMARK_SCORES, ("problem",)),
     "benchmark_tables": (BENCHMARK_TABLES, ("problem",)),
+    "eval_items": (EVAL_ITEMS, ("problem", "condition")),
+    "eval_tokens": (TOKENS, PARTITION_KEYS),
+    "eval_answers": (EVAL_ANSWERS, PARTITION_KEYS),
 }
 """Table name → (schema of the files, hive partition keys in the path)."""

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from warehouse.errors import StorageError
 from warehouse.store.intact import altered_files
 from warehouse.store.ledger import read_ledger
-from warehouse.store.schema import TABLES
+from warehouse.store.schema import TABLES, TOKENS
 from warehouse.store.schema_version import OtherVersionError
 
 ALTERED = "its data are not the bytes that were written"
@@ -31,6 +31,9 @@ FILE_NAMES = {
     "downstream": "items.parquet",
     "benchmark_scores": "scores.parquet",
     "benchmark_tables": "table.parquet",
+    "eval_items": "items.parquet",
+    "eval_tokens": "tokens.parquet",
+    "eval_answers": "answers.parquet",
 }
 
 
@@ -111,7 +114,7 @@ def _wrong(path: Path, table: str) -> Iterator[Stranger]:
         kind, wanted = columns.field(other[0]).type, schema.field(other[0]).type
         yield Stranger(path, f"not counted, column {other[0]} is {kind}, not {wanted}", False)
         return
-    if table == "tokens":
+    if schema is TOKENS:
         yield from _wrong_ledger(path, footer)
 
 

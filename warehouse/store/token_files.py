@@ -147,16 +147,19 @@ def partition_keys(folder: Path) -> tuple[str, str, str]:
     return problem, model_id, condition
 
 
-def write_unit(workspace: Workspace, unit: UnitRecord, rows: pa.Table) -> None:
+def write_unit(
+    workspace: Workspace, unit: UnitRecord, rows: pa.Table, *, rounded: bool = True
+) -> None:
     """Store one unit, rows and ledger record together, in one rename.
 
-    Floats are rounded to `STEP_NATS`; the record's hash is of the rows as stored.
+    Floats are rounded to `STEP_NATS` unless `rounded` is false; the record's hash is of the rows as
+    stored.
 
     Raises:
         StorageError: the disk is full or the folder can't be written.
     """
     folder = pending_folder(workspace, unit.problem, unit.model_id, unit.condition)
-    rows = as_stored(rows)
+    rows = as_stored(rows) if rounded else rows
     unit = replace(unit, content_sha256=content_sha256(rows))
     name = f"doc-{unit.doc_id:06d}-{unit.fingerprint}.parquet"
     write_table(folder / name, rows.cast(with_units(TOKENS, [unit])), _PENDING_LEVEL)

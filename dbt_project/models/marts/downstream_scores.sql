@@ -60,16 +60,49 @@ tasks as (
         and task_means.task = residual_sums.task
 ),
 
-overall as (
+context_residuals as (
+    select
+        cluster_residuals.problem,
+        cluster_residuals.model_id,
+        cluster_residuals.cluster,
+        sum(cluster_residuals.residual / task_means.items) as residual
+    from cluster_residuals
+    inner join task_means
+        on cluster_residuals.problem = task_means.problem
+        and cluster_residuals.model_id = task_means.model_id
+        and cluster_residuals.task = task_means.task
+    group by cluster_residuals.problem, cluster_residuals.model_id, cluster_residuals.cluster
+),
+
+context_sums as (
     select
         problem,
         model_id,
-        'overall' as task,
-        avg(score) as score,
-        case when count(stderr) = count(*) then sqrt(sum(stderr ** 2)) / count(*) end as stderr,
-        sum(items) as items
-    from tasks
+        count(*) as clusters,
+        sum(residual ** 2) as residual_squares
+    from context_residuals
     group by problem, model_id
+),
+
+overall as (
+    select
+        tasks.problem,
+        tasks.model_id,
+        'overall' as task,
+        avg(tasks.score) as score,
+        case
+            when count(tasks.stderr) = count(*)
+                then sqrt(
+                        any_value(context_sums.residual_squares * context_sums.clusters)
+                        / (any_value(context_sums.clusters) - 1)
+                    ) / count(*)
+        end as stderr,
+        sum(tasks.items) as items
+    from tasks
+    inner join context_sums
+        on tasks.problem = context_sums.problem
+        and tasks.model_id = context_sums.model_id
+    group by tasks.problem, tasks.model_id
 ),
 
 downstream_scores as (

@@ -45,6 +45,7 @@ metric_catalog as (
         families.direction,
         families.admissible,
         families.transform,
+        trim(families.caution) as caution,
         families.code,
         regexp_extract(families.description, '`([^`]+)`', 1) as formula,
         families.description

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -43,6 +44,24 @@ def add_data(workspace: Workspace) -> None:
     (folder / "tokens.parquet").write_bytes(b"rows")
 
 
+def add_variant(workspace: Workspace) -> None:
+    with (workspace.dbt_project / "variants" / "perplexity.csv").open("a") as file:
+        file.write("perplexity,added\n")
+
+
+def add_family(workspace: Workspace) -> None:
+    """And list it, as every way of starting dbt does."""
+    folder = workspace.dbt_project / "models" / "marts" / "custom"
+    folder.mkdir(parents=True)
+    (folder / "mine.sql").write_text("select 1 as one")
+    (workspace.dbt_project / "macros").mkdir()
+    (workspace.dbt_project / "macros" / "listed_families.sql").write_text("{# mine #}")
+
+
+def record(workspace: Workspace) -> Path:
+    return workspace.database.with_name(f"{workspace.database.name}.built")
+
+
 def change_model(workspace: Workspace) -> None:
     (workspace.dbt_project / "models" / "one.sql").write_text("select 11 as one")
 
@@ -57,26 +76,45 @@ def write_log(workspace: Workspace) -> None:
 
 
 @pytest.mark.parametrize(
-    ("happens", "still_current"),
+    ("happens", "differs", "same_sql"),
     [
-        (write_log, True),
-        (add_data, False),
-        (change_model, False),
-        (remove_model, False),
-        (lambda workspace: write_database(workspace, 2), False),
-        (lambda workspace: workspace.database.unlink(), False),
+        (write_log, [], True),
+        (add_variant, ["perplexity"], True),
+        (add_family, ["mine"], False),
+        (
+            lambda workspace: (add_family(workspace), add_variant(workspace)),
+            ["mine", "perplexity"],
+            False,
+        ),
+        (lambda workspace: (add_variant(workspace), add_data(workspace)), None, True),
+        (lambda workspace: (add_variant(workspace), change_model(workspace)), None, False),
+        (add_data, None, True),
+        (change_model, None, False),
+        (remove_model, None, False),
+        (lambda workspace: write_database(workspace, 2), None, True),
+        (lambda workspace: workspace.database.unlink(), None, True),
+        (lambda workspace: record(workspace).write_text("{}"), None, False),
+        (lambda workspace: record(workspace).write_text('{"reads": "old"}'), None, False),
     ],
 )
 def test_what_makes_a_build_necessary(
-    happens: Callable[[Workspace], None], still_current: bool, project: Workspace
+    happens: Callable[[Workspace], None],
+    differs: list[str] | None,
+    same_sql: bool,
+    project: Workspace,
 ) -> None:
-    reads = last_build.read_by_build(project)
-    assert not last_build.is_current(project, reads)
+    def changed() -> list[str] | None:
+        return last_build.changed_families(project, last_build.read_by_build(project))
+
+    (project.dbt_project / "variants").mkdir()
+    (project.dbt_project / "variants" / "perplexity.csv").write_text("metric,variant\n")
+    assert changed() is None
     write_database(project)
-    last_build.remember(project, reads)
-    assert last_build.is_current(project, last_build.read_by_build(project))
+    last_build.remember(project, last_build.read_by_build(project))
+    assert changed() == []
     happens(project)
-    assert last_build.is_current(project, last_build.read_by_build(project)) == still_current
+    assert changed() == differs
+    assert last_build.tested(project, last_build.read_by_build(project)) == same_sql
 
 
 def test_a_setting_of_dbt_makes_a_build_necessary(

@@ -38,6 +38,7 @@ def test_list_names_every_metric_with_its_formula(cli: CliRunner) -> None:
     assert shown.exit_code == 0, shown.output
     assert "longppl_external" in shown.output
     assert "not admissible" in shown.output
+    assert "\n    caution: selects on success: the keys are tokens that" in shown.output
     rows = json.loads(cli.invoke(metrics, ["list", "--admissible", "--json"]).output)
     assert len(rows) >= 300
     assert all(row["admissible"] and row["formula"] for row in rows)
@@ -50,6 +51,8 @@ def test_show_prints_values_and_what_ranks_alike(cli: CliRunner, built: Warehous
         for (variant, model), value in built.values("perplexity").items()
         if variant == "micro"
     }
+    in_words = cli.invoke(metrics, ["show", "longppl"]).output
+    assert "\nCaution: selects on success" in in_words and "\nTraps: " in in_words
     assert all(abs(row["spearman"]) <= 1 + 1e-9 for row in shown["closest"])
     assert len(shown["closest"]) == 5
 

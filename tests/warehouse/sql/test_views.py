@@ -42,8 +42,9 @@ def expected() -> dict[str, Columns]:
         name: [*((key, "VARCHAR") for key in keys), *of_schema(schema)]
         for name, (schema, keys) in TABLES.items()
     }
-    found["tokens"].append(("nll", dict(of_schema(TOKENS))["logprob"]))
-    return {**found, "units": of_schema(UNITS)}
+    for name in ("tokens", "eval_tokens"):
+        found[name].append(("nll", dict(of_schema(TOKENS))["logprob"]))
+    return {**found, "units": of_schema(UNITS), "eval_units": of_schema(UNITS)}
 
 
 def test_the_views_are_those_of_the_schemas_with_and_without_files(workspace: Workspace) -> None:

@@ -78,8 +78,8 @@ by_share as (
         benchmark,
         metric,
         position as point,
-        agreement = 1 as is_final,
-        'earliest_share' as statistic
+        unnest([agreement = 1, agreement >= 0.95]) as is_final,
+        unnest(['earliest_share', 'earliest_share_95']) as statistic
     from decisions
     where kind = 'share' and metric = later_metric
 ),

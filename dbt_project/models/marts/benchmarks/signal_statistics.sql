@@ -84,6 +84,10 @@ with signal_statistics as (
         (
             'earliest_share', 'benchmark', 'field', 'lower',
             'share of training, in steps of 5%, from which all shares rank the runs as the end does'
+        ),
+        (
+            'earliest_share_95', 'benchmark', 'ours', 'lower',
+            'the same for 95% of the pairs of runs: of many runs some end too close to call'
         )
     )
 )

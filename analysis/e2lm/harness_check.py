@@ -1,0 +1,98 @@
+"""Run inside a clone of lm-evaluation-harness: load a task, show its items, score some of them.
+
+`python -c <this file> TASK LIMIT OUT`, in the clone. Imports nothing of ours: the Python that runs
+it is the harness's own, and may be another one than ours.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+
+def _tasks(tree: dict[Any, Any]) -> Iterator[Any]:
+    """The tasks of what may be a group of groups."""
+    for value in tree.values():
+        if isinstance(value, dict):
+            yield from _tasks(value)
+        else:
+            yield value[1] if isinstance(value, tuple) else value
+
+
+def _item(task: Any, doc: Any) -> dict[str, Any]:
+    """Prompt, right answers and choices of a document, as texts."""
+    prompt, target = task.doc_to_text(doc), task.doc_to_target(doc)
+    choices: list[str] = []
+    if task.OUTPUT_TYPE == "multiple_choice":
+        choices = [str(choice) for choice in task.doc_to_choice(doc)]
+    targets = target if isinstance(target, list) else [target]
+    answers = [
+        choices[value] if isinstance(value, int) and choices else str(value) for value in targets
+    ]
+    # a number in place of a prompt: the choices are the prompts, as winogrande has it
+    shown = prompt if isinstance(prompt, str) else None
+    if task.OUTPUT_TYPE == "loglikelihood_rolling":
+        shown = None
+    return {"prompt": shown, "answers": answers, "choices": choices}
+
+
+def _model() -> Any:
+    """Answers at once and always alike; the harness's own dummy wants a tokenizer of the hub."""
+    from lm_eval.api.model import LM
+
+    class Parrot(LM):  # type: ignore[misc]
+        def loglikelihood(self, requests: Any, **_: Any) -> Any:
+            texts = [request.args[1] for request in requests]
+            return [(-float(zlib.crc32(text.encode()) % 1000 + 1) / 50, False) for text in texts]
+
+        def loglikelihood_rolling(self, requests: Any, **_: Any) -> Any:
+            return [-float(len(request.args[0]) + 1) for request in requests]
+
+        def generate_until(self, requests: Any, **_: Any) -> Any:
+            return [" " + request.args[0].split()[-1] for request in requests]
+
+    return Parrot()
+
+
+def check(name: str, limit: int) -> dict[str, Any]:
+    """What the harness makes of a task; `failed` and `error` where it fails."""
+    found: dict[str, Any] = {"failed": "import"}
+    try:
+        import lm_eval
+        from lm_eval import simple_evaluate
+        from lm_eval.tasks import TaskManager, get_task_dict
+
+        found |= {"failed": "load", "harness": str(Path(str(lm_eval.__file__)).resolve())}
+        manager = TaskManager()
+        tasks = list(_tasks(get_task_dict([name], manager)))
+        found["failed"] = "items"
+        items = [_item(task, doc) for task in tasks for doc in task.eval_docs]
+        found |= {"items": items, "types": sorted({task.OUTPUT_TYPE for task in tasks})}
+        found["failed"] = "run"
+        scored = simple_evaluate(
+            model=_model(),
+            tasks=[name],
+            task_manager=manager,
+            limit=limit,
+            bootstrap_iters=0,
+            log_samples=False,
+        )
+        values = scored["results"].get(name, {}) if scored else {}
+        found["results"] = {key: value for key, value in values.items() if "," in key}
+        found["failed"] = None
+    except Exception as error:
+        found |= {
+            "error": f"{type(error).__name__}: {error}",
+            "trace": traceback.format_exc().splitlines()[-6:],
+        }
+    return found
+
+
+if __name__ == "__main__":
+    asked, most, out = sys.argv[1:4]
+    Path(out).write_text(json.dumps(check(asked, int(most)), default=str), encoding="utf-8")

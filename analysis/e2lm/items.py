@@ -1,0 +1,214 @@
+"""Scores of single items over training, read from a long table and checked."""
+
+from __future__ import annotations
+
+import glob
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+
+from warehouse.errors import TokenmartError, did_you_mean
+
+REQUIRED = ("model", "item", "score")
+PROGRESS = ("tokens", "step")
+OPTIONAL = ("subject", "characters", "metric")
+
+_READERS = {
+    ".csv": "read_csv(?, header = true, all_varchar = true)",
+    ".parquet": "read_parquet(?, hive_partitioning = false)",
+    ".jsonl": "read_json(?, sample_size = -1)",
+}
+
+
+@dataclass(frozen=True)
+class ItemScores:
+    """A database with `items` (model, checkpoint, progress, item, score, subject, characters).
+
+    Every item is there at every checkpoint of every model.
+
+    models: their names. checkpoints: how many each has. notes: what was left out.
+    """
+
+    database: duckdb.DuckDBPyConnection
+    models: tuple[str, ...]
+    checkpoints: dict[str, int]
+    items: int
+    notes: tuple[str, ...]
+
+
+def read_items(path: Path, metric: str | None) -> ItemScores:
+    """A table with a row per model, checkpoint and item.
+
+    Args:
+        path: CSV, Parquet or JSON lines with `model`, `item`, `score`, and `tokens` or `step`;
+            `subject`, `characters` (of the right answer) and `metric` may be there too.
+        metric: which reading, where the table has several.
+
+    Raises:
+        TokenmartError: other columns, a value that is none, a row given twice, or nothing left.
+    """
+    if not path.is_file():
+        raise TokenmartError(f"{path}: no such file; name a table of item scores")
+    reader = _READERS.get(path.suffix.lower())
+    if reader is None:
+        raise TokenmartError(
+            f"{path}: suffix {path.suffix!r} is not one of {', '.join(_READERS)}; convert it"
+        )
+    database = duckdb.connect()
+    try:
+        database.execute(
+            f"create table given as select row_number() over () as row_number, * from {reader}",
+            [glob.escape(str(path))],
+        )
+    except duckdb.Error as error:
+        reason = " ".join(str(error).split())[:200]
+        raise TokenmartError(f"{path}: can't be read ({reason}); correct it") from error
+    columns = [row[0] for row in database.execute("describe given").fetchall()][1:]
+    progress = _check_columns(path, columns)
+    _one_metric(database, path, metric, columns)
+    _type(database, path, progress, columns)
+    return _complete(database, path)
+
+
+def _check_columns(path: Path, columns: list[str]) -> str:
+    known = [*REQUIRED, *PROGRESS, *OPTIONAL]
+    for name in columns:
+        if name not in known:
+            hint = did_you_mean(name, [each for each in known if each not in columns])
+            raise TokenmartError(
+                f"{path}: unknown column {name!r}; {hint or 'remove it; '}the columns are "
+                f"{', '.join(known)}"
+            )
+    for name in REQUIRED:
+        if name not in columns:
+            raise TokenmartError(f"{path}: column {name!r} is missing; add it")
+    progress = [name for name in PROGRESS if name in columns]
+    if not progress:
+        raise TokenmartError(f"{path}: neither a column 'tokens' nor 'step'; add one")
+    return progress[0]
+
+
+def _one_metric(
+    database: duckdb.DuckDBPyConnection, path: Path, wanted: str | None, columns: list[str]
+) -> None:
+    """Keep the rows of one reading."""
+    if "metric" not in columns:
+        if wanted is not None:
+            raise TokenmartError(f"--metric {wanted}: {path} has no column 'metric'; leave it out")
+        return
+    rows = database.execute("select distinct metric from given order by 1").fetchall()
+    known = [str(name) for (name,) in rows]
+    if wanted is None and len(known) > 1:
+        raise TokenmartError(
+            f"{path}: read in several ways; choose with --metric: {', '.join(known)}"
+        )
+    if wanted is not None and wanted not in known:
+        raise TokenmartError(
+            f"--metric {wanted}: not in {path}; {did_you_mean(wanted, known)}it has "
+            f"{', '.join(known)}"
+        )
+    if wanted is not None:
+        database.execute("delete from given where metric is distinct from ?", [wanted])
+
+
+def _type(
+    database: duckdb.DuckDBPyConnection, path: Path, progress: str, columns: list[str]
+) -> None:
+    for name, wanted in (("score", "a finite number"), (progress, "a number of at least 0")):
+        least = "" if name == "score" else f" or try_cast({name} as double) < 0"
+        bad = database.execute(
+            f"select row_number, {name} from given where try_cast({name} as double) is null"
+            f" or not isfinite(try_cast({name} as double)){least} order by 1 limit 1"
+        ).fetchone()
+        if bad:
+            raise TokenmartError(
+                f"{path}: row {bad[0]}: {name} is {bad[1]!r}, expected {wanted}; correct the row"
+            )
+    for name in ("model", "item"):
+        bad = database.execute(
+            f"select row_number from given where nullif(cast({name} as varchar), '') is null"
+            " order by 1 limit 1"
+        ).fetchone()
+        if bad:
+            raise TokenmartError(f"{path}: row {bad[0]}: {name} is missing; correct the row")
+    subject = "cast(subject as varchar)" if "subject" in columns else "cast(null as varchar)"
+    length = "try_cast(characters as integer)" if "characters" in columns else "cast(null as int)"
+    database.execute(
+        f"""
+        create table scores as
+        select
+            row_number,
+            cast(model as varchar) as model,
+            cast({progress} as double) as progress,
+            cast(item as varchar) as item,
+            cast(score as double) as score,
+            {subject} as subject,
+            {length} as characters
+        from given
+        """
+    )
+    twice = database.execute(
+        "select min(row_number), max(row_number), model, item from scores"
+        " group by model, progress, item having count(*) > 1 order by 1 limit 1"
+    ).fetchone()
+    if twice:
+        raise TokenmartError(
+            f"{path}: rows {twice[0]} and {twice[1]} both score item {twice[3]!r} for {twice[2]} "
+            "at one checkpoint; remove one"
+        )
+
+
+def _complete(database: duckdb.DuckDBPyConnection, path: Path) -> ItemScores:
+    """Keep the items that every model answered at each of its checkpoints."""
+    database.execute(
+        """
+        create table items as
+        with points as (
+            select
+                model,
+                progress,
+                row_number() over (partition by model order by progress) - 1 as checkpoint
+            from (select distinct model, progress from scores)
+        ),
+
+        whole as (
+            select item
+            from scores
+            group by item
+            having count(*) = (select count(*) from points)
+        )
+
+        select
+            scores.model,
+            points.checkpoint,
+            scores.progress,
+            scores.item,
+            scores.score,
+            scores.subject,
+            scores.characters
+        from scores
+        inner join points
+            on scores.model = points.model and scores.progress = points.progress
+        semi join whole
+            on scores.item = whole.item
+        """
+    )
+    ((given, kept),) = database.execute(
+        "select (select count(distinct item) from scores), (select count(distinct item) from items)"
+    ).fetchall()
+    if not kept:
+        raise TokenmartError(
+            f"{path}: no item was scored at every checkpoint of every model; complete the table"
+        )
+    counts = database.execute(
+        "select model, count(distinct checkpoint) from items group by 1 order by 1"
+    ).fetchall()
+    notes = []
+    if kept < given:
+        notes.append(
+            f"{given - kept} of {given} items lack a score at some checkpoint and are left out"
+        )
+    return ItemScores(
+        database, tuple(name for name, _ in counts), dict(counts), int(kept), tuple(notes)
+    )

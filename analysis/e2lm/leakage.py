@@ -1,0 +1,48 @@
+"""Does a prompt give its answer away?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class PromptedItem:
+    """An item as a model meets it.
+
+    prompt: None where the task puts no text before what is scored.
+    answers: every text that counts as right. choices: all of a multiple choice, else empty.
+    """
+
+    prompt: str | None
+    answers: tuple[str, ...]
+    choices: tuple[str, ...] = ()
+
+
+def stands_in(answer: str, prompt: str) -> bool:
+    """Whether an answer stands in a prompt as words of its own, in whatever case.
+
+    `tin` does not stand in `continue`; spaces and punctuation around the answer don't count.
+    """
+    words = answer.strip().strip(".,;:!?\"'").split()
+    if not words:
+        return False
+    pattern = r"\s+".join(re.escape(word) for word in words)
+    return re.search(rf"(?<!\w){pattern}(?!\w)", prompt, re.IGNORECASE) is not None
+
+
+def leaking(items: Sequence[PromptedItem]) -> list[int]:
+    """Indices of the items whose prompt holds a right answer.
+
+    A prompt that lists all choices gives none of them away.
+    """
+    found = []
+    for index, item in enumerate(items):
+        prompt = item.prompt
+        if prompt is None or not any(stands_in(answer, prompt) for answer in item.answers):
+            continue
+        if item.choices and all(stands_in(choice, prompt) for choice in item.choices):
+            continue
+        found.append(index)
+    return found

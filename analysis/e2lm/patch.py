@@ -1,0 +1,223 @@
+"""The difference that adds a task to a clone of lm-evaluation-harness."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from warehouse.errors import TokenmartError
+
+TASKS = Path("lm_eval/tasks")
+
+_LEFT_OUT = ("__pycache__", ".git", ".DS_Store", ".ipynb_checkpoints")
+_SECRETS = {
+    "a Hugging Face token": r"\bhf_[A-Za-z0-9]{20,}",
+    "a GitHub token": r"\bgh[pousr]_[A-Za-z0-9]{30,}",
+    "an AWS access key": r"\bAKIA[0-9A-Z]{16}\b",
+    "an API key": r"\bsk-[A-Za-z0-9_-]{20,}",
+    "a private key": r"-----BEGIN [A-Z ]*PRIVATE KEY-----",
+    "a secret": r"(?i)\b\w*(?:api_?key|secret|access_?token|auth_?token|password)\w*[\"']?"
+    r"\s*[:=]\s*[\"']?[A-Za-z0-9/+_-]{16,}",
+}
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A patch, and what a reader should know of it.
+
+    text: as `git apply` reads it. files: the paths it touches. base: the commit it starts from.
+    left_out: untracked files of the clone that are not in it.
+    """
+
+    text: bytes
+    files: tuple[str, ...]
+    base: str
+    left_out: tuple[str, ...]
+
+
+def git(folder: Path, *arguments: str, given: bytes | None = None) -> bytes:
+    """What a git command prints; hooks don't run.
+
+    Raises:
+        TokenmartError: it fails, with its last line, or there is no git.
+    """
+    # a clone is named by its folder, not by what a hook or an alias left in the environment
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    try:
+        done = subprocess.run(
+            ["git", "-c", "core.hooksPath=/dev/null", "-C", str(folder), *arguments],
+            input=given,
+            capture_output=True,
+            check=False,
+            env=kept,
+        )
+    except FileNotFoundError as error:
+        raise TokenmartError("git is not installed; install it") from error
+    if done.returncode:
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no message"]
+        raise TokenmartError(f"{folder}: git {arguments[0]} failed ({lines[0]})")
+    return done.stdout
+
+
+def find_base(harness: Path, revision: str) -> str:
+    """The commit that a revision of a clone names.
+
+    Raises:
+        TokenmartError: no clone of the harness, or no such revision.
+    """
+    if not harness.is_dir():
+        raise TokenmartError(f"{harness}: no such folder; name a clone of lm-evaluation-harness")
+    top = Path(git(harness, "rev-parse", "--show-toplevel").decode().strip())
+    if top.resolve() != harness.resolve() or not (harness / TASKS).is_dir():
+        raise TokenmartError(
+            f"{harness}: no clone of lm-evaluation-harness (no {TASKS} in it, or a folder within "
+            "another repository); name its top folder"
+        )
+    return git(harness, "rev-parse", "--verify", f"{revision}^{{commit}}").decode().strip()
+
+
+def task_files(task: Path) -> list[Path]:
+    """The files of a task's folder, without caches.
+
+    Raises:
+        TokenmartError: no folder, nothing in it, or something that is no plain file.
+    """
+    if not task.is_dir():
+        raise TokenmartError(f"{task}: no such folder; `tokenmart e2lm new` writes one")
+    found = []
+    for path in sorted(task.rglob("*")):
+        if any(part in _LEFT_OUT for part in path.relative_to(task).parts):
+            continue
+        if path.is_symlink() or not (path.is_file() or path.is_dir()):
+            raise TokenmartError(f"{path}: no plain file; a patch can't carry it, replace it")
+        if path.is_file():
+            found.append(path)
+    if not found:
+        raise TokenmartError(f"{task}: holds no file; put the task's YAML there")
+    return found
+
+
+class _AnyTag(yaml.SafeLoader):
+    """Reads `!function utils.load` and other tags of the harness as text."""
+
+
+_AnyTag.add_multi_constructor("!", lambda loader, suffix, node: f"!{suffix} {node.value}")
+
+
+def task_names(task: Path) -> list[str]:
+    """The tasks and groups that the YAML files of a folder define.
+
+    Raises:
+        TokenmartError: a file is not YAML.
+    """
+    names = []
+    for path in task_files(task):
+        if path.suffix not in (".yaml", ".yml"):
+            continue
+        try:
+            tree = yaml.load(path.read_text(encoding="utf-8"), Loader=_AnyTag)
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            where = getattr(error, "problem_mark", None)
+            line = f":{where.line + 1}" if where else ""
+            what = getattr(error, "problem", None) or "not text"
+            raise TokenmartError(f"{path}{line}: not YAML ({what}); correct it") from error
+        if isinstance(tree, dict):
+            defined = tree.get("group") or tree.get("task")
+            names += [defined] if isinstance(defined, str) else []
+    return sorted(set(names))
+
+
+def make_patch(task: Path, harness: Path, base: str, scratch: Path) -> Patch:
+    """The difference between a commit of the harness and the clone as it is with the task in it.
+
+    Changes of tracked files in the clone belong to it, untracked ones outside the task don't.
+
+    Args:
+        task: the task's folder, in the clone or elsewhere.
+        harness: the clone.
+        base: the commit that the patch starts from.
+        scratch: an empty folder.
+
+    Raises:
+        TokenmartError: the base has other files where the task would go, or git fails.
+    """
+    inside = task.resolve().is_relative_to(harness.resolve())
+    place = task.resolve().relative_to(harness.resolve()) if inside else TASKS / task.resolve().name
+    listed = git(harness, "ls-tree", "-r", "--name-only", base, "--", f"{place}/")
+    if not inside and listed:
+        raise TokenmartError(
+            f"{harness}: has {place} already; rename the folder {task.name}, or name that one"
+        )
+    changes = git(harness, "diff", "--binary", "--no-ext-diff", "--no-textconv", base)
+    git(scratch, "clone", "--quiet", "--shared", "--no-checkout", str(harness.resolve()), "build")
+    build = scratch / "build"
+    git(build, "read-tree", base)
+    if changes:
+        git(build, "apply", "--cached", "-", given=changes)
+    for path in task_files(task):
+        # --no-filters: as it lies there, whatever line endings git would like
+        written = git(build, "hash-object", "-w", "--no-filters", str(path.resolve()))
+        name = (place / path.relative_to(task)).as_posix()
+        entry = f"100644,{written.decode().strip()},{name}"
+        git(build, "update-index", "--add", "--cacheinfo", entry)
+    options = ("diff", "--cached", "--binary", "--no-ext-diff", "--no-textconv", base)
+    names = git(build, "diff", "--cached", "--name-only", "-z", base).decode().split("\0")
+    untracked = git(harness, "ls-files", "--others", "--exclude-standard", "-z", "--", "lm_eval")
+    return Patch(
+        text=git(build, *options),
+        files=tuple(filter(None, names)),
+        base=base,
+        left_out=tuple(
+            name
+            for name in filter(None, untracked.decode().split("\0"))
+            if not Path(name).is_relative_to(place)
+        ),
+    )
+
+
+def refuse_secrets(patch: bytes, token: str) -> None:
+    """Refuse a patch with the token in it, or with what looks like one.
+
+    Raises:
+        TokenmartError: names file and line of the patch, never the value.
+    """
+    file = ""
+    for number, line in enumerate(patch.decode("utf-8", "replace").splitlines(), start=1):
+        if line.startswith("+++ "):
+            file = line.removeprefix("+++ b/")
+            continue
+        if not line.startswith("+"):
+            continue
+        what = "the token itself" if token and token in line else None
+        for name, pattern in _SECRETS.items():
+            what = what or (name if re.search(pattern, line) else None)
+        if what:
+            raise TokenmartError(
+                f"{file}: line {number} of the patch holds {what}; remove it from the file, and "
+                "have it revoked if it was ever shared"
+            )
+
+
+def apply_cleanly(patch: Patch, onto: Path, revision: str, scratch: Path) -> Path:
+    """A clean clone with the patch applied.
+
+    Raises:
+        TokenmartError: it does not apply; names the first file.
+    """
+    git(scratch, "clone", "--quiet", "--shared", "--no-checkout", str(onto.resolve()), "clean")
+    clean = scratch / "clean"
+    git(clean, "checkout", "--quiet", "--detach", revision)
+    try:
+        git(clean, "apply", "--index", "-", given=patch.text)
+    except TokenmartError as error:
+        raise TokenmartError(
+            f"the patch does not apply to {onto} at {revision[:12]}: "
+            f"{error.format_message().rsplit('(', 1)[-1].rstrip(')')}; bring {patch.base[:12]}, "
+            "where it starts, to that commit, or name another with --base or --onto"
+        ) from error
+    return clean

@@ -1,0 +1,340 @@
+"""What the page of a benchmark table shows: read from the signal models, nothing computed anew."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+
+MOST_RUNS = 8
+"""Lines in one panel: more can't be told apart."""
+
+FEWEST_PAIRS = 10
+"""Pairs behind a decision accuracy on the page: fewer are mostly chance."""
+
+MOST_POINTS = 30
+"""Checkpoints of a line, evenly spaced on the log scale: more can't be seen."""
+
+Z = 1.959964
+"""Half the width of a 95% band, in standard errors."""
+
+OF_RUNS = ("sq", "monotonicity", "autocorrelation", "noise_sd", "noise_relative", "sampling_error")
+"""Statistics of single runs that the table averages."""
+
+OF_BENCHMARKS = ("snr", "rc", "cs", "decision_accuracy", "earliest_share_95")
+"""Statistics that all runs of a benchmark have together."""
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """One checkpoint of one run; `error` is half the width of its 95% band, None if unknown."""
+
+    run: str
+    progress: float
+    score: float
+    error: float | None
+    ends_window: bool
+
+
+@dataclass(frozen=True)
+class Curves:
+    """A benchmark's scores over training, in one reading."""
+
+    benchmark: str
+    lower_is_better: bool
+    points: tuple[CurvePoint, ...]
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """A value, or why there is none; `low` and `high` are the least and most of any run."""
+
+    value: float | None
+    reason: str | None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class SignalRow:
+    """A benchmark in one reading, with statistics by name."""
+
+    benchmark: str
+    metric: str
+    statistics: dict[str, Statistic]
+
+
+@dataclass(frozen=True)
+class DecisionCell:
+    """Decision accuracy of a row (a benchmark, or a reading) at a stage."""
+
+    row: str
+    stage: str
+    value: float
+
+
+@dataclass(frozen=True)
+class SignalData:
+    """All of the page.
+
+    metric: the reading that the curves show. shown_runs: the runs that have lines.
+    unit: of progress, `tokens` or `steps`. banded: lines with a sampling error, and all lines.
+    decisions: benchmarks against their own end. by_reading: readings against the target's end.
+    """
+
+    title: str
+    description: str
+    source: str
+    metric: str
+    metrics: tuple[str, ...]
+    runs: int
+    shown_runs: tuple[str, ...]
+    unit: str
+    banded: tuple[int, int]
+    curves: tuple[Curves, ...]
+    rows: tuple[SignalRow, ...]
+    decisions: tuple[DecisionCell, ...]
+    by_reading: tuple[DecisionCell, ...]
+    formulas: tuple[tuple[str, str, str], ...]
+
+
+def gather_signal(
+    database: duckdb.DuckDBPyConnection,
+    title: str,
+    description: str,
+    metric: str,
+    benchmarks: tuple[str, ...],
+) -> SignalData:
+    """Read the models of one problem.
+
+    Args:
+        database: with `benchmark_signal`, `signal_statistics`, `int_benchmark_series` and
+            `int_benchmark_decisions` built, of one problem.
+        title: of the page.
+        description: what the table is.
+        metric: the reading that the curves show.
+        benchmarks: those that curves and decisions show; all of the reading when empty.
+    """
+    chosen = list(benchmarks) or _column(
+        database,
+        "select distinct benchmark from int_benchmark_series where metric = $metric order by 1",
+        {"metric": metric},
+    )
+    shown = _shown_runs(database)
+    (in_tokens,) = _column(database, "select bool_or(tokens is not null) from benchmark_scores")
+    ((source, path, licence),) = database.execute(
+        "select source, path, licence from benchmark_tables"
+    ).fetchall()
+    return SignalData(
+        title=title,
+        description=description,
+        source=f"{source or path} ({licence})" if licence != "unknown" else source or path,
+        metric=metric,
+        metrics=tuple(_column(database, "select distinct metric from benchmark_scores order by 1")),
+        runs=len(_column(database, "select distinct model_id from benchmark_scores")),
+        shown_runs=shown,
+        unit="tokens" if in_tokens else "steps",
+        banded=_banded(database, shown, metric, chosen),
+        curves=tuple(_curves(database, shown, metric, chosen)),
+        rows=tuple(_rows(database)),
+        decisions=_decisions(database, metric, chosen),
+        by_reading=_by_reading(database, chosen),
+        formulas=tuple(
+            database.execute(
+                "select statistic, origin, formula from signal_statistics"
+                " where statistic in (select unnest($names)) order by 1",
+                {"names": [*OF_RUNS, *OF_BENCHMARKS]},
+            ).fetchall()
+        ),
+    )
+
+
+def _column(
+    database: duckdb.DuckDBPyConnection, sql: str, values: dict[str, Any] | None = None
+) -> list[Any]:
+    return [row[0] for row in database.execute(sql, values or {}).fetchall()]
+
+
+def _shown_runs(database: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
+    """The longest run of each size and architecture, smallest model first, at most `MOST_RUNS`."""
+    names = _column(
+        database,
+        """
+        with runs as (
+            select
+                full_id,
+                coalesce(concat_ws(' ', size, architecture, recipe), full_id) as kind,
+                max(parameters) as parameters,
+                any_value(size) as size,
+                max(progress) as progress
+            from int_benchmark_series
+            where checkpoints > 1
+            group by full_id, kind
+        ),
+
+        longest as (
+            select *
+            from runs
+            qualify row_number() over (partition by kind order by progress desc, full_id) = 1
+        )
+
+        select full_id
+        from longest
+        order by parameters nulls last, size, full_id
+        """,
+    )
+    if len(names) <= MOST_RUNS:
+        return tuple(names)
+    step = (len(names) - 1) / (MOST_RUNS - 1)
+    return tuple(names[round(step * place)] for place in range(MOST_RUNS))
+
+
+def _curves(
+    database: duckdb.DuckDBPyConnection, runs: tuple[str, ...], metric: str, benchmarks: list[str]
+) -> list[Curves]:
+    rows = database.execute(
+        f"""
+        with points as (
+            select
+                series.*,
+                {Z} * coalesce(stderr, signal.value) as error,
+                early_checkpoint is not null
+                and early_checkpoint = max(early_checkpoint) over run as ends_window,
+                -- the last checkpoint of each of so many parts of the log scale, and both ends
+                floor({MOST_POINTS} * ln(progress / min(progress) over run)
+                    / nullif(ln(max(progress) over run / min(progress) over run), 0)) as part
+            from int_benchmark_series as series
+            left join benchmark_signal as signal
+                on series.full_id = signal.model
+                and series.benchmark = signal.benchmark
+                and series.metric = signal.metric
+                and signal.statistic = 'noise_sd'
+            where series.metric = $metric
+                and series.benchmark in (select unnest($benchmarks))
+                and series.full_id in (select unnest($runs))
+                and progress > 0
+                and checkpoints > 1
+            window run as (partition by series.model_id, series.benchmark)
+        )
+
+        select benchmark, full_id, progress, score, error, ends_window, direction = 'lower'
+        from points
+        qualify ends_window or row_number() over (
+            partition by benchmark, full_id, part order by progress desc
+        ) = 1 or row_number() over (partition by benchmark, full_id order by progress) = 1
+        order by benchmark, progress
+        """,
+        {"metric": metric, "benchmarks": benchmarks, "runs": list(runs)},
+    ).fetchall()
+    found: dict[str, list[CurvePoint]] = {}
+    lower: dict[str, bool] = {}
+    for benchmark, *point, lower_is_better in rows:
+        found.setdefault(benchmark, []).append(CurvePoint(*point))
+        lower[benchmark] = lower_is_better
+    return [Curves(name, lower[name], tuple(points)) for name, points in found.items()]
+
+
+def _banded(
+    database: duckdb.DuckDBPyConnection, runs: tuple[str, ...], metric: str, benchmarks: list[str]
+) -> tuple[int, int]:
+    """How many of the lines have a sampling error of their own, and how many lines there are."""
+    rows = database.execute(
+        "select count(*) filter (where has), count(*) from ("
+        " select bool_or(stderr is not null) as has from int_benchmark_series"
+        " where metric = $metric and benchmark in (select unnest($benchmarks))"
+        " and full_id in (select unnest($runs)) group by full_id, benchmark)",
+        {"metric": metric, "benchmarks": benchmarks, "runs": list(runs)},
+    ).fetchall()
+    return int(rows[0][0]), int(rows[0][1])
+
+
+def _rows(database: duckdb.DuckDBPyConnection) -> list[SignalRow]:
+    """Every benchmark and reading, the surest decisions first."""
+    rows = database.execute(
+        """
+        select
+            benchmark,
+            metric,
+            statistic,
+            avg(value),
+            -- several runs may have several reasons
+            min(reason),
+            case when count(model) > 1 then min(value) end,
+            case when count(model) > 1 then max(value) end
+        from benchmark_signal
+        where statistic in (select unnest($names))
+        group by benchmark, metric, statistic
+        """,
+        {"names": [*OF_RUNS, *OF_BENCHMARKS]},
+    ).fetchall()
+    found: dict[tuple[str, str], dict[str, Statistic]] = {}
+    for benchmark, metric, statistic, value, reason, low, high in rows:
+        known = None if value is not None else reason
+        found.setdefault((benchmark, metric), {})[statistic] = Statistic(value, known, low, high)
+    named = [SignalRow(*key, statistics) for key, statistics in found.items()]
+
+    def place(row: SignalRow) -> tuple[float, str, str]:
+        value = row.statistics["decision_accuracy"].value
+        return (1.0 if value is None else -value, row.benchmark, row.metric)
+
+    return sorted(named, key=place)
+
+
+_STAGE = "case kind when 'size' then concat(stage, ' → ', later_stage) else stage end"
+_TENTHS = f"""pairs >= {FEWEST_PAIRS} and (
+    kind = 'size'
+    or kind = 'share' and (round(100 * position) in (5, 25) or round(100 * position) % 10 = 0)
+)"""
+
+
+def _decisions(
+    database: duckdb.DuckDBPyConnection, metric: str, benchmarks: list[str]
+) -> tuple[DecisionCell, ...]:
+    rows = database.execute(
+        f"select benchmark, {_STAGE}, agreement from int_benchmark_decisions"
+        f" where metric = $metric and later_metric = metric and {_TENTHS}"
+        " and benchmark in (select unnest($benchmarks))"
+        " order by benchmark, position, later_position",
+        {"metric": metric, "benchmarks": benchmarks},
+    ).fetchall()
+    return tuple(DecisionCell(*row) for row in rows)
+
+
+def _by_reading(
+    database: duckdb.DuckDBPyConnection, benchmarks: list[str]
+) -> tuple[DecisionCell, ...]:
+    """Mean over the benchmarks that every reading has, against the target's own reading."""
+    rows = database.execute(
+        f"""
+        with decisions as (
+            select
+                metric,
+                benchmark,
+                {_STAGE} as stage,
+                position,
+                later_position,
+                agreement
+            from int_benchmark_decisions
+            inner join benchmark_tables using (problem)
+            where later_metric = target_metric and {_TENTHS}
+                and benchmark in (select unnest($benchmarks))
+        ),
+
+        shared as (
+            select benchmark
+            from decisions
+            group by benchmark
+            having count(distinct metric) = (select count(distinct metric) from decisions)
+        )
+
+        select metric, stage, avg(agreement)
+        from decisions
+        semi join shared using (benchmark)
+        group by metric, stage
+        order by metric, avg(position), avg(later_position)
+        """,
+        {"benchmarks": benchmarks},
+    ).fetchall()
+    readings = {row[0] for row in rows}
+    return tuple(DecisionCell(*row) for row in rows) if len(readings) > 1 else ()

@@ -1,0 +1,206 @@
+"""The figures of the README's first table, from a finished demo, into JSON and into the README.
+
+python benchmarks/demo_figures.py
+
+It computes nothing that `tokenmart correlate` and `tokenmart select` don't print. Times can't be
+read off a finished demo: give those that `time make demo` printed, or the recorded ones stay.
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import click
+
+from analysis.ranking import (
+    Leaderboard,
+    LeaderboardRow,
+    MetricSelection,
+    load_table,
+    number,
+    rank_metrics,
+    select_metric,
+)
+from warehouse.paths import Workspace, find_workspace
+from warehouse.problem.table_problem import load_ranked
+from warehouse.sql.connection import connect_read_only
+from warehouse.store.provenance import code_revision
+
+ROOT = Path(__file__).parents[1]
+COMMAND = "python benchmarks/demo_figures.py"
+BEGIN, END = f"<!-- {COMMAND} -->", "<!-- end of its figures -->"
+PROBLEM = "minilong"
+SHOWN = 3
+"""So many metrics from the top of the ranking are shown, and two from its end."""
+
+BEFORE = """
+What `make demo` finds ({date}; 2 cores, no GPU; shortened to the best variant of each metric, the
+first {first} and the last two of {metrics} metrics): how well each metric, computed on {documents}
+technical documents, predicts the **measured** key-value recall of {models} small real models at
+{lengths} tokens.
+"""
+AFTER = """
+The last two columns are why Tokenmart exists. {models} models of {kinds} kinds, {documents}
+documents and {tries} tries: luck alone reaches |rho| {luck} one time in twenty, the interval allows
+for the choice, and `tokenmart select` {verdict}. What a table of plain correlations would have
+called {plain} is, chosen without a model and then asked to place it, {placed}.
+"""
+SOURCE = """
+The figures lie in [docs/demo_figures.json](docs/demo_figures.json), written by
+`python benchmarks/demo_figures.py` after `make demo`.
+"""
+TIMES = """
+From a fresh clone it took {first_run} with its downloads (the `.venv` apart, {setup}). A second run
+computes nothing again and took {second_run}. It ends with `report.html`.
+"""
+
+
+def demo_figures(workspace: Workspace, seed: int = 0) -> dict[str, Any]:
+    """What the README says of the finished demo in a workspace."""
+    table = load_table(load_ranked(PROBLEM, workspace), workspace)
+    board = rank_metrics(table, seed, resamples=1, top=0)
+    selection = select_metric(table, seed)
+    with connect_read_only(workspace) as connection:
+        documents = connection.execute(
+            "select count(distinct doc_id) from units where problem = ? and status = 'done'",
+            [PROBLEM],
+        ).fetchone()
+        lengths = connection.execute(
+            "select distinct context_tokens from downstream where problem = ? order by all",
+            [PROBLEM],
+        ).fetchall()
+    assert documents is not None
+    best = [row for row in _best_of_each(board) if row.column.admissible]
+    return {
+        "command": COMMAND,
+        "date": datetime.now(timezone.utc).date().isoformat(),
+        "revision": code_revision()["revision"],
+        "models": selection.models,
+        "families": selection.families,
+        "kinds": selection.kinds,
+        "documents": documents[0],
+        "recall_lengths": [length for (length,) in lengths],
+        "metrics": len(best),
+        "tries": table.tries["all"],
+        "luck_reaches": number(board.test.null_95),
+        "winner": None if selection.winner is None else selection.winner.column.name,
+        **_of_best(selection),
+        "rows": [_row(row) for row in [*best[:SHOWN], *best[SHOWN:][-2:]]],
+    }
+
+
+def _of_best(selection: MetricSelection) -> dict[str, Any]:
+    return {
+        "best": selection.best.column.name,
+        "best_spearman": number(selection.best.rho),
+        "left_out_models": number(selection.conditions.by_model.held_out),
+        "noise_ceiling": number(selection.noise_ceiling),
+        "new_family": number(selection.new_family.value),
+        "models_worth": number(selection.new_family.worth),
+    }
+
+
+def _best_of_each(board: Leaderboard) -> list[LeaderboardRow]:
+    """The first variant of each metric, best metric first."""
+    found: dict[str, LeaderboardRow] = {}
+    for row in board.rows:
+        found.setdefault(row.column.metric, row)
+    return list(found.values())
+
+
+def _row(row: LeaderboardRow) -> dict[str, Any]:
+    return {
+        "metric": row.column.metric,
+        "variant": row.column.variant,
+        "better": row.column.direction,
+        "held_out": number(row.held_out),
+        "spearman": number(row.rho),
+        "low": number(row.interval.low),
+        "high": number(row.interval.high),
+        "p_adjusted": number(row.p_adjusted),
+    }
+
+
+def readme_block(figures: dict[str, Any]) -> str:
+    """The README's first table and what it says, from the JSON alone."""
+    said = figures | {
+        "lengths": " and ".join(f"{length:,}" for length in figures["recall_lengths"]),
+        "first": SHOWN,
+        "luck": f"{figures['luck_reaches']:.2f}",
+        "plain": _signed(figures["best_spearman"]),
+        "placed": _signed(figures["left_out_models"]),
+        "verdict": f"names a winner, `{figures['winner']}`"
+        if figures["winner"]
+        else "says **no winner**, with its reasons",
+    }
+    table = [
+        f"| metric | variant | better | held out | Spearman | 95% CI, chosen | "
+        f"p, {figures['tries']} tries |",
+        "|---|---|---|---:|---:|---|---:|",
+    ]
+    for row in figures["rows"]:
+        numbers = [_signed(row["held_out"]), _signed(row["spearman"])]
+        span = f"{_signed(row['low'])} to {_signed(row['high'])}"
+        names = [f"`{row['metric']}`", f"`{row['variant']}`", row["better"]]
+        table.append(f"| {' | '.join([*names, *numbers, span])} | {row['p_adjusted']:.2f} |")
+    before, after, source = (_paragraph(text.format_map(said)) for text in (BEFORE, AFTER, SOURCE))
+    return "\n".join([BEGIN, before, "", *table, "", after, "", source, END])
+
+
+def times_text(seconds: dict[str, float]) -> str:
+    """How long the demo took, in the README's words."""
+    said = {name: _minutes(value) for name, value in seconds.items()}
+    return _paragraph(TIMES.format_map(said))
+
+
+def with_figures(readme: str, figures: dict[str, Any]) -> str:
+    """The README with its block, and the sentence about times, replaced."""
+    begin, end = readme.index(BEGIN), readme.index(END) + len(END)
+    readme = readme[:begin] + readme_block(figures) + readme[end:]
+    begin = readme.index("From a fresh clone it took ")
+    end = readme.index("\n\n", begin)
+    return readme[:begin] + times_text(figures["seconds"]) + readme[end:]
+
+
+def _paragraph(text: str) -> str:
+    return textwrap.fill(" ".join(text.split()), 100, break_on_hyphens=False)
+
+
+def _signed(value: float | None) -> str:
+    return "–" if value is None else f"{value:+.2f}".replace("-", "−")
+
+
+def _minutes(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+@click.command()
+@click.option("--first-run", type=float, help="Seconds of the first `make demo`, without set-up.")
+@click.option("--setup", type=float, help="Seconds of `make setup`.")
+@click.option("--second-run", type=float, help="Seconds of `make demo` once more.")
+@click.option("--out", type=click.Path(path_type=Path), default=ROOT / "docs" / "demo_figures.json")
+@click.option("--readme", type=click.Path(path_type=Path), default=ROOT / "README.md")
+def main(
+    first_run: float | None,
+    setup: float | None,
+    second_run: float | None,
+    out: Path,
+    readme: Path,
+) -> None:
+    """Write the figures of the finished demo in this checkout, and the README's block from them."""
+    before = json.loads(out.read_text("utf-8"))["seconds"] if out.exists() else {}
+    given = {"first_run": first_run, "setup": setup, "second_run": second_run}
+    seconds = before | {name: value for name, value in given.items() if value is not None}
+    figures = demo_figures(find_workspace()) | {"seconds": seconds}
+    out.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    readme.write_text(with_figures(readme.read_text("utf-8"), figures), encoding="utf-8")
+    click.echo(f"written {out} and {readme}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""Text that a model writes: transformers' own `generate`, on the engine's model.
+
+Its log-probs are not taken from there: what was written is scored like any other text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers import StoppingCriteria, StoppingCriteriaList
+
+from extract.scoring.placement import execution_device
+from warehouse.probes.request import Ids
+
+PROMPTS_AT_ONCE = 16
+LOOK_BACK_TOKENS = 4
+"""Tokens decoded beyond those of a stop text, for texts that begin inside a token."""
+
+
+@dataclass(frozen=True)
+class Writing:
+    """How to write.
+
+    Attributes:
+        tokenizer: of transformers.
+        most_tokens: how many at most.
+        stops: texts that end the writing, themselves left out of nothing here.
+        options: further ones of `generate`, such as `do_sample` and `temperature`.
+        seed: of what is drawn, where `do_sample` asks for it.
+    """
+
+    tokenizer: Any
+    most_tokens: int
+    stops: tuple[str, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
+    seed: int = 0
+
+
+class _Stops(StoppingCriteria):  # type: ignore[misc]  # transformers has no types
+    """Each row ends by itself once one of the texts stands in what was written."""
+
+    def __init__(self, writing: Writing, behind: int) -> None:
+        self.tokenizer, self.stops, self.behind = writing.tokenizer, writing.stops, behind
+        lengths = [
+            len(self.tokenizer(stop, add_special_tokens=False).input_ids) for stop in self.stops
+        ]
+        self.look_back = max(lengths, default=0) + LOOK_BACK_TOKENS
+
+    def __call__(self, input_ids: Tensor, scores: Any, **kwargs: Any) -> Tensor:
+        written = input_ids[:, self.behind :][:, -self.look_back :]
+        texts = self.tokenizer.batch_decode(written)
+        found = [any(stop in text for stop in self.stops) for text in texts]
+        return torch.tensor(found, dtype=torch.bool, device=input_ids.device)
+
+
+@torch.inference_mode()
+def generate(
+    model: Any,
+    contexts: Sequence[Ids],
+    writing: Writing,
+    batch_tokens: int,
+) -> list[NDArray[np.int32]]:
+    """Write behind each context, greedily unless the options say otherwise.
+
+    Args:
+        model: of transformers, in eval mode.
+        contexts: each of shape (n,), read whole.
+        writing: how.
+        batch_tokens: tokens of contexts at once, padding included.
+
+    Returns:
+        Ids written behind each context, up to the end of text, which is included, or to the last
+        token computed.
+    """
+    device = execution_device(model.get_input_embeddings())
+    ends = _end_tokens(model, writing.tokenizer)
+    found: dict[int, NDArray[np.int32]] = {}
+    order = sorted(range(len(contexts)), key=lambda i: (-len(contexts[i]), i))
+    torch.manual_seed(writing.seed)
+    options = {"do_sample": False, **writing.options}
+    if not options["do_sample"]:
+        options |= dict.fromkeys(("temperature", "top_p", "top_k"))
+    while order:
+        longest = len(contexts[order[0]])
+        size = max(1, min(PROMPTS_AT_ONCE, batch_tokens // longest))
+        batch, order = order[:size], order[size:]
+        # padding stands on the left, where the attention mask hides it
+        ids = np.zeros((len(batch), longest), dtype=np.int64)
+        mask = np.zeros_like(ids)
+        for row, i in enumerate(batch):
+            ids[row, longest - len(contexts[i]) :] = contexts[i]
+            mask[row, longest - len(contexts[i]) :] = 1
+        written = model.generate(
+            input_ids=torch.from_numpy(ids).to(device),
+            attention_mask=torch.from_numpy(mask).to(device),
+            max_new_tokens=writing.most_tokens,
+            stopping_criteria=StoppingCriteriaList([_Stops(writing, longest)]),
+            pad_token_id=ends[0] if ends else 0,
+            use_cache=True,
+            **options,
+        )[:, longest:]
+        for i, row_ids in zip(batch, written.cpu().numpy().astype(np.int32), strict=True):
+            last = np.flatnonzero(np.isin(row_ids, ends))
+            found[i] = row_ids[: last[0] + 1] if len(last) else row_ids
+    return [found[i] for i in range(len(contexts))]
+
+
+def _end_tokens(model: Any, tokenizer: Any) -> list[int]:
+    named = getattr(model.generation_config, "eos_token_id", None)
+    ends = named if isinstance(named, list) else [named]
+    return [int(end) for end in dict.fromkeys([*ends, tokenizer.eos_token_id]) if end is not None]

@@ -1,0 +1,98 @@
+"""The page of a table of scores: what it shows, that it is sound, and how a browser lays it out."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from browser import evaluate
+from click.testing import CliRunner, Result
+
+from tokenmart import cli
+
+BENCHMARKS = ("rises<b>", "wavers", "constant")
+TOKENS = [4.194304, 10.110550016, *(4.665546069333 + 16.777216 * k for k in range(1, 15))]
+
+
+def invoke(scores: Path, out: Path, *more: str) -> Result:
+    words = ["e2lm", "report", "--scores", str(scores), "--out", str(out), *more]
+    return CliRunner().invoke(cli, words)
+
+
+@pytest.fixture(scope="module")
+def scores(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    generator = np.random.default_rng(0)
+    path = tmp_path_factory.mktemp("signal") / "scores.csv"
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["model", "size", "arch", "tokens_bt", "benchmark", "score", "stderr"])
+        for number in range(6):
+            for at, tokens in enumerate(TOKENS):
+                run = [f"m{number}", f"{number + 1}b", "a", tokens]
+                rise = 0.2 + (0.02 + 0.004 * number) * at
+                rows.writerow([*run, BENCHMARKS[0], rise, 0.01])
+                rows.writerow([*run, BENCHMARKS[1], 0.5 + generator.normal(0, 0.05), ""])
+                rows.writerow([*run, BENCHMARKS[2], 0.25, ""])
+    return path
+
+
+@pytest.fixture(scope="module")
+def page(scores: Path) -> Iterator[Path]:
+    out = scores.with_name("signal.html")
+    done = invoke(scores, out)
+    assert done.exit_code == 0, done.output
+    yield out
+
+
+def test_it_shows_curves_decisions_and_signal(page: Path) -> None:
+    text = page.read_text().replace("<wbr>", "")
+    assert len(re.findall(r'<svg[^>]*class="figure"', text)) == 3 + 2  # decisions are drawn twice
+    assert "rises&lt;b&gt;" in text and "rises<b>" not in text
+    assert "SQ 1.00, SNR" in text and "decides 1.00" in text
+    assert "6 of 18 lines" in text  # that have a sampling error
+    assert "the score is the same at every early checkpoint" in text
+    assert "rises&lt;b&gt;, m5: 0.800 ± 0.020 after 240B tokens" in text
+    assert "(inferred)" not in text and "inferred" in text
+
+
+def test_it_needs_no_network(page: Path) -> None:
+    text = page.read_text()
+    assert "default-src 'none'" in text and not re.findall(r"@import|url\(", text)
+    identities = re.findall(r' id="([^"]+)"', text)
+    assert len(set(identities)) == len(identities)
+    assert not re.findall(r"#0[12]0[12]0\d", text), "a placeholder of a colour was left"
+
+
+def test_another_page_may_be_replaced_and_nothing_else(
+    page: Path, scores: Path, tmp_path: Path
+) -> None:
+    mine = tmp_path / "mine.html"
+    mine.write_text("mine")
+    done = invoke(scores, mine)
+    assert done.exit_code == 1 and mine.read_text() == "mine"
+    done = invoke(scores, tmp_path / "x.html", "--metric", "scor")
+    assert done.exit_code == 1 and "did you mean 'score'" in done.stderr
+    done = CliRunner().invoke(cli, ["e2lm", "report"])
+    assert done.exit_code == 1 and "either --problem or --scores" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_browser_lays_it_out_on_a_phone_and_shows_a_point(page: Path, tmp_path: Path) -> None:
+    script = """
+      const panels = document.querySelectorAll('.panels > div');
+      const point = document.querySelector('.panels [aria-roledescription="point"]');
+      point.dispatchEvent(new PointerEvent('pointermove', {clientX: 9, clientY: 9}));
+      const tip = document.getElementById('tip');
+      const root = document.documentElement;
+      return [panels.length, tip.textContent.includes('after 4.19B tokens'),
+              getComputedStyle(tip).visibility, root.scrollWidth <= root.clientWidth,
+              [...panels].every(p => p.getBoundingClientRect().right <= root.clientWidth)]
+              .join(' ');
+    """
+    for width in (500, 1280):
+        laid_out = evaluate(page, tmp_path, script, f"--window-size={width},900")
+        assert laid_out == "3 true visible true true", width

@@ -1,0 +1,215 @@
+"""`tokenmart eval` against lm-evaluation-harness's own class for transformers models."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+from dbt_harness import Warehouse
+from eval_tasks import TASKS, write_tasks
+from fresh_process import eval_until_killed
+from published_tables import assert_same
+
+from extract.benchmarks.cli import eval_command
+from tokenmart import cli
+from warehouse.paths import Workspace
+from warehouse.sql.connection import connect_to_parquet
+
+pytest.importorskip("lm_eval")
+pytestmark = pytest.mark.slow
+
+CONTEXT = 48
+"""Tokens that the second model reads: shorter than some prompts and texts."""
+
+
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tasks(tmp_path_factory.mktemp("made") / "tasks")
+
+
+@pytest.fixture
+def two_models(tiny_problem: Callable[..., Path], tiny_checkpoint: Callable[..., Path]) -> Path:
+    models = [
+        {"full_id": "tiny/one", "source": {"kind": "local", "path": str(tiny_checkpoint())}},
+        {
+            "full_id": "tiny/short",
+            "source": {"kind": "local", "path": str(tiny_checkpoint("gemma3_text", False, 1))},
+            "context": CONTEXT,
+        },
+    ]
+    return tiny_problem(models=[{**m, "family": "tiny", "dtype": "float32"} for m in models])
+
+
+def evaluate(problem: Path, tasks: Path, *options: str) -> Result:
+    words = ["--problem", str(problem), "--include-path", str(tasks), "--device", "cpu"]
+    return CliRunner().invoke(eval_command, [*words, *options])
+
+
+def ok(result: Result) -> str:
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def harness_results(folder: Path, tasks: Path, longest: int | None) -> dict[str, Any]:
+    """What the harness finds with its own class and its own arithmetic."""
+    from lm_eval import simple_evaluate
+    from lm_eval.models.huggingface import HFLM
+    from lm_eval.tasks import TaskManager
+
+    logging.getLogger("lm_eval").setLevel(logging.ERROR)
+    model = HFLM(
+        pretrained=str(folder), device="cpu", dtype="float32", batch_size=4, max_length=longest
+    )
+    manager = TaskManager(include_path=str(tasks), include_defaults=False)
+    found = simple_evaluate(model, tasks=list(TASKS), task_manager=manager, bootstrap_iters=2)
+    return dict(found)
+
+
+def test_metrics_and_answers_are_the_harness_s_own(
+    two_models: Path, tasks: Path, workspace: Workspace, tiny_checkpoint: Callable[..., Path]
+) -> None:
+    """Run here, and brought in from the harness's own samples."""
+    theirs = {
+        "tiny--one": harness_results(tiny_checkpoint(), tasks, None),
+        "tiny--short": harness_results(tiny_checkpoint("gemma3_text", False, 1), tasks, CONTEXT),
+    }
+    files = write_samples(workspace.root / "samples", theirs["tiny--one"])
+    words = ["--problem", str(two_models), "--model", "tiny/one", "--format", "samples"]
+    ok(CliRunner().invoke(cli, ["data", "import", *words, *map(str, files)]))
+    assert "evaluated 16 units" in ok(evaluate(two_models, tasks, "--tasks", "made_*"))
+    built = Warehouse(workspace.data, workspace.root / "t.duckdb")
+    built.run("--select", "+eval_metrics")
+    query = """
+        select
+            model_id, condition like '%-samples', task, metric, filter,
+            value, stderr, items, clusters
+        from eval_metrics where part = 'all'
+    """
+    ours = {row[:5]: row[5:] for row in built.rows(query)}
+    query = """
+        select model_id, task, item, filter, answers.answer
+        from staging.stg_eval_answers as answers
+        join staging.stg_eval_items using (problem, condition, doc_id, segment)
+        where condition not like '%-samples'
+    """
+    answers = {row[:4]: row[4] for row in built.rows(query)}
+    compared = 0
+    for model, found in theirs.items():
+        for task, key, expected in numbers(found):
+            metric, _, filter_name = key.partition(",")
+            exact = "perplexity" not in metric and "bits" not in metric
+            close = pytest.approx(expected, rel=0 if exact else 1e-4, abs=1e-6)
+            value, stderr, items, clusters = ours[model, False, task, metric, filter_name]
+            assert items == len(TASKS[task][0]) and value == close, (task, key)
+            spread = found["results"][task][f"{metric}_stderr,{filter_name}"]
+            if metric.startswith("acc") and clusters == items:
+                assert stderr == pytest.approx(spread, abs=1e-9), (task, key)
+            if model == "tiny--one" and task != "made_counting":
+                assert ours[model, True, task, metric, filter_name][0] == close, (task, key)
+            compared += 1
+        for sample in found["samples"]["made_counting"]:
+            key = model, "made_counting", sample["doc_id"]
+            assert answers[(*key, sample["filter"])] == sample["filtered_resps"][0]
+            assert answers[(*key, "none")] == sample["resps"][0][0]
+    assert compared == 2 * 19
+
+
+def numbers(found: dict[str, Any]) -> list[tuple[str, str, float]]:
+    """Task, `metric,filter` and value of all the harness's results."""
+    return [
+        (task, key, value)
+        for task, results in found["results"].items()
+        for key, value in results.items()
+        if "," in key and "_stderr," not in key
+    ]
+
+
+def write_samples(folder: Path, found: dict[str, Any]) -> list[Path]:
+    """What `--log_samples` writes."""
+    from lm_eval.loggers import EvaluationTracker
+
+    tracker = EvaluationTracker(output_path=str(folder))
+    tracker.general_config_tracker.model_name_sanitized = "tiny"
+    tracker.date_id = "2026-11-23T01-02-03.456789"
+    for task, samples in found["samples"].items():
+        tracker.save_results_samples(task_name=task, samples=samples)
+    return sorted(folder.rglob("samples_*.jsonl"))
+
+
+def test_a_killed_run_goes_on_inside_its_task(
+    two_models: Path, tasks: Path, workspace: Workspace
+) -> None:
+    """Killed before its third unit is stored, in the middle of made_two's two."""
+    options = ["--tasks", "made_counting,made_two", "--model", "tiny/one"]
+    ok(evaluate(two_models, tasks, *options))
+    whole = stored(workspace)
+    units = {name: len(set(rows["doc_id"].to_pylist())) for name, rows in whole.items()}
+    assert units == {"made_counting-0shot": 1, "made_two-0shot": 2}
+    for folder in ("eval_tokens", "eval_answers", "eval_items"):
+        shutil.rmtree(workspace.data / folder)
+    words = ["--problem", str(two_models), "--include-path", str(tasks), "--device", "cpu"]
+    assert eval_until_killed([*words, *options], units=2) < 0
+    assert "evaluated 1 units" in ok(evaluate(two_models, tasks, *options))
+    again = stored(workspace)
+    assert again.keys() == whole.keys()
+    for name, rows in whole.items():
+        assert_same(again[name], rows)
+    assert "evaluated 0 units" in ok(evaluate(two_models, tasks, *options))
+
+
+def stored(workspace: Workspace) -> dict[str, pa.Table]:
+    """Rows of all tasks, by condition."""
+    return {
+        path.parent.name.removeprefix("condition="): pq.read_table(path, partitioning=None)
+        for path in workspace.evals.tokens.glob("problem=*/**/tokens.parquet")
+    }
+
+
+def test_rows_say_what_was_asked(two_models: Path, tasks: Path, workspace: Workspace) -> None:
+    ok(evaluate(two_models, tasks, "--tasks", "made_variable,made_two", "--model", "tiny/one"))
+    with connect_to_parquet(workspace) as connection:
+        assert read(
+            connection,
+            "select count(*), count(distinct item), max(choice) from eval_items "
+            "where task = 'made_variable' and shots = 2",
+        ) == [(63, 16, 4)]
+        # the text that a token's span points to is the token's own
+        [(context, continuation, text)] = read(
+            connection,
+            "select context, continuation, string_agg(substr(context || continuation, "
+            "char_start + 1, char_end - char_start), '' order by position) "
+            "from eval_items join eval_tokens using (problem, condition, doc_id, segment) "
+            "where task = 'made_two' and item = 3 and choice = 1 group by all",
+        )
+        assert context.endswith("Answer:") and continuation == text == " yes"
+        assert read(
+            connection,
+            "select count(distinct cluster), count(distinct item) from eval_items "
+            "where task = 'made_two'",
+        ) == [(17, 34)]
+
+
+def read(connection: duckdb.DuckDBPyConnection, query: str) -> list[tuple[Any, ...]]:
+    return connection.execute(query).fetchall()
+
+
+def test_what_is_wrong_is_said_and_costs_nothing_else(
+    two_models: Path, tasks: Path, workspace: Workspace, tmp_path: Path
+) -> None:
+    result = evaluate(two_models, tasks, "--tasks", "made_two,nowhere.yaml")
+    assert result.exit_code == 1
+    assert "--tasks nowhere.yaml: can't be loaded" in result.output
+    longer = shutil.copytree(tasks, tmp_path / "longer") / "made_counting.yaml"
+    longer.write_text(longer.read_text().replace("max_gen_toks: 12", "max_gen_toks: 60"))
+    result = evaluate(two_models, longer.parent, "--tasks", "made_counting,made_last_word")
+    assert result.exit_code == 5, result.output
+    assert "tiny/short, made_counting: item 0: 60 tokens to write" in result.output
+    assert "evaluated 3 units" in result.output

@@ -1,0 +1,50 @@
+"""Requests of benchmarks as they are stored: the same for all models, in units of items."""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from warehouse.paths import Workspace
+from warehouse.store.token_files import write_table
+
+UNIT_ITEMS = 32
+"""Items of a task in one unit: what a killed run loses at most."""
+
+
+def condition_of(task: str, ending: str) -> str:
+    """Partition key of a task: its name as a folder may have it, and what sets the run apart."""
+    name = re.sub(r"[^A-Za-z0-9._+-]+", "-", task).strip("-.") or "task"
+    return f"{name}-{ending}"
+
+
+def lengths_of(reference: str) -> dict[str, int]:
+    """What scores are normalised by; words as the harness counts them, empty ends included."""
+    return {
+        "characters": len(reference),
+        "bytes": len(reference.encode("utf-8", "surrogatepass")),
+        "words": len(re.split(r"\s+", reference)),
+    }
+
+
+def stored_items(workspace: Workspace, problem: str, condition: str) -> pa.Table | None:
+    """A task's requests; None where none are stored, or can't be read."""
+    path = workspace.eval_items / f"problem={problem}" / f"condition={condition}" / "items.parquet"
+    try:
+        return pq.read_table(path, partitioning=None)
+    except (OSError, pa.ArrowException):
+        return None
+
+
+def store_items(workspace: Workspace, problem: str, condition: str, rows: pa.Table) -> None:
+    """Write a task's requests, unless just these are there.
+
+    Raises:
+        StorageError: the disk is full or the folder can't be written.
+    """
+    found = stored_items(workspace, problem, condition)
+    if found is None or not found.equals(rows):
+        folder = workspace.eval_items / f"problem={problem}" / f"condition={condition}"
+        write_table(folder / "items.parquet", rows)
