@@ -130,6 +130,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
         yield Desk(workspace, folder, tiny_checkpoint(folder / "model"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", sorted({line for _, line in SHOWN}), ids=lambda line: line[:60])
 def test_a_command_that_is_shown_runs(
     desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
@@ -159,6 +160,7 @@ def glob_of(word: str, folder: Path) -> list[str]:
     return sorted(path.name for path in folder.glob(word)) if "*.jsonl" in word else [word]
 
 
+@pytest.mark.slow
 def test_the_python_of_the_readme_runs(desk: Desk) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     exec(code, {})
