@@ -62,6 +62,19 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
         "tests/dbt_project builds every grid",
     ),
     "dbt build --grids longppl context_gain": (None, "tests/dbt_project builds every grid"),
+    "e2lm curate --items item_scores.parquet --out chosen.json": (
+        None,
+        "needs item scores of many checkpoints, as tests/analysis/e2lm/test_curation.py makes them",
+    ),
+    "e2lm package --task element_symbols --harness lm-evaluation-harness": (
+        None,
+        "needs a checkout of the harness; tests/analysis/e2lm/test_package.py",
+    ),
+    "e2lm report --problem ladder --out ladder.html": (None, "takes a minute of figures"),
+    "e2lm report --scores scores.csv --out signal.html": (
+        None,
+        "needs series of early and later checkpoints of several benchmarks",
+    ),
     "e2lm readings --out readings.json": (None, "takes half a minute; run below for one problem"),
     "report --problem minilong --figures figures/": (
         "report --problem minilong --figures figures/ --out report.html",
@@ -117,6 +130,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
         yield Desk(workspace, folder, tiny_checkpoint(folder / "model"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", sorted({line for _, line in SHOWN}), ids=lambda line: line[:60])
 def test_a_command_that_is_shown_runs(
     desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
@@ -146,6 +160,7 @@ def glob_of(word: str, folder: Path) -> list[str]:
     return sorted(path.name for path in folder.glob(word)) if "*.jsonl" in word else [word]
 
 
+@pytest.mark.slow
 def test_the_python_of_the_readme_runs(desk: Desk) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     exec(code, {})

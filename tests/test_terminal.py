@@ -25,6 +25,8 @@ from warehouse.paths import Workspace
 from warehouse.store.token_files import published_path, read_rows, write_units
 from warehouse.terminal import print_whole
 
+pytestmark = pytest.mark.hostile
+
 # clear the screen, set the title, move up, ring, write from right to left, C1 control, go back
 EVIL = "\x1b[2J\x1b]0;owned\x07\x1b[1A\u202eevil\x9b31m\rback\x08"
 SHOWN = "\\x1b[2J\\x1b]0;owned\\x07\\x1b[1A\\u202eevil\\x9b31m\\rback\\x08"

@@ -17,6 +17,8 @@ from tiny_runs import one_line_error, run
 
 from warehouse.paths import Workspace
 
+pytestmark = pytest.mark.hostile
+
 MOST_BYTES = 300 << 20
 SECONDS = 5
 

@@ -18,6 +18,8 @@ from warehouse.paths import Workspace, find_workspace
 from warehouse.store.ledger import read_units
 from warehouse.store.token_files import published_path
 
+pytestmark = pytest.mark.hostile
+
 
 def _mount(folder: Path, *options: str) -> bool:
     command = ["mount", *options, str(folder)]

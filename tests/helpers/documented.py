@@ -194,7 +194,21 @@ class Desk:
 
     def _samples(self, path: Path) -> None:
         lines = [
-            {"doc_id": n, "filter": "none", "metrics": ["acc"], "acc": float(n)} for n in range(2)
+            {
+                "doc_id": number,
+                "doc": {"id": f"q{number}", "question": "Which?", "answerKey": "B"},
+                "target": "1",
+                "arguments": {"gen_args_0": {"arg_0": "Question: Which?", "arg_1": " iron"}},
+                "resps": [[["-1.25", "False"]]],
+                "filtered_resps": [["-1.25", "False"]],
+                "filter": "none",
+                "metrics": ["acc"],
+                "doc_hash": "7f83",
+                "prompt_hash": "9a27",
+                "target_hash": "6b86",
+                "acc": float(number),
+            }
+            for number in range(2)
         ]
         file = path.with_name("samples_arc_easy_2025-03-04T10-11-12.123456.jsonl")
         file.write_text("".join(json.dumps(line) + "\n" for line in lines))

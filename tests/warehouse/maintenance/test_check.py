@@ -26,6 +26,8 @@ from warehouse.store import token_files as store
 from warehouse.store.ledger import content_sha256, read_units
 from warehouse.store.token_files import publish, published_path, set_aside, write_table, write_unit
 
+pytestmark = pytest.mark.hostile
+
 ROWS = 400
 
 

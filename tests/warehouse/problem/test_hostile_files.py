@@ -15,6 +15,8 @@ from warehouse.paths import Workspace
 from warehouse.problem.spec import load_problem
 from warehouse.problem.yaml_file import LARGEST_BYTES
 
+pytestmark = pytest.mark.hostile
+
 SECONDS = 5
 BOMB = "a0: &a0 [x, x]\n" + "".join(
     f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}, *a{n - 1}, *a{n - 1}]\n" for n in range(1, 30)

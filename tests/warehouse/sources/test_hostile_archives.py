@@ -19,6 +19,8 @@ from warehouse.paths import Workspace
 from warehouse.sources import archives
 from warehouse.sources.fetch import ensure_documents
 
+pytestmark = pytest.mark.hostile
+
 WHEEL = "tiny_a-1.0-py3-none-any.whl"
 MEMBER = "docs/a.txt"
 

@@ -21,6 +21,8 @@ from warehouse.sql.dataframes import query
 from warehouse.sql.watch import Limits, OverTimeError
 from warehouse.store.token_files import published_path
 
+pytestmark = pytest.mark.hostile
+
 TOKENMART = Path(sys.executable).with_name("tokenmart")
 
 # {new}: a file that must not appear; {own}: a published token file; {secret}: a file elsewhere
@@ -224,6 +226,49 @@ def _wait_until_busy(pid: int, seconds: float = 60) -> None:
             return
         time.sleep(0.05)
     raise AssertionError("the query never began")
+
+
+# each in one shell, where what came before it stays
+IN_THE_SHELL = [
+    "begin transaction",
+    "use memory",
+    "set schema = 'tokenmart.main'",
+    "delete from metric_values",
+    "truncate metric_values",
+    "merge into metric_values using (select 1) on false when not matched then insert values (1)",
+    "alter table metric_values add column x int",
+    "comment on table metric_values is 'x'",
+    "create type mood as enum ('a')",
+    "create sequence tokenmart.main.s",
+    "create index i on metric_values(value)",
+    "drop schema main cascade",
+    "vacuum",
+    "detach tokenmart",
+    "attach ':memory:' as other",
+    "set variable x = (select content from read_text('{secret}'))",
+    "from 'file://{secret}'",
+    "from parquet_scan('{secret}')",
+    "from read_json('{secret}')",
+    "from query_table(['read_text', '{secret}'])",
+    "summarize '{secret}'",
+    "set threads = 100000",
+    "set memory_limit = '1TB'",
+    "select * from tokens tablesample reservoir(1000000000)",
+    "commit",
+]
+
+
+def test_nothing_said_before_opens_the_door(guarded: dict[str, str], tmp_path: Path) -> None:
+    before = everything(tmp_path)
+    lines = [f"{statement.format(**guarded)};" for statement in IN_THE_SHELL]
+    done = CliRunner().invoke(cli, ["sql"], input="\n".join(lines))
+    assert done.exit_code == 0
+    assert "hidden" not in done.output.replace(guarded["secret"], "")
+    told = done.stderr.splitlines()
+    assert len(told) == len(lines) - 1, "`use` is allowed, and changes nothing"
+    assert all(line.startswith("error: sql: ") for line in told)
+    assert everything(tmp_path) == before
+    assert len(ask("from metric_values")) == 2
 
 
 def test_what_is_allowed(filled: Workspace) -> None:

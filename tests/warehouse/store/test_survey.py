@@ -21,6 +21,8 @@ from warehouse.store.ledger import read_units
 from warehouse.store.survey import survey
 from warehouse.store.token_files import published_path, read_rows, write_units
 
+pytestmark = pytest.mark.hostile
+
 ROOT = Path(__file__).parents[3]
 COUNT = "select count(*) as n from tokens"
 
