@@ -60,6 +60,8 @@ def test_the_mart_gives_the_figures_of_the_authors_package(
     }
     for (alpha, beta), (value, tokens) in PUBLISHED.items():
         got = found[f"alpha_{alpha:g}_beta_{beta:g}@window"]
-        # half of the steps in which log-probs are stored, and their own seven figures
+        # Log-probs as computed give 9.0e-6 and 7.9e-6 less than the package, within 1e-5: that is
+        # float32 in other kernels. As stored it is 9.2e-6 and 1.04e-5. What is asked is the most
+        # that rounding alone could do, half a step, and the seven figures of the package.
         rel = STEP_NATS["logprob"] / 2 + 1e-7
         assert got == (pytest.approx(value, rel=rel), tokens), (alpha, beta)
