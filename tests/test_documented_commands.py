@@ -71,10 +71,6 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
         "needs a checkout of the harness; tests/analysis/e2lm/test_package.py",
     ),
     "e2lm report --problem ladder --out ladder.html": (None, "takes a minute of figures"),
-    "e2lm report --scores scores.csv --out signal.html": (
-        None,
-        "needs series of early and later checkpoints of several benchmarks",
-    ),
     "e2lm readings --out readings.json": (None, "takes half a minute; run below for one problem"),
     "report --problem minilong --figures figures/": (
         "report --problem minilong --figures figures/ --out report.html",

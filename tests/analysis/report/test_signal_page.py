@@ -96,3 +96,14 @@ def test_a_browser_lays_it_out_on_a_phone_and_shows_a_point(page: Path, tmp_path
     for width in (500, 1280):
         laid_out = evaluate(page, tmp_path, script, f"--window-size={width},900")
         assert laid_out == "3 true visible true true", width
+
+
+def test_two_short_runs_have_a_page_that_says_what_is_missing(tmp_path: Path) -> None:
+    path = tmp_path / "short.csv"
+    lines = ["model,size,arch,tokens_bt,benchmark,score"]
+    lines += [f"m{n},1b,a,{tokens},only,0.{n}{tokens}" for n in (1, 2) for tokens in (4, 8)]
+    path.write_text("\n".join(lines) + "\n")
+    out = path.with_suffix(".html")
+    done = invoke(path, out)
+    assert done.exit_code == 0, done.output
+    assert "too few runs or checkpoints" in out.read_text()
