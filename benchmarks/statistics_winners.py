@@ -34,7 +34,7 @@ import numpy as np
 from analysis.statistics.after_choice import winner_interval
 from analysis.statistics.correlations import Floats
 from analysis.statistics.families import family_interval
-from analysis.statistics.new_family import new_family
+from analysis.statistics.pooling import new_family
 from analysis.statistics.winner import winner_conditions
 from warehouse.store.provenance import code_revision
 

@@ -6,9 +6,9 @@ from .page import figure_files as figure_files
 from .page import report_page as report_page
 from .signal_data import SignalData as SignalData
 from .signal_data import gather_signal as gather_signal
-from .signal_page import signal_page as signal_page
 from .svg import file_png as file_png
 from .svg import file_svg as file_svg
+from .training_page import signal_page as signal_page
 from .viewer import Reading as Reading
 from .viewer import Segment as Segment
 from .viewer import View as View

@@ -272,12 +272,7 @@ def _rows(database: duckdb.DuckDBPyConnection) -> list[SignalRow]:
     for benchmark, metric, statistic, value, reason, low, high in rows:
         known = None if value is not None else reason
         found.setdefault((benchmark, metric), {})[statistic] = Statistic(value, known, low, high)
-    missing = Statistic(None, "the mart has no row for it: too few runs or checkpoints")
-    names = (*OF_RUNS, *OF_BENCHMARKS)
-    named = [
-        SignalRow(*key, {name: statistics.get(name, missing) for name in names})
-        for key, statistics in found.items()
-    ]
+    named = [SignalRow(*key, statistics) for key, statistics in found.items()]
 
     def place(row: SignalRow) -> tuple[float, str, str]:
         value = row.statistics["decision_accuracy"].value

@@ -24,8 +24,6 @@ from .document_noise import two_sources as two_sources
 from .families import WithinFamilies as WithinFamilies
 from .families import family_interval as family_interval
 from .families import within_families as within_families
-from .new_family import NewFamily as NewFamily
-from .new_family import new_family as new_family
 from .pairwise import PairCounts as PairCounts
 from .pairwise import count_pairs as count_pairs
 from .pairwise import p_from_documents as p_from_documents
@@ -36,6 +34,8 @@ from .permutation import MaxTest as MaxTest
 from .permutation import directed_test as directed_test
 from .permutation import exchangeable_strata as exchangeable_strata
 from .permutation import max_test as max_test
+from .pooling import NewFamily as NewFamily
+from .pooling import new_family as new_family
 from .selection import DEFAULT_SPLITS as DEFAULT_SPLITS
 from .selection import LeftOut as LeftOut
 from .selection import Splits as Splits

@@ -211,6 +211,21 @@ def test_rows_say_what_was_asked(two_models: Path, tasks: Path, workspace: Works
         ) == [(17, 34)]
 
 
+def test_worked_examples_and_subjects_are_asked_for_by_option(
+    two_models: Path, tasks: Path, workspace: Workspace
+) -> None:
+    words = ["--tasks", "made_four", "--num-fewshot", "1", "--subject", "subject"]
+    ok(evaluate(two_models, tasks, *words, "--model", "tiny/one"))
+    with connect_to_parquet(workspace) as connection:
+        assert read(connection, "from (select distinct condition, shots from eval_items)") == [
+            ("made_four-1shot", 1)
+        ]
+        assert read(connection, "select distinct subject from eval_items order by 1") == [
+            ("else",),
+            ("europe",),
+        ]
+
+
 def read(connection: duckdb.DuckDBPyConnection, query: str) -> list[tuple[Any, ...]]:
     return connection.execute(query).fetchall()
 

@@ -106,4 +106,4 @@ def test_two_short_runs_have_a_page_that_says_what_is_missing(tmp_path: Path) ->
     out = path.with_suffix(".html")
     done = invoke(path, out)
     assert done.exit_code == 0, done.output
-    assert "too few runs or checkpoints" in out.read_text()
+    assert "2 of at least 8 early checkpoints" in out.read_text()
