@@ -70,7 +70,27 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
         None,
         "needs a checkout of the harness; tests/analysis/e2lm/test_package.py",
     ),
+    "e2lm package --task element_symbols --harness lm-evaluation-harness --out submission.zip": (
+        None,
+        "needs a checkout of the harness; tests/analysis/e2lm/test_package.py",
+    ),
     "e2lm report --problem ladder --out ladder.html": (None, "takes a minute of figures"),
+    **dict.fromkeys(
+        (
+            "eval --problem minilong --tasks arc_easy,hellaswag --limit 100",
+            "eval --problem minilong --tasks element_symbols --include-path element_symbols",
+            "eval --problem minilong --tasks my_task --include-path tasks",
+            "eval --problem minilong --tasks my_task --include-path tasks --dry-run",
+        ),
+        (None, "needs real models, and some the network; tests/extract/test_benchmarks.py"),
+    ),
+    **dict.fromkeys(
+        (
+            "data import --problem minilong --model gemma3-270m --format token-logprobs mine.jsonl",
+            "data import --problem minilong --model gemma3-270m --format vllm scored.jsonl",
+        ),
+        (None, "files of other programs; tests/warehouse/importers/test_evals.py makes them"),
+    ),
     "e2lm readings --out readings.json": (None, "takes half a minute; run below for one problem"),
     "report --problem minilong --figures figures/": (
         "report --problem minilong --figures figures/ --out report.html",

@@ -218,6 +218,9 @@ OF_MARTS = ("benchmark_difference", "metric_leaders")
 
 def test_a_benchmark_difference_is_paired_and_clustered(filled: Workspace) -> None:
     """Differences 1, 1, 0, -1 on texts a, a, b, b: mean 1/4, residuals 3/2 and -3/2."""
+    # as in a checkout, where `metric` would be one of the documents' families
+    (filled.dbt_project / "variants").mkdir()
+    (filled.dbt_project / "variants" / "perplexity.csv").touch()
     values = [("a", 1, 0), ("a", 1, 0), ("b", 1, 1), ("b", 0, 1)]
     filled.database.parent.mkdir(exist_ok=True)
     with duckdb.connect(str(filled.database)) as database:
@@ -232,7 +235,7 @@ def test_a_benchmark_difference_is_paired_and_clustered(filled: Workspace) -> No
                     "('minilong', ?, 't-0shot', ?, 'none', 'acc', ?, ?, 1)",
                     [model, item, cluster, value],
                 )
-    params = ("problem=minilong", "model_a=bad", "model_b=good")
+    params = ("problem=minilong", "measure=acc", "model_a=bad", "model_b=good")
     rows = ask("--name", "benchmark_difference", *(w for p in params for w in ("--param", p)))
     stderr = (2 * (1.5**2 + 1.5**2)) ** 0.5 / 4
     assert rounded(rows, "condition", "items", "clusters", "difference", "stderr") == [

@@ -2,7 +2,7 @@
 -- Items that share a text count as one for the error. Tasks: select distinct condition from
 -- eval_metrics; of perplexities the difference is in nats.
 -- param problem  -- which problem
--- param metric = acc  -- metric of eval_metric_catalog
+-- param measure = acc  -- metric of eval_metric_catalog
 -- param model_a  -- the model the other is compared with
 -- param model_b  -- the other
 with pairs as (
@@ -16,7 +16,7 @@ with pairs as (
     inner join eval_item_metrics as other
         using (problem, condition, item, filter, metric)
     where base.problem = $problem
-        and base.metric = $metric
+        and base.metric = $measure
         and base.model_id = $model_a
         and other.model_id = $model_b
 ),
