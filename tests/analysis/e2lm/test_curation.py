@@ -158,9 +158,7 @@ def test_twice_several_readings_and_too_few(tmp_path: Path) -> None:
     assert done.exit_code == 1 and "choosing 100 or more needs more" in done.stderr
     words = ["e2lm", "curate", "--items", str(path), "--fewest", "9", "--most", "3"]
     swapped = CliRunner().invoke(cli, words)
-    assert (
-        swapped.exit_code == 1 and "less than --fewest 9; swap them" in swapped.stderr
-    )
+    assert swapped.exit_code == 1 and "less than --fewest 9; swap them" in swapped.stderr
     with pytest.raises(TokenmartError, match="m0 has 7 checkpoints"):
         curate(read_items(path, None), WORKSPACE, 5, 8, 0)
 
