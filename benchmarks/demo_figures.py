@@ -55,8 +55,9 @@ The figures lie in [docs/demo_figures.json](docs/demo_figures.json), written by
 `python benchmarks/demo_figures.py` after `make demo`.
 """
 TIMES = """
-From a fresh clone it took {first_run} with its downloads (the `.venv` apart, {setup}). A second run
-computes nothing again and took {second_run}. It ends with `report.html`.
+From a fresh clone it took {first_run} with its downloads (the `.venv` apart, {setup}), on two cores
+that ran tests for half of that time. A second run computes nothing again and took {second_run}. It
+ends with `report.html`.
 """
 
 
