@@ -31,7 +31,7 @@ $(READY): pyproject.toml requirements.lock
 	  { grep -E '^ *ERROR:' $(LOG) | tail -n 3 || true; echo "error: pip failed; see $(LOG), mend the cause (network? disk?), run make setup" >&2; exit 1; }
 	@touch $@
 
-demo: $(READY)  ## small real models, documents to ranked correlations: a few minutes on a laptop
+demo: $(READY)  ## small real models, documents to ranked correlations: about ten minutes on two cores
 	$(TOKENMART) data fetch --problem minilong
 	$(TOKENMART) extract --problem minilong --demo
 	$(TOKENMART) recall --problem minilong --demo
@@ -62,7 +62,7 @@ verify: $(READY)  ## score SUBMISSION=file.json against the locked target (OUT= 
 
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile
 
-test: $(READY)  ## run the tests, under ten minutes; those marked slow are left to test-slow
+test: $(READY)  ## run the tests, except those marked slow: see test-slow
 	$(PYTEST) -m "not slow"
 
 test-slow: $(READY)  ## run the tests marked slow: kills, whole rebuilds, long real documents
