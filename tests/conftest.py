@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,12 @@ from made_up_warehouse import Shape, write_warehouse
 from sql_samples import fill
 
 from warehouse.paths import Workspace, find_workspace
+
+
+def pytest_configure() -> None:
+    """A suite started by `nohup … &` ignores Ctrl-C, and so would the commands it interrupts."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
