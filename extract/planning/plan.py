@@ -268,6 +268,7 @@ def unit_fingerprint(plan_parts: dict[str, Any], document: Document, condition: 
             "document": document.sha256,
             "kind": condition.kind.name,
             "params": condition.params,
+            **({"revision": condition.kind.revision} if condition.kind.revision > 1 else {}),
             **(
                 {"foreign": document.foreign.sha256}
                 if condition.kind.reads_foreign and document.foreign

@@ -103,6 +103,7 @@ class ConditionKind:
         branches: requests continue a long text, so its KV cache is kept for them.
         reads_foreign: needs another document of the corpus; its hash is part of the fingerprint.
         repeats_positions: one position may be scored several times, in different segments.
+        revision: raised when equal parameters come to mean other rows; part of the fingerprint.
     """
 
     name: str
@@ -112,6 +113,7 @@ class ConditionKind:
     branches: bool = False
     reads_foreign: bool = False
     repeats_positions: bool = False
+    revision: int = 1
 
 
 @dataclass(frozen=True)

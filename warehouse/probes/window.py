@@ -17,7 +17,7 @@ from warehouse.probes.request import (
     with_bos,
 )
 
-WINDOW = ConditionKind("window", contiguous=True)
+WINDOW = ConditionKind("window", contiguous=True, revision=2)
 
 
 class WindowProbe(Probe):
@@ -42,26 +42,26 @@ class WindowProbe(Probe):
 
 
 def window_requests(tokens: Ids, bos: int | None, *, context: int, stride: int) -> list[Request]:
-    """Strided windows over [BOS] + document (arXiv 2410.23771).
+    """Strided windows over [BOS] + document (arXiv 2410.23771), but for the first.
 
-    For start = 0, stride, 2·stride … below T − context (T counts the BOS): run
-    [start, start + context + stride) and score what comes after the first `context` tokens.
-    Only the first window holds the BOS.
+    For start = stride, 2·stride … below T − context (T counts the BOS): run
+    [start, start + context + stride) and score what comes after the first `context` tokens. The
+    procedure's window from 0 reads all that stands before its targets: it would repeat rows of
+    the full context, and no token gains anything there.
     """
     sequence = with_bos(tokens, bos)
     offset = len(sequence) - len(tokens)
     requests = []
-    for segment, start in enumerate(range(0, max(0, len(sequence) - context), stride)):
+    for start in range(stride, max(0, len(sequence) - context), stride):
         end = min(start + context + stride, len(sequence))
         scored = span(start + context, end)
-        bos_inside = offset if start == 0 else 0
         requests.append(
             Request(
-                segment=segment,
+                segment=start // stride,
                 ids=sequence[start:end],
                 first_target=context,
                 positions=scored - offset,
-                context_tokens=scored - start - bos_inside,
+                context_tokens=scored - start,
             )
         )
     return requests

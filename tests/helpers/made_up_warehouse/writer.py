@@ -199,7 +199,7 @@ class _Writer:
                 **scores(nll[first:], rng),
             )
             for window in self.shape.windows:
-                where = position[window.context :]
+                where = position[window.context + window.stride :]
                 block = (where - window.context) // window.stride
                 looks_back = rng.random(len(where)) < 0.15
                 gain = np.where(
