@@ -34,8 +34,12 @@ def test_full_scores_every_token_that_has_something_before_it(bos: int | None) -
 
 
 @pytest.mark.parametrize("bos", [None, 7])
-@pytest.mark.parametrize(("context", "stride"), [(24, 16), (8, 8), (99, 4), (10, 300), (200, 8), (8, 1)])
-def test_windows_follow_the_published_procedure_from_the_second_on(bos: int | None, context: int, stride: int) -> None:
+@pytest.mark.parametrize(
+    ("context", "stride"), [(24, 16), (8, 8), (99, 4), (10, 300), (200, 8), (8, 1)]
+)
+def test_windows_follow_the_published_procedure_from_the_second_on(
+    bos: int | None, context: int, stride: int
+) -> None:
     sequence = TOKENS.tolist() if bos is None else [bos, *TOKENS.tolist()]
     expected = []
     start = stride  # the window from 0 has the full context: its rows are those of `full`
