@@ -62,6 +62,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Rebuild a submission's scores and compare them.",
     ),
     "report": ("analysis.report.cli:report", "Write the HTML report of a problem."),
+    "results": (
+        "analysis.results.cli:results",
+        "Freeze results into small tables; tell them from these alone.",
+    ),
     "e2lm": (
         "analysis.e2lm.cli:e2lm",
         "Judge benchmarks by their scores over training.",
