@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
-.PHONY: help setup demo extract dbt correlate report sql verify test test-slow rehearse lint bench docs clean
+.PHONY: help setup demo results results-from-scratch extract dbt correlate report sql verify test test-slow rehearse lint bench docs clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -14,11 +14,12 @@ LOG := $(VENV)/setup.log
 extract verify: PROBLEM ?= no4k
 correlate report: PROBLEM ?= minilong
 METRIC_KEY ?= score
+HOURS ?= 5
 QUERY ?=
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo "Variables: PROBLEM=no4k|minilong|file.yml  SUBMISSION=file.json  OUT=file.json  QUERY='select …'"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo "Variables: PROBLEM=no4k|minilong|file.yml  HOURS=5  SUBMISSION=file.json  OUT=file.json  QUERY='select …'"
 
 setup: $(READY)  ## create .venv with everything, at the tested versions
 
@@ -38,6 +39,16 @@ demo: $(READY)  ## small real models, documents to ranked correlations: about te
 	$(TOKENMART) dbt --quiet build
 	$(TOKENMART) correlate --problem minilong
 	$(TOKENMART) report --problem minilong
+
+results: $(READY)  ## every figure of docs/findings.md anew, from the small tables in results/
+	$(TOKENMART) results tell
+
+results-from-scratch: $(READY)  ## the tables themselves: all models of minilong, HOURS=5 of computing
+	$(TOKENMART) data fetch --problem minilong
+	$(TOKENMART) campaign --problem minilong --hours $(HOURS)
+	$(TOKENMART) dbt --quiet build
+	$(TOKENMART) results freeze --problem minilong
+	$(TOKENMART) results tell
 
 extract: $(READY)  ## token statistics of the locked problem (GPU; elsewhere: the plan and its cost)
 	$(TOKENMART) extract --problem $(PROBLEM)

@@ -27,7 +27,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "extract.benchmarks.cli:eval_command",
         "Run benchmarks of lm-evaluation-harness on models, token by token.",
     ),
-    "recall": ("extract.cli:recall", "Measure the key-value recall target of a problem."),
+    "recall": ("extract.cli:recall", "Measure the recall target of a problem."),
+    "campaign": (
+        "extract.campaign.cli:campaign",
+        "Extract and measure in pieces, within a number of hours.",
+    ),
     "status": ("extract.cli:status", "Show what has been extracted and what is missing."),
     "dbt": (
         "warehouse.metrics.cli:dbt_command",
@@ -58,6 +62,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Rebuild a submission's scores and compare them.",
     ),
     "report": ("analysis.report.cli:report", "Write the HTML report of a problem."),
+    "results": (
+        "analysis.results.cli:results",
+        "Freeze results into small tables; tell them from these alone.",
+    ),
     "e2lm": (
         "analysis.e2lm.cli:e2lm",
         "Judge benchmarks by their scores over training.",

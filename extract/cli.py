@@ -299,9 +299,10 @@ def recall(
     backend: str,
     contexts: int | None,
 ) -> None:
-    """Measure the key-value recall target of a problem on its models.
+    """Measure the recall target of a problem on its models, in the manner of RULER.
 
-    Never touches the proxy documents. Models already measured are skipped.
+    Never touches the proxy documents. Answers are stored context by context: what is measured
+    already is skipped, interrupt at any time and run the same command to go on.
 
     \b
     tokenmart recall --problem minilong --demo
@@ -309,8 +310,8 @@ def recall(
     from extract.failures import summary
     from extract.planning.devices import resolve_device
     from extract.planning.plan import select
-    from extract.recall import standard_error_note
-    from extract.recall_run import measure_recall, recall_target
+    from extract.recall.run import measure_recall, recall_target
+    from extract.recall.store import standard_error_note
     from warehouse.errors import UnitFailedError
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_problem

@@ -42,6 +42,7 @@ MAY_IMPORT = {
     PREREGISTRATION: {ANALYSIS, *WAREHOUSE},
     RANKING: {ANALYSIS, STATISTICS, PREREGISTRATION, *WAREHOUSE},
     "analysis.report": {ANALYSIS, STATISTICS, RANKING, *WAREHOUSE},
+    "analysis.results": {ANALYSIS, STATISTICS, RANKING, *WAREHOUSE},
     "analysis.e2lm": {ANALYSIS, STATISTICS, "analysis.report", *WAREHOUSE},
     "analysis.submission": {ANALYSIS, STATISTICS, RANKING, PREREGISTRATION, *WAREHOUSE},
     "scripts": {"analysis.submission", *WAREHOUSE},

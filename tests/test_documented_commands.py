@@ -55,6 +55,17 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
         None,
         "takes minutes with real models; tests/extract/test_recall.py runs it with small ones",
     ),
+    **dict.fromkeys(
+        (
+            "campaign --problem minilong --hours 5",
+            "campaign --problem minilong --hours 5 --dry-run",
+        ),
+        (None, "needs downloads; tests/extract/test_campaign.py runs it with small models"),
+    ),
+    **dict.fromkeys(
+        ("results tell", "results tell --check"),
+        (None, "needs the docs of the checkout; tests/analysis/results runs it"),
+    ),
     "dbt run --select +perplexity+": (None, "the checkout here is built by `dbt run`"),
     "dbt build": (None, "the checkout here is built by `dbt run`, without the library's own tests"),
     "dbt build --grids longppl": (

@@ -13,7 +13,18 @@ import pytest
 from tokenmart import COMMANDS
 
 ROOT = Path(__file__).parents[1]
-TARGETS = ["setup", "demo", "extract", "dbt", "correlate", "report", "sql", "verify"]
+TARGETS = [
+    "setup",
+    "demo",
+    "results",
+    "results-from-scratch",
+    "extract",
+    "dbt",
+    "correlate",
+    "report",
+    "sql",
+    "verify",
+]
 TARGETS += ["test", "test-slow", "rehearse", "lint", "bench", "docs", "clean"]
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
@@ -50,6 +61,13 @@ def test_recipes_call_commands_that_exist() -> None:
 def test_the_demo_goes_the_whole_road_in_order() -> None:
     steps = re.findall(r"tokenmart (\w+)", recipe("demo"))
     assert steps == ["data", "extract", "recall", "dbt", "correlate", "report"]
+
+
+def test_results_from_scratch_ends_with_what_results_does() -> None:
+    steps = re.findall(r"tokenmart (\w+)", recipe("results-from-scratch"))
+    assert steps == ["data", "campaign", "dbt", "results", "results"]
+    assert recipe("results").strip() in recipe("results-from-scratch")
+    assert "--hours 2.5" in recipe("results-from-scratch", "HOURS=2.5")
 
 
 def test_extract_is_the_locked_problem_unless_told_otherwise() -> None:

@@ -24,17 +24,20 @@ class RegisteredResult:
 
     rho: Spearman, positive as foretold; NaN without a value for every model.
     p: one-sided, adjusted for all metrics registered for the problem.
+    unscored: how many of the registered models have no target score: a part of them, a demo for
+        instance, is not what was foretold.
     """
 
     said: Foretold
     rho: float
     interval: Interval
     p: float
+    unscored: int = 0
 
     @property
     def holds(self) -> bool:
         """Whether it may be called confirmed."""
-        return self.said.counts and self.p < self.said.entry.level
+        return self.said.counts and not self.unscored and self.p < self.said.entry.level
 
     @property
     def text(self) -> str:
@@ -45,6 +48,11 @@ class RegisteredResult:
             return f"{name}: written when labels were known ({entry.target}); exploration"
         if self.said.changed:
             return f"{name}: {self.said.changed[0]} since; exploration"
+        if self.unscored:
+            return (
+                f"{name}: {self.unscored} of its {len(entry.models)} models have no target score; "
+                "exploration"
+            )
         if np.isnan(self.p):
             return f"{name}: no value for every model, so it can't be tested"
         ruling = "holds" if self.holds else "does not hold"
@@ -81,6 +89,7 @@ def registered_results(table: MetricTable) -> tuple[RegisteredResult, ...]:
             if index in whole
             else Interval(float("nan"), float("nan"), 0.95, "family", 0, 0),
             float(p[index]),
+            sum(model.full_id in table.without_target for model in said.entry.models),
         )
         for index, (said, column) in enumerate(zip(table.registered, columns, strict=True))
     )
@@ -97,6 +106,7 @@ def registered_record(result: RegisteredResult) -> dict[str, Any]:
         "sha256": entry.sha256,
         "before_labels": entry.before_labels,
         "changed_since": list(result.said.changed),
+        "models_without_target": result.unscored,
         "spearman": round(result.rho, 12) if known else None,
         "p_one_sided": round(result.p, 12) if known else None,
         "level": entry.level,

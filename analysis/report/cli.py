@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from analysis.report.viewer import Measure
 
 TERMINAL_CHARACTERS = 2000
-FIGURES_OF_THE_PAGE = 6
+FIGURES_OF_THE_PAGE = 7
 OWN_PAGE = b'<meta name="generator" content="tokenmart">'
 """In the head of every page: one may replace another without --force."""
 

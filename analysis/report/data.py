@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import numpy as np
 
 from analysis.ranking import (
@@ -48,6 +49,20 @@ class ProfileBand:
     nll: float
     gain: float | None
     tokens: int
+
+
+@dataclass(frozen=True)
+class DepthCell:
+    """One model's mean target score at one length, answers in one eighth of the context.
+
+    eighth: 0 (start) to 7 (end); score: the mean of the tasks'; items: behind it.
+    """
+
+    model: str
+    length: int
+    eighth: int
+    score: float
+    items: int
 
 
 @dataclass(frozen=True)
@@ -104,6 +119,7 @@ class ReportData:
     profiles: tuple[ProfileBand, ...]
     gains: tuple[ProfileBand, ...]
     costs: tuple[Cost, ...]
+    depths: tuple[DepthCell, ...]
     metric_correlations: MetricCorrelations
     provenance: dict[str, Any]
 
@@ -184,6 +200,7 @@ def gather(
         profiles=profiles,
         gains=gains,
         costs=_costs(table, workspace),
+        depths=_depths(table, workspace),
         metric_correlations=_metric_correlations(table, board),
         provenance={
             **code_revision(),
@@ -234,6 +251,23 @@ def _profiles(
         band = ProfileBand(short_name(model.full_id), model.family, middle, nll, gain, tokens)
         (full if gain is None else gains).append(band)
     return tuple(full), tuple(gains)
+
+
+def _depths(table: MetricTable, workspace: Workspace) -> tuple[DepthCell, ...]:
+    """Cells of a measured target; none of another, nor from a build before there were any."""
+    names = {model.model_id: short_name(model.full_id) for model in table.models}
+    with connect_read_only(workspace) as connection:
+        try:
+            rows = connection.execute(
+                "select model_id, length, eighth, avg(score), sum(items) from downstream_depths"
+                " where problem = ? and eighth is not null group by all order by all",
+                [table.problem],
+            ).fetchall()
+        except duckdb.CatalogException:
+            rows = []
+    places = {model_id: place for place, model_id in enumerate(names)}
+    rows = sorted((row for row in rows if row[0] in names), key=lambda row: places[row[0]])
+    return tuple(DepthCell(names[row[0]], *row[1:4], int(row[4])) for row in rows)
 
 
 def _costs(table: MetricTable, workspace: Workspace) -> tuple[Cost, ...]:

@@ -13,6 +13,7 @@ from analysis.report.data import ReportData
 from analysis.report.formats import FILTERS
 from analysis.report.palette import ROLES, family_colours, variable_of
 from analysis.report.svg import page_svg
+from analysis.report.target_figures import depth_figure
 from analysis.statistics import LEVEL, SAME_RANKING, STABLE_SHARE
 from analysis.templates import environment
 from warehouse.progress import Progress
@@ -48,7 +49,7 @@ class FamilyKey:
 
 
 def report_page(data: ReportData, progress: Progress) -> str:
-    """The whole page; `progress` is told of each of the six figures."""
+    """The whole page; `progress` is told of each figure."""
     pages = environment("analysis.report", escape_html=True)
     pages.filters.update(FILTERS)
     return pages.get_template("report.html.j2").render(
@@ -111,6 +112,9 @@ def _figures(data: ReportData) -> list[Figure]:
             title += ": mean per position, one line per model"
             draw_lines = partial(figures.profile_figure, data, bands, name)
             found.append(Figure(f"{name}_profile", title, HALF, draw_lines))
+    if data.depths:
+        title = "Target by length and depth: mean score of the tasks, one panel per model"
+        found.append(Figure("target", title, WIDE, partial(depth_figure, data.depths)))
     return found
 
 

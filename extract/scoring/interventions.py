@@ -15,8 +15,10 @@ from warehouse.errors import TokenmartError
 from warehouse.problem.changes import (
     DropLayersIntervention,
     NoiseIntervention,
+    QuantizeIntervention,
     Rope,
     RopeIntervention,
+    TemperatureIntervention,
     WindowIntervention,
 )
 from warehouse.problem.spec import ModelSpec
@@ -50,13 +52,19 @@ def needs_masks(spec: ModelSpec) -> bool:
 def apply(model: Any, spec: ModelSpec) -> None:
     """Apply the interventions that act on a loaded model, in the order of the problem file."""
     for intervention in spec.interventions:
-        if isinstance(intervention, NoiseIntervention):
+        if isinstance(intervention, NoiseIntervention | QuantizeIntervention):
             if is_offloaded(model):
                 raise TokenmartError(
-                    f"{spec.full_id}: interventions.weight_noise needs all weights in memory, and "
-                    "the device map keeps a part on disk; use --device cpu or a larger machine"
+                    f"{spec.full_id}: interventions.{intervention.kind} needs all weights in "
+                    "memory, and the device map keeps a part on disk; use --device cpu or a "
+                    "larger machine"
                 )
-            _add_noise(model, intervention)
+            if isinstance(intervention, NoiseIntervention):
+                _add_noise(model, intervention)
+            else:
+                _quantize(model, spec, intervention)
+        elif isinstance(intervention, TemperatureIntervention):
+            _heat_attention(model, spec, intervention)
         elif isinstance(intervention, DropLayersIntervention):
             _drop_layers(model, spec, intervention)
     # after layers were dropped, so that every layer left is hooked
@@ -124,6 +132,47 @@ def _add_noise(model: Any, change: NoiseIntervention) -> None:
                 noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float32)
                 spread = parameter.float().std().item() * change.scale
                 parameter.add_(noise.to(parameter.device).mul_(spread).to(parameter.dtype))
+
+
+def _quantize(model: Any, spec: ModelSpec, change: QuantizeIntervention) -> None:
+    for name, parameter in sorted(_layers(model).named_parameters()):
+        if parameter.dim() >= 2:
+            if parameter.shape[-1] % change.group:
+                raise TokenmartError(
+                    f"{spec.full_id}: interventions.quantize: group {change.group} does not "
+                    f"divide the {parameter.shape[-1]} inputs of {name}; give another"
+                )
+            with torch.no_grad():
+                parameter.copy_(quantized(parameter, change.bits, change.group))
+
+
+def quantized(weights: Tensor, bits: int, group: int) -> Tensor:
+    """Weights rounded to nearest on a symmetric grid, and back.
+
+    Args:
+        weights: shape (…, n), n a multiple of `group`; computed in float32.
+        bits: a group keeps 2^bits - 1 values: 0 and as many on either side.
+        group: weights next to each other that share a scale, their largest magnitude.
+
+    Returns:
+        The same shape, in float32.
+    """
+    steps = 2 ** (bits - 1) - 1
+    groups = weights.float().unflatten(-1, (-1, group))
+    scale = groups.abs().amax(dim=-1, keepdim=True) / steps
+    # a group of zeros has no scale and stays
+    codes = torch.where(scale > 0, groups / scale, groups).round().clamp(-steps, steps)
+    return (codes * scale).flatten(-2)
+
+
+def _heat_attention(model: Any, spec: ModelSpec, change: TemperatureIntervention) -> None:
+    for layer in _layers(model):
+        if not hasattr(layer.self_attn, "scaling"):
+            raise TokenmartError(
+                f"{spec.full_id}: interventions.attention_temperature: the attention of "
+                f"{type(model).__name__} keeps no scaling of its logits; remove it"
+            )
+        layer.self_attn.scaling = layer.self_attn.scaling / change.temperature  # type: ignore[union-attr, operator]
 
 
 def _drop_layers(model: Any, spec: ModelSpec, change: DropLayersIntervention) -> None:

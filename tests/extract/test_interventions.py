@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from reference import assert_agree, references
@@ -13,6 +14,7 @@ from tiny_requests import requests_of
 
 from extract.checkpoints import Checkpoint
 from extract.scoring.engine import Engine
+from extract.scoring.interventions import quantized
 from extract.scoring.loading import load_model
 from warehouse.errors import TokenmartError
 from warehouse.problem.spec import ModelSpec
@@ -117,3 +119,121 @@ def test_an_attention_window_holds_in_trunks_pieces_and_branches(
     assert engine.share_trunks
     for result, expected in zip(engine.score(requests), plain, strict=True):
         assert_agree(result.scores, expected)
+
+
+def by_hand(weights: np.ndarray[Any, Any], bits: int, group: int) -> np.ndarray[Any, Any]:
+    """Round to nearest in float64, one group at a time, from the definition."""
+    rounded = weights.astype(np.float64).copy()
+    most = 2 ** (bits - 1) - 1
+    for row in rounded:
+        for start in range(0, len(row), group):
+            part = row[start : start + group]
+            step = np.abs(part).max() / most
+            grid = step * np.arange(-most, most + 1)
+            row[start : start + group] = grid[np.abs(part[:, None] - grid[None]).argmin(axis=1)]
+    return rounded
+
+
+@pytest.mark.parametrize("bits", [2, 3, 4, 8])
+def test_rounded_weights_are_the_nearest_of_the_grid(bits: int) -> None:
+    weights = np.random.default_rng(bits).normal(size=(6, 64)).astype(np.float32)
+    found = quantized(torch.from_numpy(weights), bits, 16).numpy()
+    expected = by_hand(weights, bits, 16)
+    # a number on the edge between two steps may fall to either side in float32
+    step = np.abs(weights.reshape(6, 4, 16)).max(axis=2) / (2 ** (bits - 1) - 1)
+    edge = np.abs(np.abs(weights - expected) - np.repeat(step, 16, axis=1) / 2) < 1e-6
+    assert np.abs(found - expected)[~edge].max() < 1e-6
+    assert edge.mean() < 0.01
+    levels = found.reshape(6, 4, 16) / step[:, :, None]
+    assert np.abs(levels - levels.round()).max() < 1e-4
+    assert len(np.unique(levels.round())) <= 2**bits - 1
+
+
+@pytest.mark.parametrize("bits", [3, 4, 8])
+def test_rounding_agrees_with_the_fake_quantiser_of_torch(bits: int) -> None:
+    """Another implementation of the same grid; its zero point is 0, its range symmetric."""
+    weights = torch.randn(40, 32, generator=torch.Generator().manual_seed(bits))
+    most = 2 ** (bits - 1) - 1
+    scale = weights.abs().amax(dim=1) / most
+    zero = torch.zeros(40, dtype=torch.int32)
+    expected = torch.fake_quantize_per_channel_affine(weights, scale, zero, 0, -most, most)
+    found = quantized(weights, bits, 32)
+    differ = (found - expected).abs() > 1e-5
+    # theirs multiplies with the reciprocal: an edge may fall to the other side
+    assert differ.float().mean() < 0.002
+
+
+def test_eight_bits_in_groups_of_32_are_those_of_gguf() -> None:
+    """Q8_0 of llama.cpp's own quantiser, whose scales are float16: half a unit in 2^-11."""
+    from gguf import GGMLQuantizationType, quants
+
+    weights = np.random.default_rng(0).normal(size=(8, 64)).astype(np.float32)
+    packed = quants.quantize(weights, GGMLQuantizationType.Q8_0)
+    theirs = quants.dequantize(packed, GGMLQuantizationType.Q8_0)
+    found = quantized(torch.from_numpy(weights), 8, 32).numpy()
+    step = np.repeat(np.abs(weights.reshape(8, 2, 32)).max(axis=2) / 127, 32, axis=1)
+    assert (np.abs(found - theirs) <= 127 * step * 2.0**-11 + 1e-7).mean() > 0.99
+    assert np.abs(found - theirs).max() <= 1.1 * step.max()
+
+
+def test_zeros_stay_and_rounding_twice_changes_nothing() -> None:
+    weights = torch.randn(3, 32, generator=torch.Generator().manual_seed(0))
+    weights[1] = 0
+    once = quantized(weights, 4, 8)
+    assert torch.equal(once[1], weights[1])
+    torch.testing.assert_close(quantized(once, 4, 8), once, atol=1e-6, rtol=1e-6)
+
+
+def test_quantised_models_lose_more_with_fewer_bits(tiny_checkpoint: Callable[..., Path]) -> None:
+    folder = tiny_checkpoint()
+    plain = load(folder)
+    lost = []
+    for bits in (8, 4, 3):
+        model = load(folder, {"kind": "quantize", "bits": bits, "group": 8})
+        weight, before = (m.get_decoder().layers[0].mlp.up_proj.weight for m in (model, plain))
+        torch.testing.assert_close(weight, quantized(before, bits, 8))
+        assert torch.equal(model.get_input_embeddings().weight, plain.get_input_embeddings().weight)
+        lost.append((logits(model) - logits(plain)).abs().mean().item())
+    assert 0 < lost[0] < lost[1] < lost[2]
+
+
+def test_a_group_that_does_not_divide_a_row_is_refused(
+    tiny_checkpoint: Callable[..., Path],
+) -> None:
+    with pytest.raises(TokenmartError, match=r"quantize: group 11 does not divide the \d+ inputs"):
+        load(tiny_checkpoint(), {"kind": "quantize", "bits": 4, "group": 11})
+
+
+def test_a_temperature_is_the_same_as_smaller_queries(tiny_checkpoint: Callable[..., Path]) -> None:
+    """softmax(q k / (T sqrt(d))): dividing every query by T does the same, rotary or not."""
+    folder = tiny_checkpoint()
+    warm = load(folder, {"kind": "attention_temperature", "temperature": 1.3}).double()
+    by_hand_ = load(folder).double()
+    with torch.no_grad():
+        for layer in by_hand_.get_decoder().layers:
+            layer.self_attn.q_proj.weight.div_(1.3)
+    torch.testing.assert_close(logits(warm), logits(by_hand_), atol=1e-10, rtol=1e-10)
+    assert not torch.allclose(logits(warm), logits(load(folder).double()))
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gemma3_text"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": "attention_temperature", "temperature": 1.5},
+        {"kind": "quantize", "bits": 3, "group": 8},
+    ],
+)
+def test_trunks_and_branches_see_the_change_alike(
+    architecture: str, change: dict[str, Any], tiny_checkpoint: Callable[..., Path]
+) -> None:
+    requests = requests_of(0)
+    expected = references(load(tiny_checkpoint(architecture), change), requests)
+    plain = references(load(tiny_checkpoint(architecture)), requests)
+    engine = Engine(load(tiny_checkpoint(architecture), change))
+    for result, wanted in zip(engine.score(requests), expected, strict=True):
+        assert_agree(result.scores, wanted)
+    assert any(
+        not np.allclose(one.exact.logprob, other.exact.logprob, atol=1e-3)
+        for one, other in zip(expected, plain, strict=True)
+    )

@@ -141,3 +141,24 @@ def _hidden(output: Any) -> torch.Tensor:
     tensor = output[0] if isinstance(output, tuple) else output
     assert isinstance(tensor, torch.Tensor)
     return tensor.detach().clone()
+
+
+def test_every_model_of_minilong_is_a_model_of_its_own(real_workspace: Workspace) -> None:
+    """2,300 tokens of a real document, longer than the widest window: no two models agree."""
+    problem = load_problem("minilong", real_workspace)
+    assert len(problem.ranked_models) >= 20
+    text = ensure_documents(problem, real_workspace)["text"][0].as_py()
+    last: dict[str, np.ndarray[Any, Any]] = {}
+    for spec in problem.ranked_models:
+        checkpoint = find_checkpoint(spec, real_workspace, problem.name)
+        ids = load_tokenizer(checkpoint, spec).encode(text).ids[:2300]
+        model = load_model(checkpoint, spec, device="cpu", dtype="float32")
+        with torch.inference_mode():
+            state = model.get_decoder()(torch.from_numpy(ids[None]).long()).last_hidden_state[0, -1]
+        last[spec.full_id] = state.double().numpy()
+        assert np.isfinite(last[spec.full_id]).all(), spec.full_id
+        same_size = [(n, s) for n, s in last.items() if n != spec.full_id and len(s) == len(state)]
+        for name, other in same_size:
+            # two runs of one model differ in rounding only: 1e-5 of its size
+            apart = np.linalg.norm(other - last[spec.full_id]) / np.linalg.norm(other)
+            assert apart > 1e-3, f"{spec.full_id} is {name} again"

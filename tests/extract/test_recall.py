@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
+import extract.recall.run as run_module
 from extract.checkpoints import Checkpoint
-from extract.recall import (
+from extract.planning.plan import select
+from extract.recall.contexts import HOPS, RIVALS, VALUES, Context, Question, make_contexts
+from extract.recall.items import Asked, Item, asked_in, build_items, describe_items, score_items
+from extract.recall.run import measure_recall, recall_target
+from extract.recall.store import (
     USABLE_CONTEXTS,
-    Context,
-    Item,
-    build_items,
-    make_contexts,
-    score_items,
+    items_path,
+    recall_items_path,
     standard_error_note,
 )
-from extract.recall_run import recall_target
+from extract.scored import Scored, TokenScores
 from extract.scoring.engine import Engine
 from extract.scoring.loading import load_model
 from extract.tokenization import load_tokenizer
 from warehouse.errors import TokenmartError
-from warehouse.paths import find_workspace
+from warehouse.paths import Workspace, find_workspace
+from warehouse.probes.request import Request
+from warehouse.problem.recall_target import RECALL_TASKS
 from warehouse.problem.spec import ModelSpec, RecallTarget, load_problem
+from warehouse.progress import no_progress
+from warehouse.sources.archives import PinnedArchive
 from warehouse.store.schema import DOWNSTREAM
 
 FILLER = [
@@ -42,16 +53,25 @@ TARGET = RecallTarget.model_validate(
 )
 
 
+ALL_TASKS = TARGET.model_copy(
+    update={"tasks": RECALL_TASKS, "lengths": (320, 640, 1280), "overall": "without_shortest"}
+)
+
+
 def spec_of(folder: Path) -> ModelSpec:
     return ModelSpec.model_validate(
         {"full_id": "t", "family": "t", "source": {"kind": "local", "path": folder}}
     )
 
 
-def items_of(folder: Path) -> tuple[list[Context], list[Item]]:
-    contexts = make_contexts(TARGET, FILLER)
+def items_of(folder: Path, target: RecallTarget = TARGET) -> tuple[list[Context], list[Item]]:
+    contexts = make_contexts(target, FILLER)
+    return contexts, items_in(folder, target, contexts)
+
+
+def items_in(folder: Path, target: RecallTarget, contexts: list[Context]) -> list[Item]:
     tokenizer = load_tokenizer(Checkpoint(folder, "r"), spec_of(folder))
-    return contexts, build_items(TARGET, contexts, tokenizer)
+    return [item for _, items in build_items(target, contexts, tokenizer) for item in items]
 
 
 def test_equal_seeds_give_equal_contexts_and_names_are_unique() -> None:
@@ -59,7 +79,24 @@ def test_equal_seeds_give_equal_contexts_and_names_are_unique() -> None:
     other = make_contexts(TARGET.model_copy(update={"seed": 1}), FILLER)
     assert one == again != other
     for context in one:
-        assert len(set(context.names)) == len(context.names) == 4
+        assert len({question.prompt for question in context.questions}) == len(context.facts) == 4
+
+
+def test_keys_alone_are_what_they_were_before_there_were_other_tasks() -> None:
+    """A hash of what the code of revision 43a8826 made of the same seed and texts."""
+    made = [
+        (c.filler, c.facts, c.offsets, [question.text for question in c.questions])
+        for c in make_contexts(TARGET, FILLER)
+    ]
+    digest = hashlib.sha256(repr(made).encode()).hexdigest()
+    assert digest == "9ad9edab973681c26df667af06b2b050833e6e8f9e07e1b450a7bc3000341d26"
+    assert not {"tasks", "overall"} & TARGET.measured.keys()
+
+
+def test_the_first_contexts_stay_when_there_are_more() -> None:
+    for target in (TARGET, ALL_TASKS):
+        more = make_contexts(target.model_copy(update={"contexts": 5}), FILLER)
+        assert make_contexts(target, FILLER) == more[:2]
 
 
 def test_the_standard_error_of_enough_contexts_is_known_to_a_quarter() -> None:
@@ -80,6 +117,9 @@ def test_the_demo_asks_in_fewer_and_shorter_contexts() -> None:
     assert recall_target(problem, None, demo=False) == whole
     small = recall_target(problem, None, demo=True)
     assert (small.contexts, small.lengths) == (demo.contexts, demo.lengths)
+    assert (small.tasks, small.counted_lengths) == (("single_key",), demo.lengths)
+    assert set(whole.tasks) == set(RECALL_TASKS)
+    assert whole.counted_lengths == whole.lengths[1:]
     assert recall_target(problem, 3, demo=True) == small.model_copy(update={"contexts": 3})
 
 
@@ -92,17 +132,115 @@ def test_every_number_asked_for_was_told_before(
     folder = tiny_checkpoint("llama", bos)
     contexts, items = items_of(folder)
     decode = AutoTokenizer.from_pretrained(folder).decode
-    assert [item.length for item in items] == [128] * 2 + [256] * 4 + [128] * 2 + [256] * 4
+    lengths = [item.asked.length for item in items]
+    assert lengths == [128] * 2 + [256] * 4 + [128] * 2 + [256] * 4
     for item in items:
-        request, context = item.request, contexts[item.context]
-        assert len(request.trunk) == 256 and request.prefix_length == item.length
-        seen = decode(request.trunk[: item.length])
+        request, asked = item.request, item.asked
+        assert len(request.trunk) == 256 and request.prefix_length == asked.length
+        seen = decode(request.trunk[: asked.length])
         question = decode(request.ids[: request.first_target])
         answer = decode(request.targets).strip()
-        name = next(n for n in context.names if n in question)
-        assert answer == context.numbers[context.names.index(name)]
+        assert (
+            answer == asked.question.answer and asked.question in contexts[asked.context].questions
+        )
+        name = asked.question.prompt.removeprefix("\nThe number of the ").removesuffix(" is ")
+        assert name in question
         assert f"{name} is {answer}" in seen
         assert (request.trunk[0] == 0) == bos
+
+
+def told(context: Context, length: int) -> str:
+    return "".join(context.facts[: length // ALL_TASKS.key_every])
+
+
+def solve(asked: Asked, facts: str) -> str:
+    """Answer a question from the planted sentences alone, by reading them."""
+    prompt = asked.question.prompt
+    if asked.question.task in ("single_key", "multi_key"):
+        (found,) = re.findall(rf"t{prompt[2:]}(\d+)\.", facts)
+        return str(found)
+    if asked.question.task == "multi_value":
+        name = re.findall(r"values of the (.*), in", prompt)[0]
+        values = re.findall(rf"One of the values of the {name} is (\d+)\.", facts)
+        return str(values[prompt.count(", ") - 1])
+    if asked.question.task == "variable_tracking":
+        name = prompt.split()[1]
+        while not (found := re.findall(rf"Variable {name} has the value (\d+)", facts)):
+            (name,) = re.findall(rf"Variable {name} has the same value as (\w+)", facts)
+        return str(found[0])
+    lists = [set(line.split(", ")) for line in re.findall(r"A word list: (.*)\.", facts)]
+    everywhere = set.intersection(*lists)
+    return asked.question.answer if asked.question.answer in everywhere else "not everywhere"
+
+
+def test_every_task_can_be_solved_from_what_was_told_so_far() -> None:
+    contexts = make_contexts(ALL_TASKS.model_copy(update={"contexts": 6}), FILLER)
+    asked = asked_in(ALL_TASKS, contexts)
+    assert {each.question.task for each in asked} == set(RECALL_TASKS)
+    for each in asked:
+        facts = told(contexts[each.context], each.length)
+        if each.question.rival:
+            # one list is no rival of every list
+            assert facts.count(each.question.answer) >= 1
+            continue
+        assert solve(each, facts) == each.question.answer
+    hops = [sum("same value as" in fact for fact in context.facts) for context in contexts]
+    assert all(count >= 1 for count in hops)
+
+
+def test_alike_keys_share_words_and_others_share_none() -> None:
+    (context, *_) = make_contexts(ALL_TASKS, FILLER)
+    names: dict[str, list[str]] = defaultdict(list)
+    for question in context.questions:
+        if found := re.findall(r"of the (\w+ \w+)", question.prompt):
+            names[question.task] += [found[0]] * (found[0] not in names[question.task])
+    alike = names["multi_key"]
+    for name in alike:
+        assert any(len(set(name.split()) & set(other.split())) == 1 for other in alike)
+    words = [
+        word for task in ("single_key", "multi_value") for n in names[task] for word in n.split()
+    ]
+    assert len(set(words)) == len(words)
+    assert not set(words) & {word for name in alike for word in name.split()}
+
+
+def test_values_come_in_groups_and_variables_in_chains() -> None:
+    target = ALL_TASKS.model_copy(update={"lengths": (320, 2560)})
+    filler = [(name, text * 2) for name, text in FILLER]
+    (context, *_) = make_contexts(target, filler)
+    prompts = [q.prompt for q in context.questions if q.task == "multi_value"]
+    assert [prompt.count(", ") - 1 for prompt in prompts] == [*range(VALUES)] * 2
+    starts = [fact for fact in context.facts if re.search(r"Variable \w+ has the value", fact)]
+    assert len(starts) == 8 / HOPS
+
+
+def test_each_task_has_every_place_in_turn() -> None:
+    contexts = make_contexts(ALL_TASKS.model_copy(update={"contexts": 5}), FILLER)
+    for block in range(20):
+        kinds = {context.facts[block].split()[0:4][-1] for context in contexts}
+        assert len({context.facts[block][:24] for context in contexts}) == 5, kinds
+
+
+def test_what_items_ask_is_told_of_every_item_of_every_model(
+    tiny_checkpoint: Callable[..., Path],
+) -> None:
+    contexts, items = items_of(tiny_checkpoint(), ALL_TASKS)
+    table = describe_items(ALL_TASKS, contexts)
+    asked = [item.asked for item in items if not item.asked.question.rival]
+    assert table["item"].to_pylist() == [each.item for each in asked]
+    assert table["task"].to_pylist() == [each.task for each in asked]
+    for row, each in zip(table.to_pylist(), asked, strict=True):
+        assert row["counts"] == (row["length"] > 320)
+        if row["kind"] == "common_words":
+            assert row["depth"] is None
+            continue
+        # the share of the text before the sentence, by characters: blocks are cut by tokens
+        assert 0 <= row["depth"] <= 1
+        block = each.question.block
+        assert block * 64 / each.length <= row["depth"] <= (block + 1) * 64 / each.length
+    rivals = [item for item in items if item.asked.question.rival]
+    sizes = Counter((item.asked.context, item.asked.length) for item in rivals)
+    assert max(sizes.values()) == RIVALS
 
 
 def test_scores_are_those_of_each_question_alone(tiny_checkpoint: Callable[..., Path]) -> None:
@@ -119,14 +257,114 @@ def test_scores_are_those_of_each_question_alone(tiny_checkpoint: Callable[..., 
     assert set(table["task"].to_pylist()) == {"recall_128", "recall_256"}
 
 
+class Knowing:
+    """A scorer that knows what it is told: log-probabilities by the text of a question."""
+
+    def __init__(self, items: list[Item], nats: Callable[[Question], float]) -> None:
+        self.nats = {id(item.request): nats(item.asked.question) for item in items}
+
+    def score(self, requests: Sequence[Request]) -> Iterator[Scored]:
+        for request in requests:
+            count = len(request.targets)
+            each = np.full(count, self.nats[id(request)] / count, dtype=np.float32)
+            rank = np.full(count, 2, dtype=np.int32)
+            yield Scored(TokenScores(each, -each, rank, each), tokens_processed=0)
+
+
+@pytest.mark.parametrize(
+    ("common", "rare", "share", "all_of_them"), [(-1, -9, 1, 1), (-9, -1, 0, 0), (-2, -2, 0.5, 0)]
+)
+def test_common_words_are_compared_with_words_listed_once(
+    common: float,
+    rare: float,
+    share: float,
+    all_of_them: float,
+    tiny_checkpoint: Callable[..., Path],
+) -> None:
+    target = ALL_TASKS.model_copy(update={"tasks": ("common_words", "single_key")})
+    _, items = items_of(tiny_checkpoint(), target)
+    scorer = Knowing(items, lambda question: rare if question.rival else common)
+    rows = score_items(scorer, items, target).to_pylist()  # type: ignore[arg-type]
+    words = [row for row in rows if row["task"].startswith("common_words")]
+    assert words and all(row["token_accuracy"] == row["score"] == share for row in words)
+    assert all(row["exact_match"] == all_of_them for row in words)
+    assert all(row["score"] == 0 for row in rows if row not in words)
+
+
+def test_answers_of_all_tasks_are_those_of_each_question_alone(
+    tiny_checkpoint: Callable[..., Path],
+) -> None:
+    folder = tiny_checkpoint()
+    _, items = items_of(folder, ALL_TASKS)
+    model = load_model(Checkpoint(folder, "r"), spec_of(folder), device="cpu", dtype="float32")
+    engine = Engine(model)
+    table = score_items(engine, items, ALL_TASKS)
+    engine.prefixes = "separate: asked for here"
+    alone = score_items(engine, items, ALL_TASKS)
+    np.testing.assert_allclose(table["answer_nll"], alone["answer_nll"], atol=1e-4)
+    assert len(set(table["task"].to_pylist())) == len(RECALL_TASKS) * 3
+
+
+def test_a_run_that_is_stopped_goes_on_behind_its_last_context(
+    tiny_problem: Callable[..., Path], workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = load_problem(str(tiny_problem()), workspace)
+    monkeypatch.setattr(PinnedArchive, "texts", lambda *_: FILLER)
+    target = ALL_TASKS.model_copy(update={"lengths": (128, 256), "contexts": 3})
+    spec = problem.models[0]
+    chosen = select(problem, models=[spec.full_id], device="cpu", dtype="float32")
+    path = items_path(problem, spec.model_id, workspace)
+    read: list[int] = []
+    real = run_module.score_items
+
+    def measure(contexts: int, stop_after: int | None = None) -> int:
+        read.clear()
+
+        def counted(scorer: Any, items: Any, asked: Any) -> Any:
+            if len(read) == stop_after:
+                raise KeyboardInterrupt
+            read.append(items[0].asked.context)
+            return real(scorer, items, asked)
+
+        monkeypatch.setattr(run_module, "score_items", counted)
+        wanted = target.model_copy(update={"contexts": contexts})
+        outcome = measure_recall(problem, wanted, chosen, workspace, no_progress)
+        assert outcome.failures == ()
+        return outcome.measured
+
+    with pytest.raises(KeyboardInterrupt):
+        measure(3, stop_after=1)
+    assert set(pq.read_table(path, partitioning=None)["cluster"].to_pylist()) == {0}
+    assert measure(3) == 1 and read == [1, 2]
+    pieces = pq.read_table(path, partitioning=None)
+    assert measure(3) == 0 and read == []
+    assert measure(2) == 0, "more contexts than are asked for stay"
+    assert pq.read_table(path, partitioning=None).equals(pieces)
+    path.unlink()
+    assert measure(3) == 1 and read == [0, 1, 2]
+    assert pq.read_table(path, partitioning=None).equals(pieces)
+    described = pq.read_table(
+        recall_items_path(problem, spec.model_id, workspace), partitioning=None
+    )
+    assert described["item"].to_pylist() == pieces["item"].to_pylist()
+    assert described["task"].to_pylist() == pieces["task"].to_pylist()
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
-    [({"key_every": 32}, "a sentence takes"), ({"lengths": (128, 2048)}, "characters; choose")],
+    [
+        ({"key_every": 32}, "a sentence takes"),
+        ({"lengths": (128, 2048)}, "characters; choose"),
+        (
+            {"lengths": (128, 1280), "key_every": 4, "tasks": ("single_key", "multi_key")},
+            "have names",
+        ),
+        ({"lengths": (128, 1280), "key_every": 8, "tasks": ("common_words",)}, "there are words"),
+    ],
 )
 def test_impossible_targets_are_refused(
     change: dict[str, object], words: str, tiny_checkpoint: Callable[..., Path]
 ) -> None:
     target = TARGET.model_copy(update=change)
-    tokenizer = load_tokenizer(Checkpoint(tiny_checkpoint(), "r"), spec_of(tiny_checkpoint()))
     with pytest.raises(TokenmartError, match=words):
-        build_items(target, make_contexts(target, FILLER), tokenizer)
+        items_of(tiny_checkpoint(), target)

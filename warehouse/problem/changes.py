@@ -69,7 +69,37 @@ class DropLayersIntervention(Frozen):
     layers: tuple[int, ...] = Field(min_length=1)
 
 
+class QuantizeIntervention(Frozen):
+    """Round every weight matrix to 2^bits - 1 values, symmetric around 0, each row in groups.
+
+    Round to nearest: of a group of `group` input weights the largest magnitude becomes
+    2^(bits - 1) - 1 steps. Codes and scales are not packed: memory stays that of the dtype.
+    """
+
+    kind: Literal["quantize"]
+    bits: int = Field(ge=2, le=8)
+    group: int = Field(default=64, ge=8)
+
+
+class TemperatureIntervention(Frozen):
+    """Divide the attention logits by a temperature: above 1 attention is spread more evenly."""
+
+    kind: Literal["attention_temperature"]
+    temperature: float = Field(gt=0)
+
+    @model_validator(mode="after")
+    def _something_changes(self) -> TemperatureIntervention:
+        if self.temperature == 1:
+            raise ValueError("temperature 1 changes nothing; give another")
+        return self
+
+
 Intervention = Annotated[
-    RopeIntervention | WindowIntervention | NoiseIntervention | DropLayersIntervention,
+    RopeIntervention
+    | WindowIntervention
+    | NoiseIntervention
+    | DropLayersIntervention
+    | QuantizeIntervention
+    | TemperatureIntervention,
     Field(discriminator="kind"),
 ]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Union
 
-from pydantic import AfterValidator, Field, PrivateAttr, field_validator
+from pydantic import Field, PrivateAttr, field_validator
 from pydantic_core import PydanticCustomError
 
 from warehouse.errors import ProblemFileError, TableProblemError
@@ -22,9 +22,9 @@ from warehouse.probes.probe import Probe, probe_kinds
 from warehouse.problem.changes import Intervention, Rope
 from warehouse.problem.model_shape import ModelShape
 from warehouse.problem.problem_files import read_problem_file, with_keys
+from warehouse.problem.recall_target import Demo, RecallTarget
 from warehouse.sources import documents as document_kinds
 from warehouse.sources import weights as weight_kinds
-from warehouse.sources.archives import PinnedArchive
 from warehouse.sources.documents.interface import DocumentSource
 from warehouse.sources.place import Need, Place
 from warehouse.sources.weights.interface import Located, WeightSource
@@ -126,32 +126,6 @@ class FileTarget(Frozen):
     url: str | None = None
 
 
-def _increasing(lengths: tuple[int, ...]) -> tuple[int, ...]:
-    if list(lengths) != sorted(set(lengths)) or lengths[0] < 64:
-        raise ValueError("lengths must increase and be at least 64 tokens")
-    return lengths
-
-
-Lengths = Annotated[tuple[int, ...], Field(min_length=1), AfterValidator(_increasing)]
-
-
-class RecallTarget(Frozen):
-    """Key-value recall over long contexts in the manner of RULER, measured by the project.
-
-    Each of `contexts` contexts is `lengths[-1]` tokens of filler with key-value sentences
-    hidden evenly, one per `key_every` tokens; at each length, every key seen so far is asked.
-    """
-
-    kind: Literal["recall"]
-    filler: PinnedArchive
-    lengths: Lengths
-    contexts: int = Field(ge=1)
-    key_every: int = Field(ge=32)
-    value_digits: int = Field(default=5, ge=1, le=12)
-    score: Literal["token_accuracy", "exact_match"] = "token_accuracy"
-    seed: int = 0
-
-
 class ImportedTarget(Frozen):
     """Downstream scores measured elsewhere, brought in with `tokenmart data import`."""
 
@@ -159,19 +133,6 @@ class ImportedTarget(Frozen):
 
 
 Target = Annotated[FileTarget | RecallTarget | ImportedTarget, Field(discriminator="kind")]
-
-
-class Demo(Frozen):
-    """A part of the problem small enough for a first run on a laptop.
-
-    `contexts` and `lengths` replace those of a recall target.
-    """
-
-    documents: int = Field(gt=0)
-    max_tokens: int = Field(gt=1)
-    models: tuple[str, ...] = Field(min_length=1)
-    contexts: int | None = Field(default=None, gt=0)
-    lengths: Lengths | None = None
 
 
 class Problem(Frozen):

@@ -112,6 +112,19 @@ DOWNSTREAM = pa.schema(
     ]
 )
 
+RECALL_ITEMS = pa.schema(
+    [
+        _field("task", pa.string(), "task of the item in `downstream`"),
+        _field("item", pa.int32(), "the item of `downstream`"),
+        _field("kind", pa.string(), "what is asked, whatever the length, e.g. multi_key"),
+        _field("length", pa.int32(), "tokens of context before the question"),
+        _field("depth", pa.float64(), "where the answer stands, 0 start to 1 end; null for "
+               "everywhere", True),
+        _field("counts", pa.bool_(), "whether the overall score averages the item's task"),
+    ]
+)  # fmt: skip
+"""What the items of a measured target ask: places and settings, no answer of a model."""
+
 EVAL_ITEMS = pa.schema(
     [
         _field("doc_id", pa.int32(), "unit: a batch of documents of the task"),
@@ -241,6 +254,7 @@ TABLES: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {
     "lineup": (LINEUP, ("problem",)),
     "models": (MODELS, ("problem", "model_id")),
     "downstream": (DOWNSTREAM, ("problem", "model_id")),
+    "recall_items": (RECALL_ITEMS, ("problem", "model_id")),
     "benchmark_scores": (BENCHMARK_SCORES, ("problem",)),
     "benchmark_tables": (BENCHMARK_TABLES, ("problem",)),
     "eval_items": (EVAL_ITEMS, ("problem", "condition")),

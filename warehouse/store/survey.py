@@ -29,6 +29,7 @@ FILE_NAMES = {
     "lineup": "lineup.parquet",
     "models": "model.parquet",
     "downstream": "items.parquet",
+    "recall_items": "items.parquet",
     "benchmark_scores": "scores.parquet",
     "benchmark_tables": "table.parquet",
     "eval_items": "items.parquet",

@@ -1,5 +1,21 @@
-with items as (
+with downstream as (
     select * from {{ ref('stg_downstream') }}
+),
+
+asked as (
+    select * from {{ ref('stg_recall_items') }}
+),
+
+items as (
+    select
+        downstream.*,
+        coalesce(asked.counts, true) as counts
+    from downstream
+    left join asked
+        on downstream.problem = asked.problem
+        and downstream.model_id = asked.model_id
+        and downstream.task = asked.task
+        and downstream.item = asked.item
 ),
 
 task_means as (
@@ -9,7 +25,8 @@ task_means as (
         task,
         avg(score) as score,
         count(*) as items,
-        count(distinct cluster) as clusters
+        count(distinct cluster) as clusters,
+        bool_and(counts) as counts
     from items
     group by problem, model_id, task
 ),
@@ -52,7 +69,8 @@ tasks as (
                         * task_means.clusters / (task_means.clusters - 1)
                     ) / task_means.items
         end as stderr,
-        task_means.items
+        task_means.items,
+        task_means.counts
     from task_means
     inner join residual_sums
         on task_means.problem = residual_sums.problem
@@ -71,6 +89,7 @@ context_residuals as (
         on cluster_residuals.problem = task_means.problem
         and cluster_residuals.model_id = task_means.model_id
         and cluster_residuals.task = task_means.task
+    where task_means.counts
     group by cluster_residuals.problem, cluster_residuals.model_id, cluster_residuals.cluster
 ),
 
@@ -102,11 +121,12 @@ overall as (
     inner join context_sums
         on tasks.problem = context_sums.problem
         and tasks.model_id = context_sums.model_id
+    where tasks.counts
     group by tasks.problem, tasks.model_id
 ),
 
 downstream_scores as (
-    select * from tasks
+    select * exclude (counts) from tasks
     union all by name
     select * from overall
 )

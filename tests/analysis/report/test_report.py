@@ -60,6 +60,14 @@ def page(tmp_path_factory):
                 " null::double as weight"
                 " from metric_values, range(3) as documents(doc_id) where value is not null"
             )
+            connection.execute(
+                "create table downstream_depths as select 'minilong' as problem, model_id, kind,"
+                " length, eighth, (kind = 'a')::int * eighth / 8 as score, 2 as items"
+                " from downstream_scores, (values ('a'), ('b')) as kinds(kind),"
+                " (values (2048), (8064)) as lengths(length), range(9) as eighths(eighth)"
+                " where problem = 'minilong' and not (eighth = 8 and kind = 'a')"
+            )
+            connection.execute("update downstream_depths set eighth = null where eighth = 8")
         patch.setattr(svg, "VALIDATE", True)
         out = root / "out" / "report.html"
         arguments = ["--problem", "minilong", "--out", str(out), "--resamples", "200"]
@@ -111,6 +119,17 @@ def test_figures_have_names_and_follow_the_theme(page):
     assert all(name and title for name, title in figures)
     assert not re.findall(r"#0[12]0[12]0\d", text)
     assert "var(--c0)" in text and "prefers-color-scheme:dark" in text
+
+
+def test_the_target_is_a_heat_map_of_every_model(page):
+    """Two tasks, one right by depth and one never: their mean; what has no depth has no cell."""
+    text = page.read_text()
+    assert '<a href="#target">' in text and "2,048 and 8,064 tokens" in text
+    cells = set(re.findall(r'aria-label="(\S+, [\d,]+ tokens, answer [^"]+)"', text))
+    models = {cell.split(",")[0] for cell in cells}
+    assert len(models) > 15 and len(cells) == 16 * len(models)
+    model = min(models)
+    assert f"{model}, 8,064 tokens, answer 75% to 87.5% into them: 0.38 of 4 items" in cells
 
 
 def test_figure_files_stand_alone(page):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from problem_samples import GOOD
@@ -11,8 +13,10 @@ from pydantic import ValidationError
 from analysis.submission import locked_problem as locked
 from warehouse.errors import ProblemFileError
 from warehouse.paths import Workspace
-from warehouse.problem.changes import Rope
+from warehouse.plugins import kind_of
+from warehouse.problem.changes import Intervention, Rope
 from warehouse.problem.needs import problem_needs
+from warehouse.problem.recall_target import RECALL_TASKS, RecallTarget
 from warehouse.problem.spec import load_problem, slug
 from warehouse.sources.weights import HubSource
 
@@ -67,10 +71,42 @@ def test_minilong_is_small_real_and_diverse() -> None:
     assert problem.documents.count == 50
     assert {model.source.kind for model in problem.models} == {"package"}
     assert len({model.source for model in problem.models}) == 2
-    assert len(problem.models) >= 8
+    assert len(problem.models) >= 20
     assert {probe.kind for probe in problem.probes} == {"full", "window", "retrieval"}
     assert problem.demo is not None
     assert len(problem.demo.models) >= 8
+
+
+def test_minilong_has_doses_of_every_kind_and_labels_them() -> None:
+    """Each intervention of the tool; kinds in two doses or more on the smaller checkpoint."""
+    problem = load_problem("minilong", SHIPPED)
+    changed = [model for model in problem.models if model.base]
+    used = {change.kind for model in changed for change in model.interventions}
+    assert used == {kind_of(cls) for cls in get_args(get_args(Intervention)[0])}
+    doses = Counter(model.kind for model in changed if model.base == "smollm2-135m")
+    assert len(doses) >= 8 and min(doses.values()) >= 2
+    assert all(model.kind and model.family for model in changed)
+    assert {model.kind for model in changed if model.base == "gemma3-270m"} <= doses.keys()
+    different = {(model.base or model.full_id, str(model.interventions)) for model in problem.models}
+    assert len(different) == len(problem.models)
+
+
+def test_the_target_of_minilong_weighs_tasks_alike_without_the_shortest_length() -> None:
+    problem = load_problem("minilong", SHIPPED)
+    target = problem.target
+    assert isinstance(target, RecallTarget)
+    assert set(target.tasks) == set(RECALL_TASKS) and len(target.tasks) >= 5
+    assert target.counted_lengths == target.lengths[1:]
+    # every length is whole blocks, and the longest has room for a question
+    assert all(length % target.key_every == 0 for length in target.lengths)
+    assert 8192 - 128 <= target.lengths[-1] < 8192 - 60
+
+
+def test_one_length_alone_always_counts() -> None:
+    problem = load_problem("minilong", SHIPPED)
+    assert isinstance(problem.target, RecallTarget)
+    one = problem.target.model_copy(update={"lengths": (640,)})
+    assert one.counted_lengths == (640,)
 
 
 def test_no_model_of_the_demo_is_its_base_again() -> None:

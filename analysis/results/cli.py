@@ -1,0 +1,98 @@
+"""`tokenmart results`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from analysis.options import FILE, PROBLEM, SEED
+
+FIGURES = "figures.json"
+
+
+@click.group()
+def results() -> None:
+    """Freeze what was found into small tables, and tell it again from them alone."""
+
+
+@results.command()
+@PROBLEM
+@click.option("--out", type=FILE, help="Write the tables there instead of results/PROBLEM.")
+def freeze(problem: str, out: Path | None) -> None:
+    """Write metric values per document, target scores and what they cost as small tables.
+
+    No token and no text is among them. A manifest has the hash of each file, the code's commit,
+    and what the run took; commit the folder.
+
+    \b
+    tokenmart results freeze --problem minilong
+    """
+    from analysis.results.tables import folder_of
+    from analysis.results.tables import freeze as write
+    from warehouse.files import refuse_protected
+    from warehouse.paths import find_workspace
+    from warehouse.problem.table_problem import load_ranked
+
+    workspace = find_workspace()
+    chosen = load_ranked(problem, workspace)
+    folder = out or folder_of(workspace, chosen.name)
+    refuse_protected(folder, workspace, force=True)
+    found = write(chosen, workspace, folder)
+    size = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
+    rows = sum(found.manifest["rows"].values())
+    click.echo(f"written {folder} ({rows:,} rows, {size / 1e6:.2f} MB)")
+    if found.manifest["dirty"]:
+        click.echo("note: the code differs from its commit; commit it and freeze again", err=True)
+
+
+@results.command()
+@PROBLEM
+@click.option("--tables", type=FILE, help="Read the tables there instead of in results/PROBLEM.")
+@click.option("--out", type=FILE, help="Write the page there instead of docs/findings.md.")
+@click.option("--check", is_flag=True, help="Write nothing; fail if what is committed differs.")
+@SEED
+def tell(problem: str, tables: Path | None, out: Path | None, check: bool, seed: int) -> None:
+    """Redo the analysis from committed tables, and write the figures and docs/findings.md.
+
+    Nothing is extracted and no warehouse is needed. What was not run yet is called that.
+
+    \b
+    tokenmart results tell
+    tokenmart results tell --check
+    """
+    from analysis.results.findings import PAGE, findings_page
+    from analysis.results.study import study
+    from analysis.results.tables import folder_of, frozen
+    from warehouse.errors import TokenmartError
+    from warehouse.files import refuse_protected, write_whole
+    from warehouse.paths import find_workspace
+    from warehouse.problem.table_problem import load_ranked
+
+    workspace = find_workspace()
+    name = load_ranked(problem, workspace).name
+    folder = tables or folder_of(workspace, name)
+    found = frozen(folder)
+    figures = None if found is None else study(found, workspace, seed)
+    page = out or workspace.root / PAGE
+    refuse_protected(page, workspace, force=True)
+    made = {page: findings_page(workspace, figures)}
+    if figures is not None:
+        made[folder / FIGURES] = json.dumps(figures, indent=1) + "\n"
+    if figures is None:
+        click.echo(f"{folder}: no tables; {name} is told as not run yet")
+    if check:
+        differ = [path for path, text in made.items() if not _is(path, text)]
+        if differ:
+            names = ", ".join(str(path) for path in differ)
+            raise TokenmartError(f"{names}: not what the tables say; run `make results`")
+        click.echo("everything is as the tables say")
+        return
+    for path, text in made.items():
+        write_whole(path, text)
+        click.echo(f"written {path}")
+
+
+def _is(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_text("utf-8") == text

@@ -1,0 +1,121 @@
+"""`docs/findings.md`: a template filled with committed figures; no number stands in the code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from analysis.templates import environment
+from warehouse.errors import StorageError
+from warehouse.paths import Workspace
+
+READINGS = Path("docs") / "e2lm_readings.json"
+PAGE = Path("docs") / "findings.md"
+PREDICTED = "7B-1x"
+"""The size that DCLM's smaller ones predict."""
+ENOUGH = (0.8, 0.85, 0.9)
+"""Decision accuracies for which the earliest stage is sought."""
+
+
+def findings_page(workspace: Workspace, figures: dict[str, Any] | None) -> str:
+    """The page, from what is committed alone.
+
+    Args:
+        workspace: the checkout.
+        figures: of `study`; None says that it was not run yet.
+
+    Raises:
+        StorageError: a committed file is missing or can't be read.
+    """
+    readings = _json(workspace.root / READINGS)
+    registered = workspace.preregistered / "minilong.json"
+    entries = _json(registered)["entries"] if registered.is_file() else []
+    pages = environment("analysis.results", escape_html=False)
+    pages.filters |= {"signed": _signed, "share": _share, "time": _time}
+    return pages.get_template("findings.md.j2").render(
+        figures=figures,
+        readings=readings,
+        saved=readings_saved(readings),
+        compute=compute_shares(workspace),
+        enough=ENOUGH,
+        registered=entries,
+        locked_is_registered=(workspace.preregistered / "no4k.json").is_file(),
+    )
+
+
+def readings_saved(readings: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Per problem and reading, the earliest stage that decides well enough, of each of `ENOUGH`.
+
+    None where no stage that was looked at does.
+
+    Args:
+        readings: of `tokenmart e2lm readings`.
+    """
+    found = []
+    for problem in readings:
+        names = dict.fromkeys(r["reading"] for s in problem["stages"] for r in s["readings"])
+        for name in names:
+            by_stage = {
+                stage["stage"]: reading["decision_accuracy"]
+                for stage in problem["stages"]
+                for reading in stage["readings"]
+                if reading["reading"] == name
+            }
+            first = [next((s for s, a in by_stage.items() if a >= least), None) for least in ENOUGH]
+            found.append(
+                {
+                    "problem": problem["problem"],
+                    "reading": name,
+                    "is_target": name == problem["target"],
+                    "first": first,
+                    "stages": by_stage,
+                }
+            )
+    return found
+
+
+def compute_shares(workspace: Workspace) -> dict[str, float]:
+    """DCLM's sizes → compute of their training, as a share of that of the size they predict.
+
+    FLOPs of training are about 6 × parameters × tokens (Kaplan et al. 2020); the median run of a
+    size stands for it.
+
+    Raises:
+        StorageError: the committed table can't be read.
+    """
+    path = workspace.root / "data" / "published" / "dclm.parquet"
+    try:
+        rows = duckdb.execute(
+            "select size, median(parameters * tokens) from (select distinct model, size,"
+            " parameters, tokens from read_parquet(?)) where size is not null group by size"
+            " order by size",
+            [str(path)],
+        ).fetchall()
+    except duckdb.Error as error:
+        raise StorageError(f"{path}: can't be read ({error}); restore it from git") from error
+    flops = dict(rows)
+    return {size: value / flops[PREDICTED] for size, value in flops.items()}
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise StorageError(f"{path}: can't be read ({error}); restore it from git") from error
+
+
+def _signed(value: float | None) -> str:
+    return "–" if value is None else f"{value:+.2f}".replace("-", "−")
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.1f}%"
+
+
+def _time(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"

@@ -1,0 +1,231 @@
+"""What the committed tables of a problem say, as plain values: every figure that is told of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import numpy as np
+
+from analysis.ranking import (
+    DocumentNoise,
+    Leaderboard,
+    LeaderboardRow,
+    MetricColumn,
+    MetricSelection,
+    MetricTable,
+    document_noise,
+    load_table,
+    number,
+    parts_reader,
+    rank_metrics,
+    select_metric,
+    selection_record,
+)
+from analysis.results.sufficiency import sufficiency
+from analysis.results.tables import Frozen, open_tables
+from analysis.statistics import Interval
+from warehouse.problem.table_problem import load_ranked
+from warehouse.sql.connection import connect_read_only
+
+if TYPE_CHECKING:
+    from analysis.ranking.documents import PartsOf
+    from warehouse.paths import Workspace
+
+SHOWN = 5
+"""So many metrics, each by its best variant, are told from the top of the ranking."""
+
+
+def study(tables: Frozen, workspace: Workspace, seed: int = 0) -> dict[str, Any]:
+    """Rank, select and test on the tables of a problem.
+
+    Args:
+        tables: from `frozen`.
+        workspace: the checkout, for the problem file and pre-registrations.
+        seed: of permutations, splits and draws.
+
+    Returns:
+        JSON-ready. Times are in seconds, Spearman correlations positive as the catalogue expects.
+
+    Raises:
+        TokenmartError: the tables lack what the analysis needs.
+    """
+    with open_tables(tables, workspace) as own:
+        problem = load_ranked(tables.manifest["problem"], workspace)
+        table = load_table(problem, own)
+        parts_of = parts_reader(own, table)
+        assert parts_of is not None
+        board = rank_metrics(table, seed, resamples=1, top=0)
+        selection = select_metric(table, seed, parts_of=parts_of)
+        with connect_read_only(own) as connection:
+            target = _target(connection, table)
+            cost = _cost(connection)
+    best = _best_of_each(board)
+    told = _told(selection, table)
+    return {
+        "problem": table.problem,
+        "frozen_at": tables.manifest["frozen_at"],
+        "revision": tables.manifest["revision"],
+        "seed": seed,
+        "models": len(table.models),
+        "families": selection.families,
+        "kinds": selection.kinds,
+        "metrics": len(best),
+        "tries": table.tries["all"],
+        "luck_reaches": number(board.test.null_95),
+        "noise_ceiling": number(selection.noise_ceiling),
+        "models_worth": number(selection.new_family.worth),
+        "winner": None if selection.winner is None else selection.winner.column.name,
+        "reasons": list(selection.reasons),
+        "left_out": {
+            "models": number(selection.conditions.by_model.held_out),
+            "kinds": number(selection.conditions.by_kind.held_out),
+            "families": number(selection.conditions.by_family.held_out),
+        },
+        "registered": selection_record(selection)["registered"],
+        "rows": [_row(row) for row in best[:SHOWN]],
+        "told": {name: _noise(column, table, parts_of, seed) for name, column in told.items()},
+        "documents": {
+            name: _documents(column, table, parts_of, seed) for name, column in told.items()
+        },
+        "target": target,
+        "cost": cost | _campaign(tables),
+    }
+
+
+def _best_of_each(board: Leaderboard) -> list[LeaderboardRow]:
+    """The first admissible variant of each metric, best first."""
+    found: dict[str, LeaderboardRow] = {}
+    for row in board.rows:
+        if row.column.admissible and not math.isnan(row.p_adjusted):
+            found.setdefault(row.column.metric, row)
+    return list(found.values())
+
+
+def _told(selection: MetricSelection, table: MetricTable) -> dict[str, MetricColumn]:
+    """The variants that are told of in detail: foretold, best, and the baseline."""
+    names = {column.name: column for column in table.columns}
+    found = {
+        result.said.metric.name: names[result.said.metric.name]
+        for result in selection.registered
+        if result.said.metric.name in names
+    }
+    found.setdefault(selection.best.column.name, selection.best.column)
+    if selection.baseline is not None:
+        found.setdefault(selection.baseline.name, selection.baseline)
+    return found
+
+
+def _row(row: LeaderboardRow) -> dict[str, Any]:
+    return {
+        "metric": row.column.metric,
+        "variant": row.column.variant,
+        "better": row.column.direction,
+        "held_out": number(row.held_out),
+        "spearman": number(row.rho),
+        "low": number(row.interval.low),
+        "high": number(row.interval.high),
+        "within_families": number(row.within_families.rho),
+        "p_adjusted": number(row.p_adjusted),
+    }
+
+
+def _noise(
+    column: MetricColumn, table: MetricTable, parts_of: PartsOf, seed: int
+) -> dict[str, Any] | None:
+    """Both sources of noise: intervals over models, over documents, and over both."""
+    found: DocumentNoise | None = document_noise(parts_of(column), table, column, seed)
+    if found is None:
+        return None
+    sources = found.sources
+    return {
+        "spearman": number(sources.value),
+        "models": _ends(sources.models),
+        "documents": _ends(sources.documents),
+        "both": _ends(sources.both),
+        "reliability": number(sources.reliability),
+        "soft_pairs": number(found.soft_pairs),
+    }
+
+
+def _documents(
+    column: MetricColumn, table: MetricTable, parts_of: PartsOf, seed: int
+) -> list[dict[str, Any]]:
+    parts = parts_of(column)
+    here = column.present
+    if parts is None or here.sum() < 3:
+        return []
+    own = parts.pick(np.flatnonzero(here), np.arange(parts.documents))
+    return [
+        {
+            name: number(value) if isinstance(value, float) else value
+            for name, value in asdict(p).items()
+        }
+        for p in sufficiency(own, table.target[here], seed)
+    ]
+
+
+def _ends(interval: Interval) -> list[float | None]:
+    return [number(interval.low), number(interval.high)]
+
+
+def _target(connection: duckdb.DuckDBPyConnection, table: MetricTable) -> dict[str, Any]:
+    """Scores of the target, and how large their errors are against the spread of the models."""
+    names = {model.model_id: model.full_id for model in table.models}
+    scores = connection.execute(
+        "select model_id, score, stderr from downstream_scores where task = 'overall'"
+        " order by score desc, model_id"
+    ).fetchall()
+    kinds = connection.execute(
+        "select kind, length, avg(score) from"
+        " (select model_id, kind, length, sum(score * items) / sum(items) as score"
+        "  from downstream_depths group by all) group by all order by all"
+    ).fetchall()
+    contexts = connection.execute("select max(contexts) from downstream_depths").fetchone()
+    values = np.array([row[1] for row in scores])
+    errors = np.array([math.nan if row[2] is None else row[2] for row in scores])
+    return {
+        "contexts": None if contexts is None else contexts[0],
+        "lengths": sorted({row[1] for row in kinds}),
+        "tasks": sorted({row[0] for row in kinds}),
+        "means": [
+            {"task": kind, "length": length, "mean": number(mean)} for kind, length, mean in kinds
+        ],
+        "models": [
+            {
+                "model": names.get(model, model),
+                "score": number(score),
+                "stderr": None if error is None else number(error),
+            }
+            for model, score, error in scores
+        ],
+        "spread": number(float(values.std(ddof=1))),
+        "mean_stderr": number(float(np.sqrt((errors**2).mean()))),
+    }
+
+
+def _cost(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
+    row = connection.execute(
+        "select max(documents), sum(tokens_processed)::bigint, sum(tokens_scored)::bigint,"
+        " sum(seconds), max(peak_bytes), list(distinct dtype order by dtype),"
+        " list(distinct device order by device), list(distinct engine order by engine),"
+        " bool_or(code_dirty) from units where status = 'done'"
+    ).fetchone()
+    assert row is not None
+    names = (
+        "documents", "tokens_processed", "tokens_scored", "seconds", "peak_bytes", "dtypes",
+        "devices", "engines", "code_dirty",
+    )  # fmt: skip
+    found = dict(zip(names, row, strict=True))
+    return found | {"seconds": number(float(found["seconds"] or 0))}
+
+
+def _campaign(tables: Frozen) -> dict[str, Any]:
+    """What a campaign took in all, target included; None where there was none."""
+    log = tables.manifest["campaign"]
+    if log is None:
+        return {"campaign_seconds": None, "machine": None}
+    seconds = sum(piece["seconds"] for piece in log["pieces"])
+    return {"campaign_seconds": round(seconds, 1), "machine": log["machine"]}

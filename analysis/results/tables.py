@@ -1,0 +1,204 @@
+"""Freezing what a build found into small files, and opening them as a warehouse again.
+
+The files hold values per document, scores of the target and what it all cost: no token and no text.
+A manifest says what they are made of and has the hash of each.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+
+from warehouse.errors import StorageError, TokenmartError
+from warehouse.files import sha256_file, storage_errors, write_whole
+from warehouse.paths import Workspace
+from warehouse.sql.connection import connect_for_queries
+from warehouse.sql.views import quoted
+from warehouse.store.provenance import code_revision, versions
+
+if TYPE_CHECKING:
+    from warehouse.problem.table_problem import Ranked
+
+SCHEMA = "tokenmart/results/1"
+MANIFEST = "manifest.json"
+TRIES = "tries.json"
+
+TABLES = {
+    "metric_values": "select * from metric_values where problem = $problem",
+    "metric_documents": "select * from metric_documents where problem = $problem",
+    "metric_catalog": """
+        select * from metric_catalog where (metric, variant) in
+            (select (metric, variant) from metric_values where problem = $problem)""",
+    "downstream_scores": "select * from downstream_scores where problem = $problem",
+    "downstream_depths": "select * from downstream_depths where problem = $problem",
+    # an item group: what is asked of one context; its mean is what errors are clustered by
+    "item_groups": """
+        select problem, model_id, task, cluster, avg(score) as score, count(*) as items,
+            avg(answer_nll) as answer_nll
+        from downstream where problem = $problem group by all""",
+    "costs": """
+        select problem, model_id, condition, status, dtype, device, backend, attention, engine,
+            torch_version, transformers_version, tokenmart_version, code_revision, code_dirty,
+            count(*) as documents, sum(tokens_processed)::bigint as tokens_processed,
+            sum(tokens_scored)::bigint as tokens_scored, sum(seconds) as seconds,
+            max(peak_bytes) as peak_bytes, min(finished_at) as first_finished,
+            max(finished_at) as last_finished
+        from units where problem = $problem group by all""",
+    "documents": """
+        select problem, doc_id, name, sha256, characters, bytes
+        from documents where problem = $problem""",
+    "models": """
+        select problem, model_id, full_id, family, base_id, revision, parameters, licence,
+            tokenizer_sha256, interventions
+        from models where problem = $problem""",
+}
+"""File → what it holds, in the words of `tokenmart sql`."""
+
+_RENAMED = {"costs": "units"}
+"""Files that stand for a table of the warehouse under another name."""
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """Committed tables of one problem.
+
+    Attributes:
+        folder: where they lie.
+        manifest: what they are made of.
+    """
+
+    folder: Path
+    manifest: dict[str, Any]
+
+
+def folder_of(workspace: Workspace, problem: str) -> Path:
+    """Where the committed tables of a problem lie."""
+    return workspace.root / "results" / problem
+
+
+def freeze(problem: Ranked, workspace: Workspace, folder: Path) -> Frozen:
+    """Write the tables of a problem from a built warehouse.
+
+    Args:
+        problem: of which there are metrics and scores.
+        workspace: with the warehouse and the token files.
+        folder: the files go there; those of the same names are replaced.
+
+    Raises:
+        TokenmartError: nothing is built, or no target was measured.
+        StorageError: a file can't be written.
+    """
+    with storage_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    rows: dict[str, int] = {}
+    with connect_for_queries(workspace) as connection:
+        found = {name: _arrow(connection, sql, problem.name) for name, sql in TABLES.items()}
+    for needed, remedy in (
+        ("metric_values", "run `tokenmart dbt build`"),
+        ("downstream_scores", f"run `tokenmart recall --problem {problem.asked}`, then dbt build"),
+    ):
+        if found[needed].num_rows == 0:
+            raise TokenmartError(f"{problem.name}: {needed} has no row; {remedy}")
+    for name, table in found.items():
+        _write(folder / f"{name}.parquet", table)
+        rows[name] = table.num_rows
+    remembered = workspace.data / "tries" / f"problem={problem.name}.json"
+    write_whole(folder / TRIES, remembered.read_bytes() if remembered.is_file() else b"[]")
+    log = workspace.data / "campaigns" / f"{problem.name}.json"
+    manifest = {
+        "schema": SCHEMA,
+        "problem": problem.name,
+        "frozen_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        **code_revision(),
+        "versions": versions(("tokenmart", "duckdb", "dbt-core", "numpy", "scipy")),
+        "rows": rows,
+        "campaign": json.loads(log.read_text("utf-8")) if log.is_file() else None,
+        "sha256": {
+            name: sha256_file(folder / name)
+            for name in (*(f"{table}.parquet" for table in TABLES), TRIES)
+        },
+    }
+    write_whole(folder / MANIFEST, json.dumps(manifest, indent=1) + "\n")
+    return Frozen(folder, manifest)
+
+
+def _arrow(connection: duckdb.DuckDBPyConnection, sql: str, problem: str) -> Any:
+    try:
+        # sorted, so that the same rows are the same file
+        return connection.execute(
+            f"select * from ({sql}) order by all", {"problem": problem}
+        ).to_arrow_table()
+    except duckdb.CatalogException as error:
+        raise TokenmartError(
+            f"{problem}: nothing to freeze, the warehouse lacks a table "
+            f"({str(error).splitlines()[0]}); run `tokenmart dbt build`"
+        ) from error
+
+
+def _write(path: Path, table: Any) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd", compression_level=19)
+    write_whole(path, sink.getvalue().to_pybytes())
+
+
+def frozen(folder: Path) -> Frozen | None:
+    """The tables in a folder, their hashes checked; None where there are none.
+
+    Raises:
+        StorageError: a file is missing, or is not the one that was frozen.
+    """
+    path = folder / MANIFEST
+    if not path.is_file():
+        return None
+    try:
+        manifest: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        hashes: dict[str, str] = manifest["sha256"]
+        if manifest["schema"] != SCHEMA:
+            raise ValueError(f"schema {manifest['schema']}")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StorageError(f"{path}: can't be read ({error}); restore it from git") from error
+    for name, expected in hashes.items():
+        file = folder / name
+        if not file.is_file():
+            raise StorageError(f"{file}: missing; restore it from git, or freeze anew")
+        if (is_now := sha256_file(file)) != expected:
+            raise StorageError(
+                f"{file}: sha256 is {is_now[:12]}…, frozen was {expected[:12]}…; restore it from "
+                "git, or freeze anew"
+            )
+    return Frozen(folder, manifest)
+
+
+@contextmanager
+def open_tables(tables: Frozen, workspace: Workspace) -> Iterator[Workspace]:
+    """A workspace with a database of these tables alone; the checkout's own data are not seen.
+
+    Args:
+        tables: from `frozen`.
+        workspace: the checkout, for problem files and pre-registrations.
+    """
+    with TemporaryDirectory(prefix="tokenmart-results-") as name:
+        data = Path(name) / "data"
+        (data / "tries").mkdir(parents=True)
+        problem = tables.manifest["problem"]
+        shutil.copy(tables.folder / TRIES, data / "tries" / f"problem={problem}.json")
+        database = Path(name) / "results.duckdb"
+        with duckdb.connect(str(database)) as connection:
+            for table in TABLES:
+                path = quoted(tables.folder / f"{table}.parquet")
+                connection.execute(
+                    f"create table {_RENAMED.get(table, table)} as from read_parquet({path})"
+                )
+        yield Workspace(workspace.root, data, database)

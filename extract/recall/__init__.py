@@ -1,0 +1,1 @@
+"""The measured target: recall over long contexts, in the manner of RULER."""

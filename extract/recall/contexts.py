@@ -1,0 +1,270 @@
+"""What stands in a context and what is asked about it, the same text for every tokenizer.
+
+A context is filler text in blocks of `key_every` tokens, a planted sentence in each. The sentences
+of all tasks share a context, so that a model reads it once: with several tasks, each is planted
+into every n-th block, and the places rotate from context to context.
+
+Of RULER's tasks (arXiv 2404.06654, section 3) these differ in how they are scored: the true answer
+is fed in and its tokens are judged (teacher forcing), so that a model need not know when to stop.
+Values of one key are asked for in the order told; variable tracking asks for the number that a
+variable has, not for the names that have a number; of common words, the model must find each one
+more probable than words that were listed once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from extract.recall.words import ADJECTIVES, LETTERS, LISTED, NOUNS
+from warehouse.errors import TokenmartError
+from warehouse.problem.recall_target import DEFAULT_TASKS, RecallTarget, RecallTask
+
+RECALL_VERSION = 1
+VALUES, HOPS = 4, 4
+"""Numbers told of one name; variables of one chain (RULER's `num_needle_v`, and its hops)."""
+COMMON, RARE, RIVALS = 4, 6, 8
+"""Words in every list of a context, words of one list alone, and of these, asked at a length."""
+LETTERS_OF_A_VARIABLE = 3
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question with its answer, asked at every length at which its answer was told.
+
+    Attributes:
+        task: which task it belongs to.
+        block: the block in which the answer stands; the first one, of a word listed in many.
+        prompt: what the model reads behind the context.
+        answer: what is scored, the end of `prompt + answer`.
+        rival: a word that was listed once, with which answers of the same length are compared.
+        everywhere: the answer stands in many blocks: it has no depth.
+    """
+
+    task: RecallTask
+    block: int
+    prompt: str
+    answer: str
+    rival: bool = False
+    everywhere: bool = False
+
+    @property
+    def text(self) -> str:
+        """What the model reads, the answer included."""
+        return self.prompt + self.answer
+
+
+@dataclass(frozen=True)
+class Context:
+    """One context's content: filler, a planted sentence per block, and what can be asked.
+
+    Attributes:
+        filler: long enough for any tokenizer.
+        facts: the sentence of each block.
+        offsets: where in its block it stands, as a share of the room for it.
+        questions: of the whole context; at a length, those whose `block` lies before it.
+    """
+
+    filler: str
+    facts: tuple[str, ...]
+    offsets: tuple[float, ...]
+    questions: tuple[Question, ...]
+
+
+def make_contexts(target: RecallTarget, filler: Sequence[tuple[str, str]]) -> list[Context]:
+    """Draw filler passages, names and numbers; equal seeds give equal contexts.
+
+    The first contexts are the same however many there are.
+
+    Args:
+        target: of the problem.
+        filler: name and text of each file.
+
+    Raises:
+        TokenmartError: more keys than names, or no text is long enough.
+    """
+    rng = np.random.default_rng([target.seed, RECALL_VERSION])
+    blocks = target.lengths[-1] // target.key_every
+    most = len(ADJECTIVES) * len(NOUNS)
+    if blocks > most:
+        raise TokenmartError(
+            f"target.key_every {target.key_every}: {blocks} keys, at most {most} have a name; "
+            "raise it"
+        )
+    # generous for any tokenizer: a token is rarely longer than eight characters
+    needed = target.lengths[-1] * 8
+    texts = [text for _, text in filler if len(text) >= needed * 2]
+    if not texts:
+        raise TokenmartError(
+            f"target.filler: no file of {target.filler.include!r} has {needed * 2} characters; "
+            "choose longer texts or shorter lengths"
+        )
+    order = rng.permutation(len(texts))
+    contexts = []
+    for number in range(target.contexts):
+        text = texts[order[number % len(texts)]]
+        start = int(rng.integers(0, len(text) - needed))
+        start = text.find("\n", start) + 1
+        passage = text[start : start + needed]
+        if target.tasks == DEFAULT_TASKS:
+            contexts.append(_single_keys(target, passage, blocks, rng))
+        else:
+            own = np.random.default_rng([target.seed, RECALL_VERSION, number])
+            contexts.append(_Planting(target, blocks, number, own).context(passage))
+    return contexts
+
+
+def _single_keys(
+    target: RecallTarget, filler: str, blocks: int, rng: np.random.Generator
+) -> Context:
+    """A key in each block."""
+    pairs = rng.choice(len(ADJECTIVES) * len(NOUNS), size=blocks, replace=False)
+    digits = rng.integers(0, 10, size=(blocks, target.value_digits))
+    names = [_name(int(pair)) for pair in pairs]
+    numbers = ["".join(map(str, row)) for row in digits]
+    keys = [_single_key(*each) for each in zip(range(blocks), names, numbers, strict=True)]
+    return Context(
+        filler=filler,
+        facts=tuple(fact for fact, _ in keys),
+        offsets=tuple(rng.uniform(0, 1, size=blocks)),
+        questions=tuple(question for _, question in keys),
+    )
+
+
+def _name(pair: int) -> str:
+    return f"{ADJECTIVES[pair // len(NOUNS)]} {NOUNS[pair % len(NOUNS)]}"
+
+
+def _single_key(block: int, name: str, number: str) -> tuple[str, Question]:
+    fact = f"\nOne of the special numbers: the number of the {name} is {number}.\n"
+    return fact, Question("single_key", block, f"\nThe number of the {name} is ", number)
+
+
+class _Planting:
+    """Plants the sentences of several tasks into one context."""
+
+    def __init__(
+        self, target: RecallTarget, blocks: int, number: int, rng: np.random.Generator
+    ) -> None:
+        self.target = target
+        self.rng = rng
+        count = len(target.tasks)
+        self.places: dict[RecallTask, list[int]] = {
+            task: [block for block in range(blocks) if (block + number) % count == turn]
+            for turn, task in enumerate(target.tasks)
+        }
+        # names of one task that share no word with those of another
+        self.adjectives = list(rng.permutation(ADJECTIVES))
+        self.nouns = list(rng.permutation(NOUNS))
+        self.facts = [""] * blocks
+        self.questions: list[Question] = []
+
+    def context(self, filler: str) -> Context:
+        planters = {
+            "single_key": self._single_keys,
+            "multi_key": self._multi_keys,
+            "multi_value": self._multi_values,
+            "variable_tracking": self._variables,
+            "common_words": self._words,
+        }
+        for task in self.target.tasks:
+            planters[task](self.places[task])
+        offsets = tuple(self.rng.uniform(0, 1, size=len(self.facts)))
+        return Context(filler, tuple(self.facts), offsets, tuple(self.questions))
+
+    def _number(self) -> str:
+        return "".join(map(str, self.rng.integers(0, 10, size=self.target.value_digits)))
+
+    def _take(self, words: list[str], count: int) -> list[str]:
+        if count > len(words):
+            raise TokenmartError(
+                f"target.key_every {self.target.key_every}: {len(self.facts)} sentences of several "
+                "tasks, more than have names; raise it, or leave out tasks"
+            )
+        taken = words[:count]
+        del words[:count]
+        return taken
+
+    def _own_names(self, count: int) -> list[str]:
+        """Names that share no word with any other."""
+        adjectives = self._take(self.adjectives, count)
+        return [
+            f"{one} {two}"
+            for one, two in zip(adjectives, self._take(self.nouns, count), strict=True)
+        ]
+
+    def _alike_names(self, count: int) -> list[str]:
+        """Names each of which shares a word with several others."""
+        side = math.ceil(math.sqrt(count))
+        adjectives = self._take(self.adjectives, side)
+        nouns = self._take(self.nouns, side)
+        grid = [f"{adjective} {noun}" for adjective in adjectives for noun in nouns]
+        return [grid[place] for place in self.rng.permutation(len(grid))[:count]]
+
+    def _single_keys(self, blocks: list[int]) -> None:
+        names = self._own_names(len(blocks))
+        for block, name in zip(blocks, names, strict=True):
+            self.facts[block], question = _single_key(block, name, self._number())
+            self.questions.append(question)
+
+    def _multi_keys(self, blocks: list[int]) -> None:
+        names = self._alike_names(len(blocks))
+        for block, name in zip(blocks, names, strict=True):
+            code = self._number()
+            self.facts[block] = f"\nOne of the special codes: the code of the {name} is {code}.\n"
+            prompt = f"\nThe code of the {name} is "
+            self.questions.append(Question("multi_key", block, prompt, code))
+
+    def _multi_values(self, blocks: list[int]) -> None:
+        groups = [blocks[at : at + VALUES] for at in range(0, len(blocks), VALUES)]
+        names = self._own_names(len(groups))
+        for name, group in zip(names, groups, strict=True):
+            prompt = f"\nThe values of the {name}, in the order told, are "
+            for block in group:
+                value = self._number()
+                self.facts[block] = f"\nOne of the values of the {name} is {value}.\n"
+                self.questions.append(Question("multi_value", block, prompt, value))
+                prompt += f"{value}, "
+
+    def _variables(self, blocks: list[int]) -> None:
+        letters = list(LETTERS)
+        names: list[str] = []
+        while len(names) < len(blocks):
+            name = "".join(self.rng.choice(letters, size=LETTERS_OF_A_VARIABLE))
+            if name not in names:
+                names.append(name)
+        number = ""
+        for place, (block, name) in enumerate(zip(blocks, names, strict=True)):
+            if place % HOPS == 0:
+                number = self._number()
+                self.facts[block] = f"\nVariable {name} has the value {number}.\n"
+            else:
+                before = names[place - 1]
+                self.facts[block] = f"\nVariable {name} has the same value as {before}.\n"
+            prompt = f"\nVariable {name} has the value "
+            self.questions.append(Question("variable_tracking", block, prompt, number))
+
+    def _words(self, blocks: list[int]) -> None:
+        if COMMON + RARE * len(blocks) > len(LISTED):
+            raise TokenmartError(
+                f"target.key_every {self.target.key_every}: {len(blocks)} word lists, more than "
+                "there are words; raise it, or leave out common_words"
+            )
+        words = list(self.rng.permutation(LISTED))
+        common, rare = words[:COMMON], words[COMMON:]
+        prompt = "\nThe word that stands in every one of the word lists is "
+        first = blocks[0] if blocks else 0
+        self.questions += [
+            Question("common_words", first, prompt, word, everywhere=True)
+            for word in (common if blocks else ())
+        ]
+        for place, block in enumerate(blocks):
+            own = rare[RARE * place : RARE * (place + 1)]
+            listed = self.rng.permutation([*common, *own])
+            self.facts[block] = f"\nA word list: {', '.join(listed)}.\n"
+            self.questions += [
+                Question("common_words", block, prompt, word, rival=True) for word in own
+            ]
