@@ -40,13 +40,13 @@ from warehouse.paths import find_workspace  # noqa: E402
 from warehouse.problem.spec import load_problem  # noqa: E402
 from warehouse.progress import progress_bar  # noqa: E402
 
-WIDTHS = (64, 96, 160)
+WIDTHS = (32, 48, 64)
 CHECKPOINTS, STEPS_BETWEEN = 16, 24
 CONTEXT, BATCH = 128, 16
 VOCABULARY, LAYERS, HEADS = 2048, 4, 4
 RATE, WARM_UP = 2e-3, 24
 HELD_OUT_EVERY = 8
-ITEMS, CHOICES, PROMPT_WORDS = 400, 4, 32
+ITEMS, CHOICES, PROMPT_WORDS = 300, 4, 32
 ENDINGS = (1, 2, 3, 5, 8)
 """Words of an ending, in turn: long answers can be told from short ones."""
 
@@ -57,7 +57,7 @@ READINGS = ("acc", "acc_norm", "loglik_margin_mean_per_char", "norm_correct_prob
 def main() -> None:
     """Train, ask, choose; whatever is there already is not made again."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--work", type=Path, default=ROOT / "data" / "cache" / "training_series")
+    parser.add_argument("--work", type=Path, default=ROOT / "build" / "training_series")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "training_series")
     parser.add_argument("--train-only", action="store_true", help="Stop behind the checkpoints.")
     arguments = parser.parse_args()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -135,6 +136,11 @@ def test_metrics_and_answers_are_the_harness_s_own(
             if model == "tiny--one" and task != "made_counting":
                 assert ours[model, True, task, metric, filter_name][0] == close, (task, key)
             compared += 1
+        nats = np.array([-s["filtered_resps"][0][0] for s in found["samples"]["made_last_word"]])
+        error = np.std(nats, ddof=1) / np.sqrt(len(nats))
+        for metric, scale in (("correct_loglik", 1.0), ("perplexity", np.exp(nats.mean()))):
+            _, stderr, _, _ = ours[model, False, "made_last_word", metric, "none"]
+            assert stderr == pytest.approx(scale * error, rel=1e-4)
         for sample in found["samples"]["made_counting"]:
             key = model, "made_counting", sample["doc_id"]
             assert answers[(*key, sample["filter"])] == sample["filtered_resps"][0]

@@ -6,10 +6,10 @@ with answered as (
 compared as (
     select
         answered.*,
-        main.as_compared(coalesce(answer, ''), options -> 'exact_match')
-        = main.as_compared(expectations.expected, options -> 'exact_match') as is_equal
+        main.as_compared(coalesce(answered.answer, ''), answered.options -> 'exact_match')
+        = main.as_compared(golds.text, answered.options -> 'exact_match') as is_equal
     from answered,
-        unnest(cast(gold as varchar[])) as expectations (expected)
+        unnest(cast(answered.gold as varchar[])) as golds (text)
 ),
 
 repeats as (

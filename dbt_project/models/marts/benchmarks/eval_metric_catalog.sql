@@ -117,7 +117,8 @@ eval_metric_catalog as (
             measures.formula,
             '{}',
             case
-                when metrics.metric[4] != 'item' then concat('sum(ll) / sum(', metrics.metric[4], ')')
+                when metrics.metric[4] != 'item'
+                    then concat('sum(ll) / sum(', metrics.metric[4], ')')
                 when measures.aggregate = 'exp' then concat('mean of ', readings.term)
                 else readings.term
             end
