@@ -356,13 +356,15 @@ def recall(
 def status(problem_name: str, by_condition: bool, as_json: bool) -> None:
     """Show how many units of each model are done, failed or missing.
 
-    A unit is one document under one condition. Peak memory is the largest measured, or, before
-    anything ran, predicted (with ~). Files that aren't counted, and damaged ones, are named.
+    A unit is one document under one condition, or a batch of a benchmark's items. Peak memory is
+    the largest measured, or, before anything ran, predicted (with ~). Files that aren't counted,
+    and damaged ones, are named.
 
     \b
     tokenmart status --problem minilong
     tokenmart status --problem no4k --conditions
     """
+    from extract.benchmarks.state import benchmark_notes, benchmark_rows, benchmark_table
     from extract.planning.devices import likely_device
     from extract.planning.plan import select
     from extract.planning.tables import fallbacks, status_notes, status_rows, status_table
@@ -377,8 +379,9 @@ def status(problem_name: str, by_condition: bool, as_json: bool) -> None:
             click.echo(visible(f"warning: {stranger}"), err=True)
     selection = select(problem, device=likely_device(), dtype="auto")
     rows = status_rows(problem, selection, workspace)
+    benchmarks = benchmark_rows(problem, workspace)
     if as_json:
-        click.echo(json.dumps(rows, indent=1))
+        click.echo(json.dumps([*rows, *benchmarks], indent=1))
         return
     from rich.console import Console
 
@@ -393,3 +396,6 @@ def status(problem_name: str, by_condition: bool, as_json: bool) -> None:
             f"{len(missing)} of {len(counted)} conditions incomplete; go on with "
             f"`tokenmart extract --problem {problem.asked}`"
         )
+    if benchmarks:
+        print_whole(Console(), benchmark_table(problem, benchmarks))
+        click.echo(visible("\n".join(benchmark_notes(benchmarks))))

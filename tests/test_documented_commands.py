@@ -91,6 +91,7 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
             "eval --problem minilong --tasks arc_easy,hellaswag --limit 100",
             "eval --problem minilong --tasks element_symbols --include-path element_symbols",
             "eval --problem minilong --tasks my_task --include-path tasks",
+            "eval --problem minilong --tasks my_task --include-path tasks --apply-chat-template",
             "eval --problem minilong --tasks my_task --include-path tasks --dry-run",
         ),
         (None, "needs real models, and some the network; tests/extract/test_benchmarks.py"),

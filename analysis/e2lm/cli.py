@@ -12,12 +12,45 @@ from analysis.options import FILE, RESAMPLES, SEED
 from warehouse.errors import visible
 
 if TYPE_CHECKING:
-    from analysis.e2lm.new_task import Kind
+    from collections.abc import Iterable
 
-OWN_SCORES = b'"autocorrelation"'
-OWN_READINGS = b'"held_out"'
-OWN_CHOICE = b'"items": ['
-"""In the first bytes of what the commands write: one result may replace another without --force."""
+    from analysis.e2lm.new_task import Kind
+    from warehouse.paths import Workspace
+
+OUT_JSON = click.option("--out", type=FILE, help="Where to write the JSON, instead of printing it.")
+FORCE = click.option(
+    "--force", is_flag=True, help="Replace a file that is there and no earlier result."
+)
+
+
+def _workspace(out: Path | None, force: bool, own: bytes) -> Workspace:
+    """The checkout; what may not be written is refused before the work.
+
+    An earlier result has `own` in its first bytes and may be replaced without --force.
+    """
+    from warehouse.files import refuse_protected
+    from warehouse.paths import find_workspace
+
+    workspace = find_workspace()
+    if out is not None:
+        refuse_protected(out, workspace, force=force, own=own)
+    return workspace
+
+
+def _say(notes: Iterable[str]) -> None:
+    for note in notes:
+        click.echo(visible(f"note: {note}"), err=True)
+
+
+def _as_json(found: object) -> str:
+    return json.dumps(found, indent=2, allow_nan=False)
+
+
+def _write(out: Path, text: str, what: str = "") -> None:
+    from warehouse.files import write_whole
+
+    write_whole(out, text)
+    click.echo(f"written {out}{what}")
 
 
 def _weights(_: click.Context, option: click.Parameter, value: str) -> tuple[float, float, float]:
@@ -62,8 +95,8 @@ def e2lm() -> None:
     type=click.IntRange(2),
     help="Measure the noise on so many checkpoints at the end.",
 )
-@click.option("--out", type=FILE, help="Where to write the JSON, instead of printing it.")
-@click.option("--force", is_flag=True, help="Replace a file that is there and no earlier result.")
+@OUT_JSON
+@FORCE
 def score(
     scores: Path,
     model: str | None,
@@ -83,22 +116,16 @@ def score(
     tokenmart e2lm score --scores scores.csv --model dense-1b-arch1 --weights 1,0,0
     """
     from analysis.e2lm.score import score_table
-    from warehouse.files import refuse_protected, write_whole
-    from warehouse.paths import find_workspace
 
-    workspace = find_workspace()
-    if out is not None:
-        refuse_protected(out, workspace, force=force, own=OWN_SCORES)
+    workspace = _workspace(out, force, b'"autocorrelation"')
     found = score_table(scores, workspace, model, weights, last_checkpoints)
-    for note in found.notes:
-        click.echo(visible(f"note: {note}"), err=True)
-    text = json.dumps(found.entries, indent=2, allow_nan=False)
+    _say(found.notes)
+    text = _as_json(found.entries)
     if out is None:
         click.echo(text)
         return
-    write_whole(out, text + "\n")
     benchmarks = {name for entry in found.entries.values() for name in entry}
-    click.echo(f"written {out} ({len(found.entries)} models, {len(benchmarks)} benchmarks)")
+    _write(out, text + "\n", f" ({len(found.entries)} models, {len(benchmarks)} benchmarks)")
 
 
 @e2lm.command()
@@ -106,7 +133,7 @@ def score(
 @click.option("--scores", type=FILE, help="Or a plain table, as `tokenmart e2lm score` reads it.")
 @click.option("--metric", help="The reading that the curves show; the target's by default.")
 @click.option("--out", type=FILE, default="signal.html", show_default=True, help="The page.")
-@click.option("--force", is_flag=True, help="Replace a file that is there and no earlier page.")
+@FORCE
 def report(
     problem: str | None, scores: Path | None, metric: str | None, out: Path, force: bool
 ) -> None:
@@ -121,21 +148,16 @@ def report(
     from analysis.e2lm.curves import gather_page
     from analysis.report import OWN_PAGE, signal_page
     from warehouse.errors import TokenmartError
-    from warehouse.files import refuse_protected, write_whole
-    from warehouse.paths import find_workspace
     from warehouse.progress import progress_bar
 
     if (problem is None) == (scores is None):
         raise TokenmartError("give either --problem or --scores")
-    workspace = find_workspace()
-    refuse_protected(out, workspace, force=force, own=OWN_PAGE)
+    workspace = _workspace(out, force, OWN_PAGE)
     data, notes = gather_page(problem, scores, metric, workspace)
-    for note in notes:
-        click.echo(visible(f"note: {note}"), err=True)
+    _say(notes)
     with progress_bar(len(data.curves) + 1, "figures") as progress:
         page = signal_page(data, progress)
-    write_whole(out, page)
-    click.echo(f"written {out} ({len(page.encode()) / 1e6:.1f} MB)")
+    _write(out, page, f" ({len(page.encode()) / 1e6:.1f} MB)")
 
 
 @e2lm.command()
@@ -149,8 +171,8 @@ def report(
 )
 @RESAMPLES
 @SEED
-@click.option("--out", type=FILE, help="Where to write the JSON, instead of printing it.")
-@click.option("--force", is_flag=True, help="Replace a file that is there and no earlier result.")
+@OUT_JSON
+@FORCE
 def readings(
     problems: tuple[str, ...], resamples: int, seed: int, out: Path | None, force: bool
 ) -> None:
@@ -165,20 +187,14 @@ def readings(
     tokenmart e2lm readings --out readings.json
     """
     from analysis.e2lm.readings import compare_readings, print_readings
-    from warehouse.files import refuse_protected, write_whole
-    from warehouse.paths import find_workspace
 
-    workspace = find_workspace()
-    if out is not None:
-        refuse_protected(out, workspace, force=force, own=OWN_READINGS)
+    workspace = _workspace(out, force, b'"held_out"')
     found = [compare_readings(name, workspace, seed, resamples) for name in problems]
-    text = json.dumps(found, indent=2, allow_nan=False)
     if out is None:
-        click.echo(text)
+        click.echo(_as_json(found))
         return
-    write_whole(out, text + "\n")
     print_readings(found)
-    click.echo(f"written {out}")
+    _write(out, _as_json(found) + "\n")
 
 
 @e2lm.command()
@@ -248,7 +264,7 @@ def new(task: str, kind: Kind, folder: Path) -> None:
     show_default=True,
     help="Stop the harness after so long.",
 )
-@click.option("--force", is_flag=True, help="Replace a file that is there and no submission.")
+@FORCE
 def package(
     task: Path,
     harness: Path,
@@ -276,10 +292,8 @@ def package(
 
     from analysis.e2lm.package import Wish
     from analysis.e2lm.package import package as write_package
-    from warehouse.files import refuse_protected
-    from warehouse.paths import find_workspace
 
-    refuse_protected(out, find_workspace(), force=force, own=b"evaluation.patch")
+    _workspace(out, force, b"evaluation.patch")
     wish = Wish(
         task=task,
         harness=harness,
@@ -293,12 +307,9 @@ def package(
         seconds=seconds,
     )
     made = write_package(wish, out, lambda step: click.echo(f"{step} …", err=True))
-    for path in made.patch.left_out:
-        click.echo(visible(f"note: {path} is not tracked and left out of the patch"), err=True)
+    _say(f"{path} is not tracked and left out of the patch" for path in made.patch.left_out)
     if made.unchecked:
-        click.echo(
-            f"note: {made.unchecked} samples have no prompt to search for their answer", err=True
-        )
+        _say([f"{made.unchecked} samples have no prompt to search for their answer"])
     click.echo(
         f"written {out}: {made.task} by {made.metric}, {made.samples} samples, {made.leaks} leaks, "
         f"patch of {len(made.patch.files)} files onto {made.patch.base[:12]}"
@@ -344,20 +355,14 @@ def curate(
     from analysis.e2lm.curation import print_curation
     from analysis.e2lm.items import read_items
     from warehouse.errors import TokenmartError
-    from warehouse.files import refuse_protected, write_whole
-    from warehouse.paths import find_workspace
 
     if most < fewest:
         raise TokenmartError(f"--most {most} is less than --fewest {fewest}; swap them")
-    workspace = find_workspace()
-    if out is not None:
-        refuse_protected(out, workspace, force=force, own=OWN_CHOICE)
+    workspace = _workspace(out, force, b'"items": [')
     scores = read_items(items, metric)
-    for note in scores.notes:
-        click.echo(visible(f"note: {note}"), err=True)
+    _say(scores.notes)
     found = choose(scores, workspace, fewest, most, seed)
     print_curation(found)
     click.echo(f"\nchosen: {len(found['items'])} of {found['of']} items")
     if out is not None:
-        write_whole(out, json.dumps(found, indent=2, allow_nan=False) + "\n")
-        click.echo(f"written {out}")
+        _write(out, _as_json(found) + "\n")

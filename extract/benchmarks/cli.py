@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from extract.benchmarks.run import EvalRun
     from extract.benchmarks.tasks import EvalTask
     from extract.failures import Failure
-    from extract.planning.plan import Selection
+    from extract.planning.plan import ModelPlan, Selection
     from warehouse.paths import Workspace
     from warehouse.problem.spec import ModelSpec, Problem
     from warehouse.progress import Progress
@@ -52,6 +53,20 @@ if TYPE_CHECKING:
     help="Take only the first N documents of each task; kept apart from whole runs.",
 )
 @click.option(
+    "--apply-chat-template",
+    "chat",
+    is_flag=True,
+    help="Put prompts into each model's own chat template, as the harness does.",
+)
+@click.option("--system-instruction", "system", help="Begin every prompt with this instruction.")
+@click.option(
+    "--fewshot-as-multiturn/--fewshot-as-one-turn",
+    "multiturn",
+    default=True,
+    show_default=True,
+    help="In a chat, make each worked example a turn of its own, or all of them one text.",
+)
+@click.option(
     "--subject", help="Take a document's subject from this field, for metrics by subject."
 )
 @click.option(
@@ -81,6 +96,9 @@ def eval_command(
     models: tuple[str, ...],
     shots: int | None,
     limit: int | None,
+    chat: bool,
+    system: str | None,
+    multiturn: bool,
     subject: str | None,
     cluster: str | None,
     device: str,
@@ -97,9 +115,11 @@ def eval_command(
     \b
     tokenmart eval --problem minilong --tasks arc_easy,hellaswag --limit 100
     tokenmart eval --problem minilong --tasks my_task --include-path tasks --dry-run
+    tokenmart eval --problem minilong --tasks my_task --include-path tasks --apply-chat-template
     """
+    from extract.benchmarks.chat import Chat, chat_of
     from extract.benchmarks.run import refuse_clashes
-    from extract.benchmarks.tasks import item_rows, load_tasks
+    from extract.benchmarks.tasks import in_chat, item_rows, load_tasks
     from extract.failures import summary
     from warehouse.errors import UnitFailedError
     from warehouse.progress import progress_bar, without_library_bars
@@ -119,15 +139,28 @@ def eval_command(
             )
         click.echo(f"{len(selection.models)} models; nothing was run")
         return
-    for condition, rows in items.items():
-        store_items(workspace, problem.name, condition, rows)
+
+    def tasks_of(plan: ModelPlan) -> list[EvalTask]:
+        """The tasks as this model is asked, their requests stored."""
+        asked = tasks
+        if chat or system is not None:
+            put = Chat(system)
+            if chat:
+                put = chat_of(plan.spec.full_id, plan.tokenizer.library, system, multiturn)
+            asked = [in_chat(task, put, limit) for task in tasks]
+        for task in asked:
+            rows = items.get(task.condition)
+            rows = item_rows(task, subject, cluster) if rows is None else rows
+            store_items(workspace, problem.name, task.condition, rows)
+        return asked
+
     started = time.monotonic()
     total = len(selection.models) * sum(len(task.units) for task in tasks)
     failures: list[Failure] = []
     units = tokens = 0
     with progress_bar(total, "units") as progress:
         for spec in selection.models:
-            run, failed = _run_model(spec, problem, selection, tasks, workspace, progress)
+            run, failed = _run_model(spec, problem, selection, tasks_of, workspace, progress)
             failures += failed
             units += run.units if run else 0
             tokens += run.tokens if run else 0
@@ -149,7 +182,7 @@ def _run_model(
     spec: ModelSpec,
     problem: Problem,
     selection: Selection,
-    tasks: list[EvalTask],
+    tasks_of: Callable[[ModelPlan], list[EvalTask]],
     workspace: Workspace,
     progress: Progress,
 ) -> tuple[EvalRun | None, list[Failure]]:
@@ -166,7 +199,7 @@ def _run_model(
         with messages.about(spec.full_id):
             plan = plan_model(problem, selection, spec, [], workspace)
             run = EvalRun(problem, selection, plan, workspace, progress)
-            for task in tasks:
+            for task in tasks_of(plan):
                 run.run(task)
                 run.store_answers(task)
     except StorageError:

@@ -13,6 +13,7 @@ from typing import Any
 from lm_eval.api.model import LM
 from lm_eval.api.registry import model_registry
 
+from extract.benchmarks.chat import Chat, Messages, chat_of
 from extract.benchmarks.cli import prepare_run
 from extract.benchmarks.run import Response
 from extract.benchmarks.tasks import EvalTask, item_rows, run_of, task_manager, units_of
@@ -50,6 +51,7 @@ class TokenmartLM(LM):  # type: ignore[misc]  # lm_eval is not checked here
         self.run = prepare_run(problem, model, device or "auto", dtype)
         self.shots = shots
         self.include_path = [Path(include_path)] if include_path else []
+        self.chat = Chat()
 
     def loglikelihood(self, requests: list[Any], **_: Any) -> list[tuple[float, bool]]:
         """Log-likelihood of each continuation, in nats, and whether it is the greedy one."""
@@ -62,6 +64,26 @@ class TokenmartLM(LM):  # type: ignore[misc]  # lm_eval is not checked here
     def generate_until(self, requests: list[Any], **_: Any) -> list[str]:
         """What the model writes behind each prompt."""
         return [each.text for each in self._responses(requests)]
+
+    def apply_chat_template(
+        self, chat_history: Messages, add_generation_prompt: bool = True
+    ) -> str:
+        """Messages in the model's own chat template; what is asked from now on is a chat."""
+        if self.chat.apply is None:
+            self.chat_template(True)
+        assert self.chat.apply is not None
+        return self.chat.apply(chat_history, add_generation_prompt)
+
+    def chat_template(self, chat_template: bool | str = False) -> str | None:
+        """The model's own chat template, where the harness asks for one."""
+        plan = self.run.plan
+        self.chat = chat_of(plan.spec.full_id, plan.tokenizer.library) if chat_template else Chat()
+        return self.chat.template
+
+    @property
+    def tokenizer_name(self) -> str:
+        """What the harness caches requests under."""
+        return self.run.plan.tokenizer_sha256
 
     def _responses(self, instances: Sequence[Any]) -> list[Response]:
         by_task: dict[str, list[int]] = {}
@@ -93,7 +115,8 @@ class TokenmartLM(LM):  # type: ignore[misc]  # lm_eval is not checked here
         units = units_of(instances)
         count = len({instance.doc_id for instance in instances})
         limit = None if found is None or count == len(found.eval_docs) else count
-        return EvalTask(name, condition_of(name, run_of(shots, limit)), shots, found, units)
+        condition = condition_of(name, run_of(shots, limit) + self.chat.ending)
+        return EvalTask(name, condition, shots, found, units)
 
 
 def main() -> None:

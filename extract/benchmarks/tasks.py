@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from extract.benchmarks.chat import Chat
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.store.eval_items import UNIT_ITEMS, condition_of, lengths_of
 from warehouse.store.schema import EVAL_ITEMS
@@ -77,7 +78,7 @@ class EvalTask:
 
     Attributes:
         name: as the harness has it.
-        condition: partition key: name, worked examples, and the limit if there is one.
+        condition: partition key: name, worked examples, the limit and the chat if there is one.
         shots: worked examples in a prompt.
         task: the harness's own object; None where only its requests are known.
         units: by number.
@@ -193,19 +194,31 @@ def _load(manager: Any, name: str) -> dict[str, Any]:
         raise _unusable(name, "can't be loaded", error) from error
 
 
-def _built(name: str, task: Any, shots: int | None, limit: int | None) -> EvalTask:
+def in_chat(task: EvalTask, chat: Chat, limit: int | None) -> EvalTask:
+    """The same task with its prompts put otherwise.
+
+    Raises:
+        TokenmartError: the requests can't be built so.
+    """
+    with quiet_harness():
+        return _built(task.name, task.task, task.shots, limit, chat)
+
+
+def _built(
+    name: str, task: Any, shots: int | None, limit: int | None, chat: Chat | None = None
+) -> EvalTask:
+    put = chat or Chat()
     own = task.get_config("num_fewshot")
     count = int(own or 0) if shots is None or own == 0 else shots
     task.set_config(key="num_fewshot", value=count)
     task.set_fewshot_seed(seed=FEWSHOT_SEED)
     try:
-        task.build_all_requests(limit=limit)
+        task.build_all_requests(limit=limit, **put.building)
     except Exception as error:  # a template that doesn't fit the data, for one
         raise _unusable(name, "its requests can't be built", error) from error
     instances = [i for i in task.instances for _ in range(int(i.repeats or 1))]
-    return EvalTask(
-        name, condition_of(name, run_of(count, limit)), count, task, units_of(instances)
-    )
+    condition = condition_of(name, run_of(count, limit) + put.ending)
+    return EvalTask(name, condition, count, task, units_of(instances))
 
 
 def _unusable(name: str, what: str, error: Exception) -> TokenmartError:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -68,14 +71,18 @@ def harness_class(folder: Path, longest: int | None) -> Any:
     )
 
 
-def harness_results(model: Any, tasks: Path) -> dict[str, Any]:
+def harness_results(
+    model: Any, tasks: Path, names: Sequence[str] = tuple(TASKS), **options: Any
+) -> dict[str, Any]:
     """What the harness finds with its own arithmetic."""
     from lm_eval import simple_evaluate
     from lm_eval.tasks import TaskManager
 
     logging.getLogger("lm_eval").setLevel(logging.ERROR)
     manager = TaskManager(include_path=str(tasks), include_defaults=False)
-    found = simple_evaluate(model, tasks=list(TASKS), task_manager=manager, bootstrap_iters=2)
+    found = simple_evaluate(
+        model, tasks=list(names), task_manager=manager, bootstrap_iters=2, **options
+    )
     return dict(found)
 
 
@@ -129,6 +136,11 @@ def test_metrics_and_answers_are_the_harness_s_own(
             if model == "tiny--one" and task != "made_counting":
                 assert ours[model, True, task, metric, filter_name][0] == close, (task, key)
             compared += 1
+        nats = np.array([-s["filtered_resps"][0][0] for s in found["samples"]["made_last_word"]])
+        error = np.std(nats, ddof=1) / np.sqrt(len(nats))
+        for metric, scale in (("correct_loglik", 1.0), ("perplexity", np.exp(nats.mean()))):
+            _, stderr, _, _ = ours[model, False, "made_last_word", metric, "none"]
+            assert stderr == pytest.approx(scale * error, rel=1e-4)
         for sample in found["samples"]["made_counting"]:
             key = model, "made_counting", sample["doc_id"]
             assert answers[(*key, sample["filter"])] == sample["filtered_resps"][0]
@@ -242,3 +254,112 @@ def test_what_is_wrong_is_said_and_costs_nothing_else(
     assert result.exit_code == 5, result.output
     assert "tiny/short, made_counting: item 0: 60 tokens to write" in result.output
     assert "evaluated 3 units" in result.output
+
+
+CHAT = """{{ bos_token }}{% for message in messages %}\
+{% if message.role == 'system' and REFUSES %}{{ raise_exception('no system turn') }}{% endif %}\
+[{{ message.role }}] {{ message.content }}
+{% endfor %}{% if add_generation_prompt %}[assistant] {% endif %}"""
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_chats_are_the_harness_s_own(
+    refuses: bool,
+    two_models: Path,
+    tasks: Path,
+    workspace: Workspace,
+    tiny_checkpoint: Callable[..., Path],
+    tmp_path: Path,
+) -> None:
+    """Worked examples as turns, a system instruction, a BOS in the template."""
+    folder = shutil.copytree(tiny_checkpoint(), tmp_path / "talks")
+    (folder / "chat_template.jinja").write_text(CHAT.replace("REFUSES", str(refuses).lower()))
+    two_models.write_text(two_models.read_text().replace(str(tiny_checkpoint()), str(folder)))
+    names = ["made_variable", "made_counting", "made_last_word"]
+    words = [
+        "--tasks",
+        ",".join(names),
+        "--apply-chat-template",
+        "--system-instruction",
+        "Be brief.",
+    ]
+    result = evaluate(two_models, tasks, *words)
+    assert result.exit_code == 5
+    assert "tiny/short: its tokenizer has no chat template" in result.output
+    assert "evaluated 3 units" in result.output
+    theirs = harness_results(
+        harness_class(folder, None),
+        tasks,
+        names,
+        apply_chat_template=True,
+        fewshot_as_multiturn=True,
+        system_instruction="Be brief.",
+    )
+    query = """
+        select task, item, choice, any_value(condition), any_value(context),
+            sum(cast(logprob as double))
+        from eval_tokens join eval_items using (problem, condition, doc_id, segment)
+        where request_type != 'generate_until' group by all
+    """
+    with connect_to_parquet(workspace) as connection:
+        ours = {row[:3]: row[3:] for row in read(connection, query)}
+        answers = dict(
+            read(
+                connection,
+                "select item, answer from eval_answers join eval_items "
+                "using (problem, condition, doc_id, segment) where filter = 'none'",
+            )
+        )
+    compared = 0
+    for task in names[::2]:
+        for sample in theirs["samples"][task]:
+            for choice, (loglikelihood, _) in enumerate(sample["filtered_resps"]):
+                condition, context, mine = ours[task, sample["doc_id"], choice]
+                assert re.fullmatch(rf"{task}-\dshot-chat[0-9a-f]{{8}}", condition)
+                assert ("[system] Be brief." in context) != refuses
+                assert context.count("[user]") == (3 if task == "made_variable" else 1)
+                assert mine == pytest.approx(float(loglikelihood), rel=1e-5, abs=1e-5)
+                compared += 1
+    assert compared == len(ours) == 63 + len(TASKS["made_last_word"][0])
+    for sample in theirs["samples"]["made_counting"]:
+        assert answers[sample["doc_id"]] == sample["resps"][0][0]
+    inside = TokenmartLM(str(two_models), "tiny/one", "cpu", include_path=str(tasks))
+    again = harness_results(inside, tasks, names, apply_chat_template=True)
+    plain = harness_results(harness_class(folder, None), tasks, names, apply_chat_template=True)
+    for here, there in zip(numbers(again), numbers(plain), strict=True):
+        assert here == (*there[:2], pytest.approx(there[2], rel=1e-5, abs=1e-6))
+
+
+def test_an_edited_task_leaves_units_that_are_told_and_removed(
+    two_models: Path, tasks: Path, workspace: Workspace, tmp_path: Path
+) -> None:
+    """`status`, the mart eval_coverage and `warehouse gc` on two units of each of two models."""
+
+    def said(*words: str) -> str:
+        return ok(CliRunner().invoke(cli, [*words]))
+
+    def state() -> dict[str, tuple[int, int, int, int]]:
+        rows = json.loads(said("status", "--problem", str(two_models), "--json"))
+        names = ("done", "failed", "outdated", "units")
+        return {row["model_id"]: tuple(row[n] for n in names) for row in rows if "units" in row}
+
+    edited = shutil.copytree(tasks, tmp_path / "edited")
+    ok(evaluate(two_models, tasks, "--tasks", "made_two"))
+    assert state() == {"tiny--one": (2, 0, 0, 2), "tiny--short": (2, 0, 0, 2)}
+    assert "nothing to remove" in said("warehouse", "gc", "--problem", str(two_models))
+    config = edited / "made_two.yaml"
+    config.write_text(config.read_text().replace("Question:", "Asked:"))
+    ok(evaluate(two_models, edited, "--tasks", "made_two", "--model", "tiny/short"))
+    assert state() == {"tiny--one": (0, 0, 2, 2), "tiny--short": (2, 0, 0, 2)}
+    shown = said("status", "--problem", str(two_models))
+    assert "1 of 2 benchmark runs incomplete" in shown
+    built = Warehouse(workspace.data, workspace.root / "t.duckdb")
+    built.run("--select", "+eval_coverage")
+    query = "select model_id, units_done, units_outdated, complete from eval_coverage order by all"
+    assert built.rows(query) == [("tiny--one", 0, 2, False), ("tiny--short", 2, 0, True)]
+    listed = said("warehouse", "gc", "--problem", str(two_models), "--dry-run")
+    assert "2 units" in listed and "the task has changed since" in listed
+    said("warehouse", "gc", "--problem", str(two_models), "--yes")
+    assert state() == {"tiny--short": (2, 0, 0, 2)}
+    assert "nothing to remove" in said("warehouse", "gc", "--problem", str(two_models))
+    assert "evaluated 2 units" in ok(evaluate(two_models, edited, "--tasks", "made_two"))

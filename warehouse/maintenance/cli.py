@@ -179,9 +179,9 @@ def _as_json(
 def gc(problem_name: str | None, yes: bool, dry_run: bool) -> None:
     """Show, and after a yes remove, what is superseded or stray.
 
-    Units whose model, probe, parameters or document are no longer the problem's; pending units
-    already merged; temporary files, claims and locks of processes that died; damaged files set
-    aside. Nothing else.
+    Units whose model, probe, parameters or document are no longer the problem's, or whose benchmark
+    task has changed since; pending units already merged; temporary files, claims and locks of
+    processes that died; damaged files set aside. Nothing else.
 
     \b
     tokenmart warehouse gc --problem minilong

@@ -1,13 +1,14 @@
 """What is superseded or stray in the data folder, and its removal.
 
-Nothing is touched that is not listed here: rows of units that the problem file or its documents
-no longer name, pending units already merged, leftovers of killed processes.
+Nothing is touched that is not listed here: rows of units that the problem file, its documents or
+the requests of a benchmark no longer name, pending units already merged, leftovers of killed
+processes.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +22,7 @@ from warehouse.maintenance.check import DocumentFacts, check_documents
 from warehouse.paths import Workspace
 from warehouse.problem.problem_files import list_problems
 from warehouse.problem.spec import Problem, load_problem
+from warehouse.store.eval_items import requested_units
 from warehouse.store.ledger import UnitRecord, read_units
 from warehouse.store.owners import abandoned_owner, file_system_now
 from warehouse.store.schema import TABLES
@@ -73,15 +75,19 @@ def find_garbage(
             documents, _ = check_documents(workspace, name)
             if documents is None and name in _stored(workspace):
                 notes.append(f"{name}: no documents here; units are not compared with them")
-            found += _superseded(workspace, file, documents)
+            whys = partial(_reasons, file, documents), _benchmark_reasons(workspace, file)
+            for store, why in zip((workspace, workspace.evals), whys, strict=True):
+                found += _superseded(store, name, why)
+            found += _answers_of_no_model(workspace, file)
         found += _strays(workspace, name)
         found += _choices_without_unit(workspace, name)
     return found, notes
 
 
 def _stored(workspace: Workspace) -> set[str]:
-    folders = [*workspace.tokens.glob("problem=*"), *workspace.pending.glob("problem=*")]
-    return {folder.name.partition("=")[2] for folder in folders}
+    stores = (workspace, workspace.evals)
+    tops = [top for store in stores for top in (store.tokens, store.pending)]
+    return {folder.name.partition("=")[2] for top in tops for folder in top.glob("problem=*")}
 
 
 def _reasons(
@@ -103,18 +109,46 @@ def _reasons(
     return "" if document.sha256 == unit.document_sha256 else "the document has changed"
 
 
+def _benchmark_reasons(workspace: Workspace, problem: Problem) -> Callable[[UnitRecord], str]:
+    """Why a unit of a benchmark is superseded."""
+    models = {model.model_id for model in problem.models}
+    asked: dict[str, dict[int, str] | None] = {}
+
+    def why(unit: UnitRecord) -> str:
+        if unit.model_id not in models:
+            return "the model is no longer in the problem file"
+        if unit.condition not in asked:
+            asked[unit.condition] = requested_units(workspace, problem.name, unit.condition)
+        requests = asked[unit.condition]
+        # requests that can't be read may be the unit's own: `warehouse check` is for them
+        if requests is None or requests.get(unit.doc_id) == unit.document_sha256:
+            return ""
+        return "the task has changed since"
+
+    return why
+
+
+def _answers_of_no_model(workspace: Workspace, problem: Problem) -> Iterator[Garbage]:
+    models = {model.model_id for model in problem.models}
+    folder = workspace.eval_answers / f"problem={problem.name}"
+    for path in sorted(folder.glob("model_id=*/condition=*/answers.parquet")):
+        if partition_keys(path.parent)[1] not in models:
+            why = "the model is no longer in the problem file"
+            yield Garbage("answers", path, 0, _size(path), why)
+
+
 def _conditions(problem: Problem) -> dict[str, object]:
     """Parameters by the name of the condition."""
     return {c.name: c.params for probe in problem.probes for c in probe.conditions()}
 
 
 def _superseded(
-    workspace: Workspace, problem: Problem, documents: Mapping[int, DocumentFacts] | None
+    workspace: Workspace, problem: str, reason: Callable[[UnitRecord], str]
 ) -> Iterator[Garbage]:
-    folders = f"problem={problem.name}/model_id=*/condition=*"
+    folders = f"problem={problem}/model_id=*/condition=*"
     for path in sorted(workspace.tokens.glob(f"{folders}/tokens.parquet")):
         with suppress(StorageError):  # damaged files are for `warehouse check`
-            yield from _in_published(path, problem, documents)
+            yield from _in_published(path, reason)
     for folder in sorted(workspace.pending.glob(folders)):
         published: dict[int, UnitRecord] = {}
         with suppress(StorageError):
@@ -123,21 +157,19 @@ def _superseded(
         for path in pending_files(folder):
             with suppress(StorageError):
                 for unit in read_units(path):
-                    why = _reasons(problem, documents, unit)
+                    why = reason(unit)
                     if published.get(unit.doc_id) == unit:
                         why = "merged already"
                     if why:
                         yield Garbage("pending unit", path, unit.rows, _size(path), why)
 
 
-def _in_published(
-    path: Path, problem: Problem, documents: Mapping[int, DocumentFacts] | None
-) -> Iterator[Garbage]:
+def _in_published(path: Path, reason: Callable[[UnitRecord], str]) -> Iterator[Garbage]:
     units = read_units(path)
     total = sum(unit.rows for unit in units) or 1
     by_reason: dict[str, list[UnitRecord]] = {}
     for unit in units:
-        if why := _reasons(problem, documents, unit):
+        if why := reason(unit):
             by_reason.setdefault(why, []).append(unit)
     for why, group in by_reason.items():
         rows = sum(unit.rows for unit in group)
@@ -231,7 +263,8 @@ def remove_garbage(workspace: Workspace, garbage: list[Garbage]) -> int:
             _remove_empty(item.path.parent, workspace.data)
     for path, doc_ids in units.items():
         before = _size(path)
-        with publication_lock(workspace, *partition_keys(path.parent)):
+        store = workspace.evals if path.is_relative_to(workspace.evals.tokens) else workspace
+        with publication_lock(store, *partition_keys(path.parent)):
             keep_units(path, read_rows(path), partial(_stays, doc_ids))
         freed += before - _size(path)
         _remove_empty(path.parent, workspace.data)

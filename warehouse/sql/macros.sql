@@ -139,3 +139,16 @@ create or replace macro main.without_matches(text, patterns) as
             lambda kept, pattern: regexp_replace(kept, pattern, '', 'g')
         )
     );
+
+-- A text less what a task's exact_match ignores; `settings` is its JSON object.
+create or replace macro main.as_compared(text, settings) as
+    main.without_matches(
+        list_transform(
+            [main.without_matches(
+                text, coalesce((settings -> 'regexes_to_ignore')::varchar[], [])
+            )],
+            lambda kept: if(settings ->> 'ignore_case' = 'true', lower(kept), kept)
+        )[1],
+        if(settings ->> 'ignore_punctuation' = 'true', ['[[:punct:]]'], [])
+        || if(settings ->> 'ignore_numbers' = 'true', ['[0-9]'], [])
+    );

@@ -38,6 +38,15 @@ def stored_items(workspace: Workspace, problem: str, condition: str) -> pa.Table
         return None
 
 
+def requested_units(workspace: Workspace, problem: str, condition: str) -> dict[int, str] | None:
+    """Hash of the requests of each unit of a task; None where none can be read."""
+    rows = stored_items(workspace, problem, condition)
+    if rows is None:
+        return None
+    columns = (rows[name].to_pylist() for name in ("doc_id", "unit_sha256"))
+    return dict(zip(*columns, strict=True))
+
+
 def store_items(workspace: Workspace, problem: str, condition: str, rows: pa.Table) -> None:
     """Write a task's requests, unless just these are there.
 

@@ -28,6 +28,7 @@ readings as (
         choice,
         is_gold,
         is_greedy,
+        backend,
         unnest(
             ['sum', 'character', 'byte', 'token', 'word', 'mutual_information', 'unconditional']
         ) as reading,
@@ -70,6 +71,7 @@ measured as (
         condition,
         item,
         reading,
+        any_value(backend) as backend,
         any_value(gold) as gold,
         any_value(best) as best,
         any_value(best_other) as best_other,
@@ -94,6 +96,7 @@ measures as (
         condition,
         item,
         reading,
+        backend,
         unnest([
             'first_is_right', 'greedy', 'prob', 'share_of_total', 'total_prob', 'margin',
             'margin_mean', 'loglik_margin', 'loglik_margin_mean', 'rank', 'brier', 'loglik', 'nll',

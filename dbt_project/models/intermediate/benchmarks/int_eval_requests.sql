@@ -11,8 +11,8 @@ tokens as (
     select * from {{ ref('stg_eval_tokens') }}
 ),
 
-answers as (
-    select * from {{ ref('stg_eval_answers') }}
+answered as (
+    select * from {{ ref('int_eval_answered') }}
 ),
 
 sums as (
@@ -54,20 +54,10 @@ made_here as (
 
 made_elsewhere as (
     select
-        items.*,
-        answers.model_id,
-        answers.loglikelihood,
-        answers.is_greedy,
-        cast(null as bigint) as tokens,
-        answers.backend
-    from items
-    inner join answers
-        on items.problem = answers.problem
-        and items.condition = answers.condition
-        and items.doc_id = answers.doc_id
-        and items.segment = answers.segment
-        and items.unit_sha256 = answers.fingerprint
-    where answers.loglikelihood is not null
+        * exclude (filter, answer),
+        cast(null as bigint) as tokens
+    from answered
+    where loglikelihood is not null
 ),
 
 requests as (

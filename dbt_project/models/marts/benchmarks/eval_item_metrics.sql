@@ -6,10 +6,6 @@ matches as (
     select * from {{ ref('int_eval_matches') }}
 ),
 
-requests as (
-    select * from {{ ref('int_eval_requests') }}
-),
-
 items as (
     select * from {{ ref('stg_eval_items') }}
 ),
@@ -36,62 +32,24 @@ described as (
     group by problem, condition, item
 ),
 
-backends as (
-    select
-        problem,
-        model_id,
-        condition,
-        item,
-        any_value(backend) as backend
-    from requests
-    group by problem, model_id, condition, item
-),
-
-scored as (
-    select
-        measures.problem,
-        measures.model_id,
-        measures.condition,
-        measures.item,
-        'none' as filter,
-        backends.backend,
-        catalog.metric,
-        measures.value,
-        catalog.weighted_by
-    from measures
-    inner join backends
-        on measures.problem = backends.problem
-        and measures.model_id = backends.model_id
-        and measures.condition = backends.condition
-        and measures.item = backends.item
-    inner join described
-        on measures.problem = described.problem
-        and measures.condition = described.condition
-        and measures.item = described.item
-    inner join catalog
-        on described.request_type = catalog.request_type
-        and measures.measure = catalog.measure
-        and measures.reading = catalog.reading
-),
-
-matched as (
-    select
-        problem,
-        model_id,
-        condition,
-        item,
-        filter,
-        backend,
-        'exact_match' as metric,
-        value,
-        'item' as weighted_by
-    from matches
-),
-
 together as (
-    select * from scored
+    select
+        problem,
+        model_id,
+        condition,
+        item,
+        'none' as filter,
+        measure,
+        reading,
+        value,
+        backend
+    from measures
     union all by name
-    select * from matched
+    select
+        *,
+        'match' as measure,
+        'text' as reading
+    from matches
 ),
 
 item_metrics as (
@@ -116,10 +74,10 @@ item_metrics as (
             cast(described.answer_characters as varchar)
         ) as length_band,
         together.filter,
-        together.metric,
+        catalog.metric,
         cast(together.value as double) as value,  -- noqa: RF04
         cast(
-            case together.weighted_by
+            case catalog.weighted_by
                 when 'bytes' then described.answer_bytes
                 when 'words' then described.answer_words
                 else 1
@@ -131,6 +89,10 @@ item_metrics as (
         on together.problem = described.problem
         and together.condition = described.condition
         and together.item = described.item
+    inner join catalog
+        on described.request_type = catalog.request_type
+        and together.measure = catalog.measure
+        and together.reading = catalog.reading
 )
 
 select * from item_metrics
