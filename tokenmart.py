@@ -62,6 +62,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "analysis.e2lm.cli:e2lm",
         "Judge benchmarks by their scores over training.",
     ),
+    "rank": (
+        "analysis.competition.cli:rank",
+        "Rank entries of a competition by mean win rates, with intervals.",
+    ),
     "show": (
         "analysis.report.cli:show",
         "Show a document with every token shaded, one model or two.",

@@ -43,6 +43,7 @@ MAY_IMPORT = {
     RANKING: {ANALYSIS, STATISTICS, PREREGISTRATION, *WAREHOUSE},
     "analysis.report": {ANALYSIS, STATISTICS, RANKING, *WAREHOUSE},
     "analysis.e2lm": {ANALYSIS, STATISTICS, "analysis.report", *WAREHOUSE},
+    "analysis.competition": {ANALYSIS, STATISTICS, "analysis.report", *WAREHOUSE},
     "analysis.submission": {ANALYSIS, STATISTICS, RANKING, PREREGISTRATION, *WAREHOUSE},
     "scripts": {"analysis.submission", *WAREHOUSE},
     "tokenmart": {GROUND},

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from analysis.e2lm.items import ItemScores
-from analysis.e2lm.model_sql import ModelSql
+from warehouse.metrics.model_sql import ModelSql
 from analysis.e2lm.scores import open_scores
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from analysis.e2lm.model_sql import ModelSql
+from warehouse.metrics.model_sql import ModelSql
 from analysis.e2lm.score import open_table, table_notes
 from analysis.e2lm.scores import open_problem
 from analysis.report import SignalData, gather_signal

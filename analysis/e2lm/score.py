@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from analysis.e2lm.model_sql import ModelSql
+from warehouse.metrics.model_sql import ModelSql
 from analysis.e2lm.scores import open_scores
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.importers import read_scores

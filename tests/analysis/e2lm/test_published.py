@@ -14,7 +14,7 @@ import pytest
 from dbt_harness import Warehouse
 from signal_oracle import order_agreement
 
-from analysis.e2lm.model_sql import ModelSql
+from warehouse.metrics.model_sql import ModelSql
 from analysis.e2lm.readings import _medians, compare_readings
 from analysis.e2lm.scores import open_problem
 from warehouse.importers import store_scores
