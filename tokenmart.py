@@ -27,6 +27,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "extract.benchmarks.cli:eval_command",
         "Run benchmarks of lm-evaluation-harness on models, token by token.",
     ),
+    "merge": (
+        "extract.merging.cli:merge",
+        "Merge expert models within rules and limits, and make them again.",
+    ),
     "recall": ("extract.cli:recall", "Measure the key-value recall target of a problem."),
     "status": ("extract.cli:status", "Show what has been extracted and what is missing."),
     "dbt": (

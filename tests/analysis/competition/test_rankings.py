@@ -260,9 +260,7 @@ def test_how_stable_the_ranking_of_2023_was(tmp_path: Path) -> None:
     standings = rank_file(write(tmp_path / "rounds.csv", rows), WORKSPACE, draws=400)
     open_scores, hidden_scores = (scores_of(standings, name) for name in ("open", "hidden"))
     both = sorted(set(open_scores) & set(hidden_scores))
-    (pair,) = [
-        row for row in standings.marts["ranking_stability"] if "overall" not in row.values()
-    ]
+    (pair,) = [row for row in standings.marts["ranking_stability"] if "overall" not in row.values()]
     assert pair["entries"] == len(both)
     expected = spearmanr([open_scores[e] for e in both], [hidden_scores[e] for e in both]).statistic
     assert pair["spearman"] == pytest.approx(expected, abs=1e-9)
