@@ -32,6 +32,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "extract.campaign.cli:campaign",
         "Extract and measure in pieces, within a number of hours.",
     ),
+    "merge": (
+        "extract.merging.cli:merge",
+        "Merge expert models within rules and limits, and make them again.",
+    ),
     "status": ("extract.cli:status", "Show what has been extracted and what is missing."),
     "dbt": (
         "warehouse.metrics.cli:dbt_command",
@@ -69,6 +73,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "e2lm": (
         "analysis.e2lm.cli:e2lm",
         "Judge benchmarks by their scores over training.",
+    ),
+    "rank": (
+        "analysis.competition.cli:rank",
+        "Rank entries of a competition by mean win rates, with intervals.",
     ),
     "show": (
         "analysis.report.cli:show",

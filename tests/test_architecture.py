@@ -22,7 +22,10 @@ GROUND = "warehouse"
 STORE, PROBES = "warehouse.store", "warehouse.probes"
 SOURCES, IMPORTERS, PROBLEM = "warehouse.sources", "warehouse.importers", "warehouse.problem"
 SQL, METRICS, MAINTENANCE = "warehouse.sql", "warehouse.metrics", "warehouse.maintenance"
-WAREHOUSE = {GROUND, STORE, PROBES, SOURCES, IMPORTERS, PROBLEM, SQL, METRICS, MAINTENANCE}
+MERGING = "warehouse.merging"
+WAREHOUSE = {
+    GROUND, STORE, PROBES, SOURCES, IMPORTERS, PROBLEM, SQL, METRICS, MAINTENANCE, MERGING
+}  # fmt: skip
 ANALYSIS, STATISTICS, RANKING = "analysis", "analysis.statistics", "analysis.ranking"
 PREREGISTRATION = "analysis.preregistration"
 
@@ -33,6 +36,7 @@ MAY_IMPORT = {
     SOURCES: {GROUND, STORE},
     IMPORTERS: {GROUND, STORE},
     PROBLEM: {GROUND, STORE, PROBES, SOURCES, IMPORTERS},
+    MERGING: {GROUND, STORE, SOURCES, PROBLEM},
     SQL: {GROUND, STORE, PROBLEM},
     METRICS: {GROUND, STORE, PROBLEM, SQL},
     MAINTENANCE: WAREHOUSE,
@@ -44,6 +48,7 @@ MAY_IMPORT = {
     "analysis.report": {ANALYSIS, STATISTICS, RANKING, *WAREHOUSE},
     "analysis.results": {ANALYSIS, STATISTICS, RANKING, *WAREHOUSE},
     "analysis.e2lm": {ANALYSIS, STATISTICS, "analysis.report", *WAREHOUSE},
+    "analysis.competition": {ANALYSIS, STATISTICS, "analysis.report", *WAREHOUSE},
     "analysis.submission": {ANALYSIS, STATISTICS, RANKING, PREREGISTRATION, *WAREHOUSE},
     "scripts": {"analysis.submission", *WAREHOUSE},
     "tokenmart": {GROUND},

@@ -104,6 +104,10 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
         (None, "files of other programs; tests/warehouse/importers/test_evals.py makes them"),
     ),
     "e2lm readings --out readings.json": (None, "takes half a minute; run below for one problem"),
+    "rank show --problem challenge --out standings.json": (
+        None,
+        "needs another build; tests/analysis/competition/test_rankings.py",
+    ),
     "report --problem minilong --figures figures/": (
         "report --problem minilong --figures figures/ --out report.html",
         "takes seconds; one page for both examples",

@@ -179,6 +179,8 @@ def refuse_protected(
         workspace.downstream: "is the token store",
         workspace.benchmark_scores: "is the token store",
         workspace.benchmark_tables: "is the token store",
+        workspace.ranking_columns: "is the token store",
+        workspace.ranking_results: "is the token store",
     }
     reasons = [
         f"{folder} {why}"

@@ -62,6 +62,16 @@ class Workspace:
         return self.data / "benchmark_tables"
 
     @property
+    def ranking_columns(self) -> Path:
+        """What entries of a competition are ranked by: `problem=…/columns.parquet`."""
+        return self.data / "ranking_columns"
+
+    @property
+    def ranking_results(self) -> Path:
+        """Results of entries that were made elsewhere: `problem=…/results.parquet`."""
+        return self.data / "ranking_results"
+
+    @property
     def eval_items(self) -> Path:
         """Requests of benchmarks: `problem=…/condition=…/items.parquet`."""
         return self.data / "eval_items"

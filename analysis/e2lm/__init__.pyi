@@ -1,3 +1,2 @@
-from .model_sql import ModelSql as ModelSql
 from .readings import compare_readings as compare_readings
 from .score import score_table as score_table

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 from analysis.e2lm.items import ItemScores
-from analysis.e2lm.model_sql import ModelSql
 from analysis.e2lm.scores import open_scores
 from warehouse.errors import TokenmartError
+from warehouse.metrics.model_sql import ModelSql
 from warehouse.paths import Workspace
 from warehouse.store.schema import BENCHMARK_SCORES, BENCHMARK_TABLES
 

@@ -16,10 +16,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from analysis.e2lm.model_sql import ModelSql
 from analysis.e2lm.scores import open_problem
 from analysis.statistics import Flags, Floats
 from warehouse.errors import TokenmartError
+from warehouse.metrics.model_sql import ModelSql
 from warehouse.paths import Workspace
 from warehouse.problem.table_problem import TableProblem, find_table, read_table
 

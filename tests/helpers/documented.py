@@ -122,6 +122,9 @@ class Desk:
             "mine.yml": self._mine,
             "my.yml": self._imported,
             "numbers.csv": self._numbers,
+            "results.csv": lambda path: path.write_text(
+                "entry,task,value\na,qa,0.5\nb,qa,0.4\na,maths,\nb,maths,1\n"
+            ),
             "scores.csv": self._items if "import" in words else self._series,
             "samples_*.jsonl": self._samples,
             "*.jsonl": self._samples,
@@ -143,7 +146,7 @@ class Desk:
         """Take out of the checkout what belongs to this reader alone."""
         (self.workspace.problems / "mine.yml").unlink(missing_ok=True)
         (self.workspace.root / TARGET_PATH).unlink(missing_ok=True)
-        for name in ("mine", "my"):
+        for name in ("mine", "my", "challenge"):
             for folder in self.workspace.data.glob(f"*/problem={name}"):
                 shutil.rmtree(folder)
 

@@ -4,6 +4,9 @@ from .evals import eval_importers as eval_importers
 from .evals import import_answers as import_answers
 from .interface import Importer as Importer
 from .interface import Row as Row
+from .ranking_table import RankingTable as RankingTable
+from .ranking_table import read_ranking as read_ranking
+from .ranking_table import store_ranking as store_ranking
 from .score_store import BroughtScores as BroughtScores
 from .score_store import EarlyWindow as EarlyWindow
 from .score_store import FinalScores as FinalScores

@@ -6,15 +6,14 @@ A row is one score of one run at one checkpoint: CSV, JSON lines or Parquet with
 
 from __future__ import annotations
 
-import glob
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 
-from warehouse.errors import TokenmartError, did_you_mean
+from warehouse.errors import TokenmartError
+from warehouse.importers.plain_table import read_plain
 from warehouse.store.schema import BENCHMARK_SCORES
 
 REQUIRED = ("model", "benchmark", "score")
@@ -38,13 +37,6 @@ COLUMNS = {
 OTHER_NAMES = {"arch": ("architecture", "{}"), "tokens_bt": ("tokens", "{} * 1e9")}
 """Names that such tables use, too → the column meant, and how its values are read."""
 
-_READERS = {
-    ".csv": "read_csv(?, header = true, all_varchar = true, delim = ',')",
-    ".tsv": "read_csv(?, header = true, all_varchar = true, delim = '\t')",
-    ".jsonl": "read_json(?, format = 'newline_delimited', sample_size = -1)",
-    ".ndjson": "read_json(?, format = 'newline_delimited', sample_size = -1)",
-    ".parquet": "read_parquet(?, hive_partitioning = false)",
-}
 _RUN = ("family", "size", "architecture", "recipe", "parameters")
 _PLACE = ("tokens", "step")
 _POINT = ("model", "benchmark", "metric", *_PLACE)
@@ -62,98 +54,20 @@ def read_scores(path: Path, required: Sequence[str] = REQUIRED) -> pa.Table:
         TokenmartError: it can't be read, has other columns, or a row is wrong; one line with
             file, row, column, value and what to do.
     """
-    if not path.is_file():
-        raise TokenmartError(f"{path}: no such file; correct the path")
-    reader = _READERS.get(path.suffix.lower())
-    if reader is None:
-        raise TokenmartError(
-            f"{path}: suffix {path.suffix!r} is not one of {', '.join(_READERS)}; rename or "
-            "convert it"
-        )
     with duckdb.connect() as connection:
-        with _readable(path):
-            connection.execute(
-                f"create table given as select row_number() over () as row_number, * from {reader}",
-                [glob.escape(str(path))],
-            )
-        described = connection.execute("describe given").fetchall()
-        given = [str(row[0]) for row in described][1:]
-        meant = _columns(path, given, required)
-        _type(connection, path, meant)
+        read_plain(connection, path, COLUMNS, required, OTHER_NAMES)
+        connection.execute("alter table plain rename to scores")
+        connection.execute(
+            "update scores set metric = coalesce(metric, 'score'),"
+            " direction = coalesce(direction, 'higher')"
+        )
         _refuse_rows(connection, path)
         _refuse_runs(connection, path)
         return _stored(connection)
 
 
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except duckdb.Error as error:
-        reason = " ".join(str(error).split())[:200]
-        raise TokenmartError(f"{path}: can't be read ({reason}); correct it") from error
-
-
-def _columns(path: Path, given: list[str], required: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Column → (name in the file, how its values are read)."""
-    known = [*COLUMNS, *OTHER_NAMES]
-    meant: dict[str, tuple[str, str]] = {}
-    for name in given:
-        if name not in known:
-            left = [column for column in known if column not in given]
-            raise TokenmartError(
-                f"{path}: unknown column {name!r}; {did_you_mean(name, left) or 'remove it; '}"
-                f"the columns are {', '.join(known)}"
-            )
-        column, how = OTHER_NAMES.get(name, (name, "{}"))
-        if column in meant:
-            raise TokenmartError(
-                f"{path}: columns {meant[column][0]!r} and {name!r} say the same; remove one"
-            )
-        meant[column] = (name, how)
-    missing = [name for name in required if name not in given]
-    if missing:
-        raise TokenmartError(f"{path}: column {missing[0]!r} is missing; add it")
-    return meant
-
-
-def _type(
-    connection: duckdb.DuckDBPyConnection, path: Path, meant: dict[str, tuple[str, str]]
-) -> None:
-    """Make the table `scores`; refuse a value that isn't of its column's type."""
-    parts = []
-    for column, kind in COLUMNS.items():
-        name, how = meant.get(column, ("", ""))
-        if not name:
-            parts.append(f"cast(null as {kind}) as {column}")
-            continue
-        text = f"nullif(trim(cast({name} as varchar)), '')"
-        if kind == "varchar":
-            parts.append(f"{text} as {column}")
-            continue
-        # a cast would round
-        whole = f" or not regexp_full_match({text}, '-?\\d+(\\.0*)?')" if kind == "bigint" else ""
-        bad = connection.execute(
-            f"select row_number, {text} from given where {text} is not null "
-            f"and (try_cast({text} as {kind}) is null{whole}) order by row_number limit 1"
-        ).fetchone()
-        if bad:
-            raise TokenmartError(
-                f"{path}: row {bad[0]}: {name} is {bad[1]!r}, expected a "
-                f"{'whole number' if kind == 'bigint' else 'number'}; correct the row"
-            )
-        parts.append(f"{how.format(f'cast({text} as {kind})')} as {column}")
-    connection.execute(f"create table scores as select row_number, {', '.join(parts)} from given")
-    connection.execute(
-        "update scores set metric = coalesce(metric, 'score'),"
-        " direction = coalesce(direction, 'higher')"
-    )
-
-
 def _refuse_rows(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     """Refuse the first row with a value that can't be."""
-    if connection.execute("select count(*) from scores").fetchall() == [(0,)]:
-        raise TokenmartError(f"{path}: holds no row; nothing to score")
     for column, wrong, wanted in (
         ("model", "model is null", "a name"),
         ("benchmark", "benchmark is null", "a name"),

@@ -3,6 +3,7 @@ from .dbt_process import run_dbt as run_dbt
 from .lineage import Lineage as Lineage
 from .lineage import manifest_path as manifest_path
 from .lineage import read_lineage as read_lineage
+from .model_sql import ModelSql as ModelSql
 from .near_copies import Census as Census
 from .near_copies import Correlation as Correlation
 from .near_copies import NearCopies as NearCopies

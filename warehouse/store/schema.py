@@ -207,6 +207,35 @@ BENCHMARK_TABLES = pa.schema(
 )
 """One row per problem of kind `table`: where its scores come from, and what is early in it."""
 
+RANKING_COLUMNS = pa.schema(
+    [
+        _field("round", pa.string(), "round of the competition, e.g. open or hidden"),
+        _field("round_weight", pa.float64(), "what it counts in the overall score; 0 for nothing"),
+        _field("task_group", pa.string(), "columns of one group share a mean win rate"),
+        _field("task", pa.string(), "task or scenario"),
+        _field("metric", pa.string(), "how its answers were judged"),
+        _field("direction", pa.string(), "which values win: higher or lower", True),
+        _field("given", pa.string(), "score, or mean_win_rate where that was worked out elsewhere"),
+        _field("eval_problem", pa.string(), "problem whose benchmark it is, if another", True),
+        _field("condition", pa.string(), "the benchmark that was run here; null: results", True),
+        _field("filter", pa.string(), "filter of its answers, none for none", True),
+    ]
+)
+"""What a ranking compares, one row per metric of a task in a round."""
+
+RANKING_RESULTS = pa.schema(
+    [
+        _field("round", pa.string(), "round of the competition"),
+        _field("entry", pa.string(), "who is ranked"),
+        _field("task", pa.string(), "task or scenario"),
+        _field("metric", pa.string(), "how its answers were judged"),
+        _field("item", pa.int64(), "item of the task; null: the value is the whole task's", True),
+        _field("cluster", pa.string(), "items of one cluster share a text", True),
+        _field("value", pa.float64(), "the result; null where the run failed", True),
+    ]
+)
+"""Results of entries that were made elsewhere, one row per column or per item of it."""
+
 UNITS = pa.schema(
     [
         _field("problem", pa.string(), "name of the problem file"),
@@ -257,6 +286,8 @@ TABLES: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {
     "recall_items": (RECALL_ITEMS, ("problem", "model_id")),
     "benchmark_scores": (BENCHMARK_SCORES, ("problem",)),
     "benchmark_tables": (BENCHMARK_TABLES, ("problem",)),
+    "ranking_columns": (RANKING_COLUMNS, ("problem",)),
+    "ranking_results": (RANKING_RESULTS, ("problem",)),
     "eval_items": (EVAL_ITEMS, ("problem", "condition")),
     "eval_tokens": (TOKENS, PARTITION_KEYS),
     "eval_answers": (EVAL_ANSWERS, PARTITION_KEYS),

@@ -32,6 +32,8 @@ FILE_NAMES = {
     "recall_items": "items.parquet",
     "benchmark_scores": "scores.parquet",
     "benchmark_tables": "table.parquet",
+    "ranking_columns": "columns.parquet",
+    "ranking_results": "results.parquet",
     "eval_items": "items.parquet",
     "eval_tokens": "tokens.parquet",
     "eval_answers": "answers.parquet",

@@ -75,6 +75,8 @@ def test_the_database_has_the_same_columns_before_and_after_dbt(
                 "units": "stg_units",
                 "benchmark_scores": "stg_benchmark_scores",
                 "benchmark_tables": "stg_benchmark_tables",
+                "ranking_columns": "stg_ranking_columns",
+                "ranking_results": "stg_ranking_results",
             }.items()
         }
     assert staged == {view: each for view, each in expected().items() if view in staged}

@@ -6,7 +6,7 @@ in here. Tests hold the marts that dbt builds and these to the same values.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import duckdb
@@ -23,6 +23,7 @@ class ModelSql:
         connection: holds a table or view by the name of each source table that is read.
         workspace: whose dbt project it is.
         variables: dbt variables; what isn't named keeps the default that the SQL gives.
+        given: models that are in the database already, as tables of their names.
     """
 
     def __init__(
@@ -30,11 +31,12 @@ class ModelSql:
         connection: duckdb.DuckDBPyConnection,
         workspace: Workspace,
         variables: Mapping[str, object] | None = None,
+        given: Iterable[str] = (),
     ) -> None:
         self._connection = connection
         self._models = workspace.dbt_project / "models"
         self._variables = dict(variables or {})
-        self._built: set[str] = set()
+        self._built: set[str] = set(given)
         self._views: set[str] = set()
         self._environment = Environment(undefined=StrictUndefined, autoescape=False)
 

@@ -1,0 +1,1 @@
+"""Merged models: made from experts, measured, and made again."""

@@ -1,0 +1,135 @@
+"""Plain tables: CSV, JSON lines or Parquet with known columns, each value checked for its type."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import duckdb
+
+from warehouse.errors import TokenmartError, did_you_mean
+
+_READERS = {
+    ".csv": "read_csv(?, header = true, all_varchar = true, delim = ',')",
+    ".tsv": "read_csv(?, header = true, all_varchar = true, delim = '\t')",
+    ".jsonl": "read_json(?, format = 'newline_delimited', sample_size = -1)",
+    ".ndjson": "read_json(?, format = 'newline_delimited', sample_size = -1)",
+    ".parquet": "read_parquet(?, hive_partitioning = false)",
+}
+
+
+OtherNames = Mapping[str, tuple[str, str]]
+"""A name that files use, too → the column meant, and how its values are read."""
+
+
+def read_plain(
+    connection: duckdb.DuckDBPyConnection,
+    path: Path,
+    columns: Mapping[str, str],
+    required: Sequence[str],
+    other_names: OtherNames | None = None,
+) -> None:
+    """Make the table `plain` of a file's rows, with `row_number` and all of the columns.
+
+    Args:
+        connection: a database that may be written.
+        path: CSV, TSV, JSON lines or Parquet.
+        columns: column → type: varchar, double or bigint; those that the file lacks are null.
+        required: columns it must have, by the names it may use.
+        other_names: further names of columns.
+
+    Raises:
+        TokenmartError: it can't be read, has other columns or no row, or a value isn't of its
+            column's type; one line with file, row, column, value and what to do.
+    """
+    if not path.is_file():
+        raise TokenmartError(f"{path}: no such file; correct the path")
+    reader = _READERS.get(path.suffix.lower())
+    if reader is None:
+        raise TokenmartError(
+            f"{path}: suffix {path.suffix!r} is not one of {', '.join(_READERS)}; rename or "
+            "convert it"
+        )
+    with _readable(path):
+        connection.execute(
+            f"create table given as select row_number() over () as row_number, * from {reader}",
+            [glob.escape(str(path))],
+        )
+    described = connection.execute("describe given").fetchall()
+    given = [str(row[0]) for row in described][1:]
+    meant = _columns(path, given, columns, required, other_names or {})
+    _type(connection, path, columns, meant)
+    if connection.execute("select count(*) from plain").fetchall() == [(0,)]:
+        raise TokenmartError(f"{path}: holds no row; nothing to score")
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except duckdb.Error as error:
+        reason = " ".join(str(error).split())[:200]
+        raise TokenmartError(f"{path}: can't be read ({reason}); correct it") from error
+
+
+def _columns(
+    path: Path,
+    given: list[str],
+    columns: Mapping[str, str],
+    required: Sequence[str],
+    other_names: OtherNames,
+) -> dict[str, tuple[str, str]]:
+    """Column → (name in the file, how its values are read)."""
+    known = [*columns, *other_names]
+    meant: dict[str, tuple[str, str]] = {}
+    for name in given:
+        if name not in known:
+            left = [column for column in known if column not in given]
+            raise TokenmartError(
+                f"{path}: unknown column {name!r}; {did_you_mean(name, left) or 'remove it; '}"
+                f"the columns are {', '.join(known)}"
+            )
+        column, how = other_names.get(name, (name, "{}"))
+        if column in meant:
+            raise TokenmartError(
+                f"{path}: columns {meant[column][0]!r} and {name!r} say the same; remove one"
+            )
+        meant[column] = (name, how)
+    missing = [name for name in required if name not in given]
+    if missing:
+        raise TokenmartError(f"{path}: column {missing[0]!r} is missing; add it")
+    return meant
+
+
+def _type(
+    connection: duckdb.DuckDBPyConnection,
+    path: Path,
+    columns: Mapping[str, str],
+    meant: Mapping[str, tuple[str, str]],
+) -> None:
+    """Make the table `plain`; refuse a value that isn't of its column's type."""
+    parts = []
+    for column, kind in columns.items():
+        name, how = meant.get(column, ("", ""))
+        if not name:
+            parts.append(f"cast(null as {kind}) as {column}")
+            continue
+        text = f"nullif(trim(cast({name} as varchar)), '')"
+        if kind == "varchar":
+            parts.append(f"{text} as {column}")
+            continue
+        # a cast would round
+        whole = f" or not regexp_full_match({text}, '-?\\d+(\\.0*)?')" if kind == "bigint" else ""
+        bad = connection.execute(
+            f"select row_number, {text} from given where {text} is not null "
+            f"and (try_cast({text} as {kind}) is null{whole}) order by row_number limit 1"
+        ).fetchone()
+        if bad:
+            raise TokenmartError(
+                f"{path}: row {bad[0]}: {name} is {bad[1]!r}, expected a "
+                f"{'whole number' if kind == 'bigint' else 'number'}; correct the row"
+            )
+        parts.append(f"{how.format(f'cast({text} as {kind})')} as {column}")
+    connection.execute(f"create table plain as select row_number, {', '.join(parts)} from given")

@@ -1,0 +1,167 @@
+"""Tables of results of a competition that were made elsewhere, checked row by row.
+
+A row is one result of one entry: CSV, JSON lines or Parquet with the columns that `COLUMNS` lists.
+A table is taken whole or refused with the first thing that is wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from warehouse.errors import TokenmartError
+from warehouse.importers.plain_table import read_plain
+from warehouse.paths import Workspace
+from warehouse.store.schema import RANKING_COLUMNS, RANKING_RESULTS
+from warehouse.store.token_files import write_table
+
+REQUIRED = ("entry", "task", "value")
+COLUMNS = {
+    "entry": "varchar",
+    "round": "varchar",
+    "round_weight": "double",
+    "task_group": "varchar",
+    "task": "varchar",
+    "metric": "varchar",
+    "direction": "varchar",
+    "item": "bigint",
+    "cluster": "varchar",
+    "value": "double",
+}
+"""Column → type. Without `round` it is `results`, without `task_group` the task, without `metric`
+`score` and without `direction` `higher`; an empty value is a run that failed."""
+
+OVERALL = "overall"
+MEAN_WIN_RATE = "mean_win_rate"
+"""The metric whose values are win rates that were worked out elsewhere."""
+
+_DEFAULTS = {
+    "round": "'results'",
+    "round_weight": "1",
+    "task_group": "task",
+    "metric": "'score'",
+    "direction": "'higher'",
+}
+
+
+@dataclass(frozen=True)
+class RankingTable:
+    """What entries are ranked by, and their results, in the columns of the stored tables."""
+
+    columns: pa.Table
+    results: pa.Table
+
+
+def read_ranking(path: Path) -> RankingTable:
+    """The results of a competition.
+
+    `direction: none` is for a column that has none and is left out. The metric `mean_win_rate` says
+    that a value is a win rate already, among entries that the table may not list.
+
+    Args:
+        path: CSV, TSV, JSON lines or Parquet.
+
+    Raises:
+        TokenmartError: it can't be read, has other columns, or a row is wrong; one line with file,
+            row, column, value and what to do.
+    """
+    with duckdb.connect() as connection:
+        read_plain(connection, path, COLUMNS, REQUIRED)
+        for column, default in _DEFAULTS.items():
+            connection.execute(f"update plain set {column} = coalesce({column}, {default})")
+        _refuse_rows(connection, path)
+        _refuse_contradictions(connection, path)
+        columns = connection.sql(
+            f"""
+            select distinct round, round_weight, task_group, task, metric,
+                nullif(direction, 'none') as direction,
+                if(metric = '{MEAN_WIN_RATE}', metric, 'score') as given,
+                null as eval_problem, null as condition, null as filter
+            from plain order by round, task_group, task, metric
+            """
+        ).to_arrow_table()
+        results = connection.sql(
+            "select round, entry, task, metric, item, cluster, value from plain"
+            " order by round, task, metric, entry, item"
+        ).to_arrow_table()
+    return RankingTable(columns.cast(RANKING_COLUMNS), results.cast(RANKING_RESULTS))
+
+
+def store_ranking(table: RankingTable, workspace: Workspace, problem: str) -> None:
+    """Write a table into the data folder, in place of an earlier one of the same name.
+
+    Raises:
+        StorageError: the disk is full or the folder can't be written.
+    """
+    folder = f"problem={problem}"
+    write_table(workspace.ranking_results / folder / "results.parquet", table.results)
+    write_table(workspace.ranking_columns / folder / "columns.parquet", table.columns)
+
+
+def _refuse_rows(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    for column, wrong, wanted in (
+        ("entry", "entry is null", "a name"),
+        ("task", "task is null", "a name"),
+        ("round", f"lower(round) = '{OVERALL}'", "another name, that one is for all rounds"),
+        ("round_weight", "not (round_weight >= 0 and isfinite(round_weight))", "0 or more"),
+        ("direction", "direction not in ('higher', 'lower', 'none')", "higher, lower or none"),
+        ("item", "item < 0", "0 or more"),
+        ("value", "not isfinite(value)", "a finite number, or nothing where the run failed"),
+        (
+            "value",
+            f"metric = '{MEAN_WIN_RATE}' and value not between 0 and 1",
+            "a win rate between 0 and 1",
+        ),
+        ("item", f"metric = '{MEAN_WIN_RATE}' and item is not null", "nothing beside a win rate"),
+    ):
+        bad = connection.execute(
+            f"select row_number, cast({column} as varchar) from plain where {wrong}"
+            " order by row_number limit 1"
+        ).fetchone()
+        if bad:
+            found = "is missing" if bad[1] is None else f"is {bad[1]!r}"
+            raise TokenmartError(
+                f"{path}: row {bad[0]}: {column} {found}, expected {wanted}; correct the row or "
+                "remove it"
+            )
+    twice = connection.execute(
+        "select min(row_number), max(row_number), entry, task, metric, round from plain"
+        " group by entry, task, metric, round, item having count(*) > 1 order by 1 limit 1"
+    ).fetchone()
+    if twice:
+        first, last, entry, task, metric, round_ = twice
+        raise TokenmartError(
+            f"{path}: rows {first} and {last} both give {metric} of {entry} on {task} in round "
+            f"{round_}; remove one (or tell them apart by item)"
+        )
+
+
+def _refuse_contradictions(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Refuse rows that say different things of one round or one column."""
+    column = "concat_ws('\x1f', round, task, metric)"
+    group = "concat_ws('\x1f', round, task_group)"
+    for fact, key, wanted in (
+        ("round_weight", "round", "one round_weight in a round"),
+        ("direction", column, "one direction in a column"),
+        ("task_group", column, "one task_group in a column"),
+        ("(item is null)", column, "items in all rows of a column or in none"),
+        (f"(metric = '{MEAN_WIN_RATE}')", group, "scores or win rates in a group, not both"),
+        ("(item is null)", "round", "items in all rows of a round or in none"),
+    ):
+        unequal = connection.execute(
+            f"select min(row_number), arg_min({fact}, row_number), {key} from plain group by {key}"
+            f" having count(distinct {fact}) > 1 order by 1 limit 1"
+        ).fetchone()
+        if unequal:
+            first, value, place = unequal
+            (other,) = connection.execute(
+                f"select min(row_number) from plain where {key} = $1 and {fact} != $2",
+                [place, value],
+            ).fetchall()[0]
+            raise TokenmartError(
+                f"{path}: rows {first} and {other} contradict each other, expected {wanted}; "
+                "correct them"
+            )

@@ -1,0 +1,9 @@
+from .eligibility import Finding as Finding
+from .eligibility import judge_experts as judge_experts
+from .headers import Tensor as Tensor
+from .headers import count_parameters as count_parameters
+from .headers import read_headers as read_headers
+from .problem import Expert as Expert
+from .problem import Merge as Merge
+from .problem import MergeProblem as MergeProblem
+from .problem import load_merge_problem as load_merge_problem

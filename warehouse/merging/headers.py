@@ -1,0 +1,100 @@
+"""What safetensors files hold, from their headers: no weight is read.
+
+Format: 8 bytes of header length (little endian), the header as JSON, the tensors' bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from warehouse.errors import TokenmartError
+from warehouse.sources.weights.interface import SAFETENSORS, has_weights
+
+_LARGEST_HEADER = 100_000_000
+"""Bytes; the format's own limit."""
+_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1}
+_AGAIN = "fetch it again"
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor of floats: its format's name in the file, and its shape."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers it holds."""
+        return math.prod(self.shape)
+
+
+def count_parameters(tensors: Mapping[str, Tensor]) -> int:
+    """Stored parameters; weights that are tied are stored once."""
+    return sum(tensor.parameters for tensor in tensors.values())
+
+
+def read_headers(folder: Path) -> dict[str, Tensor]:
+    """Every tensor of a folder's safetensors files, by name.
+
+    Raises:
+        TokenmartError: no such files or not all, one is damaged or cut short, a tensor is given
+            twice, or weights are quantised (their number can't be told from their shapes).
+    """
+    if not has_weights(folder, SAFETENSORS):
+        raise TokenmartError(
+            f"{folder}: holds no .safetensors weights (or not all); convert them with "
+            "save_pretrained"
+        )
+    found: dict[str, Tensor] = {}
+    for path in sorted(folder.glob(SAFETENSORS)):
+        for name, tensor in _read(path).items():
+            if name in found:
+                raise TokenmartError(f"{path}: tensor {name!r} is in another file, too; {_AGAIN}")
+            found[name] = tensor
+    return found
+
+
+def _read(path: Path) -> dict[str, Tensor]:
+    size = path.stat().st_size
+    try:
+        with path.open("rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            if length > min(_LARGEST_HEADER, size - 8):
+                raise TokenmartError(
+                    f"{path}: cut short or damaged (a header of {length:,} bytes in a file of "
+                    f"{size:,}); {_AGAIN}"
+                )
+            header = json.loads(file.read(length))
+        header.pop("__metadata__", None)
+        tensors = {str(name): _tensor(path, str(name), each) for name, each in header.items()}
+        end = max((each["data_offsets"][1] for each in header.values()), default=0)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, struct.error,
+            RecursionError) as error:  # fmt: skip
+        raise TokenmartError(f"{path}: not a safetensors file; {_AGAIN}") from error
+    if 8 + length + end != size:
+        raise TokenmartError(
+            f"{path}: cut short or damaged ({size:,} bytes, its header says {8 + length + end:,}); "
+            f"{_AGAIN}"
+        )
+    return tensors
+
+
+def _tensor(path: Path, name: str, said: Mapping[str, Any]) -> Tensor:
+    shape = tuple(int(length) for length in said["shape"])
+    tensor = Tensor(str(said["dtype"]), shape)
+    if tensor.dtype not in _BYTES:
+        raise TokenmartError(
+            f"{path}: tensor {name!r} is stored as {tensor.dtype}: quantised weights can't be "
+            "counted or merged; take the model before it was quantised"
+        )
+    start, end = said["data_offsets"]
+    if min(shape, default=0) < 0 or end - start != tensor.parameters * _BYTES[tensor.dtype]:
+        raise TokenmartError(f"{path}: tensor {name!r} has another size than its shape; {_AGAIN}")
+    return tensor
