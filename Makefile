@@ -32,11 +32,11 @@ $(READY): pyproject.toml requirements.lock
 	  { grep -E '^ *ERROR:' $(LOG) | tail -n 3 || true; echo "error: pip failed; see $(LOG), mend the cause (network? disk?), run make setup" >&2; exit 1; }
 	@touch $@
 
-demo: $(READY)  ## small real models, documents to ranked correlations: about ten minutes on two cores
+demo: $(READY)  ## small real models, documents to ranked correlations: minutes on two cores
 	$(TOKENMART) data fetch --problem minilong
 	$(TOKENMART) extract --problem minilong --demo
 	$(TOKENMART) recall --problem minilong --demo
-	$(TOKENMART) dbt --quiet build
+	$(TOKENMART) dbt --quiet build --exclude-resource-type unit_test
 	$(TOKENMART) correlate --problem minilong
 	$(TOKENMART) report --problem minilong
 
@@ -46,7 +46,7 @@ results: $(READY)  ## every figure of docs/findings.md anew, from the small tabl
 results-from-scratch: $(READY)  ## the tables themselves: all models of minilong, HOURS=5 of computing
 	$(TOKENMART) data fetch --problem minilong
 	$(TOKENMART) campaign --problem minilong --hours $(HOURS)
-	$(TOKENMART) dbt --quiet build
+	$(TOKENMART) dbt --quiet build --exclude-resource-type unit_test
 	$(TOKENMART) results freeze --problem minilong
 	$(TOKENMART) results tell
 
