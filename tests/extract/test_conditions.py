@@ -22,7 +22,7 @@ from warehouse.maintenance.check import check_documents, check_file
 from warehouse.paths import Workspace
 from warehouse.probes import LadderProbe, NeedleProbe, RetrievalProbe
 from warehouse.problem.spec import load_problem
-from warehouse.store.ledger import read_units
+from warehouse.store.ledger import UnitRecord, read_units
 from warehouse.store.token_files import published_path
 
 PROBES = [
@@ -94,13 +94,18 @@ def test_they_are_extracted_stored_and_checked(
         assert checked.defects == () and checked.rows > 0, file
     assert (workspace.data / "condition_pairs" / "problem=tiny").is_dir()
     # another foreign document is another prefix
+
+    def first_unit(condition: str) -> UnitRecord:
+        return read_units(published_path(workspace, "tiny", "tiny--one", condition))[0]
+
+    conditions = "retrieval_foreign", "retrieval_with"
+    before = [first_unit(condition) for condition in conditions]
     (workspace.root / "data" / "corpus.json").write_text(json.dumps([texts[0], texts[1] + "."]))
     ok(run(path, "--model", "tiny/one", "--probe", "retrieval"))
-    foreign = read_units(published_path(workspace, "tiny", "tiny--one", "retrieval_foreign"))
-    own = read_units(published_path(workspace, "tiny", "tiny--one", "retrieval_with"))
-    before = read_units(published_path(workspace, "tiny", "tiny--two", "retrieval_foreign"))
-    assert foreign[0].document_sha256 == before[0].document_sha256
-    assert foreign[0].finished_at >= own[1].finished_at > before[0].finished_at
+    foreign, own = (first_unit(condition) for condition in conditions)
+    assert foreign.document_sha256 == before[0].document_sha256
+    assert foreign.fingerprint != before[0].fingerprint
+    assert own == before[1]
 
 
 def test_a_foreign_document_needs_a_second_one(
