@@ -43,7 +43,7 @@ MODELS = ("smollm2-135m", "gemma3-270m")
 CHOICES = ("made_two", "made_four", "made_variable", "made_exam")
 BATCHES = (1, 8)
 THREADS = 2
-PROBED = "made_variable"
+PROBED = "made_last_word"
 """The task on which the harness's batch size is chosen."""
 
 RESAMPLES = 1000
