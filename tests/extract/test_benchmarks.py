@@ -277,13 +277,8 @@ def test_chats_are_the_harness_s_own(
     (folder / "chat_template.jinja").write_text(CHAT.replace("REFUSES", str(refuses).lower()))
     two_models.write_text(two_models.read_text().replace(str(tiny_checkpoint()), str(folder)))
     names = ["made_variable", "made_counting", "made_last_word"]
-    words = [
-        "--tasks",
-        ",".join(names),
-        "--apply-chat-template",
-        "--system-instruction",
-        "Be brief.",
-    ]
+    words = ["--tasks", ",".join(names), "--apply-chat-template", "--fewshot-as-multiturn"]
+    words += ["--system-instruction", "Be brief."]
     result = evaluate(two_models, tasks, *words)
     assert result.exit_code == 5
     assert "tiny/short: its tokenizer has no chat template" in result.output
