@@ -1,10 +1,10 @@
 """`tokenmart eval` beside lm-evaluation-harness: same numbers, how much time?
 
 Runs the made-up tasks of tests/helpers/eval_tasks.py on real checkpoints of minilong, on our engine
-and on the harness's own class for transformers models, in one process, float32, two threads.
+and on the harness's own class for transformers models, in one process, float32, one thread.
 Compared are the harness's results and standard errors with the table eval_metrics, and the time
-for the multiple-choice requests, models loaded: ours with rows written and read back. The two take
-turns task by task, the harness with the faster of two batch sizes.
+for all multiple-choice requests, models loaded: ours with rows written and read back. The two take
+turns, the harness with the faster of two batch sizes; each turn of ours begins with nothing stored.
 
     python benchmarks/eval_harness.py --out benchmarks/eval_harness.json
 """
@@ -16,10 +16,12 @@ import gc
 import json
 import logging
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -35,15 +37,15 @@ from lm_eval.models.huggingface import HFLM  # noqa: E402
 from lm_eval.tasks import TaskManager  # noqa: E402
 
 from extract.benchmarks.cli import prepare_run  # noqa: E402
+from extract.benchmarks.run import EvalRun  # noqa: E402
 from extract.benchmarks.tasks import EvalTask, item_rows, load_tasks  # noqa: E402
-from warehouse.paths import find_workspace  # noqa: E402
+from warehouse.paths import Workspace, find_workspace  # noqa: E402
 from warehouse.store.eval_items import store_items  # noqa: E402
 
 MODELS = ("smollm2-135m", "gemma3-270m")
 CHOICES = ("made_two", "made_four", "made_variable", "made_exam")
 BATCHES = (1, 8)
-THREADS = 2
-PROBED = "made_variable"
+PROBED = "made_four"
 """The task on which the harness's batch size is chosen."""
 
 RESAMPLES = 1000
@@ -55,8 +57,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "eval_harness.json")
     parser.add_argument("--model", action="append", help="Take only this model; repeatable.")
+    parser.add_argument("--pairs", type=int, default=3, help="Turns of each (default 3).")
     arguments = parser.parse_args()
-    torch.set_num_threads(THREADS)
+    torch.set_num_threads(1)
     logging.getLogger("lm_eval").setLevel(logging.ERROR)
     cache = find_workspace().cache
     started = time.monotonic()
@@ -67,89 +70,94 @@ def main() -> None:
         os.environ["TOKENMART_DATA"] = str(folder / "data")
         os.environ["TOKENMART_DATABASE"] = str(folder / "tokenmart.duckdb")
         tasks = write_tasks(folder / "tasks")
+        found = [
+            compare(model, tasks, arguments.pairs, folder) for model in arguments.model or MODELS
+        ]
         build = ["-m", "tokenmart", "dbt", "--quiet", "run", "--select", "+eval_metrics"]
-        found: list[dict[str, Any]] = []
-        for model in arguments.model or MODELS:
-            each = compare(model, tasks)
-            gc.collect()
-            subprocess.run([sys.executable, *build], cwd=ROOT, check=True)
-            each["metrics"] = metrics(model, each.pop("results"), folder / "tokenmart.duckdb")
+        subprocess.run([sys.executable, *build], cwd=ROOT, check=True)
+        for each in found:
+            each["metrics"] = metrics(
+                each["model"], each.pop("results"), folder / "tokenmart.duckdb"
+            )
             print(json.dumps(each, indent=1))
-            found.append(each)
-            record = {
-                "versions": {name: version(name) for name in ("lm_eval", "torch", "transformers")},
-                "threads": THREADS,
-                "minutes": round((time.monotonic() - started) / 60, 1),
-                "models": found,
-            }
-            arguments.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    record = {
+        "versions": {name: version(name) for name in ("lm_eval", "torch", "transformers")},
+        "threads": 1,
+        "minutes": round((time.monotonic() - started) / 60, 1),
+        "models": found,
+    }
+    arguments.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
-class TimedHFLM(HFLM):  # type: ignore[misc]
-    """The harness's class, which sums up the time of its requests."""
-
-    seconds = 0.0
-
-    def loglikelihood(self, *arguments: Any, **options: Any) -> Any:
-        """As the harness has it."""
-        started = time.perf_counter()
-        answers = super().loglikelihood(*arguments, **options)
-        self.seconds += time.perf_counter() - started
-        return answers
-
-
-def compare(model: str, folder: Path) -> dict[str, Any]:
+def compare(model: str, folder: Path, pairs: int, scratch: Path) -> dict[str, Any]:
     """Results of the harness, and seconds of both."""
     run = prepare_run("minilong", model, "cpu", "float32")
     loaded = load_tasks(list(TASKS), [folder])
     for task in loaded:
         store_items(run.workspace, run.problem.name, task.condition, item_rows(task))
     _ = run.scorer  # loaded and checked before the clock starts
-    harness = TimedHFLM(
+    harness = HFLM(
         pretrained=str(run.plan.checkpoint.folder), device="cpu", dtype="float32", batch_size=1
     )
-    manager = TaskManager(include_path=str(folder), include_defaults=False)
-    theirs: dict[str, Any] = {}
-
-    def harness_seconds(task: EvalTask, batch: int) -> float:
-        harness.batch_size_per_gpu, harness.seconds = batch, 0.0
-        found = evaluate(harness, manager.load([task.name]), bootstrap_iters=RESAMPLES)
-        theirs.update(found["results"])
-        return harness.seconds
-
-    def our_seconds(task: EvalTask, _: int) -> float:
-        started = time.perf_counter()
-        run.run(task)
-        for _unit in run.responses(task):
-            pass
-        seconds = time.perf_counter() - started
-        run.store_answers(task)
-        return seconds
-
-    probe = next(task for task in loaded if task.name == PROBED)
-    batches = {batch: harness_seconds(probe, batch) for batch in BATCHES}
+    choices = [task for task in loaded if task.name in CHOICES]
+    probe = [task for task in choices if task.name == PROBED]
+    batches = {batch: harness_seconds(harness, probe, batch) for batch in (*BATCHES[:1], *BATCHES)}
     fastest = min(batches, key=lambda batch: batches[batch])
-    turns = []
-    for number, task in enumerate(loaded):
-        sides = [("tokenmart", our_seconds), ("harness", harness_seconds)]
-        seconds = {name: side(task, fastest) for name, side in sides[:: -1 if number % 2 else 1]}
-        if task.name not in CHOICES:
-            continue
-        ratio = seconds["tokenmart"] / seconds["harness"]
-        requests = sum(len(unit.requests) for unit in task.units)
-        turn = {"task": task.name, "requests": requests, "ratio": round(ratio, 3)}
-        turns.append(turn | {name: round(seconds[name], 2) for name, _ in sides})
+    whole = run.workspace
+    turns: list[dict[str, float]] = []
+    for number in range(pairs):
+        run.workspace = Workspace(whole.root, scratch / model / str(number), whole.database)
+        sides: list[tuple[str, Callable[[], float]]] = [
+            ("tokenmart", lambda: our_seconds(run, choices)),
+            ("harness", lambda: harness_seconds(harness, choices, fastest)),
+        ]
+        turn = {name: side() for name, side in sides[:: -1 if number % 2 else 1]}
+        turns.append({name: round(turn[name], 2) for name in sorted(turn)})
         print(model, turns[-1], flush=True)
+    run.workspace = whole
+    for task in loaded:
+        run.run(task)
+        run.store_answers(task)
     if run.failures:
         raise SystemExit("; ".join(failure.reason for failure in run.failures))
-    sums = [sum(turn[name] for turn in turns) for name in ("tokenmart", "harness")]
+    manager = TaskManager(include_path=str(folder), include_defaults=False)
+    theirs = evaluate(harness, manager.load(list(TASKS)), bootstrap_iters=RESAMPLES)["results"]
+    del run.__dict__["scorer"]
+    gc.collect()
+    ratios = [turn["tokenmart"] / turn["harness"] for turn in turns]
     return {
         "model": model,
+        "multiple_choice_requests": len(instances(choices)),
         "harness_batch": fastest,
-        "multiple_choice": turns,
-        "ratio": round(sums[0] / sums[1], 3),
+        "seconds": turns,
+        "ratios": [round(ratio, 3) for ratio in ratios],
+        "ratio": round(statistics.median(ratios), 3),
         "results": theirs,
     }
+
+
+def instances(tasks: list[EvalTask]) -> list[Any]:
+    """The harness's own requests of some tasks."""
+    return [request.instance for task in tasks for unit in task.units for request in unit.requests]
+
+
+def harness_seconds(harness: HFLM, tasks: list[EvalTask], batch: int) -> float:
+    """Seconds of the harness's class for all requests of some tasks."""
+    harness.batch_size_per_gpu = batch
+    requests = instances(tasks)
+    started = time.perf_counter()
+    harness.loglikelihood(requests, disable_tqdm=True)
+    return time.perf_counter() - started
+
+
+def our_seconds(run: EvalRun, tasks: list[EvalTask]) -> float:
+    """Seconds for tasks that were never run, rows written and read back."""
+    started = time.perf_counter()
+    for task in tasks:
+        run.run(task)
+        for _ in run.responses(task):
+            pass
+    return time.perf_counter() - started
 
 
 def metrics(model: str, theirs: dict[str, Any], database: Path) -> list[dict[str, Any]]:

@@ -136,7 +136,8 @@ def test_metrics_and_answers_are_the_harness_s_own(
             if model == "tiny--one" and task != "made_counting":
                 assert ours[model, True, task, metric, filter_name][0] == close, (task, key)
             compared += 1
-        nats = np.array([-s["filtered_resps"][0][0] for s in found["samples"]["made_last_word"]])
+        samples = found["samples"]["made_last_word"]
+        nats = np.array([-float(sample["filtered_resps"][0][0]) for sample in samples])
         error = np.std(nats, ddof=1) / np.sqrt(len(nats))
         for metric, scale in (("correct_loglik", 1.0), ("perplexity", np.exp(nats.mean()))):
             _, stderr, _, _ = ours[model, False, "made_last_word", metric, "none"]
@@ -276,13 +277,8 @@ def test_chats_are_the_harness_s_own(
     (folder / "chat_template.jinja").write_text(CHAT.replace("REFUSES", str(refuses).lower()))
     two_models.write_text(two_models.read_text().replace(str(tiny_checkpoint()), str(folder)))
     names = ["made_variable", "made_counting", "made_last_word"]
-    words = [
-        "--tasks",
-        ",".join(names),
-        "--apply-chat-template",
-        "--system-instruction",
-        "Be brief.",
-    ]
+    words = ["--tasks", ",".join(names), "--apply-chat-template", "--fewshot-as-multiturn"]
+    words += ["--system-instruction", "Be brief."]
     result = evaluate(two_models, tasks, *words)
     assert result.exit_code == 5
     assert "tiny/short: its tokenizer has no chat template" in result.output

@@ -75,9 +75,8 @@ def find_garbage(
             documents, _ = check_documents(workspace, name)
             if documents is None and name in _stored(workspace):
                 notes.append(f"{name}: no documents here; units are not compared with them")
-            whys = partial(_reasons, file, documents), _benchmark_reasons(workspace, file)
-            for store, why in zip((workspace, workspace.evals), whys, strict=True):
-                found += _superseded(store, name, why)
+            found += _superseded(workspace, name, partial(_reasons, file, documents))
+            found += _superseded(workspace.evals, name, _benchmark_reasons(workspace, file))
             found += _answers_of_no_model(workspace, file)
         found += _strays(workspace, name)
         found += _choices_without_unit(workspace, name)
