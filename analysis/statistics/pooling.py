@@ -105,7 +105,7 @@ def variance_shares(values: Floats, families: Indices, kinds: Indices) -> Shares
     """Shares of the variance of `[n]` values between families, and between kinds inside them.
 
     Args:
-        values: not constant.
+        values: constant ones, as what is left of a perfect correlation, have no shares: 0.
         families: `[n]` codes from 0.
         kinds: `[n]` codes from 0; each of one family only.
     """
@@ -131,7 +131,7 @@ def variance_shares(values: Floats, families: Indices, kinds: Indices) -> Shares
         size = (count - float((of_family**2).sum()) / count) / free[2]
         family = max(between / free[2] - model - share_kind * kind, 0.0) / size
     total = model + kind + family
-    return family / total, kind / total
+    return (family / total, kind / total) if total else (0.0, 0.0)
 
 
 def pooled_weights(

@@ -179,8 +179,7 @@ class Campaign:
             items_path(self.problem, spec.model_id, self.workspace)
             for spec in self.selection.models
         ]
-        one = self.target.model_copy(update={"contexts": 1})
-        tasks = {each.task for each in asked_in(one, self._contexts(one))}
+        tasks = {each.task for each in asked_in(self.target, self._contexts(self.target))}
         return [contexts_stored(path, tasks) for path in paths]
 
     def _contexts(self, target: RecallTarget) -> list[Context]:

@@ -120,3 +120,12 @@ def test_the_interval_covers_models_of_other_families(share: float) -> None:
         found = new_family(x, y, UNEVEN, OWN)
         covered += found.interval.low <= truth <= found.interval.high
     assert covered >= 0.93 * 200
+
+
+def test_a_perfect_correlation_leaves_nothing_to_share() -> None:
+    """The residual of equal rankings is constant; that is no division by zero."""
+    nothing = np.zeros(8)
+    assert variance_shares(nothing, np.arange(8) // 4, np.arange(8) // 2) == (0.0, 0.0)
+    ranks = np.arange(8.0)
+    found = new_family(ranks, ranks, ["a"] * 4 + ["b"] * 4, [n // 2 for n in range(8)])
+    assert found.value == pytest.approx(1.0)

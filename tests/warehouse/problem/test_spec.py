@@ -87,7 +87,9 @@ def test_minilong_has_doses_of_every_kind_and_labels_them() -> None:
     assert len(doses) >= 8 and min(doses.values()) >= 2
     assert all(model.kind and model.family for model in changed)
     assert {model.kind for model in changed if model.base == "gemma3-270m"} <= doses.keys()
-    different = {(model.base or model.full_id, str(model.interventions)) for model in problem.models}
+    different = {
+        (model.base or model.full_id, str(model.interventions)) for model in problem.models
+    }
     assert len(different) == len(problem.models)
 
 
