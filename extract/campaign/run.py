@@ -26,7 +26,8 @@ from extract.run import Extraction
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.files import storage_errors, write_whole
 from warehouse.paths import Workspace
-from warehouse.problem.spec import Problem, RecallTarget
+from warehouse.problem.recall_target import RecallTarget
+from warehouse.problem.spec import Problem
 from warehouse.progress import Progress
 from warehouse.sources.fetch import ensure_documents
 from warehouse.sources.place import Place

@@ -32,8 +32,8 @@ from extract.tokenization import load_tokenizer
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace, find_workspace
 from warehouse.probes.request import Request
-from warehouse.problem.recall_target import RECALL_TASKS
-from warehouse.problem.spec import ModelSpec, RecallTarget, load_problem
+from warehouse.problem.recall_target import RECALL_TASKS, RecallTarget
+from warehouse.problem.spec import ModelSpec, load_problem
 from warehouse.progress import no_progress
 from warehouse.sources.archives import PinnedArchive
 from warehouse.store.schema import DOWNSTREAM
