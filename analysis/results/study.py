@@ -62,8 +62,10 @@ def study(tables: Frozen, workspace: Workspace, seed: int = 0) -> dict[str, Any]
         with connect_read_only(own) as connection:
             target = _target(connection, table)
             cost = _cost(connection)
+        told = _told(selection, table)
+        noise = {name: _noise(each, table, parts_of, seed) for name, each in told.items()}
+        documents = {name: _documents(each, table, parts_of, seed) for name, each in told.items()}
     best = _best_of_each(board)
-    told = _told(selection, table)
     return {
         "problem": table.problem,
         "frozen_at": tables.manifest["frozen_at"],
@@ -86,10 +88,8 @@ def study(tables: Frozen, workspace: Workspace, seed: int = 0) -> dict[str, Any]
         },
         "registered": [registered_record(result) for result in selection.registered],
         "rows": [_row(row) for row in best[:SHOWN]],
-        "told": {name: _noise(column, table, parts_of, seed) for name, column in told.items()},
-        "documents": {
-            name: _documents(column, table, parts_of, seed) for name, column in told.items()
-        },
+        "told": noise,
+        "documents": documents,
         "target": target,
         "cost": cost | _campaign(tables),
     }
