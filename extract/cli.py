@@ -126,8 +126,7 @@ def extract(
     from extract.planning.sharing import sharing_of
     from extract.planning.tables import make_plan
     from warehouse.paths import find_workspace
-    from warehouse.problem.lineup import store_lineup
-    from warehouse.problem.pairs import store_pairs
+    from warehouse.problem.lineup import store_lineup, store_pairs
     from warehouse.problem.spec import load_problem
     from warehouse.sources.fetch import ensure_documents
 

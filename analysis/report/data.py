@@ -267,7 +267,10 @@ def _depths(table: MetricTable, workspace: Workspace) -> tuple[DepthCell, ...]:
             rows = []
     places = {model_id: place for place, model_id in enumerate(names)}
     rows = sorted((row for row in rows if row[0] in names), key=lambda row: places[row[0]])
-    return tuple(DepthCell(names[row[0]], *row[1:4], int(row[4])) for row in rows)
+    return tuple(
+        DepthCell(names[model_id], length, eighth, score, int(items))
+        for model_id, length, eighth, score, items in rows
+    )
 
 
 def _costs(table: MetricTable, workspace: Workspace) -> tuple[Cost, ...]:

@@ -10,7 +10,7 @@ from analysis.report.data import DepthCell
 from analysis.report.figures import Chart
 from analysis.report.palette import FAINT, INK, POSITIVE, SURFACE
 
-PANEL = 78
+PANEL = 110
 """Pixels of a panel's sides."""
 
 GAP = 62

@@ -22,8 +22,8 @@ from analysis.ranking import (
     parts_reader,
     rank_metrics,
     select_metric,
-    selection_record,
 )
+from analysis.ranking.registered import registered_record
 from analysis.results.sufficiency import sufficiency
 from analysis.results.tables import Frozen, open_tables
 from analysis.statistics import Interval
@@ -62,8 +62,10 @@ def study(tables: Frozen, workspace: Workspace, seed: int = 0) -> dict[str, Any]
         with connect_read_only(own) as connection:
             target = _target(connection, table)
             cost = _cost(connection)
+        told = _told(selection, table)
+        noise = {name: _noise(each, table, parts_of, seed) for name, each in told.items()}
+        documents = {name: _documents(each, table, parts_of, seed) for name, each in told.items()}
     best = _best_of_each(board)
-    told = _told(selection, table)
     return {
         "problem": table.problem,
         "frozen_at": tables.manifest["frozen_at"],
@@ -84,12 +86,10 @@ def study(tables: Frozen, workspace: Workspace, seed: int = 0) -> dict[str, Any]
             "kinds": number(selection.conditions.by_kind.held_out),
             "families": number(selection.conditions.by_family.held_out),
         },
-        "registered": selection_record(selection)["registered"],
+        "registered": [registered_record(result) for result in selection.registered],
         "rows": [_row(row) for row in best[:SHOWN]],
-        "told": {name: _noise(column, table, parts_of, seed) for name, column in told.items()},
-        "documents": {
-            name: _documents(column, table, parts_of, seed) for name, column in told.items()
-        },
+        "told": noise,
+        "documents": documents,
         "target": target,
         "cost": cost | _campaign(tables),
     }
@@ -127,7 +127,7 @@ def _row(row: LeaderboardRow) -> dict[str, Any]:
         "spearman": number(row.rho),
         "low": number(row.interval.low),
         "high": number(row.interval.high),
-        "within_families": number(row.within_families.rho),
+        "within_families": number(row.within_families.value),
         "p_adjusted": number(row.p_adjusted),
     }
 

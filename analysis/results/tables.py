@@ -134,9 +134,8 @@ def freeze(problem: Ranked, workspace: Workspace, folder: Path) -> Frozen:
 def _arrow(connection: duckdb.DuckDBPyConnection, sql: str, problem: str) -> Any:
     try:
         # sorted, so that the same rows are the same file
-        return connection.execute(
-            f"select * from ({sql}) order by all", {"problem": problem}
-        ).to_arrow_table()
+        asked = f"select * from ({sql}) order by all"
+        return connection.sql(asked, params={"problem": problem}).to_arrow_table()
     except duckdb.CatalogException as error:
         raise TokenmartError(
             f"{problem}: nothing to freeze, the warehouse lacks a table "

@@ -86,9 +86,9 @@ def campaign(
     from extract.recall.run import recall_target
     from warehouse.errors import UnitFailedError
     from warehouse.paths import find_workspace
-    from warehouse.problem.lineup import store_lineup
-    from warehouse.problem.pairs import store_pairs
-    from warehouse.problem.spec import RecallTarget, load_problem
+    from warehouse.problem.lineup import store_lineup, store_pairs
+    from warehouse.problem.recall_target import RecallTarget
+    from warehouse.problem.spec import load_problem
     from warehouse.progress import progress_bar, without_library_bars
 
     workspace = find_workspace()

@@ -26,7 +26,8 @@ from extract.run import Extraction
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.files import storage_errors, write_whole
 from warehouse.paths import Workspace
-from warehouse.problem.spec import Problem, RecallTarget
+from warehouse.problem.recall_target import RecallTarget
+from warehouse.problem.spec import Problem
 from warehouse.progress import Progress
 from warehouse.sources.fetch import ensure_documents
 from warehouse.sources.place import Place
@@ -179,8 +180,7 @@ class Campaign:
             items_path(self.problem, spec.model_id, self.workspace)
             for spec in self.selection.models
         ]
-        one = self.target.model_copy(update={"contexts": 1})
-        tasks = {each.task for each in asked_in(one, self._contexts(one))}
+        tasks = {each.task for each in asked_in(self.target, self._contexts(self.target))}
         return [contexts_stored(path, tasks) for path in paths]
 
     def _contexts(self, target: RecallTarget) -> list[Context]:

@@ -27,7 +27,8 @@ from extract.recall.store import (
 )
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
-from warehouse.problem.spec import ModelSpec, Problem, RecallTarget
+from warehouse.problem.recall_target import RecallTarget
+from warehouse.problem.spec import ModelSpec, Problem
 from warehouse.progress import Progress
 from warehouse.sources.place import Place
 from warehouse.store.token_files import write_table

@@ -114,7 +114,7 @@ def measured_contexts(answers: pa.Table) -> int:
 
 
 def contexts_stored(path: Path, tasks: set[str]) -> int:
-    """In how many contexts these tasks, and no others, were asked; 0 of an earlier target.
+    """In how many contexts such tasks, and no others, were asked; 0 of an earlier target.
 
     What depends on the model's files is not looked at: for plans, which must not load them.
     """
@@ -123,7 +123,7 @@ def contexts_stored(path: Path, tasks: set[str]) -> int:
     answers = pq.read_table(path, columns=["task", "cluster"], partitioning=None)
     if SAME_KEY not in (pq.read_schema(path).metadata or {}):
         return 0
-    return measured_contexts(answers) if set(answers["task"].to_pylist()) == tasks else 0
+    return measured_contexts(answers) if set(answers["task"].to_pylist()) <= tasks else 0
 
 
 def store_answers(path: Path, answers: pa.Table, fingerprint_: str, extendable: str) -> None:

@@ -158,11 +158,11 @@ def quantized(weights: Tensor, bits: int, group: int) -> Tensor:
         The same shape, in float32.
     """
     steps = 2 ** (bits - 1) - 1
-    groups = weights.float().unflatten(-1, (-1, group))
+    groups = weights.float().reshape(*weights.shape[:-1], -1, group)
     scale = groups.abs().amax(dim=-1, keepdim=True) / steps
     # a group of zeros has no scale and stays
     codes = torch.where(scale > 0, groups / scale, groups).round().clamp(-steps, steps)
-    return (codes * scale).flatten(-2)
+    return (codes * scale).reshape(weights.shape)
 
 
 def _heat_attention(model: Any, spec: ModelSpec, change: TemperatureIntervention) -> None:
@@ -172,7 +172,7 @@ def _heat_attention(model: Any, spec: ModelSpec, change: TemperatureIntervention
                 f"{spec.full_id}: interventions.attention_temperature: the attention of "
                 f"{type(model).__name__} keeps no scaling of its logits; remove it"
             )
-        layer.self_attn.scaling = layer.self_attn.scaling / change.temperature  # type: ignore[union-attr, operator]
+        layer.self_attn.scaling = layer.self_attn.scaling / change.temperature  # type: ignore[operator]
 
 
 def _drop_layers(model: Any, spec: ModelSpec, change: DropLayersIntervention) -> None:

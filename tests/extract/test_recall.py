@@ -32,8 +32,8 @@ from extract.tokenization import load_tokenizer
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace, find_workspace
 from warehouse.probes.request import Request
-from warehouse.problem.recall_target import RECALL_TASKS
-from warehouse.problem.spec import ModelSpec, RecallTarget, load_problem
+from warehouse.problem.recall_target import RECALL_TASKS, RecallTarget
+from warehouse.problem.spec import ModelSpec, load_problem
 from warehouse.progress import no_progress
 from warehouse.sources.archives import PinnedArchive
 from warehouse.store.schema import DOWNSTREAM
@@ -54,8 +54,14 @@ TARGET = RecallTarget.model_validate(
 
 
 ALL_TASKS = TARGET.model_copy(
-    update={"tasks": RECALL_TASKS, "lengths": (320, 640, 1280), "overall": "without_shortest"}
+    update={
+        "tasks": RECALL_TASKS,
+        "lengths": (640, 1280, 2560),
+        "key_every": 128,
+        "overall": "without_shortest",
+    }
 )
+LONG = [(name, text * 4) for name, text in FILLER]
 
 
 def spec_of(folder: Path) -> ModelSpec:
@@ -65,7 +71,7 @@ def spec_of(folder: Path) -> ModelSpec:
 
 
 def items_of(folder: Path, target: RecallTarget = TARGET) -> tuple[list[Context], list[Item]]:
-    contexts = make_contexts(target, FILLER)
+    contexts = make_contexts(target, FILLER if target.tasks == TARGET.tasks else LONG)
     return contexts, items_in(folder, target, contexts)
 
 
@@ -95,8 +101,8 @@ def test_keys_alone_are_what_they_were_before_there_were_other_tasks() -> None:
 
 def test_the_first_contexts_stay_when_there_are_more() -> None:
     for target in (TARGET, ALL_TASKS):
-        more = make_contexts(target.model_copy(update={"contexts": 5}), FILLER)
-        assert make_contexts(target, FILLER) == more[:2]
+        more = make_contexts(target.model_copy(update={"contexts": 5}), LONG)
+        assert make_contexts(target, LONG) == more[:2]
 
 
 def test_the_standard_error_of_enough_contexts_is_known_to_a_quarter() -> None:
@@ -162,7 +168,7 @@ def solve(asked: Asked, facts: str) -> str:
     if asked.question.task == "multi_value":
         name = re.findall(r"values of the (.*), in", prompt)[0]
         values = re.findall(rf"One of the values of the {name} is (\d+)\.", facts)
-        return str(values[prompt.count(", ") - 1])
+        return str(values[prompt.count(", ") - 2])
     if asked.question.task == "variable_tracking":
         name = prompt.split()[1]
         while not (found := re.findall(rf"Variable {name} has the value (\d+)", facts)):
@@ -174,7 +180,7 @@ def solve(asked: Asked, facts: str) -> str:
 
 
 def test_every_task_can_be_solved_from_what_was_told_so_far() -> None:
-    contexts = make_contexts(ALL_TASKS.model_copy(update={"contexts": 6}), FILLER)
+    contexts = make_contexts(ALL_TASKS.model_copy(update={"contexts": 6}), LONG)
     asked = asked_in(ALL_TASKS, contexts)
     assert {each.question.task for each in asked} == set(RECALL_TASKS)
     for each in asked:
@@ -189,7 +195,7 @@ def test_every_task_can_be_solved_from_what_was_told_so_far() -> None:
 
 
 def test_alike_keys_share_words_and_others_share_none() -> None:
-    (context, *_) = make_contexts(ALL_TASKS, FILLER)
+    (context, *_) = make_contexts(ALL_TASKS, LONG)
     names: dict[str, list[str]] = defaultdict(list)
     for question in context.questions:
         if found := re.findall(r"of the (\w+ \w+)", question.prompt):
@@ -205,17 +211,16 @@ def test_alike_keys_share_words_and_others_share_none() -> None:
 
 
 def test_values_come_in_groups_and_variables_in_chains() -> None:
-    target = ALL_TASKS.model_copy(update={"lengths": (320, 2560)})
-    filler = [(name, text * 2) for name, text in FILLER]
-    (context, *_) = make_contexts(target, filler)
+    target = ALL_TASKS.model_copy(update={"lengths": (640, 5120)})
+    (context, *_) = make_contexts(target, [(name, text * 2) for name, text in LONG])
     prompts = [q.prompt for q in context.questions if q.task == "multi_value"]
-    assert [prompt.count(", ") - 1 for prompt in prompts] == [*range(VALUES)] * 2
+    assert [prompt.count(", ") - 2 for prompt in prompts] == [*range(VALUES)] * 2
     starts = [fact for fact in context.facts if re.search(r"Variable \w+ has the value", fact)]
     assert len(starts) == 8 / HOPS
 
 
 def test_each_task_has_every_place_in_turn() -> None:
-    contexts = make_contexts(ALL_TASKS.model_copy(update={"contexts": 5}), FILLER)
+    contexts = make_contexts(ALL_TASKS.model_copy(update={"contexts": 5}), LONG)
     for block in range(20):
         kinds = {context.facts[block].split()[0:4][-1] for context in contexts}
         assert len({context.facts[block][:24] for context in contexts}) == 5, kinds
@@ -230,14 +235,14 @@ def test_what_items_ask_is_told_of_every_item_of_every_model(
     assert table["item"].to_pylist() == [each.item for each in asked]
     assert table["task"].to_pylist() == [each.task for each in asked]
     for row, each in zip(table.to_pylist(), asked, strict=True):
-        assert row["counts"] == (row["length"] > 320)
+        assert row["counts"] == (row["length"] > 640)
         if row["kind"] == "common_words":
             assert row["depth"] is None
             continue
         # the share of the text before the sentence, by characters: blocks are cut by tokens
         assert 0 <= row["depth"] <= 1
         block = each.question.block
-        assert block * 64 / each.length <= row["depth"] <= (block + 1) * 64 / each.length
+        assert block * 128 / each.length <= row["depth"] <= (block + 1) * 128 / each.length
     rivals = [item for item in items if item.asked.question.rival]
     sizes = Counter((item.asked.context, item.asked.length) for item in rivals)
     assert max(sizes.values()) == RIVALS
@@ -309,8 +314,9 @@ def test_a_run_that_is_stopped_goes_on_behind_its_last_context(
     tiny_problem: Callable[..., Path], workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problem = load_problem(str(tiny_problem()), workspace)
-    monkeypatch.setattr(PinnedArchive, "texts", lambda *_: FILLER)
-    target = ALL_TASKS.model_copy(update={"lengths": (128, 256), "contexts": 3})
+    monkeypatch.setattr(PinnedArchive, "texts", lambda *_: LONG)
+    two = ("single_key", "multi_key")
+    target = TARGET.model_copy(update={"tasks": two, "contexts": 3})
     spec = problem.models[0]
     chosen = select(problem, models=[spec.full_id], device="cpu", dtype="float32")
     path = items_path(problem, spec.model_id, workspace)

@@ -21,7 +21,8 @@ from warehouse.importers import stored_scores
 from warehouse.metrics import dbt_process
 from warehouse.paths import Workspace
 from warehouse.problem.needs import notices, problem_needs, scored_models
-from warehouse.problem.spec import FileTarget, Problem, RecallTarget, load_problem
+from warehouse.problem.recall_target import RecallTarget
+from warehouse.problem.spec import FileTarget, Problem, load_problem
 from warehouse.problem.table_problem import TableProblem, find_table
 from warehouse.sources.tokenizer_files import check_sentencepiece
 

@@ -213,7 +213,8 @@ def _fetch_documents(problem: Problem, workspace: Workspace, offline: bool) -> N
 
 def _fetch_target(problem: Problem, place: Place) -> None:
     from warehouse.problem.needs import scored_models
-    from warehouse.problem.spec import FileTarget, RecallTarget
+    from warehouse.problem.recall_target import RecallTarget
+    from warehouse.problem.spec import FileTarget
     from warehouse.sources.fetch import ensure_target_file
 
     target = problem.target

@@ -1,4 +1,4 @@
-"""The checkpoints that a problem file names, as a table that SQL can read."""
+"""What a problem file names, as tables that SQL can read: checkpoints, pairs of conditions."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from contextlib import suppress
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from warehouse.files import storage_errors
 from warehouse.paths import Workspace
 from warehouse.problem.spec import Problem
-from warehouse.store.schema import LINEUP
+from warehouse.store.schema import CONDITION_PAIRS, LINEUP
 from warehouse.store.token_files import write_table
 
 
@@ -33,3 +34,19 @@ def store_lineup(problem: Problem, workspace: Workspace) -> None:
         if pq.ParquetFile(path).read().equals(table):
             return
     write_table(path, table)
+
+
+def store_pairs(problem: Problem, workspace: Workspace) -> None:
+    """Write the table of a problem's declared pairs; without any there is no table.
+
+    Raises:
+        StorageError: the disk is full or the folder can't be written.
+    """
+    folder = workspace.data / "condition_pairs" / f"problem={problem.name}"
+    path = folder / "condition_pairs.parquet"
+    if not problem.compare:
+        with storage_errors(path):
+            path.unlink(missing_ok=True)
+        return
+    rows = [{"condition": long, "short_condition": short} for long, short in problem.compare]
+    write_table(path, pa.Table.from_pylist(rows, schema=CONDITION_PAIRS))

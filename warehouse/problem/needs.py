@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from warehouse.paths import Workspace
 from warehouse.problem.changes import Rope
-from warehouse.problem.spec import FileTarget, ModelSpec, Problem, RecallTarget
+from warehouse.problem.recall_target import RecallTarget
+from warehouse.problem.spec import FileTarget, ModelSpec, Problem
 from warehouse.sources.place import Need, Place
 
 

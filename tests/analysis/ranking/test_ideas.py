@@ -41,7 +41,7 @@ def test_an_idea_gets_the_numbers_of_a_variant_with_its_values(minilong):
     for name in NUMBERS:
         assert idea[name] == pytest.approx(twin[name], abs=1e-8), name  # an idea keeps ten digits
     assert (idea["metric"], idea["kind"], idea["admissible"]) == ("mine", "sql", False)
-    assert idea["definition"] == OF_PERPLEXITY and len(idea["values"]) == 15
+    assert idea["definition"] == OF_PERPLEXITY and len(idea["values"]) == 23
     assert idea["alike"]["perplexity/per_token"] == 1.0
     assert found["tried"]["ideas"] == 1 and found["tried"]["all"] == before["tried"]["all"] + 1
     # a copy costs nothing

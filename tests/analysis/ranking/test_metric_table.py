@@ -18,13 +18,13 @@ def table(marts, problem="minilong"):
 
 def test_columns_are_oriented_and_missing_values_are_nan(minilong):
     found = table(minilong)
-    assert len(found.models) == 15
+    assert len(found.models) == 23
     perplexity = found.column("perplexity", None)
     np.testing.assert_array_equal(perplexity.oriented, -perplexity.values)
     partly = found.column("partly", "a")
-    assert math.isnan(partly.values[0]) and partly.present.sum() == 14
+    assert math.isnan(partly.values[0]) and partly.present.sum() == 22
     assert partly.parameters == {"k": 1}
-    assert found.families.count("smollm2") == 12
+    assert found.families.count("smollm2") == 19
     assert found.log_parameters[0] == pytest.approx(math.log(134515008))
 
 

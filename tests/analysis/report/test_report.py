@@ -41,7 +41,7 @@ class Outline(HTMLParser):
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
-    """A report on made-up numbers of 15 models, written once for the module."""
+    """A report on made-up numbers of 23 models, written once for the module."""
     with pytest.MonkeyPatch.context() as patch:
         from warehouse.paths import find_workspace
 
@@ -115,7 +115,7 @@ def test_it_needs_no_network_and_its_markup_is_sound(page):
 def test_figures_have_names_and_follow_the_theme(page):
     text = page.read_text()
     figures = re.findall(r"<svg[^>]*class=\"figure\"[^>]*><title id=\"([^\"]+)\">([^<]+)", text)
-    assert len(figures) == 12
+    assert len(figures) == 14
     assert all(name and title for name, title in figures)
     assert not re.findall(r"#0[12]0[12]0\d", text)
     assert "var(--c0)" in text and "prefers-color-scheme:dark" in text
@@ -134,7 +134,14 @@ def test_the_target_is_a_heat_map_of_every_model(page):
 
 def test_figure_files_stand_alone(page):
     folder = page.parents[1] / "figures"
-    names = {"leaderboard", "best_metric", "baseline", "agreement", "nll_profile", "gain_profile"}
+    names = {
+        "leaderboard",
+        "best_metric",
+        "baseline",
+        "agreement",
+        "nll_profile",
+        "gain_profile",
+    } | {"target"}
     assert {path.stem for path in folder.iterdir()} == names
     for name in names:
         assert ElementTree.parse(folder / f"{name}.svg").getroot().tag.endswith("svg")
@@ -237,7 +244,7 @@ def test_a_partial_extraction_is_said_at_the_top(minilong, tmp_path):
     minilong.coverage("minilong", "window_512", missing={"gemma3-270m": 3})
     text = report(minilong, tmp_path)
     assert (
-        "documents are missing for 1 of 15 models" in text
+        "documents are missing for 1 of 23 models" in text
         and "1 of 2<small>3 units missing" in text
     )
 

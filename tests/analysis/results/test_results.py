@@ -112,6 +112,7 @@ def test_more_documents_rank_as_all_do_and_reliability_is_that_of_a_simulation()
     assert points[-1].target == pytest.approx(spearman(noisy.mean(axis=1), truth))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("marts_alone")
 def test_what_is_frozen_is_told_without_a_warehouse(built: Workspace) -> None:
     problem = load_ranked("minilong", built)
@@ -124,7 +125,8 @@ def test_what_is_frozen_is_told_without_a_warehouse(built: Workspace) -> None:
     assert again is not None and study(again, built) == before
     assert not (built.data / "tries").exists()
     assert before["models"] == len(load_problem("minilong", built).models)
-    assert before["rows"][0]["metric"] == "good" and before["target"]["contexts"] == 9
+    assert "good" in [row["metric"] for row in before["rows"]]
+    assert before["target"]["contexts"] == 9 and before["target"]["tasks"] == ["multi_key"]
     assert before["documents"]["good/a"][-1]["documents"] == 6
     page = findings_page(built, before)
     assert "`good`" in page and "Not run yet" not in page

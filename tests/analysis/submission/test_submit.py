@@ -50,7 +50,7 @@ def test_a_bundle_holds_what_the_contract_lists(written, verify_schema):
     assert bundle["submission"]["sha256"] == file_sha256(written / "submission.json")
     assert set(bundle["code"]) == {"revision", "dirty"}
     total = bundle["compute"]["total"]
-    assert total["tokens_processed"] == 15 * 2 * 1200 and total["tokens_scored"] == 15 * 2 * 1000
+    assert total["tokens_processed"] == 23 * 2 * 1200 and total["tokens_scored"] == 23 * 2 * 1000
     assert total["seconds"] == 75.0 and total["devices"] == ["cuda"]
     assert bundle["models"]["smollm2-135m"]["revision"] == "abc123"
     assert bundle["seeds"] == {"verification": 0, "extraction": [0], "conditions": ["full: {}"]}

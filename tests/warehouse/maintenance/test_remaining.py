@@ -45,8 +45,8 @@ def write(workspace: Workspace, condition: str, document_tokens: int, seconds: f
 
 def test_before_anything_ran_time_is_unknown(workspace: Workspace, problem: Problem) -> None:
     left = remaining(problem, workspace)
-    assert (left.missing, left.units, left.models, left.seconds) == (3000, 3000, 15, None)
-    assert "3,000 of 3,000 units" in str(left)
+    assert (left.missing, left.units, left.models, left.seconds) == (4600, 4600, 23, None)
+    assert "4,600 of 4,600 units" in str(left)
     assert "a time that is unknown" in str(left)
 
 
@@ -58,12 +58,12 @@ def test_units_of_a_demo_are_missing_and_say_how_fast_it_goes(
     for condition in conditions:
         write(workspace, condition, 1024, 2.0)
     left = remaining(problem, workspace)
-    assert left.missing == 3000
-    # 2 s for 1,024 tokens, so 8 s for 4,096: 3,000 times
-    assert left.seconds == pytest.approx(3000 * 8)
-    assert "for about 6.7 h" in str(left)
+    assert left.missing == 4600
+    # 2 s for 1,024 tokens, so 8 s for 4,096: 4,600 times
+    assert left.seconds == pytest.approx(4600 * 8)
+    assert "for about 10.2 h" in str(left)
     for condition in conditions:
         write(workspace, condition, 4096, 2.0)
     left = remaining(problem, workspace)
-    assert left.missing == 3000 - 2 * 4
-    assert left.seconds == pytest.approx(2992 * 2)
+    assert left.missing == 4600 - 2 * 4
+    assert left.seconds == pytest.approx(4592 * 2)

@@ -10,7 +10,7 @@ import pytest
 
 from warehouse.errors import ProblemFileError
 from warehouse.paths import Workspace
-from warehouse.problem.pairs import store_pairs
+from warehouse.problem.lineup import store_pairs
 from warehouse.problem.spec import load_problem
 from warehouse.sql import create_views
 

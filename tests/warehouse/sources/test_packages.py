@@ -23,7 +23,8 @@ from pydantic import ValidationError
 import warehouse.sources.packages
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
-from warehouse.problem.spec import ModelSpec, RecallTarget
+from warehouse.problem.recall_target import RecallTarget
+from warehouse.problem.spec import ModelSpec
 from warehouse.sources.archives import glob_matcher
 from warehouse.sources.fetch import ensure_documents
 from warehouse.sources.place import Place
