@@ -47,3 +47,52 @@ def check_command(problem_name: str, as_json: bool) -> None:
         )
     if refused:
         sys.exit(TokenmartError.exit_code)
+
+
+@merge.command("run")
+@click.option("--problem", "problem_name", required=True, help="A merge problem by name or path.")
+@click.option("--merge", "names", multiple=True, help="Make only this merge; repeatable.")
+@click.option("--dry-run", is_flag=True, help="Check and print what would be made.")
+def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> None:
+    """Make the merged models of a problem through mergekit, each in a process of its own.
+
+    What can't work (an expert that a rule refuses, unequal shapes or tokenizers, an unknown method)
+    is refused before a weight is read. A merge that takes more than the problem's limits is ended.
+    Results are kept in the cache and never made twice from the same recipe, experts, seed and
+    versions. One that fails does not stop the others.
+
+    \b
+    tokenmart merge run --problem minimerge --dry-run
+    tokenmart merge run --problem minimerge --merge ties
+    """
+    from extract.merging.make import make_merge, plan_merge
+    from warehouse.merging.problem import load_merge_problem
+    from warehouse.paths import find_workspace
+    from warehouse.progress import progress_bar
+
+    workspace = find_workspace()
+    problem = load_merge_problem(problem_name, workspace)
+    wanted = [problem.merge(name) for name in names] or list(problem.merges)
+    failures: list[TokenmartError] = []
+    with progress_bar(len(wanted), "merges") as progress:
+        for each in wanted:
+            progress(each.name, 0)
+            try:
+                plan = plan_merge(problem, each, workspace)
+                state = "made already" if plan.record else "to be made"
+                if dry_run:
+                    click.echo(f"{each.name}: {each.method} of {', '.join(each.models())}: {state}")
+                    continue
+                record = make_merge(plan, workspace)
+                click.echo(
+                    f"{each.name}: {plan.folder} ({record['seconds']:.0f} s, "
+                    f"{record['peak_bytes'] / 1e9:.1f} GB of memory, "
+                    f"{record['disk_bytes'] / 1e9:.1f} GB of disk)"
+                )
+            except TokenmartError as error:
+                failures.append(error)
+            progress(each.name, 1)
+    for failure in failures[:-1]:
+        failure.show()
+    if failures:
+        raise failures[-1]
