@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import click
 
@@ -96,3 +97,119 @@ def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> Non
         failure.show()
     if failures:
         raise failures[-1]
+
+
+@merge.command()
+@click.argument("skill")
+@click.option("--base", type=click.Path(path_type=Path), help="A checkpoint to train from.")
+@click.option(
+    "--problem", "problem_name", help="Or take the base and the folder of this merge problem."
+)
+@click.option("--out", type=click.Path(path_type=Path), help="Where to write the adapter.")
+@click.option(
+    "--steps", default=40, show_default=True, type=click.IntRange(1), help="Train N steps."
+)
+@click.option(
+    "--seed", default=0, show_default=True, type=click.IntRange(0), help="Seed of it all."
+)
+def train(
+    skill: str,
+    base: Path | None,
+    problem_name: str | None,
+    out: Path | None,
+    steps: int,
+    seed: int,
+) -> None:
+    """Train a small expert in reading, maths or code: a LoRA adapter, on generated texts.
+
+    The texts are none of those that tasks are made of, whatever the seeds. A training that was
+    stopped goes on from its last kept step when the same command is run again.
+
+    \b
+    tokenmart merge train maths --problem minimerge
+    tokenmart merge train maths --base checkpoints/my-model --out experts/maths --steps 2
+    """
+    from extract.merging.make import expert_folder
+    from extract.merging.training import Training, train_expert
+    from warehouse.merging.problem import load_merge_problem
+    from warehouse.paths import find_workspace
+    from warehouse.progress import progress_bar
+
+    if problem_name is not None and base is None and out is None:
+        workspace = find_workspace()
+        problem = load_merge_problem(problem_name, workspace)
+        expert = problem.expert(skill)
+        if expert.adapter is None or expert.base is None:
+            raise TokenmartError(f"{skill}: no adapter in problem {problem.name}")
+        base = expert_folder(problem.expert(expert.base), problem, workspace)
+        out = expert_folder(expert, problem, workspace)
+    if base is None or out is None:
+        raise TokenmartError("give either --problem, or --base and --out")
+    with progress_bar(steps, "steps") as progress:
+        record = train_expert(
+            Training(skill, steps=steps, seed=seed),
+            base,
+            out,
+            lambda _, loss: progress(f"{skill}: loss {loss:.3f} nats a token", 1),
+        )
+    click.echo(
+        f"{out}: {record['steps_done']} steps in {record['seconds']:.0f} s, loss "
+        f"{record['losses'][0]:.3f} to {record['losses'][-1]:.3f} nats a token"
+    )
+
+
+@merge.command()
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder to write to.")
+@click.option("--count", default=200, show_default=True, type=click.IntRange(1), help="Items each.")
+@click.option("--seed", default="0", show_default=True, help="Seed of the open items.")
+@click.option(
+    "--secret",
+    type=click.Path(path_type=Path),
+    help="Write the hidden sets, drawn by the secret in this file, instead of the open ones.",
+)
+@click.option(
+    "--overlap",
+    default=0.0,
+    show_default=True,
+    help="Share of the final's items that the leaderboard has, too.",
+)
+@click.option(
+    "--participant",
+    type=click.Path(path_type=Path),
+    help="Refuse when this folder holds a hidden item.",
+)
+def tasks(
+    out: Path,
+    count: int,
+    seed: str,
+    secret: Path | None,
+    overlap: float,
+    participant: Path | None,
+) -> None:
+    """Write generated tasks: yes/no questions, word problems and code, in the harness's form.
+
+    Without --secret the open validation sets; with it, for the organiser alone, the sets of the
+    leaderboard and the final, in folders of their own.
+
+    \b
+    tokenmart merge tasks --out minimerge_tasks
+    tokenmart merge tasks --out hidden --secret secret.txt --overlap 0.25
+    """
+    from extract.merging.tasks import hidden_sets, leaks, validation_sets, write_tasks
+
+    if secret is None:
+        paths = write_tasks(validation_sets(count, seed), out, "mini")
+        click.echo(f"{out}: {len(paths) // 3} tasks of {count} items")
+        return
+    if not secret.is_file():
+        raise TokenmartError(f"--secret {secret}: no such file; write a line of 12 or more letters")
+    leaderboard, final = hidden_sets(count, secret.read_text("utf-8").strip(), overlap)
+    if participant is not None:
+        items = [each for sets in (leaderboard, final) for found in sets.values() for each in found]
+        if found := leaks(participant, items):
+            raise TokenmartError(
+                f"{found[0]}: holds a hidden item; remove it, and draw new sets by another secret"
+            )
+    for name, sets in (("leaderboard", leaderboard), ("final", final)):
+        write_tasks(sets, out / name, f"mini_{name}")
+    click.echo(f"{out}: leaderboard and final, {count} items of each skill")

@@ -72,7 +72,7 @@ def plan_merge(problem: MergeProblem, merge: Merge, workspace: Workspace) -> Pla
         TokenmartError: an expert is missing or refused by a rule, or the recipe can't work.
     """
     names = _with_bases(problem, merge.models())
-    folders = {name: _folder(problem.expert(name), problem, workspace) for name in names}
+    folders = {name: expert_folder(problem.expert(name), problem, workspace) for name in names}
     for finding in judge_experts(problem, workspace):
         if finding.expert in names and not finding.allowed:
             raise TokenmartError(
@@ -99,7 +99,12 @@ def _with_bases(problem: MergeProblem, names: list[str]) -> list[str]:
     return list(dict.fromkeys([*names, *(base for base in bases if base is not None)]))
 
 
-def _folder(expert: Expert, problem: MergeProblem, workspace: Workspace) -> Path:
+def expert_folder(expert: Expert, problem: MergeProblem, workspace: Workspace) -> Path:
+    """An expert's checkpoint, fetched and converted where needed; an adapter's folder as it is.
+
+    Raises:
+        TokenmartError: its files are missing and can't be fetched.
+    """
     if expert.source is None:
         assert expert.adapter is not None
         return Place(workspace, problem.name).resolve(expert.adapter)
