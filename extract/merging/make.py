@@ -173,7 +173,7 @@ def _make(
         staging,
         plan.problem.limits,
         f"merge {plan.merge.name}",
-        _environment(workspace),
+        environment(workspace),
         tick,
     )
     merged = staging / "merged"
@@ -183,8 +183,8 @@ def _make(
     return record
 
 
-def _environment(workspace: Workspace) -> dict[str, str]:
-    """The worker finds our code wherever it runs; the order of sets is the same each time."""
+def environment(workspace: Workspace) -> dict[str, str]:
+    """Variables of a worker: it finds our code wherever it runs, and orders sets alike."""
     code = str(Path(__file__).parents[2])
     paths = [code, *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
@@ -195,6 +195,11 @@ def _environment(workspace: Workspace) -> dict[str, str]:
         "TOKENIZERS_PARALLELISM": "false",
         "TOKENMART_HOME": str(workspace.root),
     }
+
+
+def cost_of(record: dict[str, Any]) -> Cost:
+    """What a recorded merge took."""
+    return Cost(record["seconds"], record["peak_bytes"], record["disk_bytes"], record["gpu_bytes"])
 
 
 def _record(plan: Plan, merged: Path, cost: Cost) -> dict[str, Any]:
