@@ -159,9 +159,9 @@ def largest_difference(one: Path, other: Path) -> float:
     from safetensors import safe_open
 
     def opened(folder: Path) -> dict[str, Any]:
-        found = {}
+        found: dict[str, Any] = {}
         for path in sorted(folder.glob("*.safetensors")):
-            file = safe_open(path, framework="pt")
+            file: Any = safe_open(path, framework="pt")
             found |= dict.fromkeys(file.keys(), file)
         return found
 

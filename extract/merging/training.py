@@ -98,7 +98,7 @@ def train_expert(
         for group in optimizer.param_groups:
             group["lr"] = training.rate * (1 - 0.9 * step / training.steps)
         loss = _loss(model, _batch(tokenizer, picked))
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(weights, 1.0)
         optimizer.step()
         optimizer.zero_grad()

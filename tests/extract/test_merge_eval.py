@@ -42,7 +42,8 @@ def merge_of(name: str, **weights: float) -> dict[str, Any]:
 def test_from_experts_to_a_ranking_and_back(
     tmp_path: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (workspace.dbt_project / "models").symlink_to(PROJECT / "models")
+    for name in ("models", "variants"):
+        (workspace.dbt_project / name).symlink_to(PROJECT / name)
     for seed, name in enumerate(("one", "two")):
         make_checkpoint(tmp_path / name, seed=seed)
     shutil.copy(tmp_path / "one" / "tokenizer.json", tmp_path / "two")
