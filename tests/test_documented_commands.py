@@ -104,6 +104,19 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
         (None, "files of other programs; tests/warehouse/importers/test_evals.py makes them"),
     ),
     "e2lm readings --out readings.json": (None, "takes half a minute; run below for one problem"),
+    **dict.fromkeys(
+        (
+            "merge bundle --problem minimerge --merge ties --out winner",
+            "merge check minimerge",
+            "merge eval --problem minimerge --round open --tasks boolq",
+            "merge reproduce winner --include-path minimerge_tasks",
+            "merge run --problem minimerge --dry-run",
+            "merge run --problem minimerge --merge ties",
+            "merge train maths --base checkpoints/my-model --out experts/maths --steps 2",
+            "merge train maths --problem minimerge",
+        ),
+        (None, "needs real models, or minutes; tests/extract/test_merging.py and beside it"),
+    ),
     "rank show --problem challenge --out standings.json": (
         None,
         "needs another build; tests/analysis/competition/test_rankings.py",

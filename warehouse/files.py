@@ -181,6 +181,7 @@ def refuse_protected(
         workspace.benchmark_tables: "is the token store",
         workspace.ranking_columns: "is the token store",
         workspace.ranking_results: "is the token store",
+        workspace.merge_runs: "is the token store",
     }
     reasons = [
         f"{folder} {why}"

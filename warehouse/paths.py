@@ -72,6 +72,11 @@ class Workspace:
         return self.data / "ranking_results"
 
     @property
+    def merge_runs(self) -> Path:
+        """What merges and their evaluations took: `problem=…/model_id=…/runs.parquet`."""
+        return self.data / "merge_runs"
+
+    @property
     def eval_items(self) -> Path:
         """Requests of benchmarks: `problem=…/condition=…/items.parquet`."""
         return self.data / "eval_items"

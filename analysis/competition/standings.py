@@ -14,13 +14,15 @@ from warehouse.importers import RankingTable, read_ranking
 from warehouse.metrics import ModelSql
 from warehouse.paths import Workspace
 from warehouse.sql.connection import connect_read_only
-from warehouse.store.schema import RANKING_COLUMNS, RANKING_RESULTS
+from warehouse.store.schema import MERGE_RUNS, RANKING_COLUMNS, RANKING_RESULTS
 
 MARTS = {
     "rankings": "round, rank nulls last, entry",
     "ranking_tasks": "round, task_group, rank nulls last, entry",
     "ranking_pairs": "round, entry, other_entry",
     "ranking_stability": "round, other_round",
+    "merge_costs": "entry, stage desc, round",
+    "ranking_fronts": "round, seconds, entry",
 }
 """Mart → the order of its rows."""
 
@@ -32,6 +34,9 @@ _NO_EVALS = """
         filter varchar, metric varchar, value double, weight double
     )
 """
+
+
+_NO_RUNS = pa.schema([pa.field("model_id", pa.string()), *MERGE_RUNS]).empty_table()
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,7 @@ def rank_table(
         _lay(connection, "ranking_columns", name, table.columns.cast(RANKING_COLUMNS))
         _lay(connection, "ranking_results", name, table.results.cast(RANKING_RESULTS))
         connection.execute(_NO_EVALS)
+        _lay(connection, "merge_runs", name, _NO_RUNS)
         variables = {"ranking_draws": draws, "ranking_seed": seed}
         models = ModelSql(connection, workspace, variables, given=["eval_item_metrics"])
         for mart in MARTS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import click
 
@@ -47,3 +48,326 @@ def check_command(problem_name: str, as_json: bool) -> None:
         )
     if refused:
         sys.exit(TokenmartError.exit_code)
+
+
+@merge.command("run")
+@click.option("--problem", "problem_name", required=True, help="A merge problem by name or path.")
+@click.option("--merge", "names", multiple=True, help="Make only this merge; repeatable.")
+@click.option("--dry-run", is_flag=True, help="Check and print what would be made.")
+def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> None:
+    """Make the merged models of a problem through mergekit, each in a process of its own.
+
+    What can't work (an expert that a rule refuses, unequal shapes or tokenizers, an unknown method)
+    is refused before a weight is read. A merge that takes more than the problem's limits is ended.
+    Results are kept in the cache and never made twice from the same recipe, experts, seed and
+    versions. One that fails does not stop the others.
+
+    \b
+    tokenmart merge run --problem minimerge --dry-run
+    tokenmart merge run --problem minimerge --merge ties
+    """
+    from extract.merging.evaluate import store_run
+    from extract.merging.make import cost_of, make_merge, plan_merge
+    from warehouse.merging.problem import load_merge_problem
+    from warehouse.paths import find_workspace
+    from warehouse.progress import progress_bar
+
+    workspace = find_workspace()
+    problem = load_merge_problem(problem_name, workspace)
+    wanted = [problem.merge(name) for name in names] or list(problem.merges)
+    failures: list[TokenmartError] = []
+    with progress_bar(len(wanted), "merges") as progress:
+        for each in wanted:
+            progress(each.name, 0)
+            try:
+                plan = plan_merge(problem, each, workspace)
+                state = "made already" if plan.record else "to be made"
+                if dry_run:
+                    click.echo(f"{each.name}: {each.method} of {', '.join(each.models())}: {state}")
+                    continue
+                record = make_merge(plan, workspace)
+                store_run(plan, "merge", "", cost_of(record), workspace)
+                click.echo(
+                    f"{each.name}: {plan.folder} ({record['seconds']:.0f} s, "
+                    f"{record['peak_bytes'] / 1e9:.1f} GB of memory, "
+                    f"{record['disk_bytes'] / 1e9:.1f} GB of disk)"
+                )
+            except TokenmartError as error:
+                failures.append(error)
+            progress(each.name, 1)
+    for failure in failures[:-1]:
+        failure.show()
+    if failures:
+        raise failures[-1]
+
+
+@merge.command()
+@click.argument("skill")
+@click.option("--base", type=click.Path(path_type=Path), help="A checkpoint to train from.")
+@click.option(
+    "--problem", "problem_name", help="Or take the base and the folder of this merge problem."
+)
+@click.option("--out", type=click.Path(path_type=Path), help="Where to write the adapter.")
+@click.option(
+    "--steps", default=40, show_default=True, type=click.IntRange(1), help="Train N steps."
+)
+@click.option(
+    "--seed", default=0, show_default=True, type=click.IntRange(0), help="Seed of it all."
+)
+def train(
+    skill: str,
+    base: Path | None,
+    problem_name: str | None,
+    out: Path | None,
+    steps: int,
+    seed: int,
+) -> None:
+    """Train a small expert in reading, maths or code: a LoRA adapter, on generated texts.
+
+    The texts are none of those that tasks are made of, whatever the seeds. A training that was
+    stopped goes on from its last kept step when the same command is run again.
+
+    \b
+    tokenmart merge train maths --problem minimerge
+    tokenmart merge train maths --base checkpoints/my-model --out experts/maths --steps 2
+    """
+    from extract.merging.make import expert_folder
+    from extract.merging.training import Training, train_expert
+    from warehouse.merging.problem import load_merge_problem
+    from warehouse.paths import find_workspace
+    from warehouse.progress import progress_bar
+
+    if problem_name is not None and base is None and out is None:
+        workspace = find_workspace()
+        problem = load_merge_problem(problem_name, workspace)
+        expert = problem.expert(skill)
+        if expert.adapter is None or expert.base is None:
+            raise TokenmartError(f"{skill}: no adapter in problem {problem.name}")
+        base = expert_folder(problem.expert(expert.base), problem, workspace)
+        out = expert_folder(expert, problem, workspace)
+    if base is None or out is None:
+        raise TokenmartError("give either --problem, or --base and --out")
+    with progress_bar(steps, "steps") as progress:
+        record = train_expert(
+            Training(skill, steps=steps, seed=seed),
+            base,
+            out,
+            lambda _, loss: progress(f"{skill}: loss {loss:.3f} nats a token", 1),
+        )
+    click.echo(
+        f"{out}: {record['steps_done']} steps in {record['seconds']:.0f} s, loss "
+        f"{record['losses'][0]:.3f} to {record['losses'][-1]:.3f} nats a token"
+    )
+
+
+@merge.command()
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder to write to.")
+@click.option("--count", default=200, show_default=True, type=click.IntRange(1), help="Items each.")
+@click.option("--seed", default="0", show_default=True, help="Seed of the open items.")
+@click.option(
+    "--secret",
+    type=click.Path(path_type=Path),
+    help="Write the hidden sets, drawn by the secret in this file, instead of the open ones.",
+)
+@click.option(
+    "--overlap",
+    default=0.0,
+    show_default=True,
+    help="Share of the final's items that the leaderboard has, too.",
+)
+@click.option(
+    "--participant",
+    type=click.Path(path_type=Path),
+    help="Refuse when this folder holds a hidden item.",
+)
+def tasks(
+    out: Path,
+    count: int,
+    seed: str,
+    secret: Path | None,
+    overlap: float,
+    participant: Path | None,
+) -> None:
+    """Write generated tasks: yes/no questions, word problems and code, in the harness's form.
+
+    Without --secret the open validation sets; with it, for the organiser alone, the sets of the
+    leaderboard and the final, in folders of their own.
+
+    \b
+    tokenmart merge tasks --out minimerge_tasks
+    tokenmart merge tasks --out hidden --secret secret.txt --overlap 0.25
+    """
+    from extract.merging.tasks import hidden_sets, leaks, validation_sets, write_tasks
+
+    if secret is None:
+        paths = write_tasks(validation_sets(count, seed), out, "mini")
+        click.echo(f"{out}: {len(paths) // 3} tasks of {count} items")
+        return
+    if not secret.is_file():
+        raise TokenmartError(f"--secret {secret}: no such file; write a line of 12 or more letters")
+    leaderboard, final = hidden_sets(count, secret.read_text("utf-8").strip(), overlap)
+    if participant is not None:
+        items = [each for sets in (leaderboard, final) for found in sets.values() for each in found]
+        if found := leaks(participant, items):
+            raise TokenmartError(
+                f"{found[0]}: holds a hidden item; remove it, and draw new sets by another secret"
+            )
+    for name, sets in (("leaderboard", leaderboard), ("final", final)):
+        write_tasks(sets, out / name, f"mini_{name}")
+    click.echo(f"{out}: leaderboard and final, {count} items of each skill")
+
+
+@merge.command()
+@click.option("--problem", "problem_name", required=True, help="A merge problem by name or path.")
+@click.option("--merge", "name", required=True, help="The merge.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="The bundle's folder.")
+def bundle(problem_name: str, name: str, out: Path) -> None:
+    """Write what is needed to make a merge again: recipe, adapters, hashes, versions, scores.
+
+    \b
+    tokenmart merge bundle --problem minimerge --merge ties --out winner
+    """
+    from extract.merging.bundle import write_bundle
+    from extract.merging.make import plan_merge
+    from warehouse.merging.problem import load_merge_problem
+    from warehouse.paths import find_workspace
+
+    workspace = find_workspace()
+    problem = load_merge_problem(problem_name, workspace)
+    write_bundle(plan_merge(problem, problem.merge(name), workspace), workspace, out)
+    click.echo(f"written {out}; try it: tokenmart merge reproduce {out}")
+
+
+@merge.command()
+@click.argument("folder", metavar="BUNDLE", type=click.Path(path_type=Path))
+@click.option(
+    "--include-path",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Compare scores, too, on the bundle's tasks in this folder; repeatable.",
+)
+@click.option(
+    "--tolerance",
+    default=0.0,
+    show_default=True,
+    type=click.FloatRange(0),
+    help="Allow weights and scores to differ by so much.",
+)
+@click.option("--device", default="auto", show_default=True, help="Compute on auto, cpu or cuda.")
+def reproduce(folder: Path, include_path: tuple[Path, ...], tolerance: float, device: str) -> None:
+    """Make a bundle's merge again from its experts, and compare weights and scores.
+
+    It must be done within the bundle's limits. Weights are compared by hash; where they differ and
+    the first result is still in the cache, by their largest difference. The exit code is 1 when
+    something differs by more than --tolerance.
+
+    \b
+    tokenmart merge reproduce winner --include-path minimerge_tasks
+    """
+    from extract.merging.bundle import largest_difference, make_again, scores_again
+    from warehouse.paths import find_workspace
+
+    workspace = find_workspace()
+    plan, content, notes = make_again(folder, workspace)
+    for note in notes:
+        click.echo(visible(f"note: {note}"), err=True)
+    record = plan.record or {}
+    differ: list[str] = []
+    if record["weights_sha256"] == content["record"]["weights_sha256"]:
+        click.echo(f"weights are equal, byte for byte ({record['seconds']:.0f} s)")
+    else:
+        first = plan.folder.with_name(str(content["record"]["fingerprint"]))
+        if first.is_dir():
+            largest = largest_difference(first, plan.folder)
+            click.echo(f"weights differ by at most {largest:.3g}")
+            if largest > tolerance or largest == 0:
+                differ.append(f"weights (by {largest:.3g}, or not those of the bundle)")
+        else:
+            differ.append("weights (the first result is no longer here to compare with)")
+    if include_path:
+        for task, was, now in scores_again(
+            plan, content["scores"], list(include_path), workspace, device
+        ):
+            same = abs(was - now) <= tolerance + 1e-9
+            click.echo(f"{task}: {now:.6f}, {'equal' if same else f'was {was:.6f}'}")
+            if not same:
+                differ.append(task)
+    if differ:
+        raise TokenmartError(f"{folder}: {', '.join(differ)} differ; nothing was changed")
+
+
+@merge.command("eval")
+@click.option("--problem", "problem_name", required=True, help="A merge problem by name or path.")
+@click.option("--tasks", "names", required=True, multiple=True, help="Tasks; commas or repeated.")
+@click.option(
+    "--include-path",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Look for tasks in this folder, too; repeatable.",
+)
+@click.option("--round", "round_name", required=True, help="The round that the tasks make up.")
+@click.option(
+    "--weight",
+    default=1.0,
+    show_default=True,
+    type=click.FloatRange(0),
+    help="What the round counts in the overall score.",
+)
+@click.option("--merge", "merges", multiple=True, help="Evaluate only this merge; repeatable.")
+@click.option("--device", default="auto", show_default=True, help="Compute on auto, cpu or cuda.")
+def eval_command(
+    problem_name: str,
+    names: tuple[str, ...],
+    include_path: tuple[Path, ...],
+    round_name: str,
+    weight: float,
+    merges: tuple[str, ...],
+    device: str,
+) -> None:
+    """Score merged models on a round's tasks, and write down what that took.
+
+    Each runs in a process of its own, which is ended over the problem's limits; finished units are
+    kept and never run again. The ranking is SQL: `tokenmart dbt build`, then `tokenmart rank show`.
+    An organiser evaluates hidden rounds with $TOKENMART_DATA on a folder of their own.
+
+    \b
+    tokenmart merge eval --problem minimerge --round open --tasks boolq
+    """
+    from extract.benchmarks.tasks import load_tasks
+    from extract.merging.evaluate import Round, evaluate, store_columns, store_run
+    from extract.merging.make import plan_merge
+    from warehouse.merging.problem import load_merge_problem
+    from warehouse.paths import find_workspace
+    from warehouse.progress import progress_bar, without_library_bars
+
+    workspace = find_workspace()
+    problem = load_merge_problem(problem_name, workspace)
+    wanted = [problem.merge(name) for name in merges] or list(problem.merges)
+    if round_name == "overall":
+        raise TokenmartError("--round overall: that name is for all rounds; choose another")
+    asked = [name for each in names for name in each.split(",") if name]
+    with without_library_bars():
+        loaded = load_tasks(asked, include_path)
+    round_ = Round(round_name, weight, loaded, asked, include_path)
+    store_columns(round_, problem.name, workspace)
+    failures: list[TokenmartError] = []
+    with progress_bar(len(wanted), "entries") as progress:
+        for each in wanted:
+            progress(each.name, 0)
+            try:
+                plan = plan_merge(problem, each, workspace)
+                if plan.record is None:
+                    raise TokenmartError(
+                        f"merge {each.name}: not made yet; `tokenmart merge run --problem "
+                        f"{problem_name} --merge {each.name}`"
+                    )
+                cost = evaluate(plan, round_, workspace, device)
+                store_run(plan, "evaluation", round_name, cost, workspace)
+                click.echo(f"{each.name}: {cost.seconds:.0f} s")
+            except TokenmartError as error:
+                failures.append(error)
+            progress(each.name, 1)
+    for failure in failures[:-1]:
+        failure.show()
+    if failures:
+        raise failures[-1]

@@ -122,6 +122,7 @@ class Desk:
             "mine.yml": self._mine,
             "my.yml": self._imported,
             "numbers.csv": self._numbers,
+            "secret.txt": lambda path: path.write_text("correct horse battery staple"),
             "results.csv": lambda path: path.write_text(
                 "entry,task,value\na,qa,0.5\nb,qa,0.4\na,maths,\nb,maths,1\n"
             ),

@@ -78,9 +78,14 @@ def find_folder(expert: Expert, problem: MergeProblem, workspace: Workspace) -> 
             f"{expert.name}: its weights are not here ({need.path}); {need.remedy}"
         )
     if found.is_file():
-        raise TokenmartError(
-            f"{expert.name}: {found} is a GGUF file; experts are folders with safetensors"
+        converted = (
+            workspace.cache / "checkpoints" / expert.source.locate(expert.name, place).revision
         )
+        if not (converted / "config.json").is_file():
+            raise TokenmartError(
+                f"{expert.name}: {found} is a GGUF file; `tokenmart merge run` converts it once"
+            )
+        return converted
     return found
 
 

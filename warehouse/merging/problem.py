@@ -18,6 +18,7 @@ from warehouse.paths import Workspace
 from warehouse.plugins import kinds
 from warehouse.problem.mistakes import check
 from warehouse.problem.problem_files import read_problem_file
+from warehouse.problem.spec import MERGE_KIND
 from warehouse.sources import weights as weight_kinds
 from warehouse.sources.weights.interface import WeightSource
 
@@ -29,7 +30,6 @@ else:
         Field(discriminator="kind"),
     ]
 
-MERGE_KIND = "merge"
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
 GIGABYTE = 10**9
 
@@ -131,7 +131,7 @@ class MergeProblem(Frozen):
 
     @model_validator(mode="after")
     def _names_are_known(self) -> MergeProblem:
-        names = [each.name for each in (*self.experts, *self.merges)]
+        names = [expert.name for expert in self.experts] + [each.name for each in self.merges]
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"two experts or merges are called {name!r}; rename one")

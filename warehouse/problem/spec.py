@@ -46,6 +46,9 @@ else:
         Field(discriminator="kind"),
     ]
 
+MERGE_KIND = "merge"
+"""What `kind` says in a problem file of models to merge: see `warehouse.merging`."""
+
 TABLE_KIND = "table"
 """What `kind` says in a problem file without models: see `table_problem`."""
 
@@ -277,7 +280,7 @@ def load_problem(name: str, workspace: Workspace) -> Problem:
     """Read and check a problem by name or path.
 
     Raises:
-        TableProblemError: it is a table of scores.
+        TableProblemError: it is a table of scores, or models to merge.
         ProblemFileError: unreadable or wrong; the message has file, line, key, value and remedy of
             every mistake.
     """
@@ -286,6 +289,11 @@ def load_problem(name: str, workspace: Workspace) -> Problem:
         raise TableProblemError(
             f"{tree.path}: a table of scores (kind: table), nothing to extract; use it with "
             "`tokenmart data fetch`, `dbt build`, `correlate`, `select` or `report`"
+        )
+    if tree.value.get("kind") == MERGE_KIND:
+        raise TableProblemError(
+            f"{tree.path}: models to merge (kind: merge), nothing to extract; use it with "
+            "`tokenmart merge` and `tokenmart rank`"
         )
     problem = checked_problem(tree, workspace)
     problem._asked = name

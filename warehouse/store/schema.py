@@ -236,6 +236,27 @@ RANKING_RESULTS = pa.schema(
 )
 """Results of entries that were made elsewhere, one row per column or per item of it."""
 
+MERGE_RUNS = pa.schema(
+    [
+        _field("stage", pa.string(), "merge, or evaluation in a round"),
+        _field("round", pa.string(), "round of the evaluation; empty for a merge"),
+        _field("fingerprint", pa.string(), "hash of all that the merged weights depend on"),
+        _field("method", pa.string(), "mergekit's name of the method"),
+        _field("parameters", pa.int64(), "of the merged checkpoint, counted"),
+        _field("checkpoint_bytes", pa.int64(), "size of the merged checkpoint's files"),
+        _field("seconds", pa.float64(), "wall-clock seconds"),
+        _field("peak_bytes", pa.int64(), "peak resident memory of the processes, in bytes"),
+        _field("gpu_bytes", pa.int64(), "peak memory of GPUs, in bytes; null without one", True),
+        _field("disk_bytes", pa.int64(), "peak of files written meanwhile, in bytes"),
+        _field("limit_seconds", pa.float64(), "what it might take", True),
+        _field("limit_peak_bytes", pa.float64(), "the same for memory", True),
+        _field("limit_gpu_bytes", pa.float64(), "the same for memory of GPUs", True),
+        _field("limit_disk_bytes", pa.float64(), "the same for files", True),
+        _field("ended", pa.string(), "why it was ended or failed; empty if it wasn't"),
+    ]
+)
+"""What merges and their evaluations took, one row each."""
+
 UNITS = pa.schema(
     [
         _field("problem", pa.string(), "name of the problem file"),
@@ -288,6 +309,7 @@ TABLES: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {
     "benchmark_tables": (BENCHMARK_TABLES, ("problem",)),
     "ranking_columns": (RANKING_COLUMNS, ("problem",)),
     "ranking_results": (RANKING_RESULTS, ("problem",)),
+    "merge_runs": (MERGE_RUNS, ("problem", "model_id")),
     "eval_items": (EVAL_ITEMS, ("problem", "condition")),
     "eval_tokens": (TOKENS, PARTITION_KEYS),
     "eval_answers": (EVAL_ANSWERS, PARTITION_KEYS),

@@ -34,6 +34,7 @@ FILE_NAMES = {
     "benchmark_tables": "table.parquet",
     "ranking_columns": "columns.parquet",
     "ranking_results": "results.parquet",
+    "merge_runs": "runs.parquet",
     "eval_items": "items.parquet",
     "eval_tokens": "tokens.parquet",
     "eval_answers": "answers.parquet",

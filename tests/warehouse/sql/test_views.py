@@ -77,6 +77,7 @@ def test_the_database_has_the_same_columns_before_and_after_dbt(
                 "benchmark_tables": "stg_benchmark_tables",
                 "ranking_columns": "stg_ranking_columns",
                 "ranking_results": "stg_ranking_results",
+                "merge_runs": "stg_merge_runs",
             }.items()
         }
     assert staged == {view: each for view, each in expected().items() if view in staged}

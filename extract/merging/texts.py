@@ -1,0 +1,194 @@
+"""Generated items of three skills for small experts: reading, arithmetic, code.
+
+An item belongs to one of three parts by the md5 of its prompt, so that what trains an expert is
+never what it is judged by, whatever the seeds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+Part = Literal["training", "validation", "hidden"]
+_PARTS: tuple[Part, ...] = ("training", "training", "training", "validation", "hidden")
+
+
+@dataclass(frozen=True)
+class Item:
+    """A prompt and its right answer; `choices` where the answer is one of them."""
+
+    prompt: str
+    answer: str
+    choices: tuple[str, ...] = ()
+
+    @property
+    def part(self) -> Part:
+        """What it may be used for."""
+        return _PARTS[int(hashlib.md5(self.prompt.encode()).hexdigest(), 16) % len(_PARTS)]
+
+
+_NAMES = [
+    "Ada",
+    "Ben",
+    "Cleo",
+    "Dan",
+    "Eva",
+    "Finn",
+    "Gina",
+    "Hugo",
+    "Ines",
+    "Jack",
+    "Kira",
+    "Leo",
+    "Mona",
+    "Nils",
+    "Olga",
+    "Paul",
+    "Rosa",
+    "Sam",
+    "Tina",
+    "Uwe",
+    "Vera",
+    "Will",
+    "Yara",
+    "Zoe",
+]
+_TOWNS = [
+    "Alden",
+    "Brook",
+    "Carver",
+    "Dunmore",
+    "Elton",
+    "Fairview",
+    "Grafton",
+    "Hollis",
+    "Ivory",
+    "Kendal",
+    "Linden",
+    "Marlow",
+]
+_JOBS = [
+    "baker",
+    "doctor",
+    "farmer",
+    "painter",
+    "teacher",
+    "pilot",
+    "nurse",
+    "tailor",
+    "sailor",
+    "lawyer",
+]
+_COLOURS = ["red", "blue", "green", "yellow", "black", "white", "brown", "grey"]
+_PETS = ["cat", "dog", "horse", "parrot", "rabbit", "goat"]
+_THINGS = [
+    "apples",
+    "books",
+    "coins",
+    "marbles",
+    "stamps",
+    "pencils",
+    "shells",
+    "cards",
+    "stickers",
+    "buttons",
+]
+
+
+def _reading(draw: random.Random) -> Item:
+    """A passage on two people and a yes/no question on one of them, in BoolQ's form."""
+    first, second = draw.sample(_NAMES, 2)
+    facts = {}
+    for name in (first, second):
+        facts[name] = {
+            "lives in": draw.choice(_TOWNS),
+            "works as a": draw.choice(_JOBS),
+            "drives a car that is": draw.choice(_COLOURS),
+            "keeps a": draw.choice(_PETS),
+        }
+    pools = (_TOWNS, _JOBS, _COLOURS, _PETS)
+    kinds = dict(zip(facts[first], pools, strict=True))
+    sentences = [f"{name} {verb} {value}." for name in facts for verb, value in facts[name].items()]
+    draw.shuffle(sentences)
+    name, verb = draw.choice((first, second)), draw.choice(list(kinds))
+    value = facts[name][verb]
+    if draw.random() < 0.5:
+        value = draw.choice([other for other in kinds[verb] if other != value])
+    asked = {
+        "lives in": f"does {name} live in {value}",
+        "works as a": f"does {name} work as a {value}",
+        "drives a car that is": f"is the car of {name} {value}",
+        "keeps a": f"does {name} keep a {value}",
+    }[verb]
+    answer = "yes" if value == facts[name][verb] else "no"
+    prompt = f"{' '.join(sentences)}\nQuestion: {asked}?\nAnswer:"
+    return Item(prompt, answer, ("no", "yes"))
+
+
+def _maths(draw: random.Random) -> Item:
+    """A word problem whose answer is a whole number, in MAWPS's form."""
+    one, other = draw.sample(_NAMES, 2)
+    thing = draw.choice(_THINGS)
+    a, b, c = draw.randint(5, 49), draw.randint(2, 29), draw.randint(2, 9)
+    kind = draw.randrange(5)
+    if kind == 0:
+        text = f"{one} has {a} {thing}. {other} gives {one} {b} more. How many {thing} has {one}"
+        result = a + b
+    elif kind == 1:
+        a = max(a, b)
+        text = f"{one} had {a} {thing} and gave {b} to {other}. How many {thing} has {one} left"
+        result = a - b
+    elif kind == 2:
+        text = f"{one} has {c} boxes with {b} {thing} each. How many {thing} are there in all"
+        result = b * c
+    elif kind == 3:
+        a = b * c
+        text = f"{one} shares {a} {thing} equally among {c} friends. How many does each friend get"
+        result = b
+    else:
+        text = (
+            f"{one} has {a} {thing}, {other} has {b} more than {one}. How many have they together"
+        )
+        result = 2 * a + b
+    return Item(f"Question: {text}?\nAnswer:", str(result))
+
+
+def _code(draw: random.Random) -> Item:
+    """A Python function whose last line is missing."""
+    noun = draw.choice(["price", "score", "speed", "width", "height", "count", "weight", "size"])
+    first, second = draw.sample(["alpha", "beta", "left", "right", "old", "new", "low", "high"], 2)
+    number = draw.randint(2, 40)
+    a, b = f"{first}_{noun}", f"{second}_{noun}"
+    kind = draw.randrange(6)
+    doc, body = (
+        (f"Return the sum of {a} and {b}.", f"{a} + {b}"),
+        (f"Return {a} minus {b}.", f"{a} - {b}"),
+        (f"Return the larger of {a} and {b}.", f"max({a}, {b})"),
+        (f"Return {a} times {number}, plus {b}.", f"{a} * {number} + {b}"),
+        (f"Return whether {a} is greater than {b}.", f"{a} > {b}"),
+        (f"Return the mean of {a} and {b}.", f"({a} + {b}) / 2"),
+    )[kind]
+    verb = ("add", "subtract", "largest", "scale", "exceeds", "average")[kind]
+    prompt = f'def {verb}_{noun}({a}, {b}):\n    """{doc}"""\n    return'
+    return Item(prompt, body)
+
+
+SKILLS: dict[str, Callable[[random.Random], Item]] = {
+    "reading": _reading,
+    "maths": _maths,
+    "code": _code,
+}
+
+
+def draw_items(skill: str, part: Part, seed: str) -> Iterator[Item]:
+    """Items of a skill, each once, without end; the same for the same seed."""
+    draw = random.Random(f"{seed}/{skill}/{part}")
+    seen: set[str] = set()
+    while True:
+        item = SKILLS[skill](draw)
+        if item.part == part and item.prompt not in seen:
+            seen.add(item.prompt)
+            yield item

@@ -1,0 +1,154 @@
+"""Generated items, tasks, and small experts: disjoint, hidden, seeded, resumed."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from safetensors.numpy import load_file
+from tiny_models import make_checkpoint
+
+from extract.merging.tasks import hidden_sets, leaks, validation_sets, write_tasks
+from extract.merging.texts import SKILLS, Item, draw_items
+from tokenmart import cli
+from warehouse.errors import TokenmartError
+
+SECRET = "a long enough secret"
+
+
+def prompts(sets: dict[str, list[Item]]) -> set[str]:
+    return {item.prompt for items in sets.values() for item in items}
+
+
+def test_training_validation_and_hidden_items_are_disjoint_whatever_the_seeds() -> None:
+    training = {
+        item.prompt
+        for skill in SKILLS
+        for seed in ("0", "training-0", SECRET)
+        for item in islice(draw_items(skill, "training", seed), 500)
+    }
+    open_items = prompts(validation_sets(200, "0"))
+    leaderboard, final = (prompts(sets) for sets in hidden_sets(200, SECRET, 0.0))
+    assert len(open_items) == len(leaderboard) == len(final) == 600
+    assert not training & (open_items | leaderboard | final)
+    assert not open_items & (leaderboard | final) and not leaderboard & final
+
+
+@pytest.mark.parametrize(("overlap", "shared"), [(0.0, 0), (0.25, 10), (1.0, 40)])
+def test_the_hidden_sets_share_what_was_asked_for(overlap: float, shared: int) -> None:
+    leaderboard, final = hidden_sets(40, SECRET, overlap)
+    for skill in SKILLS:
+        both = {i.prompt for i in leaderboard[skill]} & {i.prompt for i in final[skill]}
+        assert len(both) == shared
+        assert len(leaderboard[skill]) == len(final[skill]) == 40
+
+
+@pytest.mark.parametrize(("secret", "overlap"), [("short", 0.0), (SECRET, 1.5), (SECRET, -0.1)])
+def test_hidden_sets_refuse_what_makes_no_sense(secret: str, overlap: float) -> None:
+    with pytest.raises(TokenmartError):
+        hidden_sets(5, secret, overlap)
+
+
+def test_answers_are_right() -> None:
+    """Reading against the passage, arithmetic by its own numbers, code by running it."""
+    for item in islice(draw_items("reading", "validation", "x"), 60):
+        passage, question = item.prompt.split("\nQuestion: ")
+        words = question.removesuffix("?\nAnswer:").split()
+        if words[0] == "does":
+            name, value = words[1], words[-1]
+        else:
+            name, value = words[4], words[-1]
+        verb = {"live": "lives in", "work": "works as a", "keep": "keeps a"}.get(words[2], "drives")
+        stated = next(s for s in passage.split(".") if f"{name} {verb}" in s)
+        assert item.answer == ("yes" if stated.split()[-1] == value else "no"), item
+    for item in islice(draw_items("maths", "validation", "x"), 60):
+        a, *rest = (int(number) for number in re.findall(r"\d+", item.prompt))
+        b = rest[0]
+        possible = {a + b, a - b, a * b, a / b, 2 * a + b}
+        assert int(item.answer) in possible and int(item.answer) >= 0, item
+    for item in islice(draw_items("code", "validation", "x"), 60):
+        place: dict[str, Any] = {}
+        exec(f"{item.prompt} {item.answer}", place)
+        name = re.match(r"def (\w+)", item.prompt)
+        assert name is not None
+        result = place[name[1]](7, 4)
+        number = [int(n) for n in re.findall(r"times (\d+)", item.prompt)]
+        expected = {"add": 11, "subtract": 3, "largest": 7, "exceeds": True, "average": 5.5}
+        kind = name[1].split("_")[0]
+        assert result == (7 * number[0] + 4 if kind == "scale" else expected[kind]), item
+
+
+def test_the_harness_loads_the_tasks(tmp_path: Path) -> None:
+    pytest.importorskip("lm_eval")
+    from extract.benchmarks import load_tasks
+
+    write_tasks(validation_sets(6, "0"), tmp_path, "mini")
+    tasks = load_tasks(["mini_reading", "mini_maths", "mini_code"], [tmp_path])
+    requests = {task.name: sum(len(unit.requests) for unit in task.units) for task in tasks}
+    assert requests == {"mini_reading": 12, "mini_maths": 6, "mini_code": 6}
+    (maths,) = [task for task in tasks if task.name == "mini_maths"]
+    context, continuation = maths.units[0].requests[0].arguments
+    assert context.endswith("\nAnswer:") and re.fullmatch(r" \d+", continuation)
+
+
+def test_the_command_writes_sets_and_finds_a_leak(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.txt"
+    secret.write_text(SECRET + "\n")
+    hidden, mine = tmp_path / "hidden", tmp_path / "participant"
+    words = ["merge", "tasks", "--out", str(hidden), "--secret", str(secret), "--count", "20"]
+    mine.mkdir()
+    words += ["--participant", str(mine)]
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code == 0, done.output
+    assert (hidden / "final" / "mini_final_code.yaml").is_file()
+    rows = (hidden / "leaderboard" / "mini_leaderboard_maths.jsonl").read_text().splitlines()
+    (mine / "notes.txt").write_text(f"seen before: {rows[3]}")
+    refused = CliRunner().invoke(cli, words)
+    assert refused.exit_code == 1 and "notes.txt: holds a hidden item" in refused.stderr
+    _, final = hidden_sets(20, SECRET, 0.0)
+    assert leaks(mine, [item for items in final.values() for item in items]) == []
+
+
+def test_an_unknown_skill_and_another_training_are_refused(tmp_path: Path) -> None:
+    words = ["merge", "train", "sums", "--base", str(tmp_path), "--out", str(tmp_path / "x")]
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code == 1 and "no skill 'sums'" in done.stderr
+    (tmp_path / "training.json").write_text(json.dumps({"training": {"skill": "maths"}}))
+    words = ["merge", "train", "code", "--base", str(tmp_path), "--out", str(tmp_path)]
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code == 1 and "trained otherwise" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_training_that_was_stopped_ends_as_one_that_was_not(tmp_path: Path) -> None:
+    pytest.importorskip("peft")
+    from extract.merging.training import Training, train_expert
+
+    class StoppedError(Exception):
+        pass
+
+    def stop(step: int, _: float) -> None:
+        if step == 5:
+            raise StoppedError
+
+    base = make_checkpoint(tmp_path / "base")
+    training = Training("maths", steps=8, batch=4, items=50, rank=2, seed=3)
+    whole = train_expert(training, base, tmp_path / "whole", keep_every=2)
+    with pytest.raises(StoppedError):
+        train_expert(training, base, tmp_path / "stopped", stop, keep_every=2)
+    resumed = train_expert(training, base, tmp_path / "stopped", keep_every=2)
+    assert whole["steps_done"] == resumed["steps_done"] == 8
+    # the same float32 steps on the same machine: rounding of saved states is none
+    assert resumed["losses"] == pytest.approx(whole["losses"], abs=1e-4)
+    one, other = (
+        load_file(tmp_path / name / "adapter_model.safetensors") for name in ("whole", "stopped")
+    )
+    assert one.keys() == other.keys()
+    assert max(abs(one[name] - other[name]).max() for name in one) < 1e-4
+    assert whole["losses"][-1] < whole["losses"][0]
+    assert not (tmp_path / "stopped" / "state.pt").exists()
