@@ -14,7 +14,7 @@ from tokenmart import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 TARGETS = ["setup", "demo", "extract", "dbt", "correlate", "report", "sql", "verify"]
-TARGETS += ["test", "test-slow", "rehearse", "lint", "bench", "docs", "clean"]
+TARGETS += ["test", "test-slow", "test-scale", "rehearse", "lint", "bench", "docs", "clean"]
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 

@@ -146,7 +146,7 @@ def build_shard(order: Order, workspace: Workspace) -> Outcome:
         found = broken_families(families, target, output)
         broken, status = build_without(words, workspace, found)
     if status:
-        return Outcome(order.number, _first_error(output), tuple(broken))
+        return Outcome(order.number, first_error(output), tuple(broken))
     _write_results(workspace.database, order, folder)
     if not broken:
         last_build.remember(workspace, reads)
@@ -177,11 +177,16 @@ def _write_results(database: Path, order: Order, folder: Path) -> None:
                 )
 
 
-def _first_error(output: str) -> str:
-    """What dbt says is wrong, in one line."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    errors = (line for line in lines if re.search(r"\b(Error|ERROR|error|Failure|FAIL)\b", line))
-    return next(errors, lines[-1] if lines else "dbt said nothing")[:300]
+def first_error(output: str) -> str:
+    """What dbt says is wrong, in one line of at most 300 characters."""
+    told = re.search(r"^\s*\w+ Error\b.*", output, re.MULTILINE | re.DOTALL)
+    if told:
+        text = re.sub(r"^(?:\w+ Error )+(?=\S)", "", " ".join(told[0].split()))
+    else:
+        lines = [line.strip() for line in output.splitlines() if line.strip()]
+        wrong = (line for line in lines if re.search(r"\b(ERROR|FAIL)\b", line))
+        text = next(wrong, lines[-1] if lines else "dbt said nothing")
+    return text[:300]
 
 
 def main(path: str) -> int:
