@@ -204,7 +204,7 @@ def main(path: str) -> int:
     return 1 if outcome.error else 0
 
 
-def written(orders: Sequence[Order]) -> None:
+def write_orders(orders: Sequence[Order]) -> None:
     """Write each order where its process finds it, without what an earlier one left."""
     for order in orders:
         (Path(order.folder) / "outcome.json").unlink(missing_ok=True)

@@ -22,7 +22,7 @@ from warehouse.metrics.sharded.build import (
     RESULT_TABLES,
     Order,
     Outcome,
-    written,
+    write_orders,
 )
 from warehouse.metrics.sharded.head import (
     left_to_shards,
@@ -178,7 +178,7 @@ def _run_shards(head: _Head, plan: Sequence[Shard], runner: Runner) -> dict[int,
     with progress_bar(len(plan), "shards") as progress:
         progress("building", 0)
         for attempt in range(1, TRIES + 1):
-            written(waiting)
+            write_orders(waiting)
             for outcome in runner(waiting, head.workspace):
                 outcomes[outcome.number] = outcome
                 failed = bool(outcome.error)
