@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from dbt_harness import SHAPE, Warehouse, assert_same_values
+from dbt_harness import SHAPE, NewWarehouse, Warehouse, assert_same_values
+from made_up_warehouse import Shape, Window
 
 from tokenmart import cli
 from warehouse.errors import TokenmartError
@@ -187,6 +188,22 @@ def test_a_failed_shard_is_tried_again_and_named_and_leaves_the_others(
     assert build(changed, 3, "--grids") == 0
     assert "3 of 3 shards built, 1 of them with something new" in capfd.readouterr().out
     assert_same_values(built, changed)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_broken_family_is_left_out_of_all_shards_and_named(
+    new_warehouse: NewWarehouse, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shape = Shape(models=2, documents=2, tokens=300, windows=(Window(64, 32),), retrieval=None)
+    warehouse = new_warehouse(shape).with_own_project(tmp_path)
+    family = warehouse.project / "models" / "marts" / "metrics" / "entropy.sql"
+    family.write_text(family.read_text("utf-8").replace("select * from", "select no_column from"))
+    assert build(warehouse, 2) == 1
+    said = capfd.readouterr()
+    assert "error: entropy: failed" in said.err and "2 of 2 shards built" in said.out
+    metrics = {metric for (metric,) in warehouse.rows("select distinct metric from metric_values")}
+    assert "perplexity" in metrics and "entropy" not in metrics
 
 
 @pytest.mark.slow
