@@ -136,7 +136,7 @@ def extract(
     tokenmart extract --problem minilong --demo
     tokenmart extract --problem no4k --dry-run
     tokenmart extract --problem no4k --model Qwen/Qwen2-7B-Instruct --device cuda:1
-    tokenmart extract --problem no4k --on ray --address ray://head:10001
+    tokenmart extract --problem no4k --on ray --address head:6379
     """
     from extract.cluster.start import check_options, run_elsewhere
     from extract.planning.devices import planned_device, resolve_device

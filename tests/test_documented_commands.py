@@ -47,7 +47,7 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
         "extract --problem no4k --model Qwen/Qwen2-7B-Instruct --device cuda:1 --dry-run",
         "needs two GPUs",
     ),
-    "extract --problem no4k --on ray --address ray://head:10001": (
+    "extract --problem no4k --on ray --address head:6379": (
         None,
         "needs a Ray cluster and GPUs; tests/extract/test_cluster.py starts three nodes",
     ),
@@ -56,7 +56,7 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
         "needs Slurm; tests/extract/test_cluster.py runs it through submitit's local executor",
     ),
     "dbt build --shards 4": (None, "tests/warehouse/metrics/test_sharded.py builds in shards"),
-    "dbt build --shards 32 --on ray --address ray://head:10001": (
+    "dbt build --shards 32 --on ray --address head:6379": (
         None,
         "needs a Ray cluster; tests/warehouse/metrics/test_sharded.py starts one",
     ),

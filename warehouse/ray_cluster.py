@@ -21,14 +21,19 @@ def cluster(address: str | None) -> Iterator[Any]:
     """The module `ray`, connected; disconnected when the block ends.
 
     Args:
-        address: of a running cluster, such as `ray://head:10001` or `auto`; None starts one on
-            this machine.
+        address: of a running cluster, such as `head:6379` or `auto`, of which this machine is a
+            node; None starts one on this machine.
 
     Raises:
-        TokenmartError: Ray isn't installed, or doesn't answer.
+        TokenmartError: Ray isn't installed, or doesn't answer, or another kind of address.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    if address and "://" in address:
+        raise TokenmartError(
+            f"--address {address}: give HOST:PORT of the cluster's head, such as head:6379, and "
+            "run the command on a machine of the cluster"
+        )
     try:
         import ray
     except ImportError as error:

@@ -52,6 +52,7 @@ def test_a_lost_seats_units_go_to_the_shortest_queue() -> None:
     ("options", "message"),
     [
         (["--address", "a:1"], "--address a:1: goes with --on ray"),
+        (["--on", "ray", "--address", "ray://a:1"], "--address ray://a:1: give HOST:PORT"),
         (["--slurm", "partition=gpu"], "--slurm partition=gpu: goes with --on slurm"),
         (["--on", "slurm", "--slurm", "gpu"], "--slurm gpu: write KEY=VALUE"),
     ],

@@ -207,7 +207,7 @@ def dbt_command(arguments: tuple[str, ...]) -> None:
     tokenmart dbt build --grids longppl context_gain
     tokenmart dbt run --select +perplexity+
     tokenmart dbt build --shards 4
-    tokenmart dbt build --shards 32 --on ray --address ray://head:10001
+    tokenmart dbt build --shards 32 --on ray --address head:6379
     """
     from warehouse.metrics.dbt_process import run_dbt
     from warehouse.metrics.sharded.options import take_sharding

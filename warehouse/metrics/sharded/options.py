@@ -56,4 +56,4 @@ def take_sharding(arguments: Sequence[str]) -> tuple[list[str], Sharding | None]
     return rest, Sharding(int(shards), on, given.get("--address"))
 
 
-_EXAMPLES = {"--shards": "4", "--on": "ray", "--address": "ray://head:10001"}
+_EXAMPLES = {"--shards": "4", "--on": "ray", "--address": "head:6379"}
