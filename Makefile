@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
-.PHONY: help setup demo results results-from-scratch extract dbt correlate report sql verify test test-slow rehearse lint bench docs clean
+.PHONY: help setup demo results results-from-scratch extract dbt correlate report sql verify test test-slow test-scale rehearse lint bench docs clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -79,6 +79,10 @@ test: $(READY)  ## run the tests, except those marked slow: see test-slow
 test-slow: $(READY)  ## run the tests marked slow: kills, whole rebuilds, long real documents
 	$(PYTEST) -m slow
 
+test-scale: $(READY)  ## run the tests of Ray, Slurm and shards, and install what they need
+	$(BIN)/python -m pip install -q -c requirements.lock -e '.[ray,slurm]'
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/extract/test_cluster.py tests/warehouse/metrics/test_sharded.py
+
 rehearse: $(READY)  ## rehearse no4k from download to submission, with look-alikes of its 17 models
 	$(BIN)/python -m tests.rehearsal
 
@@ -101,5 +105,6 @@ docs: $(READY)  ## dbt documentation in one HTML file: models, columns, formulas
 
 clean:  ## remove what can be rebuilt in seconds; extracted tokens, weights and .venv stay
 	rm -rf dbt_project/target dbt_project/logs logs build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf warehouse/shards
 	rm -f warehouse/tokenmart.duckdb warehouse/tokenmart.duckdb.wal warehouse/tokenmart.duckdb.built report.html
 	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +

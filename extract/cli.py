@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,6 @@ from warehouse.terminal import print_whole
 
 if TYPE_CHECKING:
     from extract.planning.plan import Document, Selection
-    from extract.planning.sharing import Sharing
     from extract.planning.tables import Plan
     from warehouse.paths import Workspace
     from warehouse.problem.spec import Problem
@@ -91,6 +89,21 @@ def _selection(command: Callable[..., Any]) -> Callable[..., Any]:
     help="Keep the K first choices of every token, too (table top_tokens); units without them "
     "are computed anew.",
 )
+@click.option(
+    "--on",
+    type=click.Choice(["ray", "slurm"]),
+    help="Compute on a Ray cluster, or as a job array of Slurm; --workers is the number of actors "
+    "or jobs. Every machine sees the checkout and its data folder under the same path.",
+)
+@click.option("--address", help="Use the Ray cluster at this address; else a new one, here.")
+@click.option(
+    "--slurm",
+    "slurm",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Ask Slurm for this, as submitit names it: partition, gpus_per_node, timeout_min; "
+    "repeatable.",
+)
 @click.option("--as-worker", hidden=True, help="Be a worker of the run that started at this time.")
 @click.option("--dry-run", is_flag=True, help="Print what would be computed and its cost.")
 def extract(
@@ -108,6 +121,9 @@ def extract(
     compiled: bool,
     workers: int | None,
     top_k: int | None,
+    on: str | None,
+    address: str | None,
+    slurm: tuple[str, ...],
     as_worker: str | None,
     dry_run: bool,
 ) -> None:
@@ -120,16 +136,20 @@ def extract(
     tokenmart extract --problem minilong --demo
     tokenmart extract --problem no4k --dry-run
     tokenmart extract --problem no4k --model Qwen/Qwen2-7B-Instruct --device cuda:1
+    tokenmart extract --problem no4k --on ray --address head:6379
     """
+    from extract.cluster.start import check_options, run_elsewhere
     from extract.planning.devices import planned_device, resolve_device
     from extract.planning.plan import documents_of, select
     from extract.planning.sharing import sharing_of
     from extract.planning.tables import make_plan
+    from extract.workers import share_work
     from warehouse.paths import find_workspace
     from warehouse.problem.lineup import store_lineup, store_pairs
     from warehouse.problem.spec import load_problem
     from warehouse.sources.fetch import ensure_documents
 
+    check_options(on, address, slurm)
     workspace = find_workspace()
     problem = load_problem(problem_name, workspace)
     where, here = planned_device(device) if dry_run else (resolve_device(device), True)
@@ -155,16 +175,19 @@ def extract(
         click.echo(sharing.sentence)
     if dry_run:
         return
-    if selection.device == "cpu" and as_worker is None:
+    if selection.device == "cpu" and as_worker is None and on is None:
         _guard_processor(plan, asked_by_name=device == "cpu")
     corpus = ensure_documents(problem, workspace)
     chosen = documents_of(corpus, selection.documents, selection.conditions)
     store_pairs(problem, workspace)
     store_lineup(problem, workspace)
     since = as_worker
+    if on is not None:
+        run_elsewhere(context, problem, selection, chosen, workspace)
+        return
     if sharing.workers > 1:
         since = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        _run_workers(context, since, problem, selection, sharing, chosen, workspace)
+        share_work(context, since, problem, selection, sharing, chosen, workspace)
     quiet = as_worker is not None
     _extract(problem, selection, chosen, workspace, since, quiet)
 
@@ -247,40 +270,6 @@ def _extract(
             f"{len(lines)} failed (listed above), of {models} of {len(selection.models)} models; "
             "all else is kept: mend the cause and run the same command again"
         )
-
-
-def _run_workers(
-    context: click.Context,
-    since: str,
-    problem: Problem,
-    selection: Selection,
-    sharing: Sharing,
-    documents: list[Document],
-    workspace: Workspace,
-) -> None:
-    """Let workers do their models, under one progress bar; what they leave is done afterwards."""
-    from extract.planning.cost import refuse_too_many
-    from extract.planning.tables import count_finished
-    from extract.workers import run_workers, worker_arguments, worker_environments, worker_logs
-    from warehouse.progress import progress_bar
-
-    workers, values = sharing.workers, context.params
-    if sharing.each is not None:
-        chosen = tuple(spec for spec in selection.models if spec.full_id in sharing.each)
-        selection = replace(selection, models=chosen)
-        values = {**values, "models": sharing.each}
-    refuse_too_many(workers, problem, selection, workspace)
-    total = len(selection.models) * len(documents) * len(selection.conditions)
-    with progress_bar(total, "units") as progress:
-        failures = run_workers(
-            [*worker_arguments(context.command, values), "--as-worker", since],
-            worker_environments(workers, selection.device),
-            worker_logs(workspace, since, workers),
-            lambda: count_finished(problem, selection, documents, workspace),
-            progress,
-        )
-    for failure in failures:
-        click.echo(visible(f"warning: {failure}"), err=True)
 
 
 @click.command()

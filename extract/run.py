@@ -199,7 +199,21 @@ class Extraction:
         self.ahead.begin_after(plan.spec)
         if not documents:
             return
-        first = next(iter(documents.values()))
+        scorer = self._load(plan, next(iter(documents.values())), room)
+        published = time.monotonic()
+        with Background() as storing:
+            for task in plan.tasks:
+                tokenized = documents.get(task.document.doc_id)
+                if tokenized is None:
+                    continue
+                storing.check()
+                self._claim_and_score(plan, task, scorer, tokenized, storing)
+                # publishing rewrites whole files: at most a twentieth of the time goes there
+                if time.monotonic() - published > max(PUBLISH_SECONDS, 20 * self.publish_seconds):
+                    storing.submit(partial(self._publish, plan))
+                    published = time.monotonic()
+
+    def _load(self, plan: ModelPlan, first: TokenizedDocument, room: int) -> Scorer:
         self.progress(f"{plan.spec.full_id}: loading", 0)
         scorer = find_backend(self.selection.backend).load(
             Loading(
@@ -216,18 +230,7 @@ class Extraction:
         )
         self._write_model(plan, scorer)
         scorer.check()
-        published = time.monotonic()
-        with Background() as storing:
-            for task in plan.tasks:
-                tokenized = documents.get(task.document.doc_id)
-                if tokenized is None:
-                    continue
-                storing.check()
-                self._claim_and_score(plan, task, scorer, tokenized, storing)
-                # publishing rewrites whole files: at most a twentieth of the time goes there
-                if time.monotonic() - published > max(PUBLISH_SECONDS, 20 * self.publish_seconds):
-                    storing.submit(partial(self._publish, plan))
-                    published = time.monotonic()
+        return scorer
 
     def _claim_and_score(
         self,

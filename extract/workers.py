@@ -14,16 +14,23 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from warehouse.errors import visible
 from warehouse.files import storage_errors
 from warehouse.paths import Workspace
-from warehouse.progress import Progress
+from warehouse.progress import Progress, progress_bar
 
-OWN_TO_PARENT = ("workers", "dry_run", "as_worker")
+if TYPE_CHECKING:
+    from extract.planning.plan import Document, Selection
+    from extract.planning.sharing import Sharing
+    from warehouse.problem.spec import Problem
+
+OWN_TO_PARENT = ("workers", "dry_run", "as_worker", "on", "address", "slurm")
 POLL_SECONDS = 1.0
 
 
@@ -161,3 +168,35 @@ def _stopped_with_us(children: Sequence[subprocess.Popen[bytes]]) -> Iterator[No
         raise
     finally:
         signal.signal(signal.SIGTERM, previous)
+
+
+def share_work(
+    context: click.Context,
+    since: str,
+    problem: Problem,
+    selection: Selection,
+    sharing: Sharing,
+    documents: list[Document],
+    workspace: Workspace,
+) -> None:
+    """Let workers do their models, under one progress bar; what they leave is done afterwards."""
+    from extract.planning.cost import refuse_too_many
+    from extract.planning.tables import count_finished
+
+    workers, values = sharing.workers, context.params
+    if sharing.each is not None:
+        chosen = tuple(spec for spec in selection.models if spec.full_id in sharing.each)
+        selection = replace(selection, models=chosen)
+        values = {**values, "models": sharing.each}
+    refuse_too_many(workers, problem, selection, workspace)
+    total = len(selection.models) * len(documents) * len(selection.conditions)
+    with progress_bar(total, "units") as progress:
+        failures = run_workers(
+            [*worker_arguments(context.command, values), "--as-worker", since],
+            worker_environments(workers, selection.device),
+            worker_logs(workspace, since, workers),
+            lambda: count_finished(problem, selection, documents, workspace),
+            progress,
+        )
+    for failure in failures:
+        click.echo(visible(f"warning: {failure}"), err=True)

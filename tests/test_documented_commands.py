@@ -23,7 +23,7 @@ from documented import (
 
 from tokenmart import COMMANDS, cli
 
-FOR_DBT = {"--grids", "--project-dir", "--select", "--static", "--vars"}
+FOR_DBT = {"--grids", "--project-dir", "--select", "--shards", "--static", "--vars"}
 """Options of `tokenmart dbt`, which takes any."""
 SHOWN = shown()
 EXAMPLES = sorted({*SHOWN, *named()})
@@ -46,6 +46,19 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
     "extract --problem no4k --model Qwen/Qwen2-7B-Instruct --device cuda:1": (
         "extract --problem no4k --model Qwen/Qwen2-7B-Instruct --device cuda:1 --dry-run",
         "needs two GPUs",
+    ),
+    "extract --problem no4k --on ray --address head:6379": (
+        None,
+        "needs a Ray cluster and GPUs; tests/extract/test_cluster.py starts three nodes",
+    ),
+    "extract --problem no4k --on slurm --workers 16 --slurm partition=gpu": (
+        None,
+        "needs Slurm; tests/extract/test_cluster.py runs it through submitit's local executor",
+    ),
+    "dbt build --shards 4": (None, "tests/warehouse/metrics/test_sharded.py builds in shards"),
+    "dbt build --shards 32 --on ray --address head:6379": (
+        None,
+        "needs a Ray cluster; tests/warehouse/metrics/test_sharded.py starts one",
     ),
     "correlate --problem minilong --json": (
         "correlate --problem minilong --json --metric longppl",

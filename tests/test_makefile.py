@@ -25,7 +25,7 @@ TARGETS = [
     "sql",
     "verify",
 ]
-TARGETS += ["test", "test-slow", "rehearse", "lint", "bench", "docs", "clean"]
+TARGETS += ["test", "test-slow", "test-scale", "rehearse", "lint", "bench", "docs", "clean"]
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 

@@ -5,10 +5,11 @@
   thresholds to metric_values. A selection that leaves out part of the chain would end green, with
   no value of a new variant, or a wrong one. So it is refused before anything runs, where a variant
   differs from what metric_catalog, the chain's end, was last built with; and so is a selection of
-  an edited family without the tables that show its values.
+  an edited family without the tables that show its values. A build of shards selects parts on
+  purpose, and together they are whole (warehouse/metrics/sharded).
 -#}
 {% macro refuse_partial_builds() -%}
-    {%- if execute and flags.WHICH in ('run', 'build') -%}
+    {%- if execute and flags.WHICH in ('run', 'build') and not env_var('TOKENMART_SHARE', '') -%}
         {%- set variants = 'model.' ~ project_name ~ '.stg_metric_variants' -%}
         {%- set readers = [variants, 'model.' ~ project_name ~ '.stg_metric_families'] -%}
         {%- for id, node in graph.nodes.items()

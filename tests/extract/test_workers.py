@@ -14,6 +14,7 @@ import click
 import psutil
 import pytest
 import yaml
+from held_backend import HELD_BACKEND
 from published_tables import assert_same, published
 from tiny_models import make_checkpoint
 from tiny_runs import ok, run
@@ -26,35 +27,6 @@ from warehouse.store.ledger import read_units
 from warehouse.store.token_files import published_path
 
 CHECKOUT = Path(__file__).parents[2]
-
-
-HELD_BACKEND = """
-import os, time
-from pathlib import Path
-import numpy as np
-from extract import Backend, Scored, TokenScores
-
-class Held(Backend):
-    kind = "held"
-    parameters, attention, prefixes = 0, "none", "shared"
-
-    def load(self, loading):
-        return self
-
-    def check(self):
-        pass
-
-    def score(self, requests):
-        place = Path(os.environ["TOKENMART_HOME"])
-        (place / f"waiting-{os.getpid()}").touch()
-        while not (place / "go").exists():
-            time.sleep(0.01)
-        for request in requests:
-            nats = np.ones(len(request.targets), dtype=np.float32)
-            first = np.ones(len(nats), dtype=np.int32)
-            yield Scored(TokenScores(-nats, nats, first, -nats), tokens_processed=0)
-"""
-"""A backend that says when it holds a document, and goes on when a file `go` appears."""
 
 
 @pytest.fixture

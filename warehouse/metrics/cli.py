@@ -197,18 +197,32 @@ def dbt_command(arguments: tuple[str, ...]) -> None:
     """Run dbt in dbt_project/, with this checkout's data and database.
 
     The core variants are built; --grids builds all variants of all families, or of those named. A
-    family that fails is left out and named at the end, and the others are built.
+    family that fails is left out and named at the end, and the others are built. --shards divides
+    the models among so many builds, each with a database and the memory limit of its own, in
+    place of one build that is too large. With --on ray they run on a Ray cluster, the one at
+    --address or a new one on this machine.
 
     \b
     tokenmart dbt build
     tokenmart dbt build --grids longppl context_gain
     tokenmart dbt run --select +perplexity+
+    tokenmart dbt build --shards 4
+    tokenmart dbt build --shards 32 --on ray --address head:6379
     """
     from warehouse.metrics.dbt_process import run_dbt
+    from warehouse.metrics.sharded.options import take_sharding
 
     workspace = find_workspace()
     _refresh(workspace)
-    sys.exit(run_dbt(arguments, workspace))
+    words, sharding = take_sharding(arguments)
+    if sharding is None:
+        sys.exit(run_dbt(words, workspace))
+    from warehouse.metrics.sharded.local import run_here
+    from warehouse.metrics.sharded.on_ray import on_ray
+    from warehouse.metrics.sharded.run import build_sharded
+
+    runner = on_ray(sharding.address) if sharding.on == "ray" else run_here
+    sys.exit(build_sharded(words, workspace, sharding.shards, runner))
 
 
 def _refresh(workspace: Workspace) -> bool:

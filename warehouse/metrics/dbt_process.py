@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 
@@ -75,12 +75,12 @@ def run_dbt(arguments: Sequence[str], workspace: Workspace) -> int:
         TokenmartError: dbt isn't installed, or a family or a variants file has a mistake.
         StorageError: the cache can't be written.
     """
-    with _one_at_a_time(workspace):
+    with one_at_a_time(workspace):
         return _run_alone(arguments, workspace)
 
 
 @contextmanager
-def _one_at_a_time(workspace: Workspace) -> Iterator[None]:
+def one_at_a_time(workspace: Workspace) -> Iterator[None]:
     """Wait for another dbt that was started here: DuckDB's file has one writer."""
     path = workspace.cache / "locks" / "dbt.lock"
     with storage_errors(path):
@@ -125,7 +125,7 @@ def _run_alone(arguments: Sequence[str], workspace: Workspace) -> int:
     target = manifest_path(workspace).parent
     if builds:
         (target / RESULTS).unlink(missing_ok=True)
-    status, output = _run(words, workspace)
+    status, output = run_words(words, workspace)
     if builds and status:
         _go_on(words, workspace, broken_families(families, target, output))
     if builds:
@@ -135,12 +135,26 @@ def _run_alone(arguments: Sequence[str], workspace: Workspace) -> int:
     return status
 
 
-def _run(
-    words: Sequence[str], workspace: Workspace, overlay: Overlay | None = None
+def run_words(
+    words: Sequence[str],
+    workspace: Workspace,
+    overlay: Overlay | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> tuple[int, str]:
-    """dbt's exit status, and what it printed, which is shown as it comes."""
+    """Run a command line for dbt in the project's folder.
+
+    Args:
+        words: from `command`, and dbt's own.
+        workspace: whose data and database it uses.
+        overlay: a copy of the project that takes its place.
+        settings: further variables of its environment.
+
+    Returns:
+        dbt's exit status, and what it printed, which is shown as it comes.
+    """
     environment = {
         **os.environ,
+        **(settings or {}),
         **workspace.environment(),
         "TOKENMART_PARENT": str(os.getpid()),
         **(overlay.environment() if overlay else {}),
@@ -162,16 +176,7 @@ def _run(
 
 def _go_on(words: Sequence[str], workspace: Workspace, found: list[str]) -> None:
     """Build what doesn't depend on broken families, and name these last."""
-    families = find_families(workspace.dbt_project)
-    broken: list[str] = []
-    status = 1
-    while found:
-        broken += found
-        click.echo(f"\ngoing on without {', '.join(broken)}\n")
-        with overlay_without(workspace, broken) as overlay:
-            status, output = _run(words, workspace, overlay)
-            found = broken_families(families, overlay.target, output) if status else []
-            found = [name for name in found if name not in broken]
+    broken, status = build_without(words, workspace, found)
     if broken:
         rest = "everything else is built" if status == 0 else "more went wrong, see above"
         click.echo(
@@ -179,3 +184,33 @@ def _go_on(words: Sequence[str], workspace: Workspace, found: list[str]) -> None
             f"{rest}; mend it and run the same command again",
             err=True,
         )
+
+
+def build_without(
+    words: Sequence[str],
+    workspace: Workspace,
+    found: list[str],
+    settings: Mapping[str, str] | None = None,
+) -> tuple[list[str], int]:
+    """Build what doesn't depend on broken families, as long as that finds more of them.
+
+    Args:
+        words: of the command that failed.
+        workspace: the checkout.
+        found: families that broke in it; none: nothing is run.
+        settings: see `run_words`.
+
+    Returns:
+        All broken families, and dbt's exit status without them.
+    """
+    families = find_families(workspace.dbt_project)
+    broken: list[str] = []
+    status = 1
+    while found:
+        broken += found
+        click.echo(f"\ngoing on without {', '.join(broken)}\n")
+        with overlay_without(workspace, broken) as overlay:
+            status, output = run_words(words, workspace, overlay, settings)
+            found = broken_families(families, overlay.target, output) if status else []
+            found = [name for name in found if name not in broken]
+    return broken, status

@@ -14,6 +14,7 @@ from warehouse.files import write_whole
 from warehouse.metrics.registry import FOLDERS, LIST
 from warehouse.paths import Workspace
 from warehouse.store.schema import TABLES
+from warehouse.store.share import Share
 
 _WHOLE_BUILDS = (("build",), ("--quiet", "build"), ("build", "--quiet"))
 _GENERATED = {"target", "logs", "dbt_packages", "__pycache__"}
@@ -40,10 +41,13 @@ def builds_all(arguments: Sequence[str]) -> bool:
     return tuple(arguments) in _WHOLE_BUILDS
 
 
-def read_by_build(workspace: Workspace, options: Sequence[str] = ()) -> Reads:
+def read_by_build(
+    workspace: Workspace, options: Sequence[str] = (), share: Share | None = None
+) -> Reads:
     """What a build would read now, by sizes and times of files, versions, environment, options.
 
-    Reads no contents, like make: a second on thousands of files.
+    Reads no contents, like make: a second on thousands of files. Of token files those of the share
+    count, of all without one.
     """
     project = workspace.dbt_project
     variants: dict[str, list[str]] = {}
@@ -60,7 +64,7 @@ def read_by_build(workspace: Workspace, options: Sequence[str] = ()) -> Reads:
     settings = sorted(os.environ.items())
     rest = [
         *(_marks(path) for path in _files(Path(__file__).parents[1])),
-        *(_marks(path) for name in TABLES for path in _files(workspace.data / name)),
+        *(_marks(path) for path in _data_files(workspace, share)),
         *(f"{k}={v}" for k, v in settings if k.startswith(("DBT_", "TOKENMART"))),
         str(workspace.data),
         *options,
@@ -137,6 +141,13 @@ def _state(workspace: Workspace) -> list[int]:
         return []
     found = workspace.database.stat()
     return [found.st_size, found.st_mtime_ns]
+
+
+def _data_files(workspace: Workspace, share: Share | None) -> Iterator[Path]:
+    for name in TABLES:
+        folders = share.folders(workspace.data, name) if share else None
+        for folder in [workspace.data / name] if folders is None else folders:
+            yield from _files(folder)
 
 
 def _hash(parts: Sequence[str]) -> str:

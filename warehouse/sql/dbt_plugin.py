@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import duckdb
@@ -12,6 +13,7 @@ from dbt_common.exceptions import DbtRuntimeError
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace, find_workspace
 from warehouse.sql.views import create_views, has_files, quoted, refuse_earlier_database
+from warehouse.store.share import VARIABLE, read_share
 
 
 class Plugin(BasePlugin):
@@ -35,7 +37,15 @@ class Plugin(BasePlugin):
         try:
             refuse_earlier_database(conn, workspace.database)
             _refuse_missing_data(conn, workspace)
-            if strangers := create_views(conn, workspace.data, every_byte=True):
+            share = read_share(os.environ.get(VARIABLE))
+            strangers = create_views(conn, workspace.data, every_byte=True, share=share)
+            if share:
+                strangers = [
+                    found
+                    for found in strangers
+                    if not found.damaged or not share.leaves_to_others(workspace.data, found.path)
+                ]
+            if strangers:
                 more = f" (and {len(strangers) - 1} more)" if strangers[1:] else ""
                 raise TokenmartError(f"{strangers[0]}{more}; then build again")
         except TokenmartError as error:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from warehouse.errors import StorageError
 from warehouse.store.schema import TABLES, TOKENS, UNITS, UNITS_KEY
 from warehouse.store.schema_version import OtherVersionError, refuse_earlier_folders
+from warehouse.store.share import Share
 from warehouse.store.survey import Stranger, counted_files, survey
 
 LEDGERS = {"units": "tokens", "eval_units": "eval_tokens"}
@@ -35,7 +36,11 @@ _MACROS = Path(__file__).with_name("macros.sql")
 
 
 def create_views(
-    connection: duckdb.DuckDBPyConnection, data: Path, *, every_byte: bool = False
+    connection: duckdb.DuckDBPyConnection,
+    data: Path,
+    *,
+    every_byte: bool = False,
+    share: Share | None = None,
 ) -> list[Stranger]:
     """Create or replace the public views and the macros in the schema `main`.
 
@@ -43,6 +48,7 @@ def create_views(
         connection: a database that may be written.
         data: the data folder; tables without files are empty, with the same columns.
         every_byte: look for flipped bits, too; see `survey`.
+        share: the part of the store that the views show; None for all of it.
 
     Returns:
         Files that the views leave out because no ledger knows them, and damaged ones.
@@ -52,20 +58,20 @@ def create_views(
         StorageError: no file of a table can be read.
     """
     refuse_earlier_folders(data)
-    strangers = survey(data, every_byte=every_byte)
+    strangers = survey(data, every_byte=every_byte, share=share)
     for name, (schema, keys) in TABLES.items():
         columns = {**dict.fromkeys(keys, "VARCHAR"), **_sql_types(schema)}
         casts = [f'cast("{column}" as {kind}) as "{column}"' for column, kind in columns.items()]
         if schema is TOKENS:
             casts.append(f"cast(-logprob as {columns['logprob']}) as nll")
         view = f"create or replace view main.{name} as select {', '.join(casts)} from"
-        if files := counted_files(data, name, strangers):
+        if files := counted_files(data, name, strangers, share):
             _create_over_files(connection, view, files, keys)
         else:
             nothing = ", ".join(f'null as "{column}"' for column in columns)
             connection.execute(f"{view} (select {nothing}) where false")
     for ledger, table in LEDGERS.items():
-        _create_units(connection, ledger, counted_files(data, table, strangers))
+        _create_units(connection, ledger, counted_files(data, table, strangers, share))
     connection.execute(_MACROS.read_text(encoding="utf-8"))
     return strangers
 

@@ -1,0 +1,1 @@
+"""Extraction on many machines: Ray actors that keep their model, or a job array of Slurm."""

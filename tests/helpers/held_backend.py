@@ -1,0 +1,31 @@
+"""A backend for tests that stop a run in the middle."""
+
+from __future__ import annotations
+
+HELD_BACKEND = """
+import os, time
+from pathlib import Path
+import numpy as np
+from extract import Backend, Scored, TokenScores
+
+class Held(Backend):
+    kind = "held"
+    parameters, attention, prefixes = 0, "none", "shared"
+
+    def load(self, loading):
+        return self
+
+    def check(self):
+        pass
+
+    def score(self, requests):
+        place = Path(os.environ["TOKENMART_HOME"])
+        (place / f"waiting-{os.getpid()}").touch()
+        while not (place / "go").exists():
+            time.sleep(0.01)
+        for request in requests:
+            nats = np.ones(len(request.targets), dtype=np.float32)
+            first = np.ones(len(nats), dtype=np.int32)
+            yield Scored(TokenScores(-nats, nats, first, -nats), tokens_processed=0)
+"""
+"""A backend that says when it holds a document, and goes on when a file `go` appears."""

@@ -1,0 +1,87 @@
+"""Shards on a Ray cluster: one task each, placed where its memory fits.
+
+Every node sees the workspace's folders under the same path and has Tokenmart installed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from warehouse.errors import TokenmartError
+from warehouse.metrics.sharded.build import Order, Outcome
+from warehouse.metrics.sharded.local import Runner, run_order
+from warehouse.paths import Workspace
+from warehouse.ray_cluster import NODE_LOSSES, cluster
+
+_BESIDE_DUCKDB = 1 << 30
+"""Bytes that a shard's process needs beyond DuckDB's limit: dbt itself, and what DuckDB doesn't
+count."""
+
+
+def on_ray(address: str | None) -> Runner:
+    """A runner that sends orders to a cluster.
+
+    Args:
+        address: of a running cluster; None starts one on this machine, for as long as it is used.
+    """
+
+    def run(orders: Sequence[Order], workspace: Workspace) -> Iterator[Outcome]:
+        with cluster(address) as ray:
+            memory = duckdb_limit() + _BESIDE_DUCKDB
+            largest = max(
+                (node["Resources"].get("memory", 0) for node in ray.nodes() if node["Alive"]),
+                default=0,
+            )
+            if largest < memory:
+                raise TokenmartError(
+                    f"--on ray: a shard needs {memory / 2**30:.1f} GiB and the largest node offers "
+                    f"{largest / 2**30:.1f}; set TOKENMART_MEMORY to less, or take larger nodes"
+                )
+            settings = {k: v for k, v in os.environ.items() if k.startswith(("TOKENMART", "DBT_"))}
+            task = ray.remote(memory=memory, max_retries=NODE_LOSSES, scheduling_strategy="SPREAD")(
+                _run_with
+            )
+            running = {task.remote(order, workspace, settings): order for order in orders}
+            while running:
+                (done,), _ = ray.wait(list(running), num_returns=1)
+                yield _outcome(ray, done, running.pop(done))
+
+    return run
+
+
+def duckdb_limit() -> int:
+    """Bytes of memory that each build's DuckDB may use: $TOKENMART_MEMORY, as profiles.yml has it.
+
+    Raises:
+        TokenmartError: it is not a size.
+    """
+    import duckdb
+
+    text = os.environ.get("TOKENMART_MEMORY", "5GiB")
+    try:
+        with duckdb.connect(":memory:") as connection:
+            connection.execute("set memory_limit = ?", [text])
+            found = connection.execute("select current_setting('memory_limit')").fetchall()
+    except duckdb.Error as error:
+        raise TokenmartError(f"TOKENMART_MEMORY={text}: not a size such as 5GiB") from error
+    number, unit = str(found[0][0]).split()
+    return int(float(number) * 1024 ** ["bytes", "KiB", "MiB", "GiB", "TiB"].index(unit))
+
+
+def _run_with(order: Order, workspace: Workspace, settings: dict[str, str]) -> Outcome:
+    os.environ.update(settings)
+    return run_order(order, workspace)
+
+
+def _outcome(ray: Any, done: Any, order: Order) -> Outcome:
+    try:
+        outcome: Outcome = ray.get(done)
+    except ray.exceptions.RayError as error:
+        text = " ".join(str(error).split())
+        click.echo(f"shard {order.number}: {text[:200]}", err=True)
+        return Outcome(order.number, f"Ray lost it ({type(error).__name__})")
+    return outcome
