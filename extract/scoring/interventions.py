@@ -159,10 +159,11 @@ def quantized(weights: Tensor, bits: int, group: int) -> Tensor:
     """
     steps = 2 ** (bits - 1) - 1
     groups = weights.float().reshape(*weights.shape[:-1], -1, group)
-    scale = groups.abs().amax(dim=-1, keepdim=True) / steps
+    scale: Tensor = groups.abs().amax(dim=-1, keepdim=True) / steps
     # a group of zeros has no scale and stays
-    codes = torch.where(scale > 0, groups / scale, groups).round().clamp(-steps, steps)
-    return (codes * scale).reshape(weights.shape)
+    codes: Tensor = torch.where(scale > 0, groups / scale, groups).round().clamp(-steps, steps)
+    rounded: Tensor = (codes * scale).reshape(weights.shape)
+    return rounded
 
 
 def _heat_attention(model: Any, spec: ModelSpec, change: TemperatureIntervention) -> None:

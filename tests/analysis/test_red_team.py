@@ -116,7 +116,7 @@ def test_one_family_per_model_is_on_record(library, tmp_path):
 
 def test_doses_of_one_treatment_are_known_without_anybody_saying_so(minilong):
     groups = select()["groups"]
-    assert groups["families"] == 2 and groups["kinds"] == 7
+    assert groups["families"] == 2 and groups["kinds"] == 10
 
 
 def test_a_model_left_out_after_the_fact_is_named(library):
