@@ -15,7 +15,6 @@ from tiny_models import make_checkpoint
 
 from extract.merging.tasks import hidden_sets, validation_sets, write_tasks
 from tokenmart import cli
-from warehouse.paths import Workspace
 
 pytest.importorskip("mergekit")
 pytest.importorskip("lm_eval")
@@ -40,10 +39,13 @@ def merge_of(name: str, **weights: float) -> dict[str, Any]:
 
 @pytest.mark.timeout(900)
 def test_from_experts_to_a_ranking_and_back(
-    tmp_path: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("models", "variants"):
-        (workspace.dbt_project / name).symlink_to(PROJECT / name)
+    warehouse = Warehouse(tmp_path / "data", tmp_path / "t.duckdb")
+    warehouse.data.mkdir()
+    monkeypatch.setenv("TOKENMART_HOME", str(PROJECT.parent))
+    monkeypatch.setenv("TOKENMART_DATA", str(warehouse.data))
+    monkeypatch.setenv("TOKENMART_DATABASE", str(warehouse.database))
     for seed, name in enumerate(("one", "two")):
         make_checkpoint(tmp_path / name, seed=seed)
     shutil.copy(tmp_path / "one" / "tokenizer.json", tmp_path / "two")
@@ -59,11 +61,9 @@ def test_from_experts_to_a_ranking_and_back(
         tasks = f"{prefix}_reading,{prefix}_code"
         words = ["--tasks", tasks, "--include-path", str(tmp_path / round_), "--device", "cpu"]
         ok("merge", "eval", "--problem", path, "--round", round_, "--weight", weight, *words)
-    warehouse = Warehouse(workspace.data, tmp_path / "t.duckdb")
     warehouse.run("--select", "+path:models/marts/rankings", "--vars", '{"ranking_draws": 50}')
     tested = warehouse.dbt("test", "--select", "path:models/marts/rankings")
     assert tested.returncode == 0, tested.stdout
-    monkeypatch.setenv("TOKENMART_DATABASE", str(warehouse.database))
     out = tmp_path / "standings.json"
     shown = ok("rank", "show", "--problem", "made", "--out", str(out))
     assert "round overall" in shown
