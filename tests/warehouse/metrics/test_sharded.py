@@ -124,10 +124,10 @@ def assert_same_tables(one: Warehouse, other: Warehouse) -> None:
         mine, theirs = ({row[:width]: row[width:] for row in w.rows(query)} for w in (one, other))
         assert mine.keys() == theirs.keys() and mine
         for key, values in mine.items():
-            for one, two in zip(values, theirs[key], strict=True):
-                assert (one is None) == (two is None), (table, key)
-                close = one is None or math.isclose(one, two, rel_tol=1e-9, abs_tol=1e-12)
-                assert close, (table, key, one, two)
+            for wanted, found in zip(values, theirs[key], strict=True):
+                assert (wanted is None) == (found is None), (table, key)
+                close = wanted is None or math.isclose(wanted, found, rel_tol=1e-9, abs_tol=1e-12)
+                assert close, (table, key, wanted, found)
 
 
 @pytest.fixture(scope="module")
