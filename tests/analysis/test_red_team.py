@@ -333,7 +333,11 @@ def test_a_module_that_stands_before_the_installed_one_is_on_record(tmp_path):
 def test_no_seed_betters_the_exact_filter(minilong, tmp_path):
     """The seed of the skipped correlation can be chosen; the best of all halves stands beside."""
     generator = np.random.default_rng(4)
-    models = minilong.models("minilong")
+    # as many as the locked problem has: all halves of many more would take too long
+    models = minilong.models("minilong")[:17]
+    with minilong.write() as connection:
+        connection.execute("delete from downstream_scores")
+    minilong.target("minilong", {m: float(generator.normal()) for m in models})
     path = tmp_path / "submission.json"
     path.write_text(json.dumps({m: float(generator.normal()) for m in models}))
     found = []

@@ -137,8 +137,8 @@ def test_numbers_made_elsewhere_come_from_a_file(minilong, tmp_path):
     lines += [f"{model_id},down,{-place}" for place, model_id in enumerate(full_ids)][:-2]
     path.write_text("model_id,variant,value\n" + "\n".join(lines) + f"\n{[*full_ids][-1]},down,\n")
     up, down = sorted(correlated("--values", path)["rows"][:2], key=lambda row: -row["n"])
-    assert (up["variant"], up["kind"], up["n"]) == ("up", "values", 15)
-    assert (down["variant"], down["n"]) == ("down", 13)
+    assert (up["variant"], up["kind"], up["n"]) == ("up", "values", 23)
+    assert (down["variant"], down["n"]) == ("down", 21)
     shown = run(cli.correlate, "--values", path, "--top", 1, "--resamples", 100).stdout
     assert "idea/up ranks the models most like:" in shown and "† not admissible" in shown
     path.write_text("model_id,value\nsmollm2-135m,1\ngemma3-270m,much\n")
