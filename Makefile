@@ -36,7 +36,7 @@ demo: $(READY)  ## small real models, documents to ranked correlations: minutes 
 	$(TOKENMART) data fetch --problem minilong
 	$(TOKENMART) extract --problem minilong --demo
 	$(TOKENMART) recall --problem minilong --demo
-	$(TOKENMART) dbt --quiet build --exclude-resource-type unit_test
+	$(TOKENMART) dbt --quiet build
 	$(TOKENMART) correlate --problem minilong
 	$(TOKENMART) report --problem minilong
 
@@ -46,7 +46,7 @@ results: $(READY)  ## every figure of docs/findings.md anew, from the small tabl
 results-from-scratch: $(READY)  ## the tables themselves: all models of minilong, HOURS=5 of computing
 	$(TOKENMART) data fetch --problem minilong
 	$(TOKENMART) campaign --problem minilong --hours $(HOURS)
-	$(TOKENMART) dbt --quiet build --exclude-resource-type unit_test
+	$(TOKENMART) dbt --quiet build
 	$(TOKENMART) results freeze --problem minilong
 	$(TOKENMART) results tell
 

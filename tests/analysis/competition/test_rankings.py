@@ -286,7 +286,7 @@ def test_the_marts_that_dbt_builds_are_those_of_the_command(
     assert done.exit_code == 0 and "200 results of 4 entries" in done.output, done.output
     again = CliRunner().invoke(cli, ["rank", "import", "--problem", "mine", str(path)])
     assert again.exit_code == 1 and "--force" in again.output
-    warehouse.run("--select", "+ranking_tasks", "+ranking_pairs", "+ranking_stability", "rankings")
+    warehouse.run("--select", "+path:models/marts/rankings")
     tested = warehouse.dbt("test", "--select", "path:models/*/rankings")
     assert tested.returncode == 0, tested.stdout
     shown = CliRunner().invoke(cli, ["rank", "show", "--problem", "mine", "--json"])

@@ -74,7 +74,7 @@ def test_minilong_is_small_real_and_diverse() -> None:
     assert len(problem.models) >= 20
     assert {probe.kind for probe in problem.probes} == {"full", "window", "retrieval"}
     assert problem.demo is not None
-    assert len(problem.demo.models) >= 7
+    assert len(problem.demo.models) >= 8
 
 
 def test_minilong_has_doses_of_every_kind_and_labels_them() -> None:
