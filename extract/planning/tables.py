@@ -124,11 +124,13 @@ def make_plan(
     flops = sum(model.left * model.flops for model in models)
     dtypes = {resolve_dtype(m.spec, selection.dtype, selection.device) for m in models}
     speed = " or ".join(sorted({assumed_speed(selection.device, each)[1] for each in dtypes}))
+    hours = flops / assumed_speed("cuda", "bfloat16")[0] / 3600
+    elsewhere = f" One GPU of the A100 class would take about {hours:,.1f} h."
     notes = (
         f"device {selection.device}{'' if device_here else ' (not here)'}; {source}. Memory: "
         "weights + KV cache + activations and logits of the longest document. Times are estimates "
         f"({flops:.1e} FLOPs to do) at an assumed speed of {speed}; the progress bar shows the "
-        "measured one.",
+        "measured one." + (elsewhere if selection.device == "cpu" and hours > 0.1 else ""),
         *_unknown(models),
         *(f"{subject}: {told}" for subject, told in notices(problem, selection.models).items()),
     )
