@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from warehouse.errors import StorageError, visible
+from warehouse.exchange.cli import attach, detach, export
 from warehouse.paths import find_workspace
 
 if TYPE_CHECKING:
@@ -45,7 +46,11 @@ def doctor(problem_name: str | None, as_json: bool) -> None:
 
 @click.group()
 def warehouse() -> None:
-    """Look after the Parquet files of the warehouse."""
+    """Look after the Parquet files of the warehouse, and share them."""
+
+
+for command in (export, attach, detach):
+    warehouse.add_command(command)
 
 
 @warehouse.command()
@@ -205,7 +210,7 @@ def gc(problem_name: str | None, yes: bool, dry_run: bool) -> None:
     table.add_column("bytes", justify="right")
     table.add_column("why")
     for item in garbage:
-        where = item.path.relative_to(workspace.data)
+        where = item.path.relative_to(workspace.store)
         cells = (item.what, str(where), f"{item.rows:,}", f"{item.bytes:,}", item.why)
         table.add_row(*(Text(visible(cell)) for cell in cells))
     Console(width=None if sys.stdout.isatty() else 200).print(table)

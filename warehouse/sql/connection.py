@@ -12,6 +12,7 @@ import duckdb
 from warehouse.errors import StorageError, visible
 from warehouse.paths import Workspace
 from warehouse.sql.door import open_door
+from warehouse.sql.others import create_views_of_others
 from warehouse.sql.views import PUBLIC_VIEWS, create_views, quoted, refuse_earlier_database
 
 PATIENCE_SECONDS = 3.0
@@ -68,8 +69,10 @@ def connect_to_parquet(
     connection = open_door(memory)
     connection.execute(f"set temp_directory = {quoted(workspace.cache / 'duckdb')}")
     connection.execute("set parquet_metadata_cache = true")
-    for stranger in create_views(connection, workspace.data):
+    for stranger in create_views(connection, workspace.store):
         click.echo(visible(f"warning: {stranger}"), err=True)
+    for warning in create_views_of_others(connection, workspace):
+        click.echo(visible(f"warning: {warning}"), err=True)
     return connection
 
 
