@@ -128,17 +128,17 @@ def running() -> Iterator[Server]:
 
 def point_at(patch: pytest.MonkeyPatch, endpoint: str, key: tuple[str, str] = ("a", "b")) -> None:
     """Have this process and those it starts use this server, with this key."""
-    from warehouse import bucket
+    from warehouse import object_store
 
     patch.setenv("AWS_ENDPOINT_URL", endpoint)
     patch.setenv("AWS_ACCESS_KEY_ID", key[0])
     patch.setenv("AWS_SECRET_ACCESS_KEY", key[1])
     patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    bucket._filesystem.cache_clear()
+    object_store._filesystem.cache_clear()
 
 
 def make_bucket(name: str = BUCKET) -> None:
-    from warehouse.bucket import filesystem
+    from warehouse.object_store import filesystem
 
     filesystem().call_s3("create_bucket", Bucket=name)
 

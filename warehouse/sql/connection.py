@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import duckdb
 
+from warehouse.bucket import let_duckdb_read
 from warehouse.errors import StorageError, visible
 from warehouse.paths import Workspace
 from warehouse.sql.door import open_door
@@ -33,6 +34,7 @@ def connect_read_only(workspace: Workspace) -> duckdb.DuckDBPyConnection:
     if not path.is_file():
         raise StorageError(f"{path}: no warehouse yet; run `tokenmart dbt build`")
     connection = _patiently(path, lambda: duckdb.connect(str(path), read_only=True))
+    let_duckdb_read(connection, workspace.store)
     refuse_earlier_database(connection, path)
     _search(connection, [(_catalog(path), schema) for schema in _SCHEMAS])
     return connection

@@ -11,8 +11,9 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from warehouse.bucket import BucketPath, ChangedError
+from warehouse.bucket import BucketPath
 from warehouse.errors import StorageError
+from warehouse.object_store import ChangedError
 from warehouse.store.owners import EXPIRY_SECONDS, died, identity
 
 HEARTBEAT_SECONDS = 20.0

@@ -25,9 +25,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from filelock import FileLock
 
-from warehouse.bucket import BucketPath, ChangedError, source, version_of
+from warehouse.bucket import BucketPath, source, version_of
 from warehouse.errors import StorageError
 from warehouse.files import appearing, storage_errors
+from warehouse.object_store import ChangedError
 from warehouse.paths import Workspace
 from warehouse.store.intact import data_record
 from warehouse.store.ledger import UnitRecord, content_sha256, damaged_file, read_units, with_units

@@ -19,9 +19,10 @@ pytest.importorskip("moto", reason="the extra `dev` isn't installed")
 from bucket_server import BUCKET, Server, Wire, make_bucket, new_user, point_at, running
 from warehouse_samples import KEYS, make_rows, make_unit
 
-from warehouse import bucket
-from warehouse.bucket import BucketPath, ChangedError, bucket_path, filesystem, footer
+from warehouse import bucket, object_store
+from warehouse.bucket import BucketPath, bucket_path, footer
 from warehouse.errors import StorageError, TokenmartError
+from warehouse.object_store import ChangedError, filesystem
 from warehouse.paths import Workspace
 from warehouse.store import leases
 from warehouse.store.intact import altered_files
@@ -142,7 +143,7 @@ def test_units_are_written_published_and_read_as_on_a_disk(
 
 
 def publish_some(lab: Workspace, first: int) -> None:
-    bucket._filesystem.cache_clear()
+    object_store._filesystem.cache_clear()
     for doc_id in range(first, first + 4):
         store(lab, doc_id)
         store(lab, 99)
@@ -322,6 +323,6 @@ def test_no_server_and_no_key_are_one_line(lab: Workspace, monkeypatch: pytest.M
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    bucket._filesystem.cache_clear()
+    object_store._filesystem.cache_clear()
     with pytest.raises(StorageError, match="no key for the store"):
         finished_units(lab, *KEYS)
