@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import duckdb
 
@@ -11,9 +12,9 @@ from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.sql.views import create_ledger_view, create_table_view, quoted
 from warehouse.store.attached import Attached, attached
-from warehouse.store.bundle import SHARED, VALUES, Manifest, place_of, read_manifest
 
-TOGETHER = (*SHARED, "units")
+if TYPE_CHECKING:
+    from warehouse.store.bundle import Manifest
 
 
 def create_views_of_others(
@@ -30,8 +31,13 @@ def create_views_of_others(
     Returns:
         What was left out, in a line each.
     """
+    bundles = attached(workspace)
+    if not bundles:
+        return []
+    from warehouse.store.bundle import SHARED, place_of
+
     warnings, names = [], []
-    for bundle in attached(workspace):
+    for bundle in bundles:
         try:
             manifest = unchanged(bundle)
             _create(connection, bundle.name, place_of(bundle.address), manifest)
@@ -43,7 +49,7 @@ def create_views_of_others(
             names.append(bundle.name)
     if names:
         connection.execute("create schema if not exists labs")
-        for table in TOGETHER:
+        for table in (*SHARED, "units"):
             parts = [f"select 'own' as lab, * from main.{table}"]
             parts += [f"select {quoted(name)} as lab, * from {name}.{table}" for name in names]
             query = " union all by name ".join(parts)
@@ -53,7 +59,8 @@ def create_views_of_others(
 
 def folders_of_others(workspace: Workspace) -> list[str]:
     """What queries may read of the attached bundles."""
-    return [f"{place_of(bundle.address)}/" for bundle in attached(workspace)]
+    # as they were written down: absolute, without a slash at the end
+    return [f"{bundle.address}/" for bundle in attached(workspace)]
 
 
 def unchanged(bundle: Attached) -> Manifest:
@@ -63,6 +70,8 @@ def unchanged(bundle: Attached) -> Manifest:
         TokenmartError: it is gone, or is another than the one that was checked.
         StorageError: a bucket can't be read.
     """
+    from warehouse.store.bundle import read_manifest
+
     manifest, sha256 = read_manifest(bundle.address)
     if sha256 != bundle.sha256:
         raise TokenmartError(
@@ -75,6 +84,8 @@ def unchanged(bundle: Attached) -> Manifest:
 def _create(
     connection: duckdb.DuckDBPyConnection, name: str, top: Path, manifest: Manifest
 ) -> None:
+    from warehouse.store.bundle import SHARED, VALUES
+
     let_duckdb_read(connection, top)
     connection.execute(f"create schema if not exists {name}")
     for table in SHARED:

@@ -27,8 +27,22 @@ SHARED = (
 )  # fmt: skip
 """Tables of the store that a bundle may hold; benchmarks' hold texts of unknown licence."""
 
-VALUES = ("metric_values", "metric_catalog", "downstream_scores")
-"""Tables that dbt built and a bundle holds, one file each."""
+VALUES = {
+    "metric_values": {
+        "problem": pa.string(), "metric": pa.string(), "variant": pa.string(),
+        "model_id": pa.string(), "value": pa.float64(), "tokens": pa.int64(),
+        "documents": pa.int64(),
+    },
+    "metric_catalog": {
+        "metric": pa.string(), "variant": pa.string(), "code": pa.string(),
+        "written": pa.string(), "direction": pa.string(), "formula": pa.string(),
+    },
+    "downstream_scores": {
+        "problem": pa.string(), "model_id": pa.string(), "task": pa.string(),
+        "score": pa.float64(), "stderr": pa.float64(), "items": pa.int64(),
+    },
+}  # fmt: skip
+"""Tables that dbt built and a bundle holds, one file each, with the columns that are read."""
 
 _LARGEST_MANIFEST = 256 << 20
 _NAME = r"(?!\.\.?(?:/|$))[A-Za-z0-9._@+=-]{1,255}"
@@ -199,10 +213,12 @@ def _wrong(path: Path, file: BundleFile) -> str:
         columns = pq.read_schema(footer(path))
         part, table = file.path.split("/")[:2]
         if part == "data":
-            schema = TABLES[table][0]
-            for name in schema.names:
-                if name not in columns.names or columns.field(name).type != schema.field(name).type:
-                    return f"its column {name} is missing or of another type"
+            wanted = {field.name: field.type for field in TABLES[table][0]}
+        else:
+            wanted = VALUES[path.stem]
+        for name, kind in wanted.items():
+            if name not in columns.names or columns.field(name).type != kind:
+                return f"its column {name} is missing or of another type"
     except FileNotFoundError:
         return "the file is missing"
     except (pa.ArrowException, OSError, ValueError) as error:

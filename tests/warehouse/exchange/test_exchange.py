@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import hashlib
 import json
+import math
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -158,13 +159,13 @@ def test_sql_sees_both_and_ranking_is_that_of_one_warehouse_with_all_models(
     assert asked(near, tell, query) == [{"n": 20}]
     query = "from metric_values union all by name from lab2.metric_values"
     assert len(asked(near, tell, query)) == 2 * (4 + 5)
-    together = tell(near, "correlate", "--problem", "synthetic", "--with", "lab2", "--json").output
+    together = tell(near, "correlate", "--problem", "synthetic", "--with", "lab2", "--json").stdout
     whole = Lab(tmp_path / "whole", MODELS)
-    expected = tell(whole, "correlate", "--problem", "synthetic", "--json").output
-    found, wanted = (json.loads(text[text.index("{") :]) for text in (together, expected))
+    expected = tell(whole, "correlate", "--problem", "synthetic", "--json").stdout
+    found, wanted = (json.loads(text) for text in (together, expected))
     assert found["models"] == wanted["models"] and len(wanted["models"]) == 8
     assert figures(found) == figures(wanted) and figures(wanted)
-    alone = tell(near, "correlate", "--problem", "synthetic", "--json").output
+    alone = tell(near, "correlate", "--problem", "synthetic", "--json").stdout
     assert len(json.loads(alone)["models"]) == 4, "only where it is asked for"
     tell(near, "warehouse", "detach", "lab2")
     assert tell(near, "warehouse", "attach").output == ""
@@ -202,6 +203,39 @@ def test_a_bundle_has_a_card_the_ledger_and_records(bundle: Path, far: Lab) -> N
     assert {r["metric_config"]["lower_is_better"] for r in record["evaluation_results"]} == {False}
 
 
+REQUIRED = {
+    "": {"schema_version", "evaluation_id", "retrieved_timestamp", "source_metadata", "model_info",
+         "eval_library", "evaluation_results"},
+    "source_metadata": {"source_type", "source_organization_name", "evaluator_relationship"},
+    "eval_library": {"name", "version"},
+    "model_info": {"name", "id", "additional_details"},
+    "evaluation_results": {"evaluation_name", "source_data", "metric_config", "score_details"},
+    "metric_config": {"lower_is_better", "score_type", "min_score", "max_score"},
+}  # fmt: skip
+"""Keys that eval.schema.json 0.3.0 requires (github.com/evaleval/every_eval_ever, MIT, 9bce413)."""
+
+
+def test_records_have_every_key_that_the_schema_requires(bundle: Path) -> None:
+    for path in (bundle / "eval_results").rglob("*.json"):
+        record = json.loads(path.read_text())
+        parts = {"": [record], "evaluation_results": record["evaluation_results"]}
+        parts |= {name: [record[name]] for name in ("source_metadata", "eval_library")}
+        parts["model_info"] = [record["model_info"]]
+        parts["metric_config"] = [each["metric_config"] for each in parts["evaluation_results"]]
+        for name, keys in REQUIRED.items():
+            assert all(keys <= each.keys() for each in parts[name]), name
+        details = record["model_info"]["additional_details"]
+        assert details["deployment_type"] == "self_deployed"
+        assert details["model_availability"] in ("open_weights", "closed_weights", "unknown")
+        assert all(isinstance(value, str) for value in details.values())
+        for each in parts["evaluation_results"]:
+            assert math.isfinite(each["score_details"]["score"])
+            assert (
+                each["source_data"]["source_type"] == "other"
+                and each["source_data"]["dataset_name"]
+            )
+
+
 def test_records_are_those_of_the_published_schema(bundle: Path) -> None:
     package = pytest.importorskip("every_eval_ever", reason="it needs Python 3.12")
     import jsonschema
@@ -237,8 +271,8 @@ def test_without_a_licence_there_are_hashes_and_values_and_no_text(
         set(table["text"].to_pylist()) == {""} and min(map(len, table["sha256"].to_pylist())) == 64
     )
     tell(near, "warehouse", "attach", str(tmp_path / "b"), "--name", "closed")
-    record = tell(near, "correlate", "--problem", "synthetic", "--with", "closed", "--json").output
-    assert len(json.loads(record[record.index("{") :])["models"]) == 8
+    record = tell(near, "correlate", "--problem", "synthetic", "--with", "closed", "--json").stdout
+    assert len(json.loads(record)["models"]) == 8
 
 
 @pytest.mark.parametrize("what", ["corpus", "condition"])
