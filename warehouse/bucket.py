@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime, timezone
-from email.utils import parsedate_to_datetime
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, cast
 
@@ -150,6 +149,8 @@ class BucketPath(PurePosixPath):
         Raises:
             FileNotFoundError, StorageError: see `read_bytes`.
         """
+        from email.utils import parsedate_to_datetime
+
         body, found = self._get()
         headers = found["ResponseMetadata"]["HTTPHeaders"]
         now = parsedate_to_datetime(headers["date"]) if "date" in headers else _now()
