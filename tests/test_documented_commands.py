@@ -55,6 +55,17 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
         None,
         "needs Slurm; tests/extract/test_cluster.py runs it through submitit's local executor",
     ),
+    **dict.fromkeys(
+        (
+            "correlate --problem minilong --with lab2",
+            "warehouse attach shared --name lab2",
+            "warehouse detach lab2",
+            "warehouse attach",
+            "warehouse attach s3://lab/minilong --name lab2",
+            "warehouse export s3://lab/minilong --problem minilong --organisation Our lab",
+        ),
+        (None, "needs two labs or a bucket; tests/warehouse/exchange/test_exchange.py"),
+    ),
     "dbt build --shards 4": (None, "tests/warehouse/metrics/test_sharded.py builds in shards"),
     "dbt build --shards 32 --on ray --address head:6379": (
         None,

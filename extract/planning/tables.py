@@ -20,6 +20,7 @@ from extract.planning.devices import resolve_dtype
 from extract.planning.memory import Footprint
 from extract.planning.model_size import model_size
 from extract.planning.plan import Document, Selection
+from warehouse.bucket import footer
 from warehouse.errors import visible
 from warehouse.paths import Workspace
 from warehouse.problem.needs import notices
@@ -236,7 +237,9 @@ def status_rows(
     """
     path = documents_path(problem, workspace)
     lengths, _ = document_lengths(problem, selection, workspace)
-    expected = pq.read_metadata(path).num_rows if path.is_file() else problem.documents.count
+    expected = (
+        pq.read_metadata(footer(path)).num_rows if path.is_file() else problem.documents.count
+    )
     if expected is None and problem.documents.need(problem.place(workspace)).present:
         expected = len(lengths)
     longest = max(lengths, default=0)

@@ -16,6 +16,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from warehouse.bucket import BucketPath, footer
+
 DATA_KEY = b"tokenmart.data"
 """Footer key: number and sha256 of the bytes before the footer."""
 
@@ -46,7 +48,7 @@ def altered_files(paths: Iterable[Path]) -> list[Path]:
 
 def _is_same(path: Path) -> bool:
     try:
-        record = json.loads((pq.read_metadata(path).metadata or {})[DATA_KEY])
+        record = json.loads((pq.read_metadata(footer(path)).metadata or {})[DATA_KEY])
         return bool(_sha256(path, int(record["bytes"])) == record["sha256"])
     except (KeyError, OSError, TypeError, ValueError, pa.ArrowException):
         return True
@@ -54,6 +56,10 @@ def _is_same(path: Path) -> bool:
 
 def _sha256(path: Path, size: int) -> str:
     digest = hashlib.sha256()
+    if isinstance(path, BucketPath):
+        for chunk in path.chunks(size):
+            digest.update(chunk)
+        return digest.hexdigest()
     with path.open("rb") as file:
         while size > 0 and (chunk := file.read(min(size, _CHUNK_BYTES))):
             digest.update(chunk)
