@@ -57,6 +57,14 @@ def test_the_readme_says_what_the_first_picture_shows() -> None:
     assert (ROOT / "docs" / "images" / "decisions.svg").is_file()
 
 
+def test_the_rehearsals_minutes_are_those_of_its_output() -> None:
+    output = (ROOT / "benchmarks" / "rehearsal.txt").read_text("utf-8")
+    assert "17 of 17 models" in output and "FAILED" not in output
+    minutes = output.strip().splitlines()[-1]
+    assert minutes.endswith(" minutes") and f"({minutes} on two cores" in README
+    assert f"**{minutes}**" in RESULTS
+
+
 def test_the_figures_of_the_demo_are_what_the_commands_print(
     minilong: Marts, demo_figures: Any
 ) -> None:
