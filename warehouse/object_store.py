@@ -21,6 +21,10 @@ class ChangedError(StorageError):
     """A conditional write lost: another process has written the object since it was read."""
 
 
+class UnreachableError(StorageError):
+    """The store was asked and did not say: nothing is known of the object, least of all damage."""
+
+
 def explained(path: str, bucket: str, error: Exception) -> Exception:
     """What went wrong at the store, in one line; a missing object stays a FileNotFoundError."""
     cause: BaseException = error
@@ -32,22 +36,22 @@ def explained(path: str, bucket: str, error: Exception) -> Exception:
     if code in _LOST_RACE:
         return ChangedError(f"{path}: another process has written it meanwhile, {_AGAIN}")
     if code == "NoSuchBucket":
-        return StorageError(
+        return UnreachableError(
             f"{SCHEME}{bucket}: no such bucket; create it, or mend the address in TOKENMART_STORE"
         )
     if isinstance(error, FileNotFoundError):
         return error
     if code in _KEYS or isinstance(error, PermissionError):
-        return StorageError(
+        return UnreachableError(
             f"{path}: the store refuses the key ({text}); renew AWS_ACCESS_KEY_ID and "
             f"AWS_SECRET_ACCESS_KEY, AWS_PROFILE or the machine's role, {_AGAIN}"
         )
     if "credentials" in type(cause).__name__.lower():
-        return StorageError(
+        return UnreachableError(
             f"{path}: no key for the store ({text}); set AWS_ACCESS_KEY_ID and "
             "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
         )
-    return StorageError(
+    return UnreachableError(
         f"{path}: the store didn't answer ({text}); look at the network and at AWS_ENDPOINT_URL, "
         f"{_AGAIN}"
     )

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from warehouse.bucket import footer, let_duckdb_read, source
 from warehouse.errors import StorageError
+from warehouse.object_store import UnreachableError
 from warehouse.paths import Workspace
 from warehouse.probes.probe import condition_kinds
 from warehouse.probes.request import ConditionKind
@@ -160,6 +161,8 @@ def _examine(
         schema = pq.read_schema(footer(path))
     except FileNotFoundError:
         return FileCheck(0, 0, ()), nothing  # merged by another process in the meantime
+    except UnreachableError:
+        raise
     except StorageError as error:
         reason = error.format_message().split(" (", 1)[-1].split("); move")[0]
         return FileCheck(0, 0, (wrong(f"can't be read: {reason}", "move"),)), nothing

@@ -12,10 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field, StringConstraints, ValidationError
 
-from warehouse.bucket import BucketPath, bucket_path, footer, source
+from warehouse.bucket import BucketPath, bucket_path, footer
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.frozen import Frozen
 from warehouse.progress import Progress
+from warehouse.store.intact import sha256_of_beginning
 from warehouse.store.schema import SCHEMA_VERSION, TABLES
 from warehouse.store.survey import FILE_NAMES
 
@@ -206,7 +207,7 @@ def _wrong(path: Path, file: BundleFile) -> str:
         size = path.stat().st_size
         if size != file.bytes:
             return f"{size:,} bytes, the manifest says {file.bytes:,}"
-        if _sha256(path, size) != file.sha256:
+        if sha256_of_beginning(path, size) != file.sha256:
             return "another sha256 than the manifest's"
         if path.suffix != ".parquet":
             return ""
@@ -224,18 +225,6 @@ def _wrong(path: Path, file: BundleFile) -> str:
     except (pa.ArrowException, OSError, ValueError) as error:
         return f"damaged ({' '.join(str(error).split())[:120]})"
     return ""
-
-
-def _sha256(path: Path, size: int) -> str:
-    digest = hashlib.sha256()
-    if isinstance(path, BucketPath):
-        for chunk in path.chunks(size):
-            digest.update(chunk)
-        return digest.hexdigest()
-    with source(path).open("rb") as content:
-        while chunk := content.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def _has_a_place(path: str) -> bool:

@@ -31,7 +31,7 @@ def data_record(path: Path, size: int) -> dict[bytes, bytes]:
     Raises:
         OSError: it can't be read.
     """
-    record = {"bytes": size, "sha256": _sha256(path, size)}
+    record = {"bytes": size, "sha256": sha256_of_beginning(path, size)}
     return {DATA_KEY: json.dumps(record).encode()}
 
 
@@ -49,12 +49,17 @@ def altered_files(paths: Iterable[Path]) -> list[Path]:
 def _is_same(path: Path) -> bool:
     try:
         record = json.loads((pq.read_metadata(footer(path)).metadata or {})[DATA_KEY])
-        return bool(_sha256(path, int(record["bytes"])) == record["sha256"])
+        return bool(sha256_of_beginning(path, int(record["bytes"])) == record["sha256"])
     except (KeyError, OSError, TypeError, ValueError, pa.ArrowException):
         return True
 
 
-def _sha256(path: Path, size: int) -> str:
+def sha256_of_beginning(path: Path, size: int) -> str:
+    """sha256 of the first `size` bytes of a file or object, as hex digits.
+
+    Raises:
+        OSError, StorageError: it can't be read.
+    """
     digest = hashlib.sha256()
     if isinstance(path, BucketPath):
         for chunk in path.chunks(size):

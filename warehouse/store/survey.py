@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from warehouse.bucket import footer
 from warehouse.errors import StorageError
+from warehouse.object_store import UnreachableError
 from warehouse.store.intact import altered_files
 from warehouse.store.ledger import read_ledger
 from warehouse.store.schema import TABLES, TOKENS
@@ -144,7 +145,7 @@ def _wrong(path: Path, table: str) -> Iterator[Stranger]:
 def _wrong_ledger(path: Path, found: pq.FileMetaData) -> Iterator[Stranger]:
     try:
         ledger = read_ledger(path)
-    except OtherVersionError:
+    except (OtherVersionError, UnreachableError):
         raise
     except StorageError:
         yield Stranger(path, "not counted, no ledger knows it (or its ledger is damaged)", False)

@@ -28,7 +28,7 @@ from filelock import FileLock
 from warehouse.bucket import BucketPath, source, version_of
 from warehouse.errors import StorageError
 from warehouse.files import appearing, storage_errors
-from warehouse.object_store import ChangedError
+from warehouse.object_store import ChangedError, UnreachableError
 from warehouse.paths import Workspace
 from warehouse.store.intact import data_record
 from warehouse.store.ledger import UnitRecord, content_sha256, damaged_file, read_units, with_units
@@ -218,7 +218,7 @@ def finished_units(
     for path in pending_files(pending_folder(workspace, problem, model_id, condition)):
         try:
             pending.update({unit.doc_id: unit for unit in read_units(path)})
-        except OtherVersionError:
+        except (OtherVersionError, UnreachableError):
             raise
         except StorageError:
             set_aside(path)
@@ -274,7 +274,7 @@ def _read_pending(path: Path) -> tuple[UnitRecord, pa.Table] | None:
     try:
         (unit,) = read_units(path)
         rows = read_rows(path)
-    except OtherVersionError:
+    except (OtherVersionError, UnreachableError):
         raise
     except (StorageError, ValueError):
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from warehouse.store.intact import altered_files
 from warehouse.store.leases import lease
 from warehouse.store.ledger import read_units
 from warehouse.store.spool import send_spooled
+from warehouse.store.survey import survey
 from warehouse.store.token_files import (
     finished_units,
     pending_files,
@@ -244,6 +245,29 @@ def test_a_lost_connection_keeps_the_unit_and_the_next_run_sends_it(
     assert send_spooled(lab) == 1 and send_spooled(lab) == 0
     assert publish(lab, *KEYS) == 3
     assert [unit.doc_id for unit in read_units(published_path(lab, *KEYS))] == [0, 1, 2]
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("ask", [finished_units, publish])
+def test_what_could_not_be_read_is_not_taken_for_damaged(
+    ask: Callable[..., object], lab: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store(lab, 0)
+    publish(lab, *KEYS)
+    store(lab, 1)
+
+    def unanswered(path: BucketPath, **_: str) -> None:
+        raise object_store.explained(str(path), path.bucket, ConnectionResetError("reset"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BucketPath, "_get", unanswered)
+        with pytest.raises(StorageError, match="the store didn't answer"):
+            ask(lab, *KEYS)
+        with pytest.raises(StorageError, match="the store didn't answer"):
+            list(survey(lab.store))
+    assert len(pending_files(pending_folder(lab, *KEYS))) == 1
+    assert publish(lab, *KEYS) == 1
+    assert finished_units(lab, *KEYS).keys() == {0, 1}
 
 
 @pytest.mark.slow
