@@ -63,7 +63,7 @@ def _filesystem(process: int) -> Any:
         import s3fs
     except ImportError as error:
         raise TokenmartError(
-            "TOKENMART_STORE: s3fs isn't installed; pip install 'tokenmart[s3]'"
+            "TOKENMART_STORE: s3fs isn't installed; pip install -c requirements.lock -e '.[s3]'"
         ) from error
     store = s3fs.S3FileSystem(
         use_listings_cache=False,

@@ -42,7 +42,7 @@ def cluster(address: str | None) -> Iterator[Any]:
         import ray
     except ImportError as error:
         raise TokenmartError(
-            "--on ray: Ray isn't installed; pip install 'tokenmart[ray]'"
+            "--on ray: Ray isn't installed; pip install -c requirements.lock -e '.[ray]'"
         ) from error
     if ray.is_initialized():
         yield ray

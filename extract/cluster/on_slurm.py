@@ -55,7 +55,7 @@ def extract_on_slurm(
         import submitit
     except ImportError as error:
         raise TokenmartError(
-            "--on slurm: submitit isn't installed; pip install 'tokenmart[slurm]'"
+            "--on slurm: submitit isn't installed; pip install -c requirements.lock -e '.[slurm]'"
         ) from error
     plan = make_plan(problem, selection, workspace, False)
     numbers = [document.doc_id for document in documents]
