@@ -47,6 +47,11 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
         "extract --problem no4k --model Qwen/Qwen2-7B-Instruct --device cuda:1 --dry-run",
         "needs two GPUs",
     ),
+    "extract --problem no4k": (
+        "extract --problem no4k --dry-run",
+        "needs a GPU and a hub; tests/rehearsal runs it, tests/extract/test_bucket_store.py into "
+        "a bucket",
+    ),
     "extract --problem no4k --on ray --address head:6379": (
         None,
         "needs a Ray cluster and GPUs; tests/extract/test_cluster.py starts three nodes",
