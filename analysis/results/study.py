@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 import numpy as np
+from scipy.stats import rankdata
 
 from analysis.ranking import (
     DocumentNoise,
@@ -27,12 +28,15 @@ from analysis.ranking.registered import registered_record
 from analysis.results.sufficiency import sufficiency
 from analysis.results.tables import Frozen, open_tables
 from analysis.statistics import Interval
+from warehouse.problem.recall_target import RecallTarget
+from warehouse.problem.spec import Problem
 from warehouse.problem.table_problem import load_ranked
 from warehouse.sql.connection import connect_read_only
 
 if TYPE_CHECKING:
     from analysis.ranking.documents import PartsOf
     from warehouse.paths import Workspace
+    from warehouse.problem.table_problem import Ranked
 
 SHOWN = 5
 """So many metrics, each by its best variant, are told from the top of the ranking."""
@@ -60,11 +64,12 @@ def study(tables: Frozen, workspace: Workspace, seed: int = 0) -> dict[str, Any]
         board = rank_metrics(table, seed, resamples=1, top=0)
         selection = select_metric(table, seed, parts_of=parts_of)
         with connect_read_only(own) as connection:
-            target = _target(connection, table)
+            target = _target(connection, table, problem)
             cost = _cost(connection)
         told = _told(selection, table)
         noise = {name: _noise(each, table, parts_of, seed) for name, each in told.items()}
         documents = {name: _documents(each, table, parts_of, seed) for name, each in told.items()}
+        misplaced = {name: _misplaced(each, table) for name, each in told.items()}
     best = _best_of_each(board)
     return {
         "problem": table.problem,
@@ -89,7 +94,9 @@ def study(tables: Frozen, workspace: Workspace, seed: int = 0) -> dict[str, Any]
         "registered": [registered_record(result) for result in selection.registered],
         "rows": [_row(row) for row in best[:SHOWN]],
         "baseline": None if selection.baseline is None else selection.baseline.name,
+        "plain": _plain(board),
         "told": noise,
+        "misplaced": misplaced,
         "documents": documents,
         "target": target,
         "cost": cost | _campaign(tables),
@@ -131,6 +138,36 @@ def _row(row: LeaderboardRow) -> dict[str, Any]:
         "within_families": number(row.within_families.value),
         "p_adjusted": number(row.p_adjusted),
     }
+
+
+def _plain(board: Leaderboard) -> dict[str, Any]:
+    """What a table of plain correlations reports: each variant as if it had been tried alone."""
+    rows = [r for r in board.rows if r.column.admissible and not math.isnan(r.p_single)]
+    first = max(rows, key=lambda row: abs(row.rho))
+    return {
+        "metric": first.column.name,
+        "spearman": number(first.rho),
+        "p_single": number(first.p_single),
+        "p_adjusted": number(first.p_adjusted),
+        "held_out": number(first.held_out),
+        "variants": len(rows),
+        "below_5_percent_alone": sum(row.p_single < 0.05 for row in rows),
+        "below_5_percent_adjusted": sum(row.p_adjusted < 0.05 for row in rows),
+    }
+
+
+def _misplaced(column: MetricColumn, table: MetricTable) -> list[dict[str, Any]]:
+    """Per kind: by how many places a variant puts its models higher than the target does."""
+    here = np.flatnonzero(column.present)
+    places = rankdata(column.oriented[here]) - rankdata(table.target[here])
+    kinds: dict[str, list[float]] = {}
+    for model, by in zip(here, places, strict=True):
+        kinds.setdefault(table.models[model].kind, []).append(float(by))
+    found = [
+        {"kind": kind, "models": len(each), "places": number(float(np.mean(each)))}
+        for kind, each in kinds.items()
+    ]
+    return sorted(found, key=lambda row: (-row["places"], row["kind"]))
 
 
 def _noise(
@@ -177,8 +214,13 @@ def _ends(interval: Interval) -> list[float | None]:
     return [number(interval.low), number(interval.high)]
 
 
-def _target(connection: duckdb.DuckDBPyConnection, table: MetricTable) -> dict[str, Any]:
-    """Scores of the target, and how large their errors are against the spread of the models."""
+def _target(
+    connection: duckdb.DuckDBPyConnection, table: MetricTable, problem: Ranked
+) -> dict[str, Any]:
+    """Scores of the target, and how large their errors are against the spread of the models.
+
+    `mean_stderr_apart` is what the errors would be if tasks and lengths had contexts of their own.
+    """
     models = {model.model_id: model for model in table.models}
     scores = connection.execute(
         "select model_id, score, stderr from downstream_scores where task = 'overall'"
@@ -191,6 +233,13 @@ def _target(connection: duckdb.DuckDBPyConnection, table: MetricTable) -> dict[s
         "  from downstream_depths group by all) group by all order by all"
     ).fetchall()
     contexts = connection.execute("select max(contexts) from downstream_depths").fetchone()
+    apart = connection.execute(
+        "select model_id, sqrt(sum(stderr ** 2)) / count(*) from downstream_scores"
+        " where list_contains($lengths, try_cast(regexp_extract(task, '_(\\d+)$', 1) as bigint))"
+        " group by all",
+        {"lengths": list(_counted(problem))},
+    ).fetchall()
+    alone = np.array([error for model, error in apart if model in models], dtype=float)
     values = np.array([row[1] for row in scores])
     errors = np.array([math.nan if row[2] is None else row[2] for row in scores])
     return {
@@ -211,7 +260,14 @@ def _target(connection: duckdb.DuckDBPyConnection, table: MetricTable) -> dict[s
         ],
         "spread": number(float(values.std(ddof=1))),
         "mean_stderr": number(float(np.sqrt((errors**2).mean()))),
+        "mean_stderr_apart": number(float(np.sqrt((alone**2).mean()))) if len(alone) else None,
     }
+
+
+def _counted(problem: Ranked) -> tuple[int, ...]:
+    """Lengths that the overall score averages; none where the project didn't measure it."""
+    target = problem.target if isinstance(problem, Problem) else None
+    return target.counted_lengths if isinstance(target, RecallTarget) else ()
 
 
 def _cost(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:

@@ -50,11 +50,19 @@ def built(workspace: Workspace) -> Workspace:
             "create table downstream_depths as select problem, model_id, 'multi_key' as kind,"
             " 2048 as length, eighth::int as eighth, score, stderr, 10::bigint as items,"
             " 9::bigint as contexts from downstream_scores, range(8) as eighths(eighth)"
+            " where task = 'overall'"
+        )
+        # beside the score of all: errors of two lengths that count, and of one that doesn't
+        connection.execute(
+            "insert into downstream_scores by name select problem, model_id, task, score, stderr"
+            " from (select problem, model_id, score from downstream_scores where task = 'overall'),"
+            " (values ('multi_key_1024', 9.0), ('multi_key_2048', 0.03), ('single_key_4096', 0.04))"
+            " as tasks(task, stderr)"
         )
         connection.execute(
             "create table downstream as select problem, model_id, 'multi_key_2048' as task,"
             " item::int as item, (item % 9)::int as cluster, score, 0.5 as answer_nll"
-            " from downstream_scores, range(18) as items(item)"
+            " from downstream_scores, range(18) as items(item) where task = 'overall'"
         )
         for column in ("family varchar", "base_id varchar", "parameters bigint", "licence varchar"):
             connection.execute(f"alter table models add column {column}")
@@ -128,6 +136,14 @@ def test_what_is_frozen_is_told_without_a_warehouse(built: Workspace) -> None:
     assert "good" in [row["metric"] for row in before["rows"]]
     assert before["target"]["contexts"] == 9 and before["target"]["tasks"] == ["multi_key"]
     assert before["documents"]["good/a"][-1]["documents"] == 6
+    # sqrt(0.03^2 + 0.04^2) / 2, of the lengths that count
+    assert before["target"]["mean_stderr_apart"] == pytest.approx(0.025)
+    for rows in before["misplaced"].values():
+        assert sum(row["models"] for row in rows) == before["models"]
+        assert sum(row["models"] * row["places"] for row in rows) == pytest.approx(0, abs=1e-9)
+    plain = before["plain"]
+    assert plain["p_single"] <= plain["p_adjusted"]
+    assert plain["below_5_percent_adjusted"] <= plain["below_5_percent_alone"] <= plain["variants"]
     page = findings_page(built, before)
     assert "`good`" in page and "Not run yet" not in page
     groups = pq.read_table(tables.folder / "item_groups.parquet")
