@@ -81,7 +81,8 @@ test-slow: $(READY)  ## run the tests marked slow: kills, whole rebuilds, long r
 
 SCALE_TESTS = tests/extract/test_cluster.py tests/extract/test_bucket_store.py \
   tests/warehouse/store/test_bucket.py tests/warehouse/exchange \
-  tests/warehouse/metrics/test_sharded.py tests/warehouse/metrics/test_build_over_bucket.py
+  tests/warehouse/metrics/test_sharded.py tests/warehouse/metrics/test_build_over_bucket.py \
+  tests/test_beyond_one_machine.py
 
 test-scale: $(READY)  ## run the tests of Ray, Slurm, shards and buckets, and install what they need
 	$(BIN)/python -m pip install -q -c requirements.lock -e '.[dev,ray,s3,slurm]'

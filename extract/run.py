@@ -34,9 +34,10 @@ from warehouse.paths import Workspace
 from warehouse.probes.request import Condition, Request, with_bos
 from warehouse.problem.spec import ModelSpec, Problem
 from warehouse.progress import Progress
+from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import TOKENS
 from warehouse.store.spool import send_spooled
-from warehouse.store.token_files import finished_units, publish, write_table, write_unit
+from warehouse.store.token_files import finished_units, publish, write_unit
 from warehouse.store.top_tokens import write_top_tokens
 
 PUBLISH_SECONDS = 120.0

@@ -31,6 +31,7 @@ from warehouse.probes.request import Condition, ConditionKind, Ids
 from warehouse.problem.spec import Problem
 from warehouse.progress import Progress
 from warehouse.store.ledger import UnitRecord, fingerprint
+from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import EVAL_ANSWERS, TOKENS
 from warehouse.store.token_files import (
     finished_units,
@@ -38,7 +39,6 @@ from warehouse.store.token_files import (
     publish,
     published_path,
     read_rows,
-    write_table,
     write_unit,
 )
 

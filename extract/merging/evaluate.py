@@ -21,8 +21,8 @@ from warehouse.bucket import source
 from warehouse.errors import TokenmartError
 from warehouse.merging.problem import GIGABYTE, Limits
 from warehouse.paths import Workspace
+from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import MERGE_RUNS, RANKING_COLUMNS
-from warehouse.store.token_files import write_table
 
 METRIC = "acc"
 

@@ -32,7 +32,7 @@ from warehouse.problem.recall_target import RecallTarget
 from warehouse.problem.spec import ModelSpec, Problem
 from warehouse.progress import Progress
 from warehouse.sources.place import Place
-from warehouse.store.token_files import write_table
+from warehouse.store.parquet_files import write_table
 
 
 @dataclass(frozen=True)

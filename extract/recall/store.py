@@ -19,8 +19,8 @@ from warehouse.paths import Workspace
 from warehouse.problem.recall_target import DEFAULT_TASKS, RecallTarget
 from warehouse.problem.spec import Problem
 from warehouse.store.ledger import fingerprint
+from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import DOWNSTREAM
-from warehouse.store.token_files import write_table
 
 FINGERPRINT_KEY = b"tokenmart.fingerprint"
 SAME_KEY = b"tokenmart.recall_apart_from_contexts"

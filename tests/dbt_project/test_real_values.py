@@ -3,62 +3,32 @@
 from __future__ import annotations
 
 import csv
-import json
 from pathlib import Path
 
 import pytest
-import yaml
 from click.testing import CliRunner
 from dbt_harness import Warehouse
 from expected import EXPECTED, assert_agrees
 from metric_oracle import Oracle
+from real_subset import MODELS, OPTIONS, write_subset
 
 from extract.cli import extract
-from warehouse.paths import find_workspace
-from warehouse.problem.spec import load_problem
-from warehouse.sources.fetch import ensure_documents
 
 # the first one may have to download and convert the checkpoints
 pytestmark = [pytest.mark.models, pytest.mark.slow, pytest.mark.timeout(900)]
 
-MODELS = ("smollm2-135m", "gemma3-270m", "smollm2-135m-window-512")
 GRIDS = ("--vars", "{grids: true}")
 DOCUMENTS = (11, 16)  # a character in several pieces, long dashes and curly quotes
-TOKENS = 1_200
-PROBES = [
-    {"kind": "full"},
-    {"kind": "window", "name": "window_256", "context": 256, "stride": 256},
-    {
-        "kind": "retrieval",
-        "excerpts": 4,
-        "excerpt_tokens": 24,
-        "answer_tokens": 16,
-        "min_gap": 128,
-        "seed": 0,
-    },
-]
 
 
 @pytest.fixture(scope="module")
 def extracted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder filled by `tokenmart extract`, from minilong's models and documents."""
-    checkout = find_workspace(Path(__file__))
     folder = tmp_path_factory.mktemp("real")
-    (folder / "data").mkdir()
-    checkout.cache.mkdir(parents=True, exist_ok=True)
-    (folder / "data" / "cache").symlink_to(checkout.cache)
-    texts = ensure_documents(load_problem("minilong", checkout), checkout)["text"].to_pylist()
-    (folder / "texts.json").write_text(json.dumps([texts[number] for number in DOCUMENTS]))
-    problem = yaml.safe_load((checkout.problems / "minilong.yml").read_text(encoding="utf-8"))
-    problem["documents"] = {"kind": "json", "path": str(folder / "texts.json")}
-    problem["probes"] = PROBES
-    (folder / "minilong.yml").write_text(yaml.safe_dump(problem), encoding="utf-8")
-    options = ["--device", "cpu", "--dtype", "float32", "--max-tokens", str(TOKENS)]
-    for model in MODELS:
-        options += ["--model", model]
+    path = write_subset(folder, DOCUMENTS)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TOKENMART_DATA", str(folder / "data"))
-        done = CliRunner().invoke(extract, ["--problem", str(folder / "minilong.yml"), *options])
+        done = CliRunner().invoke(extract, ["--problem", str(path), *OPTIONS])
     assert done.exit_code == 0, done.output
     return folder / "data"
 

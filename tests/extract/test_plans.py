@@ -13,8 +13,9 @@ from sql_samples import ask, failure
 from warehouse.paths import Workspace
 from warehouse.sql.session import Session
 from warehouse.store.ledger import with_units
+from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import TOKENS
-from warehouse.store.token_files import published_path, write_table
+from warehouse.store.token_files import published_path
 
 FILES = 4 * 4
 """Four models × full, window, retrieval with and without."""

@@ -14,8 +14,9 @@ from tokenmart import cli
 from warehouse.paths import Workspace
 from warehouse.sources.documents import Document, documents_table
 from warehouse.store.ledger import UnitRecord, with_units
+from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import DOWNSTREAM, MODELS, TOKENS
-from warehouse.store.token_files import published_path, write_table
+from warehouse.store.token_files import published_path
 
 TEXT = "abcdefgh"
 """The one document: eight characters, one token each, token ids 0 1 2 3 0 1 2 3."""

@@ -38,9 +38,10 @@ from warehouse.store.bundle import (
     SharedProblem,
     place_of,
 )
+from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import DOCUMENTS, SCHEMA_VERSION
 from warehouse.store.survey import FILE_NAMES, survey
-from warehouse.store.token_files import pending_files, write_table
+from warehouse.store.token_files import pending_files
 
 OPEN = ("apache-", "bsd-", "cc-by", "cc0", "mit", "odc-by", "pddl", "public domain", "unlicense")
 """Beginnings of SPDX names of licences that let texts be passed on; cc-by-nc and -nd don't count:

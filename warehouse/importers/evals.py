@@ -32,8 +32,9 @@ from warehouse.store.eval_items import (
     stored_items,
 )
 from warehouse.store.ledger import UnitRecord
+from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import EVAL_ANSWERS, EVAL_ITEMS, TOKENS
-from warehouse.store.token_files import partition, publish, write_table, write_unit
+from warehouse.store.token_files import partition, publish, write_unit
 
 UNKNOWN_SHOTS = -1
 

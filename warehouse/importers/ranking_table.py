@@ -15,8 +15,8 @@ import pyarrow as pa
 from warehouse.errors import TokenmartError
 from warehouse.importers.plain_table import read_plain
 from warehouse.paths import Workspace
+from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import RANKING_COLUMNS, RANKING_RESULTS
-from warehouse.store.token_files import write_table
 
 REQUIRED = ("entry", "task", "value")
 COLUMNS = {

@@ -15,8 +15,8 @@ from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.files import sha256_file, storage_errors
 from warehouse.importers.score_table import read_scores
 from warehouse.paths import Workspace
+from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import BENCHMARK_SCORES, BENCHMARK_TABLES, DOWNSTREAM
-from warehouse.store.token_files import write_table
 
 
 @dataclass(frozen=True)

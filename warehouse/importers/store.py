@@ -21,8 +21,8 @@ from warehouse.importers.evals import eval_importers
 from warehouse.importers.interface import Importer, Row
 from warehouse.paths import Workspace
 from warehouse.plugins import kinds
+from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import DOWNSTREAM
-from warehouse.store.token_files import write_table
 
 IMPORT_KEY = b"tokenmart.import"
 """Parquet footer key: JSON with the format, the metric and the sha256 of the files imported."""

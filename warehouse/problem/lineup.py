@@ -11,8 +11,8 @@ from warehouse.bucket import source
 from warehouse.files import storage_errors
 from warehouse.paths import Workspace
 from warehouse.problem.spec import Problem
+from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import CONDITION_PAIRS, LINEUP
-from warehouse.store.token_files import write_table
 
 
 def store_lineup(problem: Problem, workspace: Workspace) -> None:

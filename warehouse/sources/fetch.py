@@ -20,7 +20,7 @@ from warehouse.sources.documents.interface import DocumentSource, documents_tabl
 from warehouse.sources.lock_file import check_sha256
 from warehouse.sources.locked_files import ensure_locked_file
 from warehouse.sources.place import Place
-from warehouse.store.token_files import write_table
+from warehouse.store.parquet_files import write_table
 
 SOURCE_KEY = b"tokenmart.source"
 """Parquet footer key: hash of the corpus a documents table was made from."""

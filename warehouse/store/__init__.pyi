@@ -4,6 +4,7 @@ from .ledger import content_sha256 as content_sha256
 from .ledger import fingerprint as fingerprint
 from .ledger import read_ledger as read_ledger
 from .ledger import read_units as read_units
+from .parquet_files import write_table as write_table
 from .provenance import code_revision as code_revision
 from .provenance import versions as versions
 from .schema import DOCUMENTS as DOCUMENTS
@@ -21,5 +22,4 @@ from .token_files import publish as publish
 from .token_files import publish_all as publish_all
 from .token_files import published_path as published_path
 from .token_files import read_rows as read_rows
-from .token_files import write_table as write_table
 from .token_files import write_unit as write_unit

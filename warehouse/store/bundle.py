@@ -16,7 +16,7 @@ from warehouse.bucket import BucketPath, bucket_path, footer
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.frozen import Frozen
 from warehouse.progress import Progress
-from warehouse.store.intact import sha256_of_beginning
+from warehouse.store.parquet_files import sha256_of_beginning
 from warehouse.store.schema import SCHEMA_VERSION, TABLES
 from warehouse.store.survey import FILE_NAMES
 

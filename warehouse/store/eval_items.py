@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from warehouse.bucket import source
 from warehouse.paths import Workspace
-from warehouse.store.token_files import write_table
+from warehouse.store.parquet_files import write_table
 
 UNIT_ITEMS = 32
 """Items of a task in one unit: what a killed run loses at most."""

@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 from warehouse.bucket import footer
 from warehouse.errors import StorageError
 from warehouse.object_store import UnreachableError
-from warehouse.store.intact import altered_files
 from warehouse.store.ledger import read_ledger
+from warehouse.store.parquet_files import altered_files
 from warehouse.store.schema import TABLES, TOKENS
 from warehouse.store.schema_version import OtherVersionError
 from warehouse.store.share import Share

@@ -12,11 +12,12 @@ unit that moves between the two is seen in one of them.
 
 from __future__ import annotations
 
-import errno
-import shutil
+import heapq
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import pairwise
+from operator import attrgetter, itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -27,78 +28,23 @@ from filelock import FileLock
 
 from warehouse.bucket import BucketPath, source, version_of
 from warehouse.errors import StorageError
-from warehouse.files import appearing, storage_errors
+from warehouse.files import storage_errors
 from warehouse.object_store import ChangedError, UnreachableError
 from warehouse.paths import Workspace
-from warehouse.store.intact import data_record
 from warehouse.store.ledger import UnitRecord, content_sha256, damaged_file, read_units, with_units
+from warehouse.store.parquet_files import STORAGE_REMEDY, write_table, write_tables
 from warehouse.store.schema import TOKENS
 from warehouse.store.schema_version import OtherVersionError, refuse_earlier_folders
 from warehouse.store.spool import reaching, send_spooled
-
-ROW_GROUP_ROWS = 120_000
 
 STEP_NATS = {"logprob": 2.0**-15, "top_logprob": 2.0**-15, "entropy": 2.0**-11}
 """Floats are stored as multiples of these. Errors, at most 1.6e-5 nats in a log-prob and
 2.4e-4 in an entropy, are what a change of kernel does too, and the files shrink by a fifth."""
 
-_ENCODINGS = {"rank": "PLAIN", "token_id": "PLAIN", "choice_id": "PLAIN"}
-"""Measured on real extractions; other integers take deltas, floats a byte split. A byte split
-would save 0.2 bytes a row on ranks too, but DuckDB 1.5, the last for Python 3.10, can't read it."""
-
-_PENDING_LEVEL, _PUBLISHED_LEVEL = 3, 15
-_WITH_STATISTICS = ("doc_id", "segment", "position")
+_PENDING_LEVEL = 3
 LOCK_NAME = ".publish.lock"
-_REMEDY = (
-    "or set TOKENMART_DATA to a folder elsewhere, then run the same command again; what was "
-    "finished is kept"
-)
+_document = attrgetter("doc_id")
 _KEYS = [("doc_id", "ascending"), ("segment", "ascending"), ("position", "ascending")]
-
-
-def write_table(
-    path: Path, table: pa.Table, level: int = _PUBLISHED_LEVEL, expected: str | None = None
-) -> None:
-    """Write a Parquet file atomically: a reader sees the old file or the new one, whole.
-
-    Args:
-        path: the file; its folder is made.
-        table: what to write, in its own schema.
-        level: zstd level.
-        expected: of an object in a bucket, its version: see `BucketPath.put`.
-
-    Raises:
-        StorageError: the disk is full or the folder can't be written.
-    """
-    encodings = {
-        field.name: "BYTE_STREAM_SPLIT"
-        if pa.types.is_floating(field.type)
-        else _ENCODINGS.get(field.name, "DELTA_BINARY_PACKED")
-        for field in table.schema
-        if pa.types.is_floating(field.type) or pa.types.is_integer(field.type)
-    }
-    tokens = table.schema.equals(TOKENS)
-    with appearing(path, _REMEDY, expected) as draft:
-        if shutil.disk_usage(draft.parent).free < table.nbytes // 4:
-            raise OSError(errno.ENOSPC, "disk full")
-        # a file of ours: a writer that fails on a full disk leaves its own open
-        with draft.open("wb") as file:
-            # pyarrow's own copy of the schema would hold the ledger again, in base64
-            writer = pq.ParquetWriter(
-                file,
-                table.schema,
-                compression="zstd",
-                compression_level=level,
-                use_dictionary=False,
-                column_encoding=encodings,
-                write_statistics=list(_WITH_STATISTICS) if tokens else True,
-                store_schema=False,
-            )
-            with writer:
-                writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
-                file.flush()
-                record = data_record(draft, file.tell())
-                writer.add_key_value_metadata({**(table.schema.metadata or {}), **record})
 
 
 def as_stored(rows: pa.Table) -> pa.Table:
@@ -143,7 +89,7 @@ def publication_lock(
     if isinstance(folder, BucketPath):
         yield
         return
-    with storage_errors(folder, _REMEDY):
+    with storage_errors(folder, STORAGE_REMEDY):
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / LOCK_NAME)
         lock.acquire()
@@ -197,7 +143,7 @@ def set_aside(path: Path, ending: str = ".damaged") -> Path:
     while target.exists():
         number += 1
         target = path.with_suffix(f".{number}{ending}")
-    with storage_errors(path, _REMEDY), suppress(FileNotFoundError):
+    with storage_errors(path, STORAGE_REMEDY), suppress(FileNotFoundError):
         path.rename(target)
     return target
 
@@ -250,26 +196,27 @@ def _merge(folder: Path, target: Path) -> int:
     """Units merged; in a bucket only if nobody else has merged since the target was read."""
     files = pending_files(folder)
     version = version_of(target)
-    fresh: dict[int, tuple[UnitRecord, pa.Table]] = {}
+    fresh: dict[int, tuple[UnitRecord, Path]] = {}
     for path in files:
-        found = _read_pending(path)
-        if found is None:
+        unit = _whole_unit(path)
+        if unit is None:
             set_aside(path)
         else:
-            fresh[found[0].doc_id] = found
+            fresh[unit.doc_id] = unit, path
     if fresh:
-        tables = [rows for _, rows in fresh.values()]
-        units = [unit for unit in read_units(target) if unit.doc_id not in fresh]
-        if units:
-            tables.append(_rows_of(read_rows(target), units))
-        write_units(target, [*units, *(unit for unit, _ in fresh.values())], tables, version)
-    with storage_errors(folder, _REMEDY):
+        kept = [unit for unit in read_units(target) if unit.doc_id not in fresh]
+        units = sorted([*kept, *(unit for unit, _ in fresh.values())], key=_document)
+        stored = _stored_rows(target, {unit.doc_id for unit in kept}) if kept else ()
+        new = ((doc_id, _pending_rows(fresh[doc_id][1])) for doc_id in sorted(fresh))
+        rows = (piece for _, piece in heapq.merge(stored, new, key=itemgetter(0)))
+        write_tables(target, with_units(TOKENS, units), rows, expected=version)
+    with storage_errors(folder, STORAGE_REMEDY):
         for path in files:
             path.unlink(missing_ok=True)
     return len(fresh)
 
 
-def _read_pending(path: Path) -> tuple[UnitRecord, pa.Table] | None:
+def _whole_unit(path: Path) -> UnitRecord | None:
     """The unit of a pending file; None when it is not what was written."""
     try:
         (unit,) = read_units(path)
@@ -278,7 +225,34 @@ def _read_pending(path: Path) -> tuple[UnitRecord, pa.Table] | None:
         raise
     except (StorageError, ValueError):
         return None
-    return (unit, rows) if content_sha256(rows) == unit.content_sha256 else None
+    return unit if content_sha256(rows) == unit.content_sha256 else None
+
+
+def _pending_rows(path: Path) -> pa.Table:
+    try:
+        return read_rows(path).sort_by(_KEYS)
+    except StorageError as error:
+        if path.exists():
+            raise
+        raise ChangedError(f"{path}: another machine has merged it") from error
+
+
+def _stored_rows(path: Path, doc_ids: set[int]) -> Iterator[tuple[int, pa.Table]]:
+    """Rows of these documents in a published file, as (document, rows of it in one row group).
+
+    A published file is in the order of its documents. It is read a row group at a time.
+    """
+    try:
+        with pq.ParquetFile(source(path)) as file:
+            for group in range(file.num_row_groups):
+                rows = file.read_row_group(group).cast(TOKENS)
+                documents = rows["doc_id"].to_numpy()
+                starts = np.flatnonzero(np.diff(documents, prepend=-1)).tolist()
+                for start, end in pairwise([*starts, len(documents)]):
+                    if (doc_id := int(documents[start])) in doc_ids:
+                        yield doc_id, rows.slice(start, end - start)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise damaged_file(path, error) from error
 
 
 def read_rows(path: Path) -> pa.Table:
@@ -308,7 +282,7 @@ def write_units(
     Raises:
         StorageError: the disk is full or the folder can't be written.
     """
-    units = sorted(units, key=lambda unit: unit.doc_id)
+    units = sorted(units, key=_document)
     rows = pa.concat_tables(tables).sort_by(_KEYS)
     write_table(path, rows.cast(with_units(TOKENS, units)), expected=expected)
 
@@ -334,7 +308,7 @@ def keep_units(path: Path, rows: pa.Table, keep: Callable[[UnitRecord], bool]) -
     if units:
         write_units(path, units, [_rows_of(rows, units)], version)
     else:
-        with storage_errors(path, _REMEDY):
+        with storage_errors(path, STORAGE_REMEDY):
             path.unlink(missing_ok=True)
     return units
 

@@ -15,8 +15,9 @@ from warehouse.bucket import footer
 from warehouse.files import storage_errors
 from warehouse.paths import Workspace
 from warehouse.store.ledger import UnitRecord, damaged_file
+from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import TOP_TOKENS
-from warehouse.store.token_files import partition, write_table
+from warehouse.store.token_files import partition
 
 TOP_K_KEY = b"tokenmart.top_k"
 """Parquet footer key: how many choices of each token the file holds."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
 import hashlib
 import json
 import math
 import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,133 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from click.testing import CliRunner, Result
-from made_up_marts import Marts
-from made_up_warehouse import Shape, Window, write_warehouse
+from two_labs import MODELS, Lab, Run, asked
 
-from analysis.ranking.cli import correlate
-from tokenmart import cli
 from warehouse.exchange.export import may_share_texts
-from warehouse.paths import Workspace, find_workspace
+from warehouse.paths import find_workspace
 from warehouse.store.bundle import read_manifest
 from warehouse.store.ledger import read_units
 from warehouse.store.token_files import read_rows, write_units
-
-SHAPE = Shape(models=8, documents=2, tokens=200, windows=(Window(64, 32),), retrieval=None)
-MODELS = [f"lab--model-{number}" for number in range(8)]
-PROBLEM = {
-    "name": "synthetic",
-    "title": "Made-up documents",
-    "documents": {"kind": "json", "path": "docs.json", "licence": "MIT"},
-    "probes": [{"kind": "full"}, {"kind": "window", "name": "window_64", "context": 64,
-                                  "stride": 32}],
-    "target": {"kind": "imported"},
-}  # fmt: skip
-
-
-@cache
-def _made_up() -> Path:
-    """The store of all models, written once."""
-    folder = Path(tempfile.mkdtemp(prefix="tokenmart-exchange-"))
-    atexit.register(shutil.rmtree, folder)
-    write_warehouse(folder / "data", SHAPE)
-    return folder / "data"
-
-
-class Lab:
-    """A checkout with some of the models, and the tables dbt would have built of them."""
-
-    def __init__(self, root: Path, models: list[str], licence: str = "MIT") -> None:
-        self.root = root
-        (root / "dbt_project").mkdir(parents=True)
-        (root / "dbt_project" / "dbt_project.yml").write_text("name: tokenmart\n")
-        shutil.copytree(_made_up(), root / "data")
-        for table in ("tokens", "models", "downstream"):
-            for folder in (root / "data" / table).glob("problem=*/model_id=*"):
-                if folder.name.partition("=")[2] not in models:
-                    shutil.rmtree(folder)
-        self.workspace = Workspace(root, root / "data", root / "warehouse" / "tokenmart.duckdb")
-        self.marts = Marts(self.workspace)
-        named = [{"full_id": m.replace("--", "/"), "family": m[-1], "licence": "MIT",
-                  "source": {"kind": "local", "path": "x"}} for m in models]  # fmt: skip
-        documents = {**PROBLEM["documents"], "licence": licence}  # type: ignore[dict-item]
-        problem = {**PROBLEM, "documents": documents, "models": named}
-        (self.workspace.problems / "synthetic.yml").write_text(yaml.safe_dump(problem))
-        with self.marts.write() as connection:
-            connection.execute("alter table metric_catalog add column written varchar")
-            for model in models:
-                number = MODELS.index(model)
-                score = (number * 37 % 11) / 11
-                connection.execute(
-                    "insert into downstream_scores values ('synthetic', ?, 'overall', ?, 0.01, 9)",
-                    [model, score],
-                )
-                for metric, value in (("good", score * 2 + number / 90), ("noise", number % 3)):
-                    connection.execute(
-                        "insert into metric_values values ('synthetic', ?, 'a', ?, ?, 9, 2, null)",
-                        [metric, model, value],
-                    )
-                connection.execute(
-                    "insert into units values ('synthetic', ?, 'full', '{}', 0, 'done', 'cpu', "
-                    "'float32', '', '', '', '', false, 0, 1, 1, 1, 1)",
-                    [model],
-                )
-            for metric in ("good", "noise"):
-                connection.execute(
-                    "insert into metric_catalog values (?, 'a', 'f', '{}', 'higher', true, 'x', "
-                    "'', 'c', 'w')",
-                    [metric],
-                )
-
-    def change(self, sql: str) -> None:
-        with self.marts.write() as connection:
-            connection.execute(sql)
-
-
-Run = Callable[..., Result]
-
-
-@pytest.fixture
-def tell(monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run a command in a lab's checkout."""
-    for name in ("TOKENMART_DATA", "TOKENMART_DATABASE", "TOKENMART_STORE"):
-        monkeypatch.delenv(name, raising=False)
-
-    def run(lab: Lab, *words: str, code: int = 0) -> Result:
-        monkeypatch.setenv("TOKENMART_HOME", str(lab.root))
-        command = correlate if words[0] == "correlate" else cli
-        rest = words[1:] if words[0] == "correlate" else words
-        done = CliRunner().invoke(command, list(rest))
-        assert done.exit_code == code, done.output + str(done.exception)
-        assert "Traceback" not in done.output
-        return done
-
-    return run
-
-
-@pytest.fixture
-def near(tmp_path: Path) -> Lab:
-    return Lab(tmp_path / "near", MODELS[:4])
-
-
-@pytest.fixture
-def far(tmp_path: Path) -> Lab:
-    return Lab(tmp_path / "far", MODELS[3:])
-
-
-_exported: dict[str, Path] = {}
-
-
-@pytest.fixture
-def bundle(far: Lab, tell: Run, tmp_path: Path) -> Path:
-    """The far lab's export, made once."""
-    if "bundle" not in _exported:
-        folder = Path(tempfile.mkdtemp(prefix="tokenmart-exchange-"))
-        atexit.register(shutil.rmtree, folder)
-        tell(far, "warehouse", "export", str(folder / "shared"), "--problem", "synthetic")
-        _exported["bundle"] = folder / "shared"
-    shutil.copytree(_exported["bundle"], tmp_path / "shared")
-    return tmp_path / "shared"
 
 
 def test_sql_sees_both_and_ranking_is_that_of_one_warehouse_with_all_models(
@@ -171,13 +48,6 @@ def test_sql_sees_both_and_ranking_is_that_of_one_warehouse_with_all_models(
     assert tell(near, "warehouse", "attach").output == ""
     done = tell(near, "correlate", "--problem", "synthetic", "--with", "lab2", code=1)
     assert "--with lab2: no such bundle" in done.output
-
-
-def asked(lab: Lab, tell: Run, query: str) -> list[dict[str, Any]]:
-    out = lab.root / "answer.json"
-    tell(lab, "sql", query, "--out", str(out), "--force")
-    found: list[dict[str, Any]] = json.loads(out.read_text())
-    return found
 
 
 def figures(record: dict[str, Any]) -> list[Any]:

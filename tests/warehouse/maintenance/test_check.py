@@ -24,7 +24,8 @@ from warehouse.paths import Workspace
 from warehouse.sources.documents import Document, documents_table
 from warehouse.store import token_files as store
 from warehouse.store.ledger import content_sha256, read_units
-from warehouse.store.token_files import publish, published_path, set_aside, write_table, write_unit
+from warehouse.store.parquet_files import write_table
+from warehouse.store.token_files import publish, published_path, set_aside, write_unit
 
 pytestmark = pytest.mark.hostile
 

@@ -12,8 +12,9 @@ from warehouse.maintenance.remaining import remaining
 from warehouse.paths import Workspace
 from warehouse.problem.spec import Problem, load_problem
 from warehouse.store.ledger import with_units
+from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import TOKENS
-from warehouse.store.token_files import published_path, write_table
+from warehouse.store.token_files import published_path
 
 ROOT = Path(__file__).parents[3]
 MODEL = "smollm2-135m"

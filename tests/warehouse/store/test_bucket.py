@@ -25,9 +25,9 @@ from warehouse.errors import StorageError, TokenmartError
 from warehouse.object_store import ChangedError, filesystem
 from warehouse.paths import Workspace
 from warehouse.store import leases
-from warehouse.store.intact import altered_files
 from warehouse.store.leases import lease
 from warehouse.store.ledger import read_units
+from warehouse.store.parquet_files import altered_files
 from warehouse.store.spool import send_spooled
 from warehouse.store.survey import survey
 from warehouse.store.token_files import (

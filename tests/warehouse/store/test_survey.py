@@ -16,8 +16,8 @@ from click.testing import CliRunner
 
 from tokenmart import cli
 from warehouse.paths import Workspace
-from warehouse.store.intact import DATA_KEY, altered_files
 from warehouse.store.ledger import read_units
+from warehouse.store.parquet_files import DATA_KEY, altered_files
 from warehouse.store.survey import survey
 from warehouse.store.token_files import published_path, read_rows, write_units
 
@@ -217,7 +217,7 @@ def test_files_of_earlier_versions_have_no_hash_and_are_not_accused(
     filled: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = published_path(filled, "minilong", "good", "full")
-    monkeypatch.setattr("warehouse.store.token_files.data_record", lambda *_: {})
+    monkeypatch.setattr("warehouse.store.parquet_files.data_record", lambda *_: {})
     write_units(path, read_units(path), [read_rows(path)])
     assert DATA_KEY not in pq.read_metadata(path).metadata
     assert survey(filled.data, every_byte=True) == []

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -19,6 +20,7 @@ from warehouse_samples import KEYS, make_rows, make_unit, publish_often
 from warehouse.errors import StorageError
 from warehouse.paths import Workspace
 from warehouse.sql.connection import connect_to_parquet
+from warehouse.store import parquet_files
 from warehouse.store import token_files as store
 from warehouse.store.ledger import UnitRecord, content_sha256, read_ledger, read_units
 from warehouse.store.schema import TOKENS, UNITS_KEY
@@ -94,20 +96,62 @@ def test_a_later_pending_unit_replaces_an_earlier_one(workspace: Workspace) -> N
     assert not pending(workspace)
 
 
+def test_merging_in_pieces_makes_the_file_of_all_rows_at_once(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Documents before, between and instead of stored ones, larger and smaller than a row group."""
+    monkeypatch.setattr(parquet_files, "ROW_GROUP_ROWS", 100)
+    lengths = {1: 30, 4: 250, 5: 100, 7: 1, 9: 320}
+    rows = {doc_id: make_rows(doc_id, length, seed=1) for doc_id, length in lengths.items()}
+    for turn in (rows, {0: 90, 4: 20, 6: 170, 9: 300, 12: 7}):
+        for doc_id, new in turn.items():
+            rows[doc_id] = new if isinstance(new, pa.Table) else make_rows(doc_id, new, seed=2)
+            write_unit(workspace, make_unit(doc_id, rows[doc_id]), rows[doc_id])
+        assert publish(workspace, *KEYS) == 5
+        path = published_path(workspace, *KEYS)
+        expected = as_stored(pa.concat_tables(rows[doc_id] for doc_id in sorted(rows)))
+        assert store.read_rows(path).equals(expected.combine_chunks().cast(TOKENS))
+        assert [unit.doc_id for unit in read_units(path)] == sorted(rows)
+        found = pq.ParquetFile(path).metadata
+        sizes = [found.row_group(group).num_rows for group in range(found.num_row_groups)]
+        assert set(sizes[:-1]) == {100} and 0 < sizes[-1] <= 100
+
+
+def test_merging_holds_a_part_of_the_rows_in_memory(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet_files, "ROW_GROUP_ROWS", 5_000)
+    documents, size = 40, 0
+    for turn in range(2):
+        for doc_id in range(turn, documents, 2):
+            rows = make_rows(doc_id, 5_000)
+            size += rows.nbytes
+            write_unit(workspace, make_unit(doc_id, rows), rows)
+        if turn == 0:
+            publish(workspace, *KEYS)
+    own, usual = pa.proxy_memory_pool(pa.default_memory_pool()), pa.default_memory_pool()
+    pa.set_memory_pool(own)
+    try:
+        assert publish(workspace, *KEYS) == documents // 2
+    finally:
+        pa.set_memory_pool(usual)
+    assert 0 < own.max_memory() < size / 4
+
+
 def test_a_unit_written_while_another_publishes_is_not_removed(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old, new = make_rows(0, 10), make_rows(0, 20)
     write_unit(workspace, make_unit(0, old), old)
-    real = store.write_units
+    real = store.write_tables
 
-    def meanwhile(*arguments: object) -> None:
+    def meanwhile(*arguments: Any, **options: Any) -> None:
+        monkeypatch.setattr(store, "write_tables", real)
         write_unit(workspace, replace(make_unit(0, new), fingerprint="f" * 16), new)
-        real(*arguments)  # type: ignore[arg-type]
+        real(*arguments, **options)
 
-    monkeypatch.setattr(store, "write_units", meanwhile)
+    monkeypatch.setattr(store, "write_tables", meanwhile)
     publish(workspace, *KEYS)
-    monkeypatch.setattr(store, "write_units", real)
     assert [path.name for path in pending(workspace)] == [f"doc-000000-{'f' * 16}.parquet"]
     publish(workspace, *KEYS)
     assert [unit.rows for unit in read_units(published_path(workspace, *KEYS))] == [20]
