@@ -44,17 +44,50 @@ def test_the_readme_shows_the_committed_figures_of_the_demo(demo_figures: Any) -
     assert figures["command"] in README
 
 
-def test_the_readme_says_what_the_first_picture_shows() -> None:
+STUDY = json.loads((ROOT / "results" / "minilong" / "figures.json").read_text("utf-8"))
+BASELINE = "perplexity/bits_per_byte"
+
+
+def test_the_readme_says_what_was_found() -> None:
+    text = " ".join(README.split())
+    (foretold,) = STUDY["registered"]
+    assert foretold["holds"] and foretold["before_labels"]
+    assert STUDY["baseline"] == BASELINE
+    plain = STUDY["told"][BASELINE]["spearman"]
+    assert STUDY["families"] == 2 and f"{STUDY['models'] - 2} interventions on them" in text
+    assert f"Spearman {plain:+.2f} with measured recall at 2k to 8k" in text
+    said = f"does ({foretold['spearman']:+.2f}, p {foretold['p_one_sided']:.4f})"
+    assert said in text
+    assert f"Measured recall of {STUDY['models']} models" in text
     problems = json.loads((ROOT / "docs" / "e2lm_readings.json").read_text("utf-8"))
     first = next(each for each in problems if each["problem"] == "ladder")["stages"][0]
     found = {each["reading"]: each["decision_accuracy"] for each in first["readings"]}
     assert first["stage"] == "5%"
     assert next(iter(found)) == "bpb" and max(found.values()) == found["bpb"]
-    text = " ".join(README.split())
     assert f"scores of {first['runs']} OLMo runs: after 5% of a training" in text
     assert f"order {found['bpb']:.0%} of the pairs" in text
     assert f"at the same moment, {found['accuracy']:.0%}." in text
-    assert (ROOT / "docs" / "images" / "decisions.svg").is_file()
+    for picture in ("recall", "decisions"):
+        assert (ROOT / "docs" / "images" / f"{picture}.svg").is_file()
+
+
+def test_the_findings_words_are_those_of_the_figures() -> None:
+    """What the page says in words of its own, beside the tables."""
+    foretold = STUDY["registered"][0]["metric"]
+    places = {
+        name: {row["kind"]: row["places"] for row in rows}
+        for name, rows in STUDY["misplaced"].items()
+    }
+    of_perplexity = places[BASELINE]
+    assert of_perplexity["window"] > 5, "a window hardly changes bits per byte"
+    assert of_perplexity["drop-last"] < -5 and of_perplexity["noise"] < -5, "damage is what it sees"
+    assert places[foretold]["quantized"] > 5 and places[foretold]["rope-linear"] > 5
+    assert abs(places[foretold]["window"]) < 5 and abs(places[foretold]["drop-last"]) < 5
+    # "on any of the documents as on all"
+    assert all(point["same_ranking"] > 0.9 for point in STUDY["documents"][foretold])
+    # "adds little but noise"
+    spreads = STUDY["target"]["spreads"]
+    assert min(spreads, key=spreads.get) == "common_words" and spreads["common_words"] < 0.06
 
 
 def test_the_rehearsals_minutes_are_those_of_its_output() -> None:

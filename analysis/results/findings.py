@@ -31,8 +31,6 @@ def findings_page(workspace: Workspace, figures: dict[str, Any] | None) -> str:
         StorageError: a committed file is missing or can't be read.
     """
     readings = readings_of(workspace)
-    registered = workspace.preregistered / "minilong.json"
-    entries = _json(registered)["entries"] if registered.is_file() else []
     pages = environment("analysis.results", escape_html=False)
     pages.filters |= {"signed": _signed, "share": _share, "time": _time}
     return pages.get_template("findings.md.j2").render(
@@ -41,9 +39,15 @@ def findings_page(workspace: Workspace, figures: dict[str, Any] | None) -> str:
         saved=readings_saved(readings),
         compute=compute_shares(workspace),
         enough=ENOUGH,
-        registered=entries,
-        locked_is_registered=(workspace.preregistered / "no4k.json").is_file(),
+        registered=_registered(workspace, "minilong"),
+        locked=_registered(workspace, "no4k"),
     )
+
+
+def _registered(workspace: Workspace, problem: str) -> list[dict[str, Any]]:
+    path = workspace.preregistered / f"{problem}.json"
+    found: list[dict[str, Any]] = _json(path)["entries"] if path.is_file() else []
+    return found
 
 
 def readings_of(workspace: Workspace) -> list[dict[str, Any]]:

@@ -106,7 +106,7 @@ def _panel(name: str, figures: dict[str, Any], families: list[str]) -> Chart:
     x = alt.X(
         "metric:Q",
         scale=alt.Scale(type="log" if skewed else "linear", nice=False, zero=False, padding=12),
-        axis=alt.Axis(title=name, tickCount=4, grid=False),
+        axis=alt.Axis(title=f"{name} ({told['better']} is better)", tickCount=4, grid=False),
     )
     scale = alt.Scale(zero=False, nice=False, padding=8)
     axis = alt.Axis(title="recall, mean of the tasks", tickCount=5)

@@ -179,6 +179,7 @@ def _noise(
         return None
     sources = found.sources
     return {
+        "better": column.direction,
         "values": {
             model.full_id: number(float(value))
             for model, value, here in zip(table.models, column.values, column.present, strict=True)
@@ -232,6 +233,11 @@ def _target(
         " (select model_id, kind, length, sum(score * items) / sum(items) as score"
         "  from downstream_depths group by all) group by all order by all"
     ).fetchall()
+    spreads = connection.execute(
+        "select kind, stddev_samp(score) from"
+        " (select model_id, kind, sum(score * items) / sum(items) as score"
+        "  from downstream_depths group by all) group by all order by all"
+    ).fetchall()
     contexts = connection.execute("select max(contexts) from downstream_depths").fetchone()
     apart = connection.execute(
         "select model_id, sqrt(sum(stderr ** 2)) / count(*) from downstream_scores"
@@ -249,6 +255,7 @@ def _target(
         "means": [
             {"task": kind, "length": length, "mean": number(mean)} for kind, length, mean in kinds
         ],
+        "spreads": {kind: number(spread) for kind, spread in spreads},
         "models": [
             {
                 "model": models[model].full_id,
@@ -272,15 +279,16 @@ def _counted(problem: Ranked) -> tuple[int, ...]:
 
 def _cost(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
     row = connection.execute(
-        "select max(documents), sum(tokens_processed)::bigint, sum(tokens_scored)::bigint,"
-        " sum(seconds), max(peak_bytes), list(distinct dtype order by dtype),"
+        "select min(documents), max(documents), sum(tokens_processed)::bigint,"
+        " sum(tokens_scored)::bigint, sum(seconds), max(peak_bytes),"
+        " list(distinct dtype order by dtype),"
         " list(distinct device order by device), list(distinct engine order by engine),"
         " bool_or(code_dirty) from units where status = 'done'"
     ).fetchone()
     assert row is not None
     names = (
-        "documents", "tokens_processed", "tokens_scored", "seconds", "peak_bytes", "dtypes",
-        "devices", "engines", "code_dirty",
+        "documents", "most_documents", "tokens_processed", "tokens_scored", "seconds",
+        "peak_bytes", "dtypes", "devices", "engines", "code_dirty",
     )  # fmt: skip
     found = dict(zip(names, row, strict=True))
     return found | {"seconds": number(float(found["seconds"] or 0))}
