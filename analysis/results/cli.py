@@ -43,6 +43,13 @@ def freeze(problem: str, out: Path | None) -> None:
     size = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
     rows = sum(found.manifest["rows"].values())
     click.echo(f"written {folder} ({rows:,} rows, {size / 1e6:.2f} MB)")
+    fewest, most = found.manifest["documents"]
+    if fewest != most:
+        click.echo(
+            f"note: models have read {fewest} to {most} documents; their values are compared all "
+            "the same. Finish the extraction, build and freeze again",
+            err=True,
+        )
     if found.manifest["dirty"]:
         click.echo("note: the code differs from its commit; commit it and freeze again", err=True)
 

@@ -97,6 +97,8 @@ def freeze(problem: Ranked, workspace: Workspace, folder: Path) -> Frozen:
         TokenmartError: nothing is built, or no target was measured.
         StorageError: a file can't be written.
     """
+    import pyarrow.compute as pc
+
     with storage_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     rows: dict[str, int] = {}
@@ -111,6 +113,7 @@ def freeze(problem: Ranked, workspace: Workspace, folder: Path) -> Frozen:
     for name, table in found.items():
         _write(folder / f"{name}.parquet", table)
         rows[name] = table.num_rows
+    read = found["costs"].filter(pc.equal(found["costs"]["status"], "done"))["documents"]
     remembered = workspace.data / "tries" / f"problem={problem.name}.json"
     write_whole(folder / TRIES, remembered.read_bytes() if remembered.is_file() else b"[]")
     log = workspace.data / "campaigns" / f"{problem.name}.json"
@@ -121,6 +124,7 @@ def freeze(problem: Ranked, workspace: Workspace, folder: Path) -> Frozen:
         **code_revision(),
         "versions": versions(("tokenmart", "duckdb", "dbt-core", "numpy", "scipy")),
         "rows": rows,
+        "documents": [pc.min(read).as_py(), pc.max(read).as_py()],
         "campaign": json.loads(log.read_text("utf-8")) if log.is_file() else None,
         "sha256": {
             name: sha256_file(folder / name)

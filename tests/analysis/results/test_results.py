@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -158,9 +159,24 @@ def test_the_same_warehouse_freezes_to_the_same_bytes(built: Workspace) -> None:
 
 
 @pytest.mark.usefixtures("marts_alone")
+def test_models_that_read_other_documents_are_noted(built: Workspace) -> None:
+    with duckdb.connect(str(built.database)) as connection:
+        (doc_id,) = connection.execute("select max(doc_id) from units").fetchone() or (0,)
+        connection.execute(
+            "delete from units where doc_id = ? and model_id in"
+            " (select min(model_id) from units where problem = 'minilong')",
+            [doc_id],
+        )
+    said = tell("freeze", "--problem", "minilong", "--out", str(built.root / "part"))
+    assert said.exit_code == 0, said.output
+    assert f"note: models have read {doc_id} to {doc_id + 1} documents" in said.output
+
+
+@pytest.mark.usefixtures("marts_alone")
 def test_the_commands_freeze_tell_and_check(built: Workspace) -> None:
     said = tell("freeze", "--problem", "minilong")
     assert said.exit_code == 0 and "results/minilong" in said.output, said.output
+    assert "models have read" not in said.output
     said = tell("tell")
     assert said.exit_code == 0, said.output
     figures = json.loads((folder_of(built, "minilong") / "figures.json").read_text())
