@@ -232,11 +232,16 @@ def new(task: str, kind: Kind, folder: Path) -> None:
     \b
     tokenmart e2lm new element_symbols --kind multiple-choice
     """
+    import shlex
+
     from analysis.e2lm.new_task import new_task
 
     for path in new_task(task, kind, folder):
         click.echo(f"written {path}")
-    click.echo(f"try it: lm_eval --model dummy --include_path {folder / task} --tasks {task}")
+    click.echo(
+        f"try it: tokenmart eval --problem minilong --tasks {task} --limit 20 "
+        f"--include-path {shlex.quote(str(folder / task))}"
+    )
 
 
 @e2lm.command()
