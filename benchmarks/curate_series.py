@@ -171,6 +171,35 @@ def curated(reading: str, work: Path, tokenmart: Any) -> dict[str, Any]:
     }
 
 
+def docs_tables(record: dict[str, Any]) -> str:
+    """What docs/e2lm.md shows of the record."""
+    lines = [
+        "| reading | all items | as many random ones | chosen | chosen, where chosen | optimism | "
+        "better than all |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for reading, found in record["readings"].items():
+        row = found["held_out"]["sq"]
+        values = (f"{row[key]:.3f}" for key in ("all", "random", "chosen", "in_sample"))
+        optimism = f"{row['optimism']:+.3f}".replace("-", "−")
+        better = f"{row['better']} of {row['compared']}"
+        lines.append(f"| `{reading}` | {' | '.join(values)} | {optimism} | {better} |")
+    by_metric: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in record["by_length_at_the_end"]:
+        by_metric.setdefault(row["metric"], {})[row["characters"]] = row
+    bands = list(by_metric["acc"])
+    lines += [
+        "",
+        f"| characters of the right answer | {' | '.join(bands)} |",
+        "|---|" + "---:|" * len(bands),
+        f"| items | {' | '.join(str(by_metric['acc'][band]['items']) for band in bands)} |",
+    ]
+    for metric, rows in by_metric.items():
+        values = (f"{rows[band]['score']:.2f}" for band in bands)
+        lines.append(f"| `{metric}` | {' | '.join(values)} |")
+    return "\n".join(lines) + "\n"
+
+
 def pages() -> tuple[list[str], list[str]]:
     """The pages to train on, and those for items."""
     workspace = find_workspace()

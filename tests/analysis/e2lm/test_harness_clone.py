@@ -26,7 +26,8 @@ from analysis.e2lm.new_task import KINDS, METRIC, Kind
 from analysis.e2lm.patch import TASKS, git
 from tokenmart import cli
 
-pytestmark = pytest.mark.slow
+# six checkouts of 15,000 files and six starts of the harness, on a machine that may be busy
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 TOKEN = "hf_" + "NotARealTokenJustLetters" + "0123"
 IDENTITY = ("-c", "user.name=t", "-c", "user.email=t@example.org")
@@ -176,9 +177,6 @@ def test_the_same_task_gives_the_same_patch_in_a_shallow_clone_and_with_a_metric
     done = package(task, tmp_path / "shallow", outs["own"], "--metric", "perplexity")
     assert done.exit_code == 0, done.output
     assert "patch of 4 files" in done.output
-    done = package(task, mine, outs["own"], "--force")
-    assert done.exit_code == 1
-    assert "lm-evaluation-harness" in done.stderr and "middle" in done.stderr
 
 
 def test_what_is_no_submission_is_refused_and_leaves_no_zip(
