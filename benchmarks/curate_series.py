@@ -1,7 +1,7 @@
 """Items of a benchmark over real training runs: is a choice among them worth anything elsewhere?
 
 Trains small Llamas from scratch (two sizes, two seeds each) on documentation of Django, the texts
-of minilong, and keeps 16 checkpoints of each. `tokenmart e2lm new` scaffolds a task that gets 400
+of minilong, and keeps 16 checkpoints of each. `tokenmart e2lm new` scaffolds a task that gets 300
 items from pages no model was trained on: how does this sentence end? The answer is its last one to
 eight words, the wrong choices end other sentences. In every fourth item the right answer is drawn
 by lot, as if it was mislabelled: nothing can be learnt there. `tokenmart eval` scores every
@@ -59,7 +59,7 @@ PEAK_RATE = 4e-3
 HELD_OUT = 5
 """Every so-manieth page is for items and no training."""
 
-ITEMS = 400
+ITEMS = 300
 CHOICES = 4
 MOST_WORDS = 8
 MISLABELLED = 4
@@ -130,8 +130,7 @@ def measured(work: Path) -> dict[str, Any]:
     scored = time.monotonic()
     tokenmart("dbt", "--quiet", "run", "--select", "+eval_item_metrics")
     tokenmart("sql", "--out", work / "scores.parquet", SCORES)
-    tokenmart("sql", "--out", work / "lengths.jsonl", LENGTHS)
-    lengths = [json.loads(line) for line in (work / "lengths.jsonl").read_text().splitlines()]
+    tokenmart("sql", "--out", work / "lengths.json", LENGTHS)
     return {
         "command": "python benchmarks/curate_series.py --out benchmarks/curate_series.json",
         "texts": {"source": "documentation of Django 5.2.8", "licence": "BSD-3-Clause"},
@@ -146,7 +145,7 @@ def measured(work: Path) -> dict[str, Any]:
         "mislabelled": len(range(0, ITEMS, MISLABELLED)),
         "runs": losses,
         "readings": {reading: curated(reading, work, tokenmart) for reading in READINGS},
-        "by_length_at_the_end": lengths,
+        "by_length_at_the_end": json.loads((work / "lengths.json").read_text("utf-8")),
     }
 
 
@@ -291,6 +290,7 @@ def checkpoint(work: Path, width: int, seed: int, step: int) -> Path:
 
 def checkout(work: Path, texts: Sequence[str]) -> dict[str, str]:
     """A problem of all checkpoints, and the environment in which its rows lie in `work`."""
+    (work / "data").mkdir()
     (work / "texts.json").write_text(json.dumps(texts[:2]), encoding="utf-8")
     steps = range(STEPS // CHECKPOINTS, STEPS + 1, STEPS // CHECKPOINTS)
     folders = [checkpoint(work, *run, step) for run, step in product(RUNS, steps)]
@@ -307,6 +307,7 @@ def checkout(work: Path, texts: Sequence[str]) -> dict[str, str]:
             }
             for folder in folders
         ],
+        "probes": [{"kind": "full"}],
         "target": {"kind": "file", "path": str(work / "no_target.json")},
     }
     (work / "problem.yml").write_text(yaml.safe_dump(problem, sort_keys=False), encoding="utf-8")
