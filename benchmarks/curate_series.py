@@ -26,21 +26,21 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 import numpy as np  # noqa: E402
-import torch  # noqa: E402
 import yaml  # noqa: E402
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers  # noqa: E402
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast  # noqa: E402
 
 from warehouse.paths import find_workspace  # noqa: E402
 from warehouse.problem.spec import load_problem  # noqa: E402
 from warehouse.progress import Progress, progress_bar  # noqa: E402
 from warehouse.sources import PinnedArchive, Place  # noqa: E402
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 RUNS = tuple(product((48, 96), (0, 1)))
 """Width and seed."""
@@ -88,7 +88,7 @@ LENGTHS = f"""
     from eval_item_metrics
     where
         model_id like '%-step{STEPS}' and subject = 'sound'
-        and metric in ('acc', 'acc_norm', 'correct_prob', 'bpb')
+        and metric in ('acc', 'acc_norm', 'acc_per_token', 'bpb')
     group by metric, length_band
     order by metric, min(answer_characters)
 """
@@ -211,6 +211,9 @@ def pages() -> tuple[list[str], list[str]]:
 
 def make_tokenizer(texts: Sequence[str]) -> PreTrainedTokenizerFast:
     """A byte-level BPE tokenizer of these texts."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
     core = Tokenizer(models.BPE())
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     core.decoder = decoders.ByteLevel()
@@ -239,6 +242,9 @@ def train(
     progress: Progress,
 ) -> dict[str, Any]:
     """Train one model and keep its checkpoints; returns its size and losses, in nats a token."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
     torch.manual_seed(seed)
     model = LlamaForCausalLM(
         LlamaConfig(
