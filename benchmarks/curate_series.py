@@ -1,12 +1,12 @@
 """Items of a benchmark over real training runs: is a choice among them worth anything elsewhere?
 
-Trains small Llamas from scratch (two sizes, two seeds each) on documentation of Django, the texts
-of minilong, and keeps 16 checkpoints of each. `tokenmart e2lm new` scaffolds a task that gets 300
-items from pages no model was trained on: how does this sentence end? The answer is its last one to
-eight words, the wrong choices end other sentences. In every fourth item the right answer is drawn
-by lot, as if it was mislabelled: nothing can be learnt there. `tokenmart eval` scores every
-checkpoint, dbt makes the readings, `tokenmart e2lm curate` chooses items on some runs and
-checkpoints and tries them on the others. All texts, models and seeds are fixed.
+Trains small Llamas from scratch (two sizes, two seeds each) on the documentation of Django, where
+minilong's texts are from, and keeps 16 checkpoints of each. `tokenmart e2lm new` scaffolds a task
+that gets 300 items from pages no model was trained on: how does this sentence end? The answer is
+its last one to eight words, the wrong choices end other sentences. In every fourth item the right
+answer is drawn by lot, as if it was mislabelled: nothing can be learnt there. `tokenmart eval`
+scores every checkpoint, dbt makes the readings, `tokenmart e2lm curate` chooses items on some runs
+and checkpoints and tries them on the others. All texts, models and seeds are fixed.
 
     python benchmarks/curate_series.py --out benchmarks/curate_series.json
 """
