@@ -25,6 +25,7 @@ from click.testing import CliRunner, Result
 from analysis.e2lm.new_task import KINDS, METRIC, Kind
 from analysis.e2lm.patch import TASKS, git
 from tokenmart import cli
+from warehouse.importers import read_results
 
 # six checkouts of 15,000 files and six starts of the harness, on a machine that may be busy
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -153,6 +154,13 @@ def test_all_kinds_are_packaged_and_run_by_the_harness_itself(
         (value,) = (v for k, v in results[name].items() if k.split(",")[0] == METRIC[kind])
         assert isinstance(value, int | float)
         assert results[name]["sample_len"] == 5
+    collected = read_results([tmp_path / "results"])
+    assert "--limit 5" in collected.notes[0]
+    margins = [row["score"] for row in collected.rows if row["metric"] == "margin"]
+    assert margins == [results[name_of("multiple-choice")]["margin,none"]]
+    assert {row["benchmark"] for row in collected.rows} == {f"{name}-0shot" for name in names}
+    better = {row["metric"]: row["direction"] for row in collected.rows}
+    assert better["perplexity"] == "lower" and better["acc"] == "higher"
     for sample in samples[name_of("multiple-choice")]:
         nats = [float(pair[0]) for pair in sample["filtered_resps"]]
         gold = nats.pop(sample["doc"]["gold"])
