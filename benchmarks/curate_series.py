@@ -66,7 +66,7 @@ MISLABELLED = 4
 """Every so-manieth item."""
 
 TASK = "sentence_ends"
-READINGS = ("acc", "acc_norm", "norm_correct_prob")
+READINGS = ("acc", "acc_norm", "norm_correct_prob", "correct_loglik")
 SCORES = f"""
     select
         regexp_extract(model_id, '^(.*)-step', 1) as model,
@@ -170,9 +170,9 @@ def curated(reading: str, work: Path, tokenmart: Any) -> dict[str, Any]:
     }
 
 
-def docs_tables(record: dict[str, Any]) -> str:
-    """What docs/e2lm.md shows of the record."""
-    lines = [
+def docs_tables(record: dict[str, Any]) -> tuple[str, str]:
+    """What docs/e2lm.md shows of the record: what a choice is worth, and scores by length."""
+    worth = [
         "| reading | all items | as many random ones | chosen | chosen, where chosen | optimism | "
         "better than all |",
         "|---|---:|---:|---:|---:|---:|---:|",
@@ -182,21 +182,20 @@ def docs_tables(record: dict[str, Any]) -> str:
         values = (f"{row[key]:.3f}" for key in ("all", "random", "chosen", "in_sample"))
         optimism = f"{row['optimism']:+.3f}".replace("-", "−")
         better = f"{row['better']} of {row['compared']}"
-        lines.append(f"| `{reading}` | {' | '.join(values)} | {optimism} | {better} |")
+        worth.append(f"| `{reading}` | {' | '.join(values)} | {optimism} | {better} |")
     by_metric: dict[str, dict[str, dict[str, Any]]] = {}
     for row in record["by_length_at_the_end"]:
         by_metric.setdefault(row["metric"], {})[row["characters"]] = row
     bands = list(by_metric["acc"])
-    lines += [
-        "",
+    lengths = [
         f"| characters of the right answer | {' | '.join(bands)} |",
         "|---|" + "---:|" * len(bands),
         f"| items | {' | '.join(str(by_metric['acc'][band]['items']) for band in bands)} |",
     ]
     for metric, rows in by_metric.items():
         values = (f"{rows[band]['score']:.2f}" for band in bands)
-        lines.append(f"| `{metric}` | {' | '.join(values)} |")
-    return "\n".join(lines) + "\n"
+        lengths.append(f"| `{metric}` | {' | '.join(values)} |")
+    return "\n".join(worth) + "\n", "\n".join(lengths) + "\n"
 
 
 def pages() -> tuple[list[str], list[str]]:
