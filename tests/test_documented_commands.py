@@ -106,6 +106,10 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
         None,
         "needs item scores of many checkpoints, as tests/analysis/e2lm/test_curation.py makes them",
     ),
+    "e2lm collect results --out scores.csv": (
+        None,
+        "files of other programs; tests/warehouse/importers/test_harness_results.py makes them",
+    ),
     "e2lm package --task element_symbols --harness lm-evaluation-harness": (
         None,
         "needs a checkout of the harness; tests/analysis/e2lm/test_package.py",

@@ -37,6 +37,48 @@ def winners(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     sys.modules.pop("statistics_winners")
 
 
+@pytest.fixture
+def series(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import curate_series
+
+    yield curate_series
+    sys.modules.pop("curate_series")
+
+
+def test_the_guide_says_what_choosing_items_was_worth(series: Any) -> None:
+    record = json.loads((ROOT / "benchmarks" / "curate_series.json").read_text("utf-8"))
+    guide = (ROOT / "docs" / "e2lm.md").read_text("utf-8")
+    worth, lengths = series.docs_tables(record)
+    assert worth in guide and lengths in guide and record["command"] in guide
+    text = " ".join(guide.split())
+    assert f"{record['training_tokens'] / 1e6:.2f} million tokens" in text
+    assert f"{record['checkpoints']} checkpoints. They answer {record['items']} items" in text
+    assert record["items"] == 4 * record["mislabelled"]
+    assert f"in {sum(record['minutes'].values()):.0f} minutes" in text
+    millions = sorted({f"{run['parameters'] / 1e6:.1f}" for run in record["runs"].values()})
+    assert f"{' and '.join(millions)} million parameters" in text
+
+    found = record["readings"]
+    labels = {
+        reading: {row["group"]: row for row in of["by_subject"]} for reading, of in found.items()
+    }
+    for reading, middle in (("acc", " of the sound items and "), ("acc_norm", " and ")):
+        sound, other = (labels[reading][name]["share_chosen"] for name in ("sound", "mislabelled"))
+        assert f"`{reading}` it takes {sound:.0%}{middle}{other:.0%}" in text or (
+            f"`{reading}` {sound:.0%}{middle}{other:.0%}" in text
+        )
+    assert f"({labels['acc']['sound']['score']:.2f} of 1 with four" in text
+    assert f"an SQ of {found['correct_loglik']['held_out']['sq']['all']:.2f} over all" in text
+    rises = [labels["correct_loglik"][name]["rise"] for name in ("mislabelled", "sound")]
+    assert f"by {rises[0]:.1f} nats against {rises[1]:.1f}" in text
+    for reading in ("acc", "acc_norm", "norm_correct_prob"):
+        sq = found[reading]["held_out"]["sq"]
+        assert sq["chosen"] - sq["all"] > 1.5 * (sq["random"] - sq["all"]) > 0
+    sq = found["acc"]["held_out"]["sq"]
+    assert sq["optimism"] / (sq["in_sample"] - sq["all"]) == pytest.approx(0.5, abs=0.1)
+
+
 def test_the_readme_shows_the_committed_figures_of_the_demo(demo_figures: Any) -> None:
     figures = json.loads((ROOT / "docs" / "demo_figures.json").read_text("utf-8"))
     assert demo_figures.readme_block(figures) in README

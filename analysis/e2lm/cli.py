@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from analysis.options import FILE, RESAMPLES, SEED
+from analysis.options import FILE, RESAMPLES, SEED, WEIGHTS
 from warehouse.errors import visible
 
 if TYPE_CHECKING:
@@ -56,20 +56,6 @@ def _write(out: Path, text: str, what: str = "") -> None:
     click.echo(f"written {out}{what}")
 
 
-def _weights(_: click.Context, option: click.Parameter, value: str) -> tuple[float, float, float]:
-    try:
-        sq, rc, cs = (float(part) for part in value.split(","))
-    except ValueError as error:
-        raise click.BadParameter(
-            f"{value!r} is not three numbers such as 0.5,0.1,0.4", param=option
-        ) from error
-    if not all(0 <= weight < float("inf") for weight in (sq, rc, cs)):
-        raise click.BadParameter(
-            f"{value!r} has a weight that is not a number of at least 0", param=option
-        )
-    return sq, rc, cs
-
-
 @click.group()
 def e2lm() -> None:
     """Judge benchmarks by the signal that their scores give early in training."""
@@ -83,14 +69,7 @@ def e2lm() -> None:
     help="Table with the columns model, size, arch, tokens_bt, benchmark and score.",
 )
 @click.option("--model", help="Show this model only; all are compared with each other.")
-@click.option(
-    "--weights",
-    metavar="A,B,C",
-    callback=_weights,
-    default="0.5,0.1,0.4",
-    show_default=True,
-    help="Weights of SQ, RC and CS in the weighted score.",
-)
+@WEIGHTS
 @click.option(
     "--last-checkpoints",
     default=10,
@@ -137,6 +116,28 @@ def score(
     ]
     more = len(without) - SHOWN_REASONS
     _say([*without[:SHOWN_REASONS], *([f"and {more} more without SQ"] if more > 0 else [])])
+
+
+@e2lm.command()
+@click.argument("results", nargs=-1, required=True, type=FILE)
+@click.option("--out", type=FILE, default="scores.csv", show_default=True, help="The table.")
+@FORCE
+def collect(results: tuple[Path, ...], out: Path, force: bool) -> None:
+    """Make a plain table of the result files that lm-evaluation-harness wrote.
+
+    RESULTS are files or folders with results_….json, one for each checkpoint. A problem of kind
+    table reads the table.
+
+    \b
+    tokenmart e2lm collect results --out scores.csv
+    """
+    from warehouse.importers import read_results
+
+    _workspace(out, force, b"model,step,benchmark")
+    found = read_results(results)
+    _say(found.notes)
+    models = {row["model"] for row in found.rows}
+    _write(out, found.csv(), f" ({len(found.rows)} scores of {len(models)} models)")
 
 
 @e2lm.command()
@@ -232,11 +233,16 @@ def new(task: str, kind: Kind, folder: Path) -> None:
     \b
     tokenmart e2lm new element_symbols --kind multiple-choice
     """
+    import shlex
+
     from analysis.e2lm.new_task import new_task
 
     for path in new_task(task, kind, folder):
         click.echo(f"written {path}")
-    click.echo(f"try it: lm_eval --model dummy --include_path {folder / task} --tasks {task}")
+    click.echo(
+        f"try it: tokenmart eval --problem minilong --tasks {task} --limit 20 "
+        f"--include-path {shlex.quote(str(folder / task))}"
+    )
 
 
 @e2lm.command()

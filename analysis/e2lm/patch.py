@@ -14,6 +14,14 @@ from warehouse.errors import TokenmartError
 
 TASKS = Path("lm_eval/tasks")
 
+# whatever a user's or a clone's git configuration says: prefixes, colours, context, length of ids
+_DIFF = (
+    "diff", "--binary", "--full-index", "--unified=3", "--no-renames", "--no-color",
+    "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/",
+)  # fmt: skip
+_APPLY = ("apply", "--whitespace=nowarn")
+_CLONE = ("clone", "--quiet", "--shared", "--no-checkout", "--config", "core.autocrlf=false")
+
 _LEFT_OUT = ("__pycache__", ".git", ".DS_Store", ".ipynb_checkpoints")
 _SECRETS = {
     "a Hugging Face token": r"\bhf_[A-Za-z0-9]{20,}",
@@ -153,23 +161,22 @@ def make_patch(task: Path, harness: Path, base: str, scratch: Path) -> Patch:
         raise TokenmartError(
             f"{harness}: has {place} already; rename the folder {task.name}, or name that one"
         )
-    changes = git(harness, "diff", "--binary", "--no-ext-diff", "--no-textconv", base)
-    git(scratch, "clone", "--quiet", "--shared", "--no-checkout", str(harness.resolve()), "build")
+    changes = git(harness, *_DIFF, base)
+    git(scratch, *_CLONE, str(harness.resolve()), "build")
     build = scratch / "build"
     git(build, "read-tree", base)
     if changes:
-        git(build, "apply", "--cached", "-", given=changes)
+        git(build, *_APPLY, "--cached", "-", given=changes)
     for path in task_files(task):
         # --no-filters: as it lies there, whatever line endings git would like
         written = git(build, "hash-object", "-w", "--no-filters", str(path.resolve()))
         name = (place / path.relative_to(task)).as_posix()
         entry = f"100644,{written.decode().strip()},{name}"
         git(build, "update-index", "--add", "--cacheinfo", entry)
-    options = ("diff", "--cached", "--binary", "--no-ext-diff", "--no-textconv", base)
     names = git(build, "diff", "--cached", "--name-only", "-z", base).decode().split("\0")
     untracked = git(harness, "ls-files", "--others", "--exclude-standard", "-z", "--", "lm_eval")
     return Patch(
-        text=git(build, *options),
+        text=git(build, *_DIFF, "--cached", base),
         files=tuple(filter(None, names)),
         base=base,
         left_out=tuple(
@@ -209,11 +216,11 @@ def apply_cleanly(patch: Patch, onto: Path, revision: str, scratch: Path) -> Pat
     Raises:
         TokenmartError: it does not apply; names the first file.
     """
-    git(scratch, "clone", "--quiet", "--shared", "--no-checkout", str(onto.resolve()), "clean")
+    git(scratch, *_CLONE, str(onto.resolve()), "clean")
     clean = scratch / "clean"
     git(clean, "checkout", "--quiet", "--detach", revision)
     try:
-        git(clean, "apply", "--index", "-", given=patch.text)
+        git(clean, *_APPLY, "--index", "-", given=patch.text)
     except TokenmartError as error:
         raise TokenmartError(
             f"the patch does not apply to {onto} at {revision[:12]}: "

@@ -2,6 +2,7 @@ from .evals import EvalAnswer as EvalAnswer
 from .evals import EvalImporter as EvalImporter
 from .evals import eval_importers as eval_importers
 from .evals import import_answers as import_answers
+from .harness_results import read_results as read_results
 from .interface import Importer as Importer
 from .interface import Row as Row
 from .ranking_table import RankingTable as RankingTable

@@ -89,6 +89,27 @@ def test_a_patch_adds_the_task_and_the_changes_of_the_clone(
     ]  # fmt: skip
 
 
+def test_a_patch_is_the_same_whatever_git_is_told_to_do(
+    clone: Path, task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (clone / "lm_eval/metrics.py").write_text("A = 2  \n")
+    base = find_base(clone, "HEAD")
+    patches = []
+    for name in ("plain", "told"):
+        home = tmp_path / name
+        (home / "scratch").mkdir(parents=True)
+        monkeypatch.setenv("HOME", str(home))
+        if name == "told":
+            (home / ".gitconfig").write_text(
+                "[diff]\nnoprefix = true\ncontext = 0\n[color]\nui = always\ndiff = always\n"
+                "[apply]\nwhitespace = error\n[core]\nabbrev = 6\n"
+            )
+        patch = make_patch(task, clone, base, home / "scratch")
+        apply_cleanly(patch, clone, base, home / "scratch")
+        patches.append(patch)
+    assert patches[0] == patches[1] and b"+++ b/lm_eval/metrics.py" in patches[0].text
+
+
 def test_a_task_that_lies_in_the_clone_stays_where_it_is(clone: Path, tmp_path: Path) -> None:
     new_task("elements", "cloze", clone / "lm_eval/tasks/group")
     patch = make_patch(
