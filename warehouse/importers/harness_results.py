@@ -66,11 +66,15 @@ def read_results(paths: Sequence[Path]) -> HarnessResults:
     notes = []
     for file in sorted(files):
         tree = _tree(file)
-        if limit := tree.get("config", {}).get("limit"):
+        try:
+            limit, date = float(tree["config"].get("limit") or 0), float(tree.get("date") or 0)
+            own = tuple(_rows(file, tree))
+        except (AttributeError, TypeError, ValueError) as error:
+            raise _no_result(file, f"a part of it is not what it should be ({error})") from error
+        if limit:
             notes.append(f"{file}: run with --limit {limit:g}, on a part of the items")
         replaced: set[Path] = set()
-        date = float(tree.get("date") or 0)
-        for row in _rows(file, tree):
+        for row in own:
             key = tuple(row[name] for name in ("model", "step", "benchmark", "metric"))
             before = latest.get(key)
             if before:
@@ -91,15 +95,19 @@ def _tree(path: Path) -> dict[str, Any]:
         raise TokenmartError(f"{path}: no such file; correct the path")
     try:
         tree = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise TokenmartError(f"{path}: can't be read ({error}); run it again") from error
     whole = isinstance(tree, dict) and isinstance(tree.get("results"), dict)
     if not whole or not isinstance(tree.get("config"), dict):
-        raise TokenmartError(
-            f"{path}: no result file of lm-evaluation-harness, expected 'results' and 'config'; "
-            "name those that it wrote as results_….json"
-        )
+        raise _no_result(path, "expected 'results' and 'config'")
     return dict(tree)
+
+
+def _no_result(path: Path, why: str) -> TokenmartError:
+    return TokenmartError(
+        f"{path}: no result file of lm-evaluation-harness, {why}; name those that it wrote as "
+        "results_….json"
+    )
 
 
 def _rows(path: Path, tree: dict[str, Any]) -> Iterator[ScoreRow]:

@@ -78,6 +78,9 @@ def test_the_latest_counts_and_a_part_is_told(tmp_path: Path) -> None:
             '{"results": {"t": {"acc,none": "N/A"}}, "config": {}, "model_name": "m"}',
             "t: acc,none is 'N/A', expected a number",
         ),
+        ('{"results": {"t": 3}, "config": {}, "model_name": "m"}', "not what it should be"),
+        ('{"results": {}, "config": {}, "model_name": "m", "date": "x"}', "not what it should be"),
+        ("[" * 100_000, "can't be read"),
     ],
 )
 def test_other_files_are_refused(tmp_path: Path, text: str, message: str) -> None:
