@@ -109,7 +109,7 @@ def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> Non
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Where to write the adapter.")
 @click.option(
-    "--steps", default=40, show_default=True, type=click.IntRange(1), help="Train N steps."
+    "--steps", default=60, show_default=True, type=click.IntRange(1), help="Train N steps."
 )
 @click.option(
     "--seed", default=0, show_default=True, type=click.IntRange(0), help="Seed of it all."

@@ -101,16 +101,16 @@ _THINGS = [
 def _reading(draw: random.Random) -> Item:
     """A passage on two people and a yes/no question on one of them, in BoolQ's form."""
     first, second = draw.sample(_NAMES, 2)
-    facts = {}
-    for name in (first, second):
-        facts[name] = {
-            "lives in": draw.choice(_TOWNS),
-            "works as a": draw.choice(_JOBS),
-            "drives a car that is": draw.choice(_COLOURS),
-            "keeps a": draw.choice(_PETS),
-        }
-    pools = (_TOWNS, _JOBS, _COLOURS, _PETS)
-    kinds = dict(zip(facts[first], pools, strict=True))
+    pools = {
+        "lives in": _TOWNS,
+        "works as a": _JOBS,
+        "drives a car that is": _COLOURS,
+        "keeps a": _PETS,
+    }
+    kinds = dict(draw.sample(list(pools.items()), 2))
+    facts = {
+        name: {verb: draw.choice(pool) for verb, pool in kinds.items()} for name in (first, second)
+    }
     sentences = [f"{name} {verb} {value}." for name in facts for verb, value in facts[name].items()]
     draw.shuffle(sentences)
     name, verb = draw.choice((first, second)), draw.choice(list(kinds))

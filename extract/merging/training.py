@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import torch
 
 STATE, SETTINGS = "state.pt", "training.json"
+WARMING = 5
 
 
 @dataclass(frozen=True)
@@ -29,15 +30,15 @@ class Training:
     steps: optimiser steps.
     batch: items a step.
     items: training items that batches are drawn from.
-    rate: learning rate of AdamW, falling linearly to a tenth.
+    rate: highest learning rate of AdamW: reached over the first steps, then falling to a tenth.
     rank: of the LoRA matrices, on all linear layers; alpha is twice that.
     seed: of items, batches and matrices.
     """
 
     skill: str
-    steps: int = 40
-    batch: int = 12
-    items: int = 2000
+    steps: int = 60
+    batch: int = 16
+    items: int = 4000
     rate: float = 2e-3
     rank: int = 16
     seed: int = 0
@@ -96,7 +97,7 @@ def train_expert(
         started = time.monotonic()
         picked = random.Random(f"{training.seed}/{step}").sample(items, training.batch)
         for group in optimizer.param_groups:
-            group["lr"] = training.rate * (1 - 0.9 * step / training.steps)
+            group["lr"] = training.rate * _share(step, training.steps)
         loss = _loss(model, _batch(tokenizer, picked))
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(weights, 1.0)
@@ -119,6 +120,11 @@ def train_expert(
         (folder / STATE).unlink(missing_ok=True)
     write_whole(folder / SETTINGS, json.dumps(record))
     return record
+
+
+def _share(step: int, steps: int) -> float:
+    """Of the highest learning rate at a step: up over `WARMING` steps, then down to a tenth."""
+    return min(1.0, (step + 1) / WARMING) * (1 - 0.9 * step / steps)
 
 
 def _begun(training: Training, folder: Path) -> dict[str, Any]:
@@ -153,7 +159,7 @@ def _batch(tokenizer: Any, items: list[Item]) -> list[tuple[list[int], int]]:
 
 
 def _loss(model: Any, rows: list[tuple[list[int], int]]) -> torch.Tensor:
-    """Mean NLL of the answers' tokens."""
+    """Mean NLL of the answers' tokens; logits are made only where an answer may stand."""
     import torch
 
     longest = max(len(ids) for ids, _ in rows)
@@ -164,5 +170,11 @@ def _loss(model: Any, rows: list[tuple[list[int], int]]) -> torch.Tensor:
         ids[row, : len(tokens)] = torch.tensor(tokens)
         mask[row, : len(tokens)] = 1
         labels[row, prompt : len(tokens)] = torch.tensor(tokens[prompt:])
-    found: torch.Tensor = model(input_ids=ids, attention_mask=mask, labels=labels).loss
+    first = min(prompt for _, prompt in rows)
+    kept = longest - first + 1
+    logits = model(input_ids=ids, attention_mask=mask, logits_to_keep=kept).logits[:, :-1]
+    answers = labels[:, first:]
+    found: torch.Tensor = torch.nn.functional.cross_entropy(
+        logits.flatten(0, 1), answers.flatten(), ignore_index=-100
+    )
     return found
