@@ -79,9 +79,14 @@ test: $(READY)  ## run the tests, except those marked slow: see test-slow
 test-slow: $(READY)  ## run the tests marked slow: kills, whole rebuilds, long real documents
 	$(PYTEST) -m slow
 
-test-scale: $(READY)  ## run the tests of Ray, Slurm and shards, and install what they need
-	$(BIN)/python -m pip install -q -c requirements.lock -e '.[ray,slurm]'
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/extract/test_cluster.py tests/warehouse/metrics/test_sharded.py
+SCALE_TESTS = tests/extract/test_cluster.py tests/extract/test_bucket_store.py \
+  tests/warehouse/store/test_bucket.py tests/warehouse/exchange \
+  tests/warehouse/metrics/test_sharded.py tests/warehouse/metrics/test_build_over_bucket.py
+
+test-scale: $(READY)  ## run the tests of Ray, Slurm, shards and buckets, and install what they need
+	$(BIN)/python -m pip install -q -c requirements.lock -e '.[dev,ray,s3,slurm]'
+	$(BIN)/python -c 'import moto, ray, s3fs, submitit'
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q $(SCALE_TESTS)
 
 rehearse: $(READY)  ## rehearse no4k from download to submission, with look-alikes of its 17 models
 	$(BIN)/python -m tests.rehearsal

@@ -56,8 +56,8 @@ The figures lie in [docs/demo_figures.json](docs/demo_figures.json), written by
 """
 TIMES = """
 From a fresh clone it took {first_run} with its downloads (the `.venv` apart, {setup}), on two cores
-with nothing else to do; the last of the models was added and timed after the others. A second run
-computes nothing again and took {second_run}. It ends with `report.html`.
+with nothing else to do. A second run computes nothing again and took {second_run}. It ends with
+`report.html`.
 """
 
 

@@ -38,7 +38,7 @@ from lm_eval.tasks import TaskManager  # noqa: E402
 
 from extract.benchmarks.cli import prepare_run  # noqa: E402
 from extract.benchmarks.run import EvalRun  # noqa: E402
-from extract.benchmarks.tasks import EvalTask, item_rows, load_tasks  # noqa: E402
+from extract.benchmarks.tasks import FEWSHOT_SEED, EvalTask, item_rows, load_tasks  # noqa: E402
 from warehouse.paths import Workspace, find_workspace  # noqa: E402
 from warehouse.store.eval_items import store_items  # noqa: E402
 
@@ -121,7 +121,11 @@ def compare(model: str, folder: Path, pairs: int, scratch: Path) -> dict[str, An
     if run.failures:
         raise SystemExit("; ".join(failure.reason for failure in run.failures))
     manager = TaskManager(include_path=str(folder), include_defaults=False)
-    theirs = evaluate(harness, manager.load(list(TASKS)), bootstrap_iters=RESAMPLES)["results"]
+    asked = manager.load(list(TASKS))
+    for task in asked["tasks"].values():
+        # without it the examples in a prompt differ from run to run; `lm_eval` itself sets it
+        task.set_fewshot_seed(seed=FEWSHOT_SEED)
+    theirs = evaluate(harness, asked, bootstrap_iters=RESAMPLES)["results"]
     del run.__dict__["scorer"]
     gc.collect()
     ratios = [turn["tokenmart"] / turn["harness"] for turn in turns]

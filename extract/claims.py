@@ -17,7 +17,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from warehouse.bucket import BucketPath
 from warehouse.files import storage_errors
+from warehouse.store.leases import lease
 from warehouse.store.owners import abandoned_owner, identity
 
 HEARTBEAT_SECONDS = 20.0
@@ -48,6 +50,10 @@ def claim(path: Path) -> Iterator[bool]:
     Raises:
         StorageError: the folder can't be written.
     """
+    if isinstance(path, BucketPath):
+        with lease(path) as ours:
+            yield ours
+        return
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         ours = _create(path)

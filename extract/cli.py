@@ -362,7 +362,7 @@ def status(problem_name: str, by_condition: bool, as_json: bool) -> None:
 
     workspace = find_workspace()
     problem = load_problem(problem_name, workspace)
-    for stranger in survey(workspace.data):
+    for stranger in survey(workspace.store):
         if f"problem={problem.name}" in stranger.path.parts:
             click.echo(visible(f"warning: {stranger}"), err=True)
     selection = select(problem, device=likely_device(), dtype="auto")

@@ -35,6 +35,7 @@ from warehouse.probes.request import Condition, Request, with_bos
 from warehouse.problem.spec import ModelSpec, Problem
 from warehouse.progress import Progress
 from warehouse.store.schema import TOKENS
+from warehouse.store.spool import send_spooled
 from warehouse.store.token_files import finished_units, publish, write_table, write_unit
 from warehouse.store.top_tokens import write_top_tokens
 
@@ -104,6 +105,7 @@ class Extraction:
         Raises:
             StorageError: nothing more can be stored; what was finished is kept.
         """
+        send_spooled(self.workspace)
         with self.ahead:
             return self._run()
 
@@ -264,7 +266,7 @@ class Extraction:
         storing.submit(store)
 
     def _claim(self, plan: ModelPlan, task: Task) -> AbstractContextManager[bool]:
-        folder = self.workspace.data / "claims" / self.problem.name / plan.spec.model_id
+        folder = self.workspace.store / "claims" / self.problem.name / plan.spec.model_id
         return claim(folder / f"doc-{task.document.doc_id:06d}.claim")
 
     def _still_missing(self, plan: ModelPlan, task: Task) -> tuple[Condition, ...]:

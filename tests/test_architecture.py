@@ -22,9 +22,10 @@ GROUND = "warehouse"
 STORE, PROBES = "warehouse.store", "warehouse.probes"
 SOURCES, IMPORTERS, PROBLEM = "warehouse.sources", "warehouse.importers", "warehouse.problem"
 SQL, METRICS, MAINTENANCE = "warehouse.sql", "warehouse.metrics", "warehouse.maintenance"
-MERGING = "warehouse.merging"
+MERGING, EXCHANGE = "warehouse.merging", "warehouse.exchange"
 WAREHOUSE = {
-    GROUND, STORE, PROBES, SOURCES, IMPORTERS, PROBLEM, SQL, METRICS, MAINTENANCE, MERGING
+    GROUND, STORE, PROBES, SOURCES, IMPORTERS, PROBLEM, SQL, METRICS, MAINTENANCE, MERGING,
+    EXCHANGE,
 }  # fmt: skip
 ANALYSIS, STATISTICS, RANKING = "analysis", "analysis.statistics", "analysis.ranking"
 PREREGISTRATION = "analysis.preregistration"
@@ -39,6 +40,7 @@ MAY_IMPORT = {
     MERGING: {GROUND, STORE, SOURCES, PROBLEM},
     SQL: {GROUND, STORE, PROBLEM},
     METRICS: {GROUND, STORE, PROBLEM, SQL},
+    EXCHANGE: {GROUND, STORE, PROBLEM, SQL},
     MAINTENANCE: WAREHOUSE,
     "extract": WAREHOUSE,
     ANALYSIS: {GROUND},
@@ -46,7 +48,7 @@ MAY_IMPORT = {
     PREREGISTRATION: {ANALYSIS, *WAREHOUSE},
     RANKING: {ANALYSIS, STATISTICS, PREREGISTRATION, *WAREHOUSE},
     "analysis.report": {ANALYSIS, STATISTICS, RANKING, *WAREHOUSE},
-    "analysis.results": {ANALYSIS, STATISTICS, RANKING, *WAREHOUSE},
+    "analysis.results": {ANALYSIS, STATISTICS, RANKING, "analysis.report", *WAREHOUSE},
     "analysis.e2lm": {ANALYSIS, STATISTICS, "analysis.report", *WAREHOUSE},
     "analysis.competition": {ANALYSIS, STATISTICS, "analysis.report", *WAREHOUSE},
     "analysis.submission": {ANALYSIS, STATISTICS, RANKING, PREREGISTRATION, *WAREHOUSE},

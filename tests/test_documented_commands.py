@@ -47,6 +47,11 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
         "extract --problem no4k --model Qwen/Qwen2-7B-Instruct --device cuda:1 --dry-run",
         "needs two GPUs",
     ),
+    "extract --problem no4k": (
+        "extract --problem no4k --dry-run",
+        "needs a GPU and a hub; tests/rehearsal runs it, tests/extract/test_bucket_store.py into "
+        "a bucket",
+    ),
     "extract --problem no4k --on ray --address head:6379": (
         None,
         "needs a Ray cluster and GPUs; tests/extract/test_cluster.py starts three nodes",
@@ -54,6 +59,17 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
     "extract --problem no4k --on slurm --workers 16 --slurm partition=gpu": (
         None,
         "needs Slurm; tests/extract/test_cluster.py runs it through submitit's local executor",
+    ),
+    **dict.fromkeys(
+        (
+            "correlate --problem minilong --with lab2",
+            "warehouse attach shared --name lab2",
+            "warehouse detach lab2",
+            "warehouse attach",
+            "warehouse attach s3://lab/minilong --name lab2",
+            "warehouse export s3://lab/minilong --problem minilong --organisation Our lab",
+        ),
+        (None, "needs two labs or a bucket; tests/warehouse/exchange/test_exchange.py"),
     ),
     "dbt build --shards 4": (None, "tests/warehouse/metrics/test_sharded.py builds in shards"),
     "dbt build --shards 32 --on ray --address head:6379": (

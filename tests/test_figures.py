@@ -44,6 +44,27 @@ def test_the_readme_shows_the_committed_figures_of_the_demo(demo_figures: Any) -
     assert figures["command"] in README
 
 
+def test_the_readme_says_what_the_first_picture_shows() -> None:
+    problems = json.loads((ROOT / "docs" / "e2lm_readings.json").read_text("utf-8"))
+    first = next(each for each in problems if each["problem"] == "ladder")["stages"][0]
+    found = {each["reading"]: each["decision_accuracy"] for each in first["readings"]}
+    assert first["stage"] == "5%"
+    assert next(iter(found)) == "bpb" and max(found.values()) == found["bpb"]
+    text = " ".join(README.split())
+    assert f"scores of {first['runs']} OLMo runs: after 5% of a training" in text
+    assert f"order {found['bpb']:.0%} of the pairs" in text
+    assert f"at the same moment, {found['accuracy']:.0%}." in text
+    assert (ROOT / "docs" / "images" / "decisions.svg").is_file()
+
+
+def test_the_rehearsals_minutes_are_those_of_its_output() -> None:
+    output = (ROOT / "benchmarks" / "rehearsal.txt").read_text("utf-8")
+    assert "17 of 17 models" in output and "FAILED" not in output
+    minutes = output.strip().splitlines()[-1]
+    assert minutes.endswith(" minutes") and f"({minutes} on two cores" in README
+    assert f"**{minutes}**" in RESULTS
+
+
 def test_the_figures_of_the_demo_are_what_the_commands_print(
     minilong: Marts, demo_figures: Any
 ) -> None:

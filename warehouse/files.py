@@ -6,11 +6,13 @@ import errno
 import hashlib
 import json
 import os
+import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from warehouse.bucket import BucketPath
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
 
@@ -85,7 +87,7 @@ def is_explained(error: OSError) -> bool:
 
 
 @contextmanager
-def appearing(path: Path, remedy: str = _AGAIN) -> Iterator[Path]:
+def appearing(path: Path, remedy: str = _AGAIN, expected: str | None = None) -> Iterator[Path]:
     """A file beside `path` to write to; it takes its place when the block has ended well.
 
     Readers see the old file or the new one, whole, also after a power failure. A pipe or a device
@@ -94,10 +96,15 @@ def appearing(path: Path, remedy: str = _AGAIN) -> Iterator[Path]:
     Args:
         path: the file; its folder is made.
         remedy: see `storage_errors`.
+        expected: of an object in a bucket, its version: see `BucketPath.put`.
 
     Raises:
         StorageError: it can't be written.
     """
+    if isinstance(path, BucketPath):
+        with _uploading(path, expected) as draft:
+            yield draft
+        return
     with storage_errors(path, remedy):
         if path.exists() and not path.is_file() and not path.is_dir():
             yield path
@@ -118,6 +125,15 @@ def appearing(path: Path, remedy: str = _AGAIN) -> Iterator[Path]:
             sync_folder(path.parent)
         finally:
             draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def _uploading(path: BucketPath, expected: str | None) -> Iterator[Path]:
+    """A file of this machine that becomes an object when the block has ended well."""
+    with tempfile.TemporaryDirectory(prefix="tokenmart-") as folder:
+        draft = Path(folder) / path.name
+        yield draft
+        path.put(draft, expected)
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
@@ -186,7 +202,7 @@ def refuse_protected(
     reasons = [
         f"{folder} {why}"
         for folder, why in folders.items()
-        if place.is_relative_to(os.path.realpath(folder))
+        if not isinstance(folder, BucketPath) and place.is_relative_to(os.path.realpath(folder))
     ]
     if place == Path(os.path.realpath(workspace.database)):
         reasons.append("it is the database that dbt builds")

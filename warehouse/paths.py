@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from warehouse.bucket import bucket_path
 from warehouse.errors import TokenmartError
 
 
@@ -14,12 +15,24 @@ class Workspace:
     """The folders of one Tokenmart checkout.
 
     `root` holds the code and the locked paths, `data` the Parquet files and the cache,
-    `database` is the DuckDB file that dbt builds.
+    `database` is the DuckDB file that dbt builds. `address`, such as `s3://bucket/prefix`, is where
+    the Parquet files are instead; the cache and what only this machine needs stay in `data`.
     """
 
     root: Path
     data: Path
     database: Path
+    address: str = ""
+
+    @property
+    def store(self) -> Path:
+        """The folder of the Parquet files; of a bucket, something that answers like one."""
+        return bucket_path(self.address) if self.address else self.data
+
+    @property
+    def spool(self) -> Path:
+        """Finished units on their way to a bucket."""
+        return self.data / "spool"
 
     @property
     def problems(self) -> Path:
@@ -29,67 +42,67 @@ class Workspace:
     @property
     def tokens(self) -> Path:
         """Published token statistics: `problem=…/model_id=…/condition=…/tokens.parquet`."""
-        return self.data / "tokens"
+        return self.store / "tokens"
 
     @property
     def pending(self) -> Path:
         """Finished units not yet merged into their published file."""
-        return self.data / "pending"
+        return self.store / "pending"
 
     @property
     def documents(self) -> Path:
         """Document tables: `problem=…/documents.parquet`."""
-        return self.data / "documents"
+        return self.store / "documents"
 
     @property
     def models(self) -> Path:
         """Model tables: `problem=…/model_id=…/model.parquet`."""
-        return self.data / "models"
+        return self.store / "models"
 
     @property
     def downstream(self) -> Path:
         """Target items: `problem=…/model_id=…/items.parquet`."""
-        return self.data / "downstream"
+        return self.store / "downstream"
 
     @property
     def benchmark_scores(self) -> Path:
         """Scores of runs over training: `problem=…/scores.parquet`."""
-        return self.data / "benchmark_scores"
+        return self.store / "benchmark_scores"
 
     @property
     def benchmark_tables(self) -> Path:
         """Where those scores come from, and what is early: `problem=…/table.parquet`."""
-        return self.data / "benchmark_tables"
+        return self.store / "benchmark_tables"
 
     @property
     def ranking_columns(self) -> Path:
         """What entries of a competition are ranked by: `problem=…/columns.parquet`."""
-        return self.data / "ranking_columns"
+        return self.store / "ranking_columns"
 
     @property
     def ranking_results(self) -> Path:
         """Results of entries that were made elsewhere: `problem=…/results.parquet`."""
-        return self.data / "ranking_results"
+        return self.store / "ranking_results"
 
     @property
     def merge_runs(self) -> Path:
         """What merges and their evaluations took: `problem=…/model_id=…/runs.parquet`."""
-        return self.data / "merge_runs"
+        return self.store / "merge_runs"
 
     @property
     def eval_items(self) -> Path:
         """Requests of benchmarks: `problem=…/condition=…/items.parquet`."""
-        return self.data / "eval_items"
+        return self.store / "eval_items"
 
     @property
     def eval_answers(self) -> Path:
         """What models answered: `problem=…/model_id=…/condition=…/answers.parquet`."""
-        return self.data / "eval_answers"
+        return self.store / "eval_answers"
 
     @property
     def evals(self) -> Workspace:
         """The same checkout, with the token files of benchmarks in place of the documents'."""
-        return EvalWorkspace(self.root, self.data, self.database)
+        return EvalWorkspace(self.root, self.data, self.database, self.address)
 
     @property
     def cache(self) -> Path:
@@ -117,6 +130,7 @@ class Workspace:
             "TOKENMART_HOME": str(self.root),
             "TOKENMART_DATA": str(self.data),
             "TOKENMART_DATABASE": str(self.database),
+            "TOKENMART_STORE": self.address,
         }
 
 
@@ -126,12 +140,12 @@ class EvalWorkspace(Workspace):
     @property
     def tokens(self) -> Path:
         """Published token statistics of benchmarks, in the folders of documents'."""
-        return self.data / "eval_tokens"
+        return self.store / "eval_tokens"
 
     @property
     def pending(self) -> Path:
         """Finished units of benchmarks not yet merged into their published file."""
-        return self.data / "eval_pending"
+        return self.store / "eval_pending"
 
 
 def workspace_of(root: Path) -> Workspace:
@@ -142,7 +156,8 @@ def workspace_of(root: Path) -> Workspace:
 def find_workspace(start: Path | None = None) -> Workspace:
     """Find the checkout: $TOKENMART_HOME, else upwards from `start`, else beside this package.
 
-    $TOKENMART_DATA and $TOKENMART_DATABASE move the data folder and the DuckDB file.
+    $TOKENMART_DATA and $TOKENMART_DATABASE move the data folder and the DuckDB file;
+    $TOKENMART_STORE is the address of a bucket that holds the Parquet files.
 
     Raises:
         TokenmartError: no folder with `dbt_project/dbt_project.yml` was found, or the data folder
@@ -170,4 +185,7 @@ def find_workspace(start: Path | None = None) -> Workspace:
             "if it is new, or unset the variable"
         )
     database = os.environ.get("TOKENMART_DATABASE") or root / "warehouse" / "tokenmart.duckdb"
-    return Workspace(root=root, data=data, database=Path(database).resolve())
+    address = os.environ.get("TOKENMART_STORE", "").rstrip("/")
+    if address:
+        bucket_path(address)  # a wrong one is named before any work
+    return Workspace(root, data, Path(database).resolve(), address)

@@ -12,6 +12,10 @@ import click
 
 from warehouse.errors import TokenmartError
 
+PUBLIC_SETTINGS = ("AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE")
+"""Beginnings of variables about a bucket that other machines are given. Keys are not: Ray shows
+what it passes on, and each machine has its own."""
+
 NODE_LOSSES = 3
 """How often a task begins again because its node was lost."""
 
@@ -38,7 +42,7 @@ def cluster(address: str | None) -> Iterator[Any]:
         import ray
     except ImportError as error:
         raise TokenmartError(
-            "--on ray: Ray isn't installed; pip install 'tokenmart[ray]'"
+            "--on ray: Ray isn't installed; pip install -c requirements.lock -e '.[ray]'"
         ) from error
     if ray.is_initialized():
         yield ray

@@ -23,6 +23,9 @@ FORCE = click.option(
 )
 
 
+SHOWN_REASONS = 5
+
+
 def _workspace(out: Path | None, force: bool, own: bytes) -> Workspace:
     """The checkout; what may not be written is refused before the work.
 
@@ -126,6 +129,14 @@ def score(
         return
     benchmarks = {name for entry in found.entries.values() for name in entry}
     _write(out, text + "\n", f" ({len(found.entries)} models, {len(benchmarks)} benchmarks)")
+    without = [
+        f"{model}, {benchmark}: no SQ: {entry['reason']}"
+        for model, entries in found.entries.items()
+        for benchmark, entry in entries.items()
+        if entry["reason"]
+    ]
+    more = len(without) - SHOWN_REASONS
+    _say([*without[:SHOWN_REASONS], *([f"and {more} more without SQ"] if more > 0 else [])])
 
 
 @e2lm.command()

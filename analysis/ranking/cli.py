@@ -54,6 +54,13 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print all rows as J
     help="Say which values of the idea are better.",
 )
 @click.option("--clustered", is_flag=True, help="Resample model families instead of models.")
+@click.option(
+    "--with",
+    "labs",
+    multiple=True,
+    metavar="NAME",
+    help="Rank over the models of this attached bundle, too; may be repeated.",
+)
 @RESAMPLES
 @SEED
 @JSON
@@ -66,6 +73,7 @@ def correlate(
     name: str,
     better: Direction,
     clustered: bool,
+    labs: tuple[str, ...],
     resamples: int,
     seed: int,
     as_json: bool,
@@ -90,6 +98,8 @@ def correlate(
     from analysis.ranking.leaderboard import leaderboard_record, rank_metrics
     from analysis.ranking.leaderboard_view import print_leaderboard
     from analysis.ranking.metric_table import load_table
+    from analysis.ranking.others import other_labs
+    from warehouse.errors import visible
     from warehouse.paths import find_workspace
     from warehouse.problem.table_problem import load_ranked
     from warehouse.progress import progress_bar
@@ -103,7 +113,12 @@ def correlate(
         ideas = idea_from_sql(sql, chosen, workspace, name)
     elif values is not None:
         ideas = idea_from_file(values, chosen, name)
-    table = load_table(chosen, workspace, ideas, better)
+    others = other_labs(chosen, workspace, labs)
+    for lab in others:
+        click.echo(visible(f"{lab.name}: {len(lab.models)} models"), err=True)
+        for note in lab.notes:
+            click.echo(visible(f"{lab.name}: {note}"), err=True)
+    table = load_table(chosen, workspace, ideas, better, others)
     ranked = len(ideas) + sum(c.kind == "variant" for c in table.named(metrics))
     detailed = ranked if as_json else min(top + len(ideas), ranked)
     with progress_bar(detailed * (1 + as_json), "variants") as progress:

@@ -19,6 +19,7 @@ from warehouse.metrics.tries import built_tries
 from warehouse.problem.series import series_of
 
 if TYPE_CHECKING:
+    from analysis.ranking.others import OtherLab
     from warehouse.metrics.tries import Kind, Try
     from warehouse.paths import Workspace
     from warehouse.problem.table_problem import Ranked
@@ -192,6 +193,7 @@ def load_table(
     workspace: Workspace,
     ideas: Sequence[Try] = (),
     better: Direction = "higher",
+    others: Sequence[OtherLab] = (),
 ) -> MetricTable:
     """Read the marts and the target of a problem, and write down what is compared with it.
 
@@ -200,6 +202,7 @@ def load_table(
         workspace: where the DuckDB file and the locked files are.
         ideas: to compare beside the variants that were built.
         better: which values of the ideas are better.
+        others: labs whose models are ranked, too.
 
     Raises:
         TokenmartError: no mart, no value, or no target.
@@ -228,6 +231,10 @@ def load_table(
         for spec in problem.ranked_models
         if spec.model_id in scores
     )
+    models += _models_of_others(problem, workspace, others, scores, source)
+    for lab in others:
+        values += lab.values
+        formats += [(dtype, m.model_id) for m in lab.models for dtype in m.dtypes]
     if len(models) < 3:
         raise TokenmartError(
             f"{problem.name}: {len(models)} models have a target score, 3 are needed; "
@@ -267,6 +274,41 @@ def load_table(
         ),
         registered=foretold(workspace, problem),
     )
+
+
+def _models_of_others(
+    problem: Ranked,
+    workspace: Workspace,
+    others: Sequence[OtherLab],
+    scores: dict[str, float],
+    source: dict[str, Any],
+) -> tuple[Model, ...]:
+    """Other labs' models that have a target; their scores are added to what is known."""
+    if not others:
+        return ()
+    from warehouse.problem.spec import FileTarget
+
+    locked: dict[str, float] = {}
+    if isinstance(problem.target, FileTarget):
+        from warehouse.problem.target_file import read_locked_target
+
+        locked = read_locked_target(workspace, problem.name, problem.target.path).scores
+    found = []
+    for lab in others:
+        for model in lab.models:
+            if model.full_id in locked:
+                scores[model.model_id] = locked[model.full_id]
+            elif model.model_id in lab.scores:
+                scores[model.model_id], stderr, items = lab.scores[model.model_id]
+                source["stderr"][model.model_id] = stderr
+                source["items_per_model"][model.model_id] = items
+            else:
+                continue
+            found.append(
+                Model(model.model_id, model.full_id, model.family, model.parameters, model.kind)
+            )
+    source["others"] = {lab.name: lab.sha256 for lab in others}
+    return tuple(found)
 
 
 def load_target(problem: Ranked, workspace: Workspace) -> tuple[dict[str, float], dict[str, Any]]:

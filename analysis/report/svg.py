@@ -65,9 +65,16 @@ def page_svg(chart: Chart, name: str, title: str) -> str:
     return ElementTree.tostring(svg, encoding="unicode")
 
 
-def file_svg(chart: Chart) -> str:
-    """A stand-alone SVG in the light theme."""
+def file_svg(chart: Chart, *, ground: bool = False) -> str:
+    """A stand-alone SVG in the light theme.
+
+    Args:
+        chart: the figure.
+        ground: white behind it, for pages whose own ground may be dark; without it there is none.
+    """
     svg = _parsed(chart, as_light())
+    if ground:
+        _paint_ground(svg)
     for element in svg.iter():
         if element.get("font-family") == "sans-serif":
             element.set("font-family", _FONT)
@@ -79,10 +86,14 @@ def file_png(chart: Chart) -> bytes:
     import vl_convert
 
     svg = _parsed(chart, as_light())
-    ground = {"width": "100%", "height": "100%", "fill": "#ffffff"}
-    svg.insert(0, ElementTree.Element(f"{{{_NAMESPACE}}}rect", ground))
+    _paint_ground(svg)
     data: bytes = vl_convert.svg_to_png(ElementTree.tostring(svg, encoding="unicode"), scale=2)
     return data
+
+
+def _paint_ground(svg: ElementTree.Element) -> None:
+    white = {"width": "100%", "height": "100%", "fill": "#ffffff"}
+    svg.insert(0, ElementTree.Element(f"{{{_NAMESPACE}}}rect", white))
 
 
 def _parsed(chart: Chart, colours: Mapping[str, str]) -> ElementTree.Element:

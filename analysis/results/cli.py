@@ -54,15 +54,18 @@ def freeze(problem: str, out: Path | None) -> None:
 @click.option("--check", is_flag=True, help="Write nothing; fail if what is committed differs.")
 @SEED
 def tell(problem: str, tables: Path | None, out: Path | None, check: bool, seed: int) -> None:
-    """Redo the analysis from committed tables, and write the figures and docs/findings.md.
+    """Redo the analysis from committed tables: write the figures, docs/findings.md and pictures.
 
-    Nothing is extracted and no warehouse is needed. What was not run yet is called that.
+    Nothing is extracted and no warehouse is needed. What was not run yet is called that. The
+    README's pictures go to `images` beside the page; --check leaves them out, since fonts differ
+    between machines.
 
     \b
     tokenmart results tell
     tokenmart results tell --check
     """
-    from analysis.results.findings import PAGE, findings_page
+    from analysis.results.findings import PAGE, findings_page, readings_of
+    from analysis.results.pictures import decisions_picture, recall_picture
     from analysis.results.study import study
     from analysis.results.tables import folder_of, frozen
     from warehouse.errors import TokenmartError
@@ -89,6 +92,10 @@ def tell(problem: str, tables: Path | None, out: Path | None, check: bool, seed:
             raise TokenmartError(f"{names}: not what the tables say; run `make results`")
         click.echo("everything is as the tables say")
         return
+    pictures = page.parent / "images"
+    made[pictures / "decisions.svg"] = decisions_picture(readings_of(workspace))
+    if figures is not None:
+        made[pictures / "recall.svg"] = recall_picture(figures)
     for path, text in made.items():
         write_whole(path, text)
         click.echo(f"written {path}")

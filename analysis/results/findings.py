@@ -30,7 +30,7 @@ def findings_page(workspace: Workspace, figures: dict[str, Any] | None) -> str:
     Raises:
         StorageError: a committed file is missing or can't be read.
     """
-    readings = _json(workspace.root / READINGS)
+    readings = readings_of(workspace)
     registered = workspace.preregistered / "minilong.json"
     entries = _json(registered)["entries"] if registered.is_file() else []
     pages = environment("analysis.results", escape_html=False)
@@ -44,6 +44,16 @@ def findings_page(workspace: Workspace, figures: dict[str, Any] | None) -> str:
         registered=entries,
         locked_is_registered=(workspace.preregistered / "no4k.json").is_file(),
     )
+
+
+def readings_of(workspace: Workspace) -> list[dict[str, Any]]:
+    """What `tokenmart e2lm readings` committed.
+
+    Raises:
+        StorageError: the file is missing or can't be read.
+    """
+    found: list[dict[str, Any]] = _json(workspace.root / READINGS)
+    return found
 
 
 def readings_saved(readings: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -88,6 +88,7 @@ def study(tables: Frozen, workspace: Workspace, seed: int = 0) -> dict[str, Any]
         },
         "registered": [registered_record(result) for result in selection.registered],
         "rows": [_row(row) for row in best[:SHOWN]],
+        "baseline": None if selection.baseline is None else selection.baseline.name,
         "told": noise,
         "documents": documents,
         "target": target,
@@ -141,6 +142,11 @@ def _noise(
         return None
     sources = found.sources
     return {
+        "values": {
+            model.full_id: number(float(value))
+            for model, value, here in zip(table.models, column.values, column.present, strict=True)
+            if here
+        },
         "spearman": number(sources.value),
         "models": _ends(sources.models),
         "documents": _ends(sources.documents),
@@ -173,11 +179,12 @@ def _ends(interval: Interval) -> list[float | None]:
 
 def _target(connection: duckdb.DuckDBPyConnection, table: MetricTable) -> dict[str, Any]:
     """Scores of the target, and how large their errors are against the spread of the models."""
-    names = {model.model_id: model.full_id for model in table.models}
+    models = {model.model_id: model for model in table.models}
     scores = connection.execute(
         "select model_id, score, stderr from downstream_scores where task = 'overall'"
         " order by score desc, model_id"
     ).fetchall()
+    scores = [row for row in scores if row[0] in models]
     kinds = connection.execute(
         "select kind, length, avg(score) from"
         " (select model_id, kind, length, sum(score * items) / sum(items) as score"
@@ -195,7 +202,8 @@ def _target(connection: duckdb.DuckDBPyConnection, table: MetricTable) -> dict[s
         ],
         "models": [
             {
-                "model": names.get(model, model),
+                "model": models[model].full_id,
+                "family": models[model].family,
                 "score": number(score),
                 "stderr": None if error is None else number(error),
             }

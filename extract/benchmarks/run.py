@@ -159,7 +159,7 @@ class EvalRun:
         )
 
     def _claim_and_score(self, task: EvalTask, unit: EvalUnit) -> None:
-        folder = self.workspace.data / "claims" / self.problem.name / self.plan.spec.model_id
+        folder = self.workspace.store / "claims" / self.problem.name / self.plan.spec.model_id
         with claim(folder / f"{task.condition}-{unit.number:06d}.claim") as ours:
             if not ours or self._is_done(task, unit, self._ledger(task)):
                 return

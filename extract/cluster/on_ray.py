@@ -25,7 +25,7 @@ from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
 from warehouse.problem.spec import Problem
 from warehouse.progress import Progress, progress_bar
-from warehouse.ray_cluster import cluster
+from warehouse.ray_cluster import PUBLIC_SETTINGS, cluster
 from warehouse.store.token_files import publish, publish_all
 
 WAIT_SECONDS = 5.0
@@ -81,7 +81,7 @@ def extract_on_ray(
             "env_vars": {
                 key: value
                 for key, value in os.environ.items()
-                if key.startswith(("TOKENMART", "HF_"))
+                if key.startswith(("TOKENMART", "HF_", *PUBLIC_SETTINGS))
             }
         }
         actor = ray.remote(num_gpus=1 if gpus else 0, num_cpus=cpus, runtime_env=settings)(Seat)

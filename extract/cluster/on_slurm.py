@@ -20,12 +20,15 @@ from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.problem.spec import Problem
 from warehouse.progress import progress_bar
+from warehouse.ray_cluster import PUBLIC_SETTINGS
 from warehouse.store.token_files import publish_all
 
 if TYPE_CHECKING:
     import click
 
 DEFAULT_JOBS = 8
+PASSED_ON = ("TOKENMART", "HF_", *PUBLIC_SETTINGS)
+"""Beginnings of variables that jobs are given."""
 
 
 def extract_on_slurm(
@@ -52,7 +55,7 @@ def extract_on_slurm(
         import submitit
     except ImportError as error:
         raise TokenmartError(
-            "--on slurm: submitit isn't installed; pip install 'tokenmart[slurm]'"
+            "--on slurm: submitit isn't installed; pip install -c requirements.lock -e '.[slurm]'"
         ) from error
     plan = make_plan(problem, selection, workspace, False)
     numbers = [document.doc_id for document in documents]
@@ -72,7 +75,7 @@ def extract_on_slurm(
         if models
     ]
     logs = workspace.data / "logs" / "slurm"
-    settings = {k: v for k, v in os.environ.items() if k.startswith(("TOKENMART", "HF_"))}
+    settings = {k: v for k, v in os.environ.items() if k.startswith(PASSED_ON)}
     settings |= workspace.environment()
     try:
         executor = submitit.AutoExecutor(

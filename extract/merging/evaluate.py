@@ -17,6 +17,7 @@ import yaml
 from extract.benchmarks.tasks import EvalTask
 from extract.merging.make import Plan, environment
 from extract.merging.watchdog import Cost, run_within
+from warehouse.bucket import source
 from warehouse.errors import TokenmartError
 from warehouse.merging.problem import GIGABYTE, Limits
 from warehouse.paths import Workspace
@@ -86,7 +87,7 @@ def store_columns(round_: Round, problem: str, workspace: Workspace) -> None:
     path = workspace.ranking_columns / f"problem={problem}" / "columns.parquet"
     if (workspace.ranking_results / f"problem={problem}").exists():
         raise TokenmartError(f"{problem}: has imported results; rename the problem")
-    before = pq.read_table(path, partitioning=None).to_pylist() if path.is_file() else []
+    before = pq.read_table(source(path), partitioning=None).to_pylist() if path.is_file() else []
     rows = [row for row in before if row["round"] != round_.name]
     rows += [
         {
@@ -120,7 +121,7 @@ def store_run(
     record = plan.record or {}
     keys = f"problem={plan.problem.name}/model_id={plan.merge.name}"
     path = workspace.merge_runs / keys / "runs.parquet"
-    before = pq.read_table(path, partitioning=None).to_pylist() if path.is_file() else []
+    before = pq.read_table(source(path), partitioning=None).to_pylist() if path.is_file() else []
     row = {
         "stage": stage,
         "round": round_name,

@@ -72,7 +72,8 @@ def _methods() -> dict[str, Any]:
         from mergekit.merge_methods.registry import registered_methods
     except ImportError as error:
         raise TokenmartError(
-            f"mergekit is not installed (no module {error.name}); `pip install 'tokenmart[merge]'`"
+            f"mergekit is not installed (no module {error.name}); `pip install -c "
+            "requirements.lock -e '.[merge]'`"
         ) from error
     return {method.spec.name: method.spec for method in registered_methods()}
 

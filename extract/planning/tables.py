@@ -20,6 +20,7 @@ from extract.planning.devices import resolve_dtype
 from extract.planning.memory import Footprint
 from extract.planning.model_size import model_size
 from extract.planning.plan import Document, Selection
+from warehouse.bucket import footer
 from warehouse.errors import visible
 from warehouse.paths import Workspace
 from warehouse.problem.needs import notices
@@ -124,11 +125,13 @@ def make_plan(
     flops = sum(model.left * model.flops for model in models)
     dtypes = {resolve_dtype(m.spec, selection.dtype, selection.device) for m in models}
     speed = " or ".join(sorted({assumed_speed(selection.device, each)[1] for each in dtypes}))
+    hours = flops / assumed_speed("cuda", "bfloat16")[0] / 3600
+    elsewhere = f" One GPU of the A100 class would take about {hours:,.1f} h."
     notes = (
         f"device {selection.device}{'' if device_here else ' (not here)'}; {source}. Memory: "
         "weights + KV cache + activations and logits of the longest document. Times are estimates "
         f"({flops:.1e} FLOPs to do) at an assumed speed of {speed}; the progress bar shows the "
-        "measured one.",
+        "measured one." + (elsewhere if selection.device == "cpu" and hours > 0.1 else ""),
         *_unknown(models),
         *(f"{subject}: {told}" for subject, told in notices(problem, selection.models).items()),
     )
@@ -234,7 +237,9 @@ def status_rows(
     """
     path = documents_path(problem, workspace)
     lengths, _ = document_lengths(problem, selection, workspace)
-    expected = pq.read_metadata(path).num_rows if path.is_file() else problem.documents.count
+    expected = (
+        pq.read_metadata(footer(path)).num_rows if path.is_file() else problem.documents.count
+    )
     if expected is None and problem.documents.need(problem.place(workspace)).present:
         expected = len(lengths)
     longest = max(lengths, default=0)

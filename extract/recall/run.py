@@ -25,6 +25,7 @@ from extract.recall.store import (
     stored_answers,
     target_fingerprint,
 )
+from warehouse.bucket import source
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
 from warehouse.problem.recall_target import RecallTarget
@@ -177,7 +178,7 @@ class _Measuring:
         path = recall_items_path(self.problem, self.spec.model_id, self.workspace)
         # a file that is written anew would have dbt build everything again
         with suppress(OSError, pa.ArrowInvalid):
-            if pq.ParquetFile(path).read().equals(table):
+            if pq.ParquetFile(source(path)).read().equals(table):
                 return
         write_table(path, table)
 

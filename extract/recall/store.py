@@ -14,6 +14,7 @@ from extract.planning.plan import ModelPlan, describe_corrections, describe_inte
 from extract.recall.contexts import RECALL_VERSION
 from extract.recall.words import ADJECTIVES, LETTERS, LISTED, NOUNS
 from extract.scoring.numerics import ENGINE_VERSION
+from warehouse.bucket import footer, source
 from warehouse.paths import Workspace
 from warehouse.problem.recall_target import DEFAULT_TASKS, RecallTarget
 from warehouse.problem.spec import Problem
@@ -88,21 +89,21 @@ def items_path(problem: Problem, model_id: str, workspace: Workspace) -> Path:
 def recall_items_path(problem: Problem, model_id: str, workspace: Workspace) -> Path:
     """What those items ask."""
     folder = f"problem={problem.name}"
-    return workspace.data / "recall_items" / folder / f"model_id={model_id}" / "items.parquet"
+    return workspace.store / "recall_items" / folder / f"model_id={model_id}" / "items.parquet"
 
 
 def is_measured(path: Path, wanted: str) -> bool:
     """Whether the file holds items with this fingerprint."""
     if not path.is_file():
         return False
-    metadata = pq.read_schema(path).metadata or {}
+    metadata = pq.read_schema(footer(path)).metadata or {}
     return bool(metadata.get(FINGERPRINT_KEY, b"").decode() == wanted)
 
 
 def stored_answers(path: Path, extendable: str) -> pa.Table:
     """Answers that are there already and can be added to; none of another target or model."""
     if path.is_file():
-        table = pq.ParquetFile(path).read()
+        table = pq.ParquetFile(source(path)).read()
         if (table.schema.metadata or {}).get(SAME_KEY, b"").decode() == extendable:
             return table
     return DOWNSTREAM.empty_table()
@@ -120,8 +121,8 @@ def contexts_stored(path: Path, tasks: set[str]) -> int:
     """
     if not path.is_file():
         return 0
-    answers = pq.read_table(path, columns=["task", "cluster"], partitioning=None)
-    if SAME_KEY not in (pq.read_schema(path).metadata or {}):
+    answers = pq.read_table(source(path), columns=["task", "cluster"], partitioning=None)
+    if SAME_KEY not in (pq.read_schema(footer(path)).metadata or {}):
         return 0
     return measured_contexts(answers) if set(answers["task"].to_pylist()) <= tasks else 0
 

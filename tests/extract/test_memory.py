@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -171,6 +172,7 @@ def test_dry_run_and_status_show_memory(
     path = str(tiny_problem())
     shown = CliRunner().invoke(extract, ["--problem", path, "--dry-run"])
     assert shown.exit_code == 0 and "peak memory, GiB" in shown.output
+    assert "One GPU" not in shown.output  # what takes minutes here needs none
     before = CliRunner().invoke(status, ["--problem", path])
     assert before.exit_code == 0 and "~0." in before.output, before.output
 
@@ -178,6 +180,9 @@ def test_dry_run_and_status_show_memory(
 def test_the_dry_run_of_the_locked_problem_names_gated_repositories() -> None:
     shown = CliRunner().invoke(extract, ["--problem", "no4k", "--dry-run", "--device", "cpu"])
     assert "Gated: mistralai/Mistral-7B-Instruct-v0.2. Accept the licence" in shown.output
+    (here,) = re.findall(r"still to do .* ([\d,.]+) h ", shown.output)
+    (there,) = re.findall(r"One GPU of the A100 class would take about ([\d,.]+) h", shown.output)
+    assert float(there) < float(here.replace(",", "")) / 100
 
 
 @pytest.mark.parametrize(("name", "measured"), [("smollm2-135m", 1.9), ("gemma3-270m", 3.2)])

@@ -6,12 +6,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from warehouse.bucket import source
 from warehouse.paths import Workspace
 
 
 def published(workspace: Workspace) -> dict[str, pa.Table]:
     return {
-        str(path.parent.relative_to(workspace.tokens)): pq.read_table(path, partitioning=None)
+        str(path.parent.relative_to(workspace.tokens)): pq.read_table(
+            source(path), partitioning=None
+        )
         for path in sorted(workspace.tokens.glob("problem=tiny/**/tokens.parquet"))
     }
 

@@ -10,6 +10,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from warehouse.bucket import source
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.files import sha256_file, storage_errors
 from warehouse.importers.score_table import read_scores
@@ -179,7 +180,7 @@ def scored_runs(scores: Path, sizes: Sequence[str] = ()) -> tuple[ScoredRun, ...
         sizes: rank the recipes that have a run of every one of these sizes; runs when empty.
     """
     columns = ["full_id", "family", "size", "recipe", "parameters"]
-    rows = pq.read_table(scores, columns=columns, partitioning=None).group_by(columns)
+    rows = pq.read_table(source(scores), columns=columns, partitioning=None).group_by(columns)
     runs = sorted(rows.aggregate([]).to_pylist(), key=lambda row: str(row["full_id"]))
     if sizes:
         trained = [{row["recipe"] for row in runs if row["size"] == size} for size in sizes]

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from pydantic import Field, ValidationError
 
 import warehouse.importers as package
+from warehouse.bucket import footer
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.files import sha256_file
 from warehouse.frozen import Frozen
@@ -146,7 +147,7 @@ def _table(items: list[Item]) -> pa.Table:
 def _record(path: Path) -> dict[str, dict[str, str]] | None:
     """What a file of items was imported from; None when it was measured or can't be read."""
     try:
-        metadata = pq.read_schema(path).metadata or {}
+        metadata = pq.read_schema(footer(path)).metadata or {}
     except (OSError, pa.ArrowException):
         return None
     found: dict[str, dict[str, str]] | None = json.loads(metadata.get(IMPORT_KEY, b"null"))

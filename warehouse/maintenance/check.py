@@ -16,7 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from warehouse.bucket import footer, let_duckdb_read, source
 from warehouse.errors import StorageError
+from warehouse.object_store import UnreachableError
 from warehouse.paths import Workspace
 from warehouse.probes.probe import condition_kinds
 from warehouse.probes.request import ConditionKind
@@ -106,7 +108,7 @@ def token_files(workspace: Workspace, problem: str | None = None) -> list[Path]:
     Raises:
         OtherVersionError: the folders are those of another version of Tokenmart.
     """
-    refuse_earlier_folders(workspace.data, problem or "*")
+    refuse_earlier_folders(workspace.store, problem or "*")
     folders = f"problem={problem or '*'}/model_id=*/condition=*"
     published = workspace.tokens.glob(f"{folders}/*.parquet")
     pending = [path for folder in workspace.pending.glob(folders) for path in pending_files(folder)]
@@ -125,7 +127,7 @@ def check_documents(
         return Defect(path, problem, "", "", None, what, "refetch", "")
 
     try:
-        rows = pq.read_table(path, partitioning=None).to_pylist()
+        rows = pq.read_table(source(path), partitioning=None).to_pylist()
         facts = {row["doc_id"]: DocumentFacts(row["sha256"], len(row["text"])) for row in rows}
         changed = [
             row["doc_id"]
@@ -156,9 +158,11 @@ def _examine(
     nothing = TOKENS.empty_table()
     try:
         ledger = read_ledger(path)
-        schema = pq.read_schema(path)
+        schema = pq.read_schema(footer(path))
     except FileNotFoundError:
         return FileCheck(0, 0, ()), nothing  # merged by another process in the meantime
+    except UnreachableError:
+        raise
     except StorageError as error:
         reason = error.format_message().split(" (", 1)[-1].split("); move")[0]
         return FileCheck(0, 0, (wrong(f"can't be read: {reason}", "move"),)), nothing
@@ -211,7 +215,7 @@ def _examine(
 def _readable_rows(path: Path) -> tuple[pa.Table, list[int], list[str]]:
     """Rows of the readable row groups, numbers of the others, columns whose statistics lie."""
     tables, unreadable, untrue = [], [], []
-    with pq.ParquetFile(path) as file:
+    with pq.ParquetFile(source(path)) as file:
         for group in range(file.num_row_groups):
             try:
                 table = file.read_row_group(group).cast(TOKENS)
@@ -237,6 +241,7 @@ def _differs_in_duckdb(path: Path, columns: Columns) -> str:
     query = f"select count(*) as n, {wanted} from read_parquet(?, hive_partitioning = false)"
     try:
         with duckdb.connect() as connection:
+            let_duckdb_read(connection, path)
             found = connection.execute(query, [str(path)]).fetchnumpy()
     except duckdb.Error as error:
         return f"DuckDB can't read it: {_first_line(error)}"

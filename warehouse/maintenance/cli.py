@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from warehouse.errors import StorageError, visible
+from warehouse.errors import StorageError, TokenmartError, visible
+from warehouse.exchange.cli import attach, detach, export
 from warehouse.paths import find_workspace
 
 if TYPE_CHECKING:
@@ -45,7 +46,11 @@ def doctor(problem_name: str | None, as_json: bool) -> None:
 
 @click.group()
 def warehouse() -> None:
-    """Look after the Parquet files of the warehouse."""
+    """Look after the Parquet files of the warehouse, and share them."""
+
+
+for command in (export, attach, detach):
+    warehouse.add_command(command)
 
 
 @warehouse.command()
@@ -190,6 +195,11 @@ def gc(problem_name: str | None, yes: bool, dry_run: bool) -> None:
     from warehouse.maintenance.garbage import find_garbage, remove_garbage
 
     workspace = find_workspace()
+    if workspace.address:
+        raise TokenmartError(
+            f"warehouse gc: not for a store in a bucket ({workspace.address}); nothing in it is "
+            "temporary but claims of dead processes, which the next worker takes over"
+        )
     garbage, notes = find_garbage(workspace, _name_of(problem_name, workspace))
     for note in notes:
         click.echo(note, err=True)
@@ -205,7 +215,7 @@ def gc(problem_name: str | None, yes: bool, dry_run: bool) -> None:
     table.add_column("bytes", justify="right")
     table.add_column("why")
     for item in garbage:
-        where = item.path.relative_to(workspace.data)
+        where = item.path.relative_to(workspace.store)
         cells = (item.what, str(where), f"{item.rows:,}", f"{item.bytes:,}", item.why)
         table.add_row(*(Text(visible(cell)) for cell in cells))
     Console(width=None if sys.stdout.isatty() else 200).print(table)

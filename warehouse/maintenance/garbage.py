@@ -180,7 +180,7 @@ def _in_published(path: Path, reason: Callable[[UnitRecord], str]) -> Iterator[G
 def _choices_without_unit(workspace: Workspace, problem: str) -> Iterator[Garbage]:
     """Files of first choices whose unit is gone; those of the last hour may be getting theirs."""
     units: dict[Path, set[tuple[int, str]]] = {}
-    for path in _older(workspace.data / "top_tokens" / f"problem={problem}", "doc-*.parquet"):
+    for path in _older(workspace.store / "top_tokens" / f"problem={problem}", "doc-*.parquet"):
         keys = partition_keys(path.parent)
         if path.parent not in units:
             with suppress(StorageError):
@@ -195,7 +195,7 @@ def _choices_without_unit(workspace: Workspace, problem: str) -> Iterator[Garbag
 def _strays(workspace: Workspace, problem: str) -> Iterator[Garbage]:
     """Leftovers of killed processes in the folders of one problem."""
     tables = ("pending", "eval_pending", *TABLES)
-    for folder in [workspace.data / table / f"problem={problem}" for table in tables]:
+    for folder in [workspace.store / table / f"problem={problem}" for table in tables]:
         for path in _older(folder, ".*.tmp"):
             yield Garbage("temporary file", path, 0, _size(path), "a write that was killed")
         for path in sorted(folder.rglob("*.damaged")):
@@ -203,7 +203,7 @@ def _strays(workspace: Workspace, problem: str) -> Iterator[Garbage]:
         for path in _older(folder, LOCK_NAME):
             if not pending_files(path.parent) and not _is_held(path):
                 yield Garbage("lock file", path, 0, _size(path), "nobody holds it")
-    claims = workspace.data / "claims" / problem
+    claims = workspace.store / "claims" / problem
     for path in sorted(claims.rglob("*.claim")):
         with storage_errors(path):
             owner = abandoned_owner(path)
@@ -259,14 +259,14 @@ def remove_garbage(workspace: Workspace, garbage: list[Garbage]) -> int:
         freed += _size(item.path)
         with storage_errors(item.path):
             item.path.unlink(missing_ok=True)
-            _remove_empty(item.path.parent, workspace.data)
+            _remove_empty(item.path.parent, workspace.store)
     for path, doc_ids in units.items():
         before = _size(path)
         store = workspace.evals if path.is_relative_to(workspace.evals.tokens) else workspace
         with publication_lock(store, *partition_keys(path.parent)):
             keep_units(path, read_rows(path), partial(_stays, doc_ids))
         freed += before - _size(path)
-        _remove_empty(path.parent, workspace.data)
+        _remove_empty(path.parent, workspace.store)
     return freed
 
 

@@ -8,6 +8,7 @@ from statistics import mean
 
 import pyarrow.parquet as pq
 
+from warehouse.bucket import footer
 from warehouse.paths import Workspace
 from warehouse.problem.spec import Problem
 from warehouse.store.ledger import UnitRecord
@@ -80,7 +81,7 @@ def remaining(problem: Problem, workspace: Workspace) -> Remaining:
 def _documents(problem: Problem, workspace: Workspace) -> int:
     table = problem.place(workspace).documents_table
     if table.is_file():
-        return int(pq.read_metadata(table).num_rows)
+        return int(pq.read_metadata(footer(table)).num_rows)
     return problem.documents.count or 1
 
 

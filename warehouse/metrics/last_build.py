@@ -10,6 +10,7 @@ from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 
+from warehouse.bucket import BucketPath
 from warehouse.files import write_whole
 from warehouse.metrics.registry import FOLDERS, LIST
 from warehouse.paths import Workspace
@@ -66,7 +67,7 @@ def read_by_build(
         *(_marks(path) for path in _files(Path(__file__).parents[1])),
         *(_marks(path) for path in _data_files(workspace, share)),
         *(f"{k}={v}" for k, v in settings if k.startswith(("DBT_", "TOKENMART"))),
-        str(workspace.data),
+        str(workspace.store),
         *options,
     ]
     return Reads(
@@ -145,9 +146,9 @@ def _state(workspace: Workspace) -> list[int]:
 
 def _data_files(workspace: Workspace, share: Share | None) -> Iterator[Path]:
     for name in TABLES:
-        folders = share.folders(workspace.data, name) if share else None
-        for folder in [workspace.data / name] if folders is None else folders:
-            yield from _files(folder)
+        folders = share.folders(workspace.store, name) if share else None
+        for folder in [workspace.store / name] if folders is None else folders:
+            yield from folder.rglob("*") if isinstance(folder, BucketPath) else _files(folder)
 
 
 def _hash(parts: Sequence[str]) -> str:

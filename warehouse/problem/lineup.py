@@ -7,6 +7,7 @@ from contextlib import suppress
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from warehouse.bucket import source
 from warehouse.files import storage_errors
 from warehouse.paths import Workspace
 from warehouse.problem.spec import Problem
@@ -27,11 +28,11 @@ def store_lineup(problem: Problem, workspace: Workspace) -> None:
         for model in problem.ranked_models
         if model.base is None
     ]
-    path = workspace.data / "lineup" / f"problem={problem.name}" / "lineup.parquet"
+    path = workspace.store / "lineup" / f"problem={problem.name}" / "lineup.parquet"
     table = pa.Table.from_pylist(rows, schema=LINEUP)
     # a file that is written anew would have dbt build everything again
     with suppress(OSError, pa.ArrowInvalid):
-        if pq.ParquetFile(path).read().equals(table):
+        if pq.ParquetFile(source(path)).read().equals(table):
             return
     write_table(path, table)
 
@@ -42,7 +43,7 @@ def store_pairs(problem: Problem, workspace: Workspace) -> None:
     Raises:
         StorageError: the disk is full or the folder can't be written.
     """
-    folder = workspace.data / "condition_pairs" / f"problem={problem.name}"
+    folder = workspace.store / "condition_pairs" / f"problem={problem.name}"
     path = folder / "condition_pairs.parquet"
     if not problem.compare:
         with storage_errors(path):

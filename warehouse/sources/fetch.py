@@ -13,6 +13,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from warehouse.bucket import footer, source
 from warehouse.files import sha256_file
 from warehouse.paths import Workspace
 from warehouse.sources.documents.interface import DocumentSource, documents_table
@@ -61,20 +62,20 @@ def ensure_documents(
     """
     place = Place(workspace, problem.name, offline, problem.asked)
     path = place.documents_table
-    source = problem.documents.source_sha256(place)
-    if not _made_from(path, source):
+    origin = problem.documents.source_sha256(place)
+    if not _made_from(path, origin):
         table = documents_table(problem.documents.read(place))
-        write_table(path, table.replace_schema_metadata({SOURCE_KEY: source}))
-    return pq.read_table(path, partitioning=None)
+        write_table(path, table.replace_schema_metadata({SOURCE_KEY: origin}))
+    return pq.read_table(source(path), partitioning=None)
 
 
-def _made_from(path: Path, source: str) -> bool:
+def _made_from(path: Path, origin: str) -> bool:
     """Whether the documents table at `path` is whole and was made from this source."""
     try:
-        metadata = pq.read_schema(path).metadata or {}
+        metadata = pq.read_schema(footer(path)).metadata or {}
     except (OSError, pa.ArrowException):
         return False
-    return metadata.get(SOURCE_KEY) == source.encode()
+    return metadata.get(SOURCE_KEY) == origin.encode()
 
 
 def ensure_target_file(path: Path, url: str | None, place: Place) -> Path:

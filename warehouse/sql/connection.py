@@ -9,9 +9,11 @@ from pathlib import Path
 import click
 import duckdb
 
+from warehouse.bucket import let_duckdb_read
 from warehouse.errors import StorageError, visible
 from warehouse.paths import Workspace
 from warehouse.sql.door import open_door
+from warehouse.sql.others import create_views_of_others
 from warehouse.sql.views import PUBLIC_VIEWS, create_views, quoted, refuse_earlier_database
 
 PATIENCE_SECONDS = 3.0
@@ -32,6 +34,7 @@ def connect_read_only(workspace: Workspace) -> duckdb.DuckDBPyConnection:
     if not path.is_file():
         raise StorageError(f"{path}: no warehouse yet; run `tokenmart dbt build`")
     connection = _patiently(path, lambda: duckdb.connect(str(path), read_only=True))
+    let_duckdb_read(connection, workspace.store)
     refuse_earlier_database(connection, path)
     _search(connection, [(_catalog(path), schema) for schema in _SCHEMAS])
     return connection
@@ -68,8 +71,10 @@ def connect_to_parquet(
     connection = open_door(memory)
     connection.execute(f"set temp_directory = {quoted(workspace.cache / 'duckdb')}")
     connection.execute("set parquet_metadata_cache = true")
-    for stranger in create_views(connection, workspace.data):
+    for stranger in create_views(connection, workspace.store):
         click.echo(visible(f"warning: {stranger}"), err=True)
+    for warning in create_views_of_others(connection, workspace):
+        click.echo(visible(f"warning: {warning}"), err=True)
     return connection
 
 

@@ -38,12 +38,12 @@ class Plugin(BasePlugin):
             refuse_earlier_database(conn, workspace.database)
             _refuse_missing_data(conn, workspace)
             share = read_share(os.environ.get(VARIABLE))
-            strangers = create_views(conn, workspace.data, every_byte=True, share=share)
+            strangers = create_views(conn, workspace.store, every_byte=True, share=share)
             if share:
                 strangers = [
                     found
                     for found in strangers
-                    if not found.damaged or not share.leaves_to_others(workspace.data, found.path)
+                    if not found.damaged or not share.leaves_to_others(workspace.store, found.path)
                 ]
             if strangers:
                 more = f" (and {len(strangers) - 1} more)" if strangers[1:] else ""

@@ -18,6 +18,7 @@ import duckdb
 
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
+from warehouse.sql.others import folders_of_others
 from warehouse.sql.views import quoted
 from warehouse.store.schema import TABLES
 
@@ -133,7 +134,8 @@ def open_door(memory: str | None) -> duckdb.DuckDBPyConnection:
 
 def close_door(connection: duckdb.DuckDBPyConnection, workspace: Workspace) -> None:
     """Open no file but those of the warehouse from now on, and let no setting change that."""
-    folders = ", ".join(quoted(f"{workspace.data / table}/") for table in TABLES)
+    own = [f"{workspace.store / table}/" for table in TABLES]
+    folders = ", ".join(map(quoted, [*own, *folders_of_others(workspace)]))
     files = ", ".join(quoted(f"{workspace.database}{end}") for end in ("", ".wal"))
     settings = ", ".join(map(quoted, _SETTINGS))
     for name, value in {

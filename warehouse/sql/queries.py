@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from warehouse.bucket import footer
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.paths import Workspace
 
@@ -184,7 +185,7 @@ def _known(name: str, problem: str, workspace: Workspace) -> list[str]:
         import pyarrow.parquet as pq
 
         try:
-            return list(map(str, range(-1, pq.read_metadata(table).num_rows)))
+            return list(map(str, range(-1, pq.read_metadata(footer(table)).num_rows)))
         except (OSError, pa.ArrowException):  # a reader of it names the file
             return []
     return []

@@ -12,6 +12,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
+from warehouse.bucket import let_duckdb_read
 from warehouse.errors import StorageError
 from warehouse.store.schema import TABLES, TOKENS, UNITS, UNITS_KEY
 from warehouse.store.schema_version import OtherVersionError, refuse_earlier_folders
@@ -57,23 +58,42 @@ def create_views(
         OtherVersionError: another version of Tokenmart wrote the files.
         StorageError: no file of a table can be read.
     """
+    let_duckdb_read(connection, data)
     refuse_earlier_folders(data)
     strangers = survey(data, every_byte=every_byte, share=share)
-    for name, (schema, keys) in TABLES.items():
-        columns = {**dict.fromkeys(keys, "VARCHAR"), **_sql_types(schema)}
-        casts = [f'cast("{column}" as {kind}) as "{column}"' for column, kind in columns.items()]
-        if schema is TOKENS:
-            casts.append(f"cast(-logprob as {columns['logprob']}) as nll")
-        view = f"create or replace view main.{name} as select {', '.join(casts)} from"
-        if files := counted_files(data, name, strangers, share):
-            _create_over_files(connection, view, files, keys)
-        else:
-            nothing = ", ".join(f'null as "{column}"' for column in columns)
-            connection.execute(f"{view} (select {nothing}) where false")
+    for name in TABLES:
+        create_table_view(connection, "main", name, counted_files(data, name, strangers, share))
     for ledger, table in LEDGERS.items():
-        _create_units(connection, ledger, counted_files(data, table, strangers, share))
+        create_ledger_view(connection, "main", ledger, counted_files(data, table, strangers, share))
     connection.execute(_MACROS.read_text(encoding="utf-8"))
     return strangers
+
+
+def create_table_view(
+    connection: duckdb.DuckDBPyConnection, place: str, name: str, files: list[str]
+) -> None:
+    """Create or replace one table's view.
+
+    Args:
+        connection: a database that may be written.
+        place: the schema it goes to.
+        name: one of `TABLES`.
+        files: where its rows are; without any it is empty, with the same columns.
+
+    Raises:
+        StorageError: no file can be read.
+    """
+    schema, keys = TABLES[name]
+    columns = {**dict.fromkeys(keys, "VARCHAR"), **_sql_types(schema)}
+    casts = [f'cast("{column}" as {kind}) as "{column}"' for column, kind in columns.items()]
+    if schema is TOKENS:
+        casts.append(f"cast(-logprob as {columns['logprob']}) as nll")
+    view = f"create or replace view {place}.{name} as select {', '.join(casts)} from"
+    if files:
+        _create_over_files(connection, view, files, keys)
+    else:
+        nothing = ", ".join(f'null as "{column}"' for column in columns)
+        connection.execute(f"{view} (select {nothing}) where false")
 
 
 def refuse_earlier_database(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
@@ -130,15 +150,17 @@ def _create_over_files(
             raise damaged_file(error) or StorageError(f"{counted[0]}: {error}") from error
 
 
-def _create_units(connection: duckdb.DuckDBPyConnection, ledger: str, counted: list[str]) -> None:
-    """The ledger, from the footers; what all units of a file have in common stands there once."""
+def create_ledger_view(
+    connection: duckdb.DuckDBPyConnection, place: str, ledger: str, counted: list[str]
+) -> None:
+    """The ledger as a view, from the footers; what units have in common stands there once."""
     types = _sql_types(UNITS)
     record = ", ".join(f'"{name}": "{kind}"' for name, kind in types.items())
     footers = "(select ''::blob as key, ''::blob as value)"
     if counted:
         footers = f"parquet_kv_metadata({_files(counted)})"
     connection.execute(
-        f"create or replace view main.{ledger} as with ledgers as ("
+        f"create or replace view {place}.{ledger} as with ledgers as ("
         f"select decode(value)::json as ledger from {footers} "
         f"where decode(key) = '{UNITS_KEY.decode()}'), records as ("
         "select json_merge_patch(ledger -> '$.common', unnest((ledger -> '$.units')::json[])) "

@@ -7,6 +7,7 @@ import re
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from warehouse.bucket import source
 from warehouse.paths import Workspace
 from warehouse.store.token_files import write_table
 
@@ -33,7 +34,7 @@ def stored_items(workspace: Workspace, problem: str, condition: str) -> pa.Table
     """A task's requests; None where none are stored, or can't be read."""
     path = workspace.eval_items / f"problem={problem}" / f"condition={condition}" / "items.parquet"
     try:
-        return pq.read_table(path, partitioning=None)
+        return pq.read_table(source(path), partitioning=None)
     except (OSError, pa.ArrowException):
         return None
 

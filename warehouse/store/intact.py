@@ -16,6 +16,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from warehouse.bucket import BucketPath, footer
+
 DATA_KEY = b"tokenmart.data"
 """Footer key: number and sha256 of the bytes before the footer."""
 
@@ -29,7 +31,7 @@ def data_record(path: Path, size: int) -> dict[bytes, bytes]:
     Raises:
         OSError: it can't be read.
     """
-    record = {"bytes": size, "sha256": _sha256(path, size)}
+    record = {"bytes": size, "sha256": sha256_of_beginning(path, size)}
     return {DATA_KEY: json.dumps(record).encode()}
 
 
@@ -46,14 +48,23 @@ def altered_files(paths: Iterable[Path]) -> list[Path]:
 
 def _is_same(path: Path) -> bool:
     try:
-        record = json.loads((pq.read_metadata(path).metadata or {})[DATA_KEY])
-        return bool(_sha256(path, int(record["bytes"])) == record["sha256"])
+        record = json.loads((pq.read_metadata(footer(path)).metadata or {})[DATA_KEY])
+        return bool(sha256_of_beginning(path, int(record["bytes"])) == record["sha256"])
     except (KeyError, OSError, TypeError, ValueError, pa.ArrowException):
         return True
 
 
-def _sha256(path: Path, size: int) -> str:
+def sha256_of_beginning(path: Path, size: int) -> str:
+    """sha256 of the first `size` bytes of a file or object, as hex digits.
+
+    Raises:
+        OSError, StorageError: it can't be read.
+    """
     digest = hashlib.sha256()
+    if isinstance(path, BucketPath):
+        for chunk in path.chunks(size):
+            digest.update(chunk)
+        return digest.hexdigest()
     with path.open("rb") as file:
         while size > 0 and (chunk := file.read(min(size, _CHUNK_BYTES))):
             digest.update(chunk)

@@ -9,12 +9,14 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from warehouse.bucket import BucketPath, footer
 from warehouse.errors import StorageError
 from warehouse.store.schema import SCHEMA_KEY, SCHEMA_VERSION, UNITS_KEY
 from warehouse.store.schema_version import OtherVersionError, refuse_version
@@ -150,7 +152,7 @@ def read_ledger(path: Path) -> Ledger:
         StorageError: the file is not a readable Parquet file with a ledger.
     """
     try:
-        metadata = pq.read_schema(path).metadata or {}
+        metadata = pq.read_schema(footer(path)).metadata or {}
         if UNITS_KEY in metadata:
             refuse_version(path, metadata.get(SCHEMA_KEY))
         units = _parse(metadata[UNITS_KEY])
@@ -170,9 +172,17 @@ def read_units(path: Path) -> list[UnitRecord]:
         StorageError: the file is not a readable Parquet file with a ledger.
     """
     try:
+        if isinstance(path, BucketPath) and path.known is not None:
+            return list(_read_version(path, path.known.etag).units)
         return list(read_ledger(path).units)
     except FileNotFoundError:
         return []
+
+
+@lru_cache(maxsize=4096)
+def _read_version(path: BucketPath, etag: str) -> Ledger:
+    """What a listing named, fetched once."""
+    return read_ledger(cast(Path, path))
 
 
 def damaged_file(path: Path, error: Exception) -> StorageError:

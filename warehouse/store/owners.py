@@ -32,7 +32,7 @@ def abandoned_owner(path: Path) -> str | None:
         owner, touched = path.read_text(), path.stat().st_mtime
     except FileNotFoundError:
         return None
-    if _died(owner) or file_system_now(path.parent) - touched > EXPIRY_SECONDS:
+    if died(owner) or file_system_now(path.parent) - touched > EXPIRY_SECONDS:
         return owner
     return None
 
@@ -51,7 +51,7 @@ def file_system_now(folder: Path) -> float:
         stamp.unlink(missing_ok=True)
 
 
-def _died(owner: str) -> bool:
+def died(owner: str) -> bool:
     """Whether the owner ran on this machine and is gone."""
     try:
         host, pid, started = owner.split()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from warehouse.bucket import BucketPath
 from warehouse.errors import StorageError
 from warehouse.store.schema import SCHEMA_VERSION
 
@@ -38,6 +39,8 @@ def refuse_earlier_folders(data: Path, problem: str = "*", model_id: str = "*") 
     Raises:
         OtherVersionError: there is such a folder.
     """
+    if isinstance(data, BucketPath):  # no earlier version wrote to one
+        return
     for table in ("tokens", "pending"):
         for folder in (data / table).glob(f"problem={problem}/model_id={model_id}/probe=*"):
             raise _other_version(folder, "folders probe=…; this one has condition=…")

@@ -14,7 +14,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from warehouse.bucket import footer
 from warehouse.errors import StorageError
+from warehouse.object_store import UnreachableError
 from warehouse.store.intact import altered_files
 from warehouse.store.ledger import read_ledger
 from warehouse.store.schema import TABLES, TOKENS
@@ -72,7 +74,8 @@ def counted_files(
     }
     folders = share.folders(data, table) if share else None
     own = sorted(_own_files(data, table, folders))
-    if folders is None and out.isdisjoint(own):
+    # DuckDB would walk a bucket folder by folder
+    if folders is None and out.isdisjoint(own) and isinstance(data, Path):
         return [str(data / table / _own_pattern(table))] if own else []
     return [str(path) for path in own if path not in out]
 
@@ -116,8 +119,8 @@ def survey(data: Path, *, every_byte: bool = False, share: Share | None = None) 
 
 def _wrong(path: Path, table: str) -> Iterator[Stranger]:
     try:
-        footer = pq.read_metadata(path)
-        columns = footer.schema.to_arrow_schema()
+        found = pq.read_metadata(footer(path))
+        columns = found.schema.to_arrow_schema()
     except (pa.ArrowException, OSError, ValueError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
         yield Stranger(path, f"damaged or no Parquet file ({reason})", True)
@@ -136,13 +139,13 @@ def _wrong(path: Path, table: str) -> Iterator[Stranger]:
         yield Stranger(path, f"not counted, column {other[0]} is {kind}, not {wanted}", False)
         return
     if schema is TOKENS:
-        yield from _wrong_ledger(path, footer)
+        yield from _wrong_ledger(path, found)
 
 
-def _wrong_ledger(path: Path, footer: pq.FileMetaData) -> Iterator[Stranger]:
+def _wrong_ledger(path: Path, found: pq.FileMetaData) -> Iterator[Stranger]:
     try:
         ledger = read_ledger(path)
-    except OtherVersionError:
+    except (OtherVersionError, UnreachableError):
         raise
     except StorageError:
         yield Stranger(path, "not counted, no ledger knows it (or its ledger is damaged)", False)
@@ -150,8 +153,8 @@ def _wrong_ledger(path: Path, footer: pq.FileMetaData) -> Iterator[Stranger]:
     rows = sum(unit.rows for unit in ledger.units)
     if ledger.altered:
         yield Stranger(path, f"{len(ledger.altered)} records of its ledger were altered", True)
-    if rows != footer.num_rows:
-        yield Stranger(path, f"{footer.num_rows} rows, but its ledger has {rows}", True)
+    if rows != found.num_rows:
+        yield Stranger(path, f"{found.num_rows} rows, but its ledger has {rows}", True)
     keys = dict(part.split("=", 1) for part in path.parts[-4:-1])
     for unit in ledger.units:
         named = {"problem": unit.problem, "model_id": unit.model_id, "condition": unit.condition}

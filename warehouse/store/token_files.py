@@ -25,13 +25,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from filelock import FileLock
 
+from warehouse.bucket import BucketPath, source, version_of
 from warehouse.errors import StorageError
 from warehouse.files import appearing, storage_errors
+from warehouse.object_store import ChangedError, UnreachableError
 from warehouse.paths import Workspace
 from warehouse.store.intact import data_record
 from warehouse.store.ledger import UnitRecord, content_sha256, damaged_file, read_units, with_units
 from warehouse.store.schema import TOKENS
 from warehouse.store.schema_version import OtherVersionError, refuse_earlier_folders
+from warehouse.store.spool import reaching, send_spooled
 
 ROW_GROUP_ROWS = 120_000
 
@@ -53,13 +56,16 @@ _REMEDY = (
 _KEYS = [("doc_id", "ascending"), ("segment", "ascending"), ("position", "ascending")]
 
 
-def write_table(path: Path, table: pa.Table, level: int = _PUBLISHED_LEVEL) -> None:
+def write_table(
+    path: Path, table: pa.Table, level: int = _PUBLISHED_LEVEL, expected: str | None = None
+) -> None:
     """Write a Parquet file atomically: a reader sees the old file or the new one, whole.
 
     Args:
         path: the file; its folder is made.
         table: what to write, in its own schema.
         level: zstd level.
+        expected: of an object in a bucket, its version: see `BucketPath.put`.
 
     Raises:
         StorageError: the disk is full or the folder can't be written.
@@ -72,7 +78,7 @@ def write_table(path: Path, table: pa.Table, level: int = _PUBLISHED_LEVEL) -> N
         if pa.types.is_floating(field.type) or pa.types.is_integer(field.type)
     }
     tokens = table.schema.equals(TOKENS)
-    with appearing(path, _REMEDY) as draft:
+    with appearing(path, _REMEDY, expected) as draft:
         if shutil.disk_usage(draft.parent).free < table.nbytes // 4:
             raise OSError(errno.ENOSPC, "disk full")
         # a file of ours: a writer that fails on a full disk leaves its own open
@@ -127,10 +133,16 @@ def publication_lock(
 ) -> Iterator[None]:
     """Hold the right to replace the published file of one (problem, model, condition).
 
+    In a bucket nothing is held: whoever replaces a file names the version it has read, and only
+    one of several can.
+
     Raises:
         StorageError: the folder can't be written.
     """
     folder = pending_folder(workspace, problem, model_id, condition)
+    if isinstance(folder, BucketPath):
+        yield
+        return
     with storage_errors(folder, _REMEDY):
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / LOCK_NAME)
@@ -162,7 +174,8 @@ def write_unit(
     rows = as_stored(rows) if rounded else rows
     unit = replace(unit, content_sha256=content_sha256(rows))
     name = f"doc-{unit.doc_id:06d}-{unit.fingerprint}.parquet"
-    write_table(folder / name, rows.cast(with_units(TOKENS, [unit])), _PENDING_LEVEL)
+    with reaching(workspace, folder / name) as path:
+        write_table(path, rows.cast(with_units(TOKENS, [unit])), _PENDING_LEVEL)
 
 
 def pending_files(folder: Path) -> list[Path]:
@@ -200,12 +213,12 @@ def finished_units(
         OtherVersionError: another version of Tokenmart wrote the model's files.
         StorageError: the published file is damaged.
     """
-    refuse_earlier_folders(workspace.data, problem, model_id)
+    refuse_earlier_folders(workspace.store, problem, model_id)
     pending: dict[int, UnitRecord] = {}
     for path in pending_files(pending_folder(workspace, problem, model_id, condition)):
         try:
             pending.update({unit.doc_id: unit for unit in read_units(path)})
-        except OtherVersionError:
+        except (OtherVersionError, UnreachableError):
             raise
         except StorageError:
             set_aside(path)
@@ -228,23 +241,31 @@ def publish(workspace: Workspace, problem: str, model_id: str, condition: str) -
     if not pending_files(folder):
         return 0
     with publication_lock(workspace, problem, model_id, condition):
-        files = pending_files(folder)
-        fresh: dict[int, tuple[UnitRecord, pa.Table]] = {}
+        while True:
+            with suppress(ChangedError):  # another machine was first: its units are read, too
+                return _merge(folder, target)
+
+
+def _merge(folder: Path, target: Path) -> int:
+    """Units merged; in a bucket only if nobody else has merged since the target was read."""
+    files = pending_files(folder)
+    version = version_of(target)
+    fresh: dict[int, tuple[UnitRecord, pa.Table]] = {}
+    for path in files:
+        found = _read_pending(path)
+        if found is None:
+            set_aside(path)
+        else:
+            fresh[found[0].doc_id] = found
+    if fresh:
+        tables = [rows for _, rows in fresh.values()]
+        units = [unit for unit in read_units(target) if unit.doc_id not in fresh]
+        if units:
+            tables.append(_rows_of(read_rows(target), units))
+        write_units(target, [*units, *(unit for unit, _ in fresh.values())], tables, version)
+    with storage_errors(folder, _REMEDY):
         for path in files:
-            found = _read_pending(path)
-            if found is None:
-                set_aside(path)
-            else:
-                fresh[found[0].doc_id] = found
-        if fresh:
-            tables = [rows for _, rows in fresh.values()]
-            units = [unit for unit in read_units(target) if unit.doc_id not in fresh]
-            if units:
-                tables.append(_rows_of(read_rows(target), units))
-            write_units(target, [*units, *(unit for unit, _ in fresh.values())], tables)
-        with storage_errors(folder, _REMEDY):
-            for path in files:
-                path.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
     return len(fresh)
 
 
@@ -253,7 +274,7 @@ def _read_pending(path: Path) -> tuple[UnitRecord, pa.Table] | None:
     try:
         (unit,) = read_units(path)
         rows = read_rows(path)
-    except OtherVersionError:
+    except (OtherVersionError, UnreachableError):
         raise
     except (StorageError, ValueError):
         return None
@@ -267,7 +288,7 @@ def read_rows(path: Path) -> pa.Table:
         StorageError: the file is damaged.
     """
     try:
-        return pq.read_table(path, schema=TOKENS, partitioning=None)
+        return pq.read_table(source(path), schema=TOKENS, partitioning=None)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise damaged_file(path, error) from error
 
@@ -277,15 +298,19 @@ def _rows_of(table: pa.Table, units: list[UnitRecord]) -> pa.Table:
     return table.filter(pc.is_in(table["doc_id"], wanted))
 
 
-def write_units(path: Path, units: list[UnitRecord], tables: list[pa.Table]) -> None:
+def write_units(
+    path: Path, units: list[UnitRecord], tables: list[pa.Table], expected: str | None = None
+) -> None:
     """Write a published file: these units, whose rows are in these tables.
+
+    `expected` is of an object in a bucket, see `BucketPath.put`.
 
     Raises:
         StorageError: the disk is full or the folder can't be written.
     """
     units = sorted(units, key=lambda unit: unit.doc_id)
     rows = pa.concat_tables(tables).sort_by(_KEYS)
-    write_table(path, rows.cast(with_units(TOKENS, units)))
+    write_table(path, rows.cast(with_units(TOKENS, units)), expected=expected)
 
 
 def keep_units(path: Path, rows: pa.Table, keep: Callable[[UnitRecord], bool]) -> list[UnitRecord]:
@@ -304,9 +329,10 @@ def keep_units(path: Path, rows: pa.Table, keep: Callable[[UnitRecord], bool]) -
     Raises:
         StorageError: the disk is full or the folder can't be written.
     """
+    version = version_of(path)
     units = [unit for unit in read_units(path) if keep(unit)]
     if units:
-        write_units(path, units, [_rows_of(rows, units)])
+        write_units(path, units, [_rows_of(rows, units)], version)
     else:
         with storage_errors(path, _REMEDY):
             path.unlink(missing_ok=True)
@@ -320,7 +346,8 @@ def publish_all(workspace: Workspace, problem: str | None = None) -> int:
         OtherVersionError: another version of Tokenmart wrote files of it.
         StorageError: see `publish`.
     """
-    refuse_earlier_folders(workspace.data, problem or "*")
+    refuse_earlier_folders(workspace.store, problem or "*")
     pattern = f"problem={problem or '*'}/model_id=*/condition=*"
+    send_spooled(workspace)
     folders = sorted(workspace.pending.glob(pattern))
     return sum(publish(workspace, *partition_keys(folder)) for folder in folders)

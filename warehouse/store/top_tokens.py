@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from warehouse.bucket import footer
 from warehouse.files import storage_errors
 from warehouse.paths import Workspace
 from warehouse.store.ledger import UnitRecord, damaged_file
@@ -26,7 +27,7 @@ def top_tokens_path(
 ) -> Path:
     """The file of one unit; `keys` are problem, model id and condition."""
     name = f"doc-{doc_id:06d}-{fingerprint}.parquet"
-    return workspace.data / "top_tokens" / partition(*keys) / name
+    return workspace.store / "top_tokens" / partition(*keys) / name
 
 
 def has_top_tokens(workspace: Workspace, unit: UnitRecord, top_k: int) -> bool:
@@ -38,7 +39,7 @@ def has_top_tokens(workspace: Workspace, unit: UnitRecord, top_k: int) -> bool:
     keys = unit.problem, unit.model_id, unit.condition
     path = top_tokens_path(workspace, keys, unit.doc_id, unit.fingerprint)
     try:
-        metadata = pq.read_schema(path).metadata or {}
+        metadata = pq.read_schema(footer(path)).metadata or {}
     except FileNotFoundError:
         return False
     except (pa.ArrowException, OSError, ValueError) as error:

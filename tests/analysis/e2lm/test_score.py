@@ -185,6 +185,15 @@ def test_the_command_writes_what_it_prints(write: Write, tmp_path: Path) -> None
     assert refused.exit_code == 1 and out.read_text() == "mine"
 
 
+def test_what_has_no_sq_is_named_with_its_reason(write: Write, tmp_path: Path) -> None:
+    rows = {(f"m{n}", "b"): [0.1, 0.2, 0.3, 0.4] for n in range(7)}
+    path, out = write(rows, EARLY[:4]), tmp_path / "signal.json"
+    done = CliRunner().invoke(cli, ["e2lm", "score", "--scores", str(path), "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    assert "m4, b: no SQ: 4 of at least 8 early checkpoints" in done.stderr
+    assert "m5, b" not in done.stderr and "and 2 more without SQ" in done.stderr
+
+
 @pytest.mark.parametrize("weights", ["1,2", "a,b,c", "1,-1,0", "nan,0,0"])
 def test_wrong_weights(write: Write, weights: str) -> None:
     path = str(write(made_up(1), EARLY))

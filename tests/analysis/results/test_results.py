@@ -147,7 +147,12 @@ def test_the_commands_freeze_tell_and_check(built: Workspace) -> None:
     assert said.exit_code == 0 and "results/minilong" in said.output, said.output
     said = tell("tell")
     assert said.exit_code == 0, said.output
-    assert json.loads((folder_of(built, "minilong") / "figures.json").read_text())["models"]
+    figures = json.loads((folder_of(built, "minilong") / "figures.json").read_text())
+    drawn = (built.root / "docs" / "images" / "recall.svg").read_text("utf-8")
+    told = {name for name, each in figures["told"].items() if each}
+    assert all(name in drawn for name in (next(iter(told)), figures["baseline"]))
+    points = 2 * figures["models"]  # two panels
+    assert drawn.count('aria-roledescription="point"') == points, drawn[:3000]
     assert tell("tell", "--check").exit_code == 0
     page = built.root / PAGE
     page.write_text(page.read_text().replace("0.8", "0.9", 1))

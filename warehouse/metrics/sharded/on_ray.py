@@ -15,7 +15,10 @@ from warehouse.errors import TokenmartError
 from warehouse.metrics.sharded.build import Order, Outcome
 from warehouse.metrics.sharded.local import Runner, run_order
 from warehouse.paths import Workspace
-from warehouse.ray_cluster import NODE_LOSSES, cluster
+from warehouse.ray_cluster import NODE_LOSSES, PUBLIC_SETTINGS, cluster
+
+PASSED_ON = ("TOKENMART", "DBT_", *PUBLIC_SETTINGS)
+"""Beginnings of variables that shards on other machines are given."""
 
 _BESIDE_DUCKDB = 1 << 30
 """Bytes that a shard's process needs beyond DuckDB's limit: dbt itself, and what DuckDB doesn't
@@ -41,7 +44,7 @@ def on_ray(address: str | None) -> Runner:
                     f"--on ray: a shard needs {memory / 2**30:.1f} GiB and the largest node offers "
                     f"{largest / 2**30:.1f}; set TOKENMART_MEMORY to less, or take larger nodes"
                 )
-            settings = {k: v for k, v in os.environ.items() if k.startswith(("TOKENMART", "DBT_"))}
+            settings = {k: v for k, v in os.environ.items() if k.startswith(PASSED_ON)}
             task = ray.remote(memory=memory, max_retries=NODE_LOSSES, scheduling_strategy="SPREAD")(
                 _run_with
             )

@@ -70,7 +70,7 @@ def model_sizes(workspace: Workspace) -> dict[Model, int]:
     """Bytes of each model's token files, benchmarks' included."""
     sizes: dict[Model, int] = {}
     for table in DIVIDED:
-        for path in (workspace.data / table).glob("problem=*/model_id=*/condition=*/*.parquet"):
+        for path in (workspace.store / table).glob("problem=*/model_id=*/condition=*/*.parquet"):
             problem, model_id = (part.partition("=")[2] for part in path.parts[-4:-2])
             sizes[problem, model_id] = sizes.get((problem, model_id), 0) + path.stat().st_size
     return sizes

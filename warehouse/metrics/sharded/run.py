@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 import duckdb
 
+from warehouse.bucket import let_duckdb_read
 from warehouse.errors import TokenmartError
 from warehouse.files import write_whole
 from warehouse.metrics import last_build
@@ -126,17 +127,24 @@ def _build(arguments: Sequence[str], workspace: Workspace, shards: int, runner: 
     if head.dbt(Share(None), "run", "--select", "staging", *_LEDGER):
         return 1
     divided = _divide(head, shards)
-    with duckdb.connect(str(workspace.database)) as connection:
+    with _database(workspace) as connection:
         plan = with_guests(connection, divided)
         hosts = connection.execute(
             "select distinct problem, model_id, condition from intermediate.int_tokenisations"
         ).fetchall()
     if head.dbt(Share(tuple(hosts)), "run", "--select", "int_text_ends"):
         return 1
-    with duckdb.connect(str(workspace.database)) as connection:
+    with _database(workspace) as connection:
         write_text_ends(connection, head.folder / "text_ends.parquet")
     outcomes = _run_shards(head, plan, runner)
     return _put_together(head, plan, outcomes)
+
+
+def _database(workspace: Workspace) -> duckdb.DuckDBPyConnection:
+    """The workspace's own, whose views may read a bucket."""
+    connection = duckdb.connect(str(workspace.database))
+    let_duckdb_read(connection, workspace.store)
+    return connection
 
 
 _LEDGER = ("+int_evaluator_units", "+int_tokenisations")
@@ -145,7 +153,7 @@ _LEDGER = ("+int_evaluator_units", "+int_tokenisations")
 
 def _divide(head: _Head, shards: int) -> list[list[tuple[str, str]]]:
     path = head.folder / "models.json"
-    with duckdb.connect(str(head.workspace.database)) as connection:
+    with _database(head.workspace) as connection:
         known = connection.execute(
             "select problem, model_id, tokenizer_sha256 from staging.stg_models"
         ).fetchall()
