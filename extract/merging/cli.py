@@ -109,7 +109,7 @@ def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> Non
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Where to write the adapter.")
 @click.option(
-    "--steps", default=60, show_default=True, type=click.IntRange(1), help="Train N steps."
+    "--steps", default=200, show_default=True, type=click.IntRange(1), help="Train N steps."
 )
 @click.option(
     "--seed", default=0, show_default=True, type=click.IntRange(0), help="Seed of it all."
@@ -147,13 +147,15 @@ def train(
         out = expert_folder(expert, problem, workspace)
     if base is None or out is None:
         raise TokenmartError("give either --problem, or --base and --out")
+    done = 0
     with progress_bar(steps, "steps") as progress:
-        record = train_expert(
-            Training(skill, steps=steps, seed=seed),
-            base,
-            out,
-            lambda _, loss: progress(f"{skill}: loss {loss:.3f} nats a token", 1),
-        )
+
+        def tick(step: int, loss: float) -> None:
+            nonlocal done
+            progress(f"{skill}: loss {loss:.3f} nats a token", step - done)
+            done = step
+
+        record = train_expert(Training(skill, steps=steps, seed=seed), base, out, tick)
     click.echo(
         f"{out}: {record['steps_done']} steps in {record['seconds']:.0f} s, loss "
         f"{record['losses'][0]:.3f} to {record['losses'][-1]:.3f} nats a token"
@@ -197,21 +199,25 @@ def tasks(
     tokenmart merge tasks --out minimerge_tasks
     tokenmart merge tasks --out hidden --secret secret.txt --overlap 0.25
     """
-    from extract.merging.tasks import hidden_sets, leaks, validation_sets, write_tasks
+    from extract.merging.leaks import refuse_leaks
+    from extract.merging.tasks import hidden_sets, validation_sets, write_tasks
 
     if secret is None:
+        if participant is not None or overlap:
+            raise TokenmartError("--participant and --overlap are for hidden sets; give --secret")
         paths = write_tasks(validation_sets(count, seed), out, "mini")
         click.echo(f"{out}: {len(paths) // 3} tasks of {count} items")
         return
-    if not secret.is_file():
-        raise TokenmartError(f"--secret {secret}: no such file; write a line of 12 or more letters")
-    leaderboard, final = hidden_sets(count, secret.read_text("utf-8").strip(), overlap)
+    try:
+        drawn_by = secret.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise TokenmartError(
+            f"--secret {secret}: can't be read; write a line of 12 or more letters there"
+        ) from error
+    leaderboard, final = hidden_sets(count, drawn_by, overlap)
     if participant is not None:
         items = [each for sets in (leaderboard, final) for found in sets.values() for each in found]
-        if found := leaks(participant, items):
-            raise TokenmartError(
-                f"{found[0]}: holds a hidden item; remove it, and draw new sets by another secret"
-            )
+        refuse_leaks(participant, out, items, drawn_by)
     for name, sets in (("leaderboard", leaderboard), ("final", final)):
         write_tasks(sets, out / name, f"mini_{name}")
     click.echo(f"{out}: leaderboard and final, {count} items of each skill")

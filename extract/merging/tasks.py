@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -111,15 +110,3 @@ def _row(item: Item) -> dict[str, object]:
     if item.choices:
         row |= {"choices": list(item.choices), "gold": item.choices.index(item.answer)}
     return row
-
-
-def leaks(folder: Path, secret_items: Sequence[Item]) -> list[Path]:
-    """Files of a participant's folder that hold the prompt of a hidden item."""
-    prompts = [json.dumps(item.prompt)[1:-1] for item in secret_items]
-    found = []
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and path.suffix in (".jsonl", ".json", ".txt", ".csv", ".yaml", ".yml"):
-            text = path.read_text("utf-8", "replace")
-            if any(prompt in text for prompt in prompts):
-                found.append(path)
-    return found

@@ -129,30 +129,23 @@ def _reading(draw: random.Random) -> Item:
 
 
 def _maths(draw: random.Random) -> Item:
-    """A word problem whose answer is a whole number, in MAWPS's form."""
+    """A word problem of one step whose answer is a whole number up to 81, in MAWPS's form."""
     one, other = draw.sample(_NAMES, 2)
     thing = draw.choice(_THINGS)
-    a, b, c = draw.randint(5, 49), draw.randint(2, 29), draw.randint(2, 9)
-    kind = draw.randrange(5)
+    a, b = draw.randint(2, 9), draw.randint(2, 9)
+    kind = draw.randrange(4)
     if kind == 0:
         text = f"{one} has {a} {thing}. {other} gives {one} {b} more. How many {thing} has {one}"
         result = a + b
     elif kind == 1:
-        a = max(a, b)
-        text = f"{one} had {a} {thing} and gave {b} to {other}. How many {thing} has {one} left"
-        result = a - b
+        text = f"{one} had {a + b} {thing} and gave {b} to {other}. How many {thing} has {one} left"
+        result = a
     elif kind == 2:
-        text = f"{one} has {c} boxes with {b} {thing} each. How many {thing} are there in all"
-        result = b * c
-    elif kind == 3:
-        a = b * c
-        text = f"{one} shares {a} {thing} equally among {c} friends. How many does each friend get"
-        result = b
+        text = f"{one} has {a} boxes with {b} {thing} each. How many {thing} are there in all"
+        result = a * b
     else:
-        text = (
-            f"{one} has {a} {thing}, {other} has {b} more than {one}. How many have they together"
-        )
-        result = 2 * a + b
+        text = f"{one} shares {a * b} {thing} equally among {a} friends. How many does each get"
+        result = b
     return Item(f"Question: {text}?\nAnswer:", str(result))
 
 
