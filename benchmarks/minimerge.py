@@ -21,8 +21,11 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import yaml
 
-from extract.merging.watchdog import run_within
+from extract.merging.watchdog import folder_bytes, run_within
+from warehouse.errors import TokenmartError
+from warehouse.files import write_whole
 from warehouse.merging.problem import Limits
 from warehouse.paths import find_workspace
 from warehouse.store.provenance import code_revision
@@ -31,9 +34,9 @@ ROOT = Path(__file__).resolve().parents[1]
 SKILLS = ("reading", "maths", "code")
 HIDDEN = ("leaderboard", "final")
 OVERLAP = 0.25
-MARTS = ["--select", "+path:models/marts/rankings", "+eval_metrics"]
+MARTS = ["dbt", "run", "--quiet", "--select", "+path:models/marts/rankings", "+eval_metrics"]
 SHARED_CACHE = ("archives", "checkpoints", "weights")
-HEARTBEAT_SECONDS = 2.0
+HEARTBEAT_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -69,38 +72,64 @@ class Stages:
         self.took: dict[str, dict[str, Any]] = {}
 
     def run(self, name: str, side: Side, *words: str) -> None:
-        """One `tokenmart` command, unless an earlier run finished it."""
-        folder = self.folder / name
+        """One `tokenmart` command, unless an earlier run finished it.
+
+        Raises:
+            TokenmartError: it failed, or was finished with other words.
+        """
+        whole = self.folder.parent
+        folder = self.folder / name.replace(" ", "-")
         folder.mkdir(parents=True, exist_ok=True)
         record = folder / "took.json"
-        before = json.loads(record.read_text()) if record.is_file() else {"seconds": 0.0, "runs": 0}
-        if not before.get("done"):
-            print(f"{datetime.now():%H:%M:%S} {name}", flush=True)
-            entry: dict[str, Any] = {
-                "command": "tokenmart " + " ".join(words).replace(f"{self.folder.parent}/", ""),
-                "runs": before["runs"] + 1,
-                "load": [round(os.getloadavg()[0], 2)],
-            }
-            last = 0.0
+        command = "tokenmart " + " ".join(words).replace(f"{whole}/", "")
+        fresh = {"command": command, "seconds": 0.0, "runs": 0, "disk_bytes": 0}
+        before = json.loads(record.read_text()) if record.is_file() else fresh
+        if before["command"] != command:
+            raise TokenmartError(
+                f"{folder}: was run as `{before['command']}`; choose another --folder"
+            )
+        if "peak_bytes" not in before:  # not finished
+            say(f"{name}: {command}")
+            entry = {**before, "runs": before["runs"] + 1, "load": [load()]}
+            held = folder_bytes(whole)
+            shown = 0.0
 
             def keep(seconds: float) -> None:
-                nonlocal last
-                if seconds - last > HEARTBEAT_SECONDS:
-                    last = seconds
-                    so_far = {**entry, "seconds": before["seconds"] + seconds}
-                    record.write_text(json.dumps(so_far))
+                nonlocal shown
+                if seconds - shown > HEARTBEAT_SECONDS:
+                    shown = seconds
+                    write_whole(
+                        record, json.dumps({**entry, "seconds": before["seconds"] + seconds})
+                    )
+                    say(f"  {seconds:.0f} s: {last_line(folder / 'log.txt')}")
 
-            command = [sys.executable, "-m", "tokenmart", *words]
-            cost = run_within(command, folder, Limits(), name, side.environment(), keep)
-            entry["load"].append(round(os.getloadavg()[0], 2))
+            run = [sys.executable, "-m", "tokenmart", *words]
+            cost = run_within(run, folder, Limits(), name, side.environment(), keep)
             entry |= {
+                "load": [*entry["load"], load()],
                 "seconds": round(before["seconds"] + cost.seconds, 1),
+                "disk_bytes": before["disk_bytes"] + folder_bytes(whole) - held,
                 "peak_bytes": cost.peak_bytes,
-                "done": True,
             }
-            record.write_text(json.dumps(entry))
-            print(f"{datetime.now():%H:%M:%S} {name}: {entry['seconds']:.0f} s", flush=True)
+            write_whole(record, json.dumps(entry))
+            say(f"{name}: {entry['seconds']:.0f} s, {cost.peak_bytes / 1e9:.1f} GB of memory")
         self.took[name] = json.loads(record.read_text())
+
+
+def say(text: str) -> None:
+    """A line with the time of day."""
+    print(f"{datetime.now():%H:%M:%S} {text}", flush=True)
+
+
+def load() -> float:
+    """Processes that wanted a processor during the last minute."""
+    return round(os.getloadavg()[0], 2)
+
+
+def last_line(log: Path) -> str:
+    """What a stage said last."""
+    lines = log.read_text("utf-8", "replace").split("\n")
+    return next((line[:150] for line in reversed(lines) if line.strip()), "")
 
 
 def main() -> None:
@@ -108,45 +137,65 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, required=True, help="Where everything is kept.")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "minimerge.json")
+    parser.add_argument("--problem", type=Path, default=ROOT / "data/problems/minimerge.yml")
+    parser.add_argument("--steps", type=int, default=200, help="Training steps of an expert.")
     parser.add_argument("--items", type=int, default=200, help="Open items of a skill.")
     parser.add_argument("--hidden-items", type=int, default=100, help="Items of a hidden set.")
     arguments = parser.parse_args()
+    try:
+        figures = run_all(arguments)
+    except TokenmartError as error:
+        error.show()
+        sys.exit(error.exit_code)
+    write_whole(arguments.out, json.dumps(figures, indent=1) + "\n")
+    say(f"written {arguments.out}: {figures['minutes']} minutes")
+
+
+def run_all(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Every stage in its order; what was found and what it took."""
     folder = arguments.folder.resolve()
     stages = Stages(folder / "stages")
     participant, organiser = Side(folder / "participant"), Side(folder / "organiser")
-    problem = prepare(participant)
-    open_tasks, hidden = folder / "participant" / "tasks", folder / "organiser" / "hidden"
+    problem, name = prepare(participant, arguments.problem)
+    open_tasks, hidden = participant.folder / "tasks", organiser.folder / "hidden"
     for skill in SKILLS:
-        stages.run(f"train {skill}", participant, "merge", "train", skill, "--problem", problem)
+        words = ["--problem", problem, "--steps", str(arguments.steps)]
+        stages.run(f"train {skill}", participant, "merge", "train", skill, *words)
     stages.run("check", participant, "merge", "check", problem)
     stages.run("merge", participant, "merge", "run", "--problem", problem)
     count = str(arguments.items)
     stages.run("tasks", participant, "merge", "tasks", "--out", str(open_tasks), "--count", count)
-    evaluate(stages, participant, problem, "open", "mini", open_tasks)
-    stages.run("rank open", participant, "dbt", "--quiet", "run", *MARTS)
+    evaluate = ["merge", "eval", "--problem", problem, "--device", "cpu"]
+    words = ["--round", "open", "--tasks", ",".join(f"mini_{skill}" for skill in SKILLS)]
+    words += ["--include-path", str(open_tasks)]
+    stages.run("evaluate open", participant, *evaluate, *words)
+    stages.run("rank open", participant, *MARTS)
 
     take_over(participant, organiser)
     secret = organiser.folder / "secret.txt"
     if not secret.is_file():
-        secret.write_text(secrets.token_hex(16) + "\n")
+        write_whole(secret, secrets.token_hex(16) + "\n")
     words = ["--secret", str(secret), "--count", str(arguments.hidden_items)]
     words += ["--overlap", str(OVERLAP), "--participant", str(participant.folder)]
     stages.run("hidden tasks", organiser, "merge", "tasks", "--out", str(hidden), *words)
-    for name in HIDDEN:
-        evaluate(stages, organiser, problem, name, f"mini_{name}", hidden / name)
-    stages.run("rank all", organiser, "dbt", "--quiet", "run", *MARTS)
-    standings = folder / "participant" / "standings.json"
-    words = ["--problem", "minimerge", "--out", str(standings), "--force"]
-    stages.run("show", organiser, "rank", "show", *words)
+    for each in HIDDEN:
+        words = ["--hidden-round", str(hidden / each / f"{each}.yml")]
+        stages.run(f"evaluate {each}", organiser, *evaluate, *words)
+    stages.run("rank all", organiser, *MARTS)
+    standings = participant.folder / "standings.json"
+    words = ["--problem", name, "--force", "--out"]
+    stages.run("show", organiser, "rank", "show", *words, str(standings))
+    page = standings.with_suffix(".html")
+    stages.run("page", organiser, "rank", "report", *words, str(page))
     found = json.loads(standings.read_text())
     winner = next(row["entry"] for row in found["rankings"] if row["round"] == "overall")
 
-    bundle = folder / "participant" / "winner"
+    bundle = participant.folder / "winner"
     words = ["--problem", problem, "--merge", winner, "--out", str(bundle)]
     stages.run("bundle", participant, "merge", "bundle", *words)
     words = [str(bundle), "--include-path", str(open_tasks), "--device", "cpu"]
     stages.run("reproduce", organiser, "merge", "reproduce", *words)
-    figures = {
+    return {
         "command": "python benchmarks/minimerge.py --folder FOLDER",
         "date": datetime.now(timezone.utc).date().isoformat(),
         "revision": code_revision()["revision"],
@@ -156,19 +205,17 @@ def main() -> None:
         "stages": stages.took,
         "items": {"open": arguments.items, **dict.fromkeys(HIDDEN, arguments.hidden_items)},
         "overlap": OVERLAP,
-        "training": training(folder / "participant" / "experts"),
-        "accuracy": accuracy(organiser.database),
+        "training": training(participant.folder / "experts"),
+        "accuracy": accuracy(organiser.database, name),
         **found,
         "cannot_be_told_apart": alike(found),
         "winner": winner,
-        "reproduction": (folder / "stages" / "reproduce" / "log.txt").read_text().splitlines(),
+        "reproduction": (stages.folder / "reproduce" / "log.txt").read_text().splitlines(),
     }
-    arguments.out.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    print(f"written {arguments.out}: {figures['minutes']} minutes")
 
 
-def prepare(participant: Side) -> str:
-    """Lay out the participant's folder; return the path of the problem file in it."""
+def prepare(participant: Side, shipped: Path) -> tuple[str, str]:
+    """Lay out the participant's folder; return the path of the problem file in it, and its name."""
     cache = participant.data / "cache"
     cache.mkdir(parents=True, exist_ok=True)
     ours = find_workspace(ROOT).cache
@@ -177,20 +224,10 @@ def prepare(participant: Side) -> str:
             (cache / name).symlink_to(ours / name)
     if (ours / "hashes.json").is_file() and not (cache / "hashes.json").exists():
         shutil.copy(ours / "hashes.json", cache)
-    text = (ROOT / "data" / "problems" / "minimerge.yml").read_text("utf-8")
+    text = shipped.read_text("utf-8").replace("data/minimerge/", "experts/")
     problem = participant.folder / "minimerge.yml"
-    problem.write_text(text.replace("data/minimerge/", "experts/"), encoding="utf-8")
-    return str(problem)
-
-
-def evaluate(
-    stages: Stages, side: Side, problem: str, round_name: str, prefix: str, folder: Path
-) -> None:
-    """All entries on the tasks of a round."""
-    tasks = ",".join(f"{prefix}_{skill}" for skill in SKILLS)
-    words = ["--problem", problem, "--round", round_name, "--tasks", tasks]
-    words += ["--include-path", str(folder), "--device", "cpu"]
-    stages.run(f"evaluate {round_name}", side, "merge", "eval", *words)
+    write_whole(problem, text)
+    return str(problem), str(yaml.safe_load(text)["name"])
 
 
 def take_over(participant: Side, organiser: Side) -> None:
@@ -219,18 +256,18 @@ def training(folder: Path) -> dict[str, Any]:
     return found
 
 
-def accuracy(database: Path) -> list[dict[str, Any]]:
+def accuracy(database: Path, problem: str) -> list[dict[str, Any]]:
     """Accuracy of each entry on each task of each round, and its standard error."""
     query = """
         select c.round, c.task, m.model_id as entry, m.value as accuracy, m.stderr, m.items
         from eval_metrics as m
         inner join (select distinct round, task, problem from int_ranking_columns) as c
             using (task, problem)
-        where m.metric = 'acc' and m.part = 'all' and m.problem = 'minimerge'
+        where m.metric = 'acc' and m.part = 'all' and m.problem = $1
         order by all
     """
     with duckdb.connect(str(database), read_only=True) as connection:
-        return connection.sql(query).to_arrow_table().to_pylist()
+        return connection.sql(query, params=[problem]).to_arrow_table().to_pylist()
 
 
 def alike(found: dict[str, Any]) -> dict[str, dict[str, Any]]:

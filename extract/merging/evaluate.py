@@ -14,13 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from extract.benchmarks.tasks import EvalTask
+from extract.benchmarks.tasks import EvalTask, load_tasks
 from extract.merging.make import Plan, environment
 from extract.merging.watchdog import Cost, run_within
 from warehouse.bucket import source
 from warehouse.errors import TokenmartError
-from warehouse.merging.problem import GIGABYTE, Limits
+from warehouse.merging.problem import GIGABYTE, OVERALL, Limits, load_hidden_round
 from warehouse.paths import Workspace
+from warehouse.progress import without_library_bars
 from warehouse.store.schema import MERGE_RUNS, RANKING_COLUMNS
 from warehouse.store.token_files import write_table
 
@@ -36,6 +37,28 @@ class Round:
     tasks: Sequence[EvalTask]
     asked: Sequence[str]
     folders: Sequence[Path]
+
+    @staticmethod
+    def of_tasks(name: str, weight: float, asked: Sequence[str], folders: Sequence[Path]) -> Round:
+        """The round of tasks that the harness knows or finds in folders.
+
+        Raises:
+            TokenmartError: the name is taken, or a task can't be loaded.
+        """
+        if name == OVERALL:
+            raise TokenmartError(f"--round {OVERALL}: that name is for all rounds; choose another")
+        with without_library_bars():
+            return Round(name, weight, load_tasks(asked, folders), asked, folders)
+
+    @staticmethod
+    def hidden(path: Path, workspace: Workspace) -> Round:
+        """The round of a problem file, whose tasks lie beside it.
+
+        Raises:
+            TokenmartError: the file is wrong, or a task can't be loaded.
+        """
+        said = load_hidden_round(path, workspace)
+        return Round.of_tasks(said.name, said.weight, said.tasks, [path.resolve().parent])
 
 
 def evaluate(plan: Plan, round_: Round, workspace: Workspace, device: str) -> Cost:

@@ -6,6 +6,8 @@ import json
 from itertools import islice
 from pathlib import Path
 
+import yaml
+
 from extract.merging.texts import SKILLS, Item, draw_items
 from warehouse.errors import TokenmartError
 from warehouse.files import storage_errors, write_whole
@@ -110,3 +112,18 @@ def _row(item: Item) -> dict[str, object]:
     if item.choices:
         row |= {"choices": list(item.choices), "gold": item.choices.index(item.answer)}
     return row
+
+
+def write_hidden_round(name: str, sets: dict[str, list[Item]], folder: Path) -> Path:
+    """Write the tasks of a hidden round and the problem file that names them; return that file.
+
+    Raises:
+        StorageError: the folder can't be written.
+    """
+    prefix = f"mini_{name}"
+    write_tasks(sets, folder, prefix)
+    tasks = [f"{prefix}_{skill}" for skill in sets]
+    content = {"kind": "merge_round", "name": name, "weight": 1.0, "tasks": tasks}
+    path = folder / f"{name}.yml"
+    write_whole(path, yaml.safe_dump(content, sort_keys=False))
+    return path
