@@ -1,4 +1,4 @@
-"""The script that runs minimerge, on a tiny random model: every stage, joins, and what stays hidden."""
+"""The script that runs minimerge, on a tiny random model: stages, joins, and what stays hidden."""
 
 from __future__ import annotations
 
@@ -72,9 +72,12 @@ def test_every_stage_runs_once_and_nothing_hidden_reaches_the_participant(tmp_pa
     assert {row["round"] for row in figures["rankings"]} == {*rounds, "overall"}
     assert figures["cannot_be_told_apart"].keys() == {*rounds, "overall"}
     assert figures["reproduction"][0].startswith("weights are equal, byte for byte")
-    assert sorted(figures["reproduction"][1:]) == [
-        f"mini_{skill}: {accuracy['open', f'mini_{skill}', figures['winner']]['accuracy']:.6f}, equal"
-        for skill in sorted(SKILLS)
+    winner = figures["winner"]
+    scores = {
+        task: accuracy["open", task, winner]["accuracy"] for task in map("mini_{}".format, SKILLS)
+    }
+    assert figures["reproduction"][1:] == [
+        f"{task}: {score:.6f}, equal" for task, score in sorted(scores.items())
     ]
     assert set(figures["training"]) == set(SKILLS)
     for stage in figures["stages"].values():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -267,6 +268,7 @@ def test_a_recipe_that_cannot_work_is_refused_before_weights(
         ({"memory_gb": 0.02}, "GB of memory, 0.02 allowed"),
         ({"disk_gb": 0.00001}, "GB of disk, 1e-05 allowed"),
     ],
+    ids=["seconds", "memory", "disk"],
 )
 def test_over_a_limit_it_is_ended_and_leaves_nothing(
     experts: Path, workspace: Workspace, limits: dict[str, float], said: str
@@ -274,4 +276,17 @@ def test_over_a_limit_it_is_ended_and_leaves_nothing(
     path = problem_of(experts, workspace, {"name": "m", "recipe": LINEAR}, limits=limits)
     done = invoke(path)
     assert done.exit_code == 1 and said in done.stderr, done.output
+    assert len(done.stderr.strip().splitlines()) == 1
     assert [each for each in (workspace.cache / "merges").iterdir() if each.is_dir()] == []
+
+
+def test_every_limit_is_one_and_at_it_is_not_over_it() -> None:
+    from extract.merging.watchdog import Cost, over_limit
+    from warehouse.merging.problem import Limits
+
+    limits = Limits(seconds=7200, memory_gb=128, gpu_memory_gb=48, disk_gb=500)
+    at = Cost(7200, 128 * 10**9, 500 * 10**9, 48 * 10**9)
+    assert over_limit(at, limits) is None and over_limit(replace(at, seconds=1e9), Limits()) is None
+    over = {"seconds": 7201.0, "peak_bytes": 129 * 10**9, "gpu_bytes": 49 * 10**9}
+    for name, used in {**over, "disk_bytes": 501 * 10**9}.items():
+        assert "allowed" in str(over_limit(replace(at, **{name: used}), limits)), name
