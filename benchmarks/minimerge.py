@@ -82,8 +82,9 @@ class Stages:
         folder.mkdir(parents=True, exist_ok=True)
         record = folder / "took.json"
         command = "tokenmart " + " ".join(words).replace(f"{whole}/", "")
-        fresh = {"command": command, "seconds": 0.0, "runs": 0, "disk_bytes": 0}
-        before = json.loads(record.read_text()) if record.is_file() else fresh
+        before: dict[str, Any] = {"command": command, "seconds": 0.0, "runs": 0, "disk_bytes": 0}
+        if record.is_file():
+            before = json.loads(record.read_text())
         if before["command"] != command:
             raise TokenmartError(
                 f"{folder}: was run as `{before['command']}`; choose another --folder"
@@ -267,7 +268,10 @@ def accuracy(database: Path, problem: str) -> list[dict[str, Any]]:
         order by all
     """
     with duckdb.connect(str(database), read_only=True) as connection:
-        return connection.sql(query, params=[problem]).to_arrow_table().to_pylist()
+        rows: list[dict[str, Any]] = (
+            connection.sql(query, params=[problem]).to_arrow_table().to_pylist()
+        )
+    return rows
 
 
 def alike(found: dict[str, Any]) -> dict[str, dict[str, Any]]:

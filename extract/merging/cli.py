@@ -68,6 +68,7 @@ def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> Non
     """
     from extract.merging.evaluate import store_run
     from extract.merging.make import cost_of, make_merge, plan_merge
+    from extract.merging.watchdog import OverLimitError, raise_all
     from warehouse.merging.problem import load_merge_problem
     from warehouse.paths import find_workspace
     from warehouse.progress import progress_bar
@@ -92,13 +93,13 @@ def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> Non
                     f"{record['peak_bytes'] / 1e9:.1f} GB of memory, "
                     f"{record['disk_bytes'] / 1e9:.1f} GB of disk)"
                 )
+            except OverLimitError as error:
+                store_run(plan, "merge", "", error.cost, workspace, error.message)
+                failures.append(error)
             except TokenmartError as error:
                 failures.append(error)
             progress(each.name, 1)
-    for failure in failures[:-1]:
-        failure.show()
-    if failures:
-        raise failures[-1]
+    raise_all(failures)
 
 
 @merge.command()
@@ -353,6 +354,7 @@ def eval_command(
     """
     from extract.merging.evaluate import Round, evaluate, store_columns, store_run
     from extract.merging.make import plan_merge
+    from extract.merging.watchdog import OverLimitError, raise_all
     from warehouse.merging.problem import load_merge_problem
     from warehouse.paths import find_workspace
     from warehouse.progress import progress_bar
@@ -382,10 +384,10 @@ def eval_command(
                 cost = evaluate(plan, round_, workspace, device)
                 store_run(plan, "evaluation", round_.name, cost, workspace)
                 click.echo(f"{each.name}: {cost.seconds:.0f} s")
+            except OverLimitError as error:
+                store_run(plan, "evaluation", round_.name, error.cost, workspace, error.message)
+                failures.append(error)
             except TokenmartError as error:
                 failures.append(error)
             progress(each.name, 1)
-    for failure in failures[:-1]:
-        failure.show()
-    if failures:
-        raise failures[-1]
+    raise_all(failures)

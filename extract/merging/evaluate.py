@@ -79,7 +79,8 @@ def evaluate(plan: Plan, round_: Round, workspace: Workspace, device: str) -> Co
         what = f"evaluation of {plan.merge.name} in round {round_.name}"
         limits = plan.problem.limits
         variables = {**environment(workspace), **workspace.environment()}
-        return run_within(command, folder, limits, what, variables)
+        kept = "finished units were kept"
+        return run_within(command, folder, limits, what, variables, kept=kept)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -136,7 +137,15 @@ def store_run(
     """Write down what a merge or an evaluation took.
 
     An evaluation that found all units there already keeps the cost of the one that ran them: the
-    larger number of seconds stays.
+    larger number of seconds stays. One that goes on from an evaluation that was ended adds to it.
+
+    Args:
+        plan: the merge.
+        stage: merge or evaluation.
+        round_name: of an evaluation.
+        cost: what it took.
+        workspace: where it is written down.
+        ended: why it was ended; empty when it was not.
 
     Raises:
         StorageError: the data folder can't be written.
@@ -163,8 +172,14 @@ def store_run(
     for other in before:
         if (other["stage"], other["round"]) != (stage, round_name):
             kept.append(other)
-        elif other["fingerprint"] == plan.fingerprint and other["seconds"] > cost.seconds:
-            row = {**other, **_limit_columns(plan.problem.limits), "ended": ended}
+        elif other["fingerprint"] != plan.fingerprint:
+            continue
+        elif other["ended"] and stage == "evaluation":
+            row["seconds"] += other["seconds"]
+            for peak in ("peak_bytes", "disk_bytes"):
+                row[peak] = max(row[peak], other[peak])
+        elif not other["ended"] and not ended and other["seconds"] > cost.seconds:
+            row = {**other, **_limit_columns(plan.problem.limits)}
     write_table(path, pa.Table.from_pylist([*kept, row], schema=MERGE_RUNS))
 
 

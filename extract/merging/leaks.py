@@ -251,8 +251,7 @@ def _parquet(file: IO[bytes]) -> Iterator[bytes]:
 
 def _database(path: Path) -> Iterator[Iterator[bytes]]:
     """Rows of each table of a DuckDB database as text; nothing outside of it is read."""
-    settings = {"enable_external_access": "false"}
-    with duckdb.connect(str(path), read_only=True, config=settings) as connection:
+    with duckdb.connect(str(path), True, {"enable_external_access": False}) as connection:
         tables = connection.execute(
             "select schema_name, table_name from duckdb_tables() where not internal"
         ).fetchall()
