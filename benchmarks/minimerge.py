@@ -148,6 +148,9 @@ def main() -> None:
     except TokenmartError as error:
         error.show()
         sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        say("stopped; the same command goes on from here")
+        sys.exit(130)
     write_whole(arguments.out, json.dumps(figures, indent=1) + "\n")
     say(f"written {arguments.out}: {figures['minutes']} minutes")
 
