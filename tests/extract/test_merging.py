@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
-from merge_samples import local, write_problem
+from merge_samples import local, refusals, write_problem
 from safetensors.numpy import load_file
 from tiny_models import make_checkpoint
 
@@ -258,7 +258,7 @@ def test_a_recipe_that_cannot_work_is_refused_before_weights(
     path = problem_of(experts, workspace, {"name": "m", "recipe": recipe})
     done = invoke(path)
     assert done.exit_code == 1 and said in done.stderr, done.output
-    assert len(done.stderr.strip().splitlines()) == 1
+    assert len(refusals(done.stderr)) == 1
     assert not list((workspace.cache / "merges").glob("*"))
 
 
@@ -277,7 +277,7 @@ def test_over_a_limit_it_is_ended_and_leaves_nothing(
     path = problem_of(experts, workspace, {"name": "m", "recipe": LINEAR}, limits=limits)
     done = invoke(path)
     assert done.exit_code == 1 and said in done.stderr, done.output
-    assert len(done.stderr.strip().splitlines()) == 1
+    assert len(refusals(done.stderr)) == 1
     assert [each for each in (workspace.cache / "merges").iterdir() if each.is_dir()] == []
     (runs,) = workspace.merge_runs.rglob("runs.parquet")
     (row,) = pq.read_table(runs, partitioning=None).to_pylist()
