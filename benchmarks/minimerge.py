@@ -82,7 +82,8 @@ class Stages:
         folder.mkdir(parents=True, exist_ok=True)
         record = folder / "took.json"
         command = "tokenmart " + " ".join(words).replace(f"{whole}/", "")
-        before: dict[str, Any] = {"command": command, "seconds": 0.0, "runs": 0, "disk_bytes": 0}
+        before: dict[str, Any] = {"command": command, "seconds": 0.0, "runs": 0}
+        before["held_bytes"] = folder_bytes(whole)
         if record.is_file():
             before = json.loads(record.read_text())
         if before["command"] != command:
@@ -92,7 +93,7 @@ class Stages:
         if "peak_bytes" not in before:  # not finished
             say(f"{name}: {command}")
             entry = {**before, "runs": before["runs"] + 1, "load": [load()]}
-            held = folder_bytes(whole)
+            write_whole(record, json.dumps(entry))
             shown = 0.0
 
             def keep(seconds: float) -> None:
@@ -105,11 +106,12 @@ class Stages:
                     say(f"  {seconds:.0f} s: {last_line(folder / 'log.txt')}")
 
             run = [sys.executable, "-m", "tokenmart", *words]
-            cost = run_within(run, folder, Limits(), name, side.environment(), keep)
+            kept = f"its log is {folder / 'log.txt'}"
+            cost = run_within(run, folder, Limits(), name, side.environment(), keep, kept)
             entry |= {
                 "load": [*entry["load"], load()],
                 "seconds": round(before["seconds"] + cost.seconds, 1),
-                "disk_bytes": before["disk_bytes"] + folder_bytes(whole) - held,
+                "disk_bytes": folder_bytes(whole) - entry.pop("held_bytes"),
                 "peak_bytes": cost.peak_bytes,
             }
             write_whole(record, json.dumps(entry))
