@@ -267,7 +267,7 @@ def accuracy(database: Path, problem: str) -> list[dict[str, Any]]:
     query = """
         select c.round, c.task, m.model_id as entry, m.value as accuracy, m.stderr, m.items
         from eval_metrics as m
-        inner join (select distinct round, task, problem from int_ranking_columns) as c
+        inner join (select distinct round, task, problem from intermediate.int_ranking_columns) as c
             using (task, problem)
         where m.metric = 'acc' and m.part = 'all' and m.problem = $1
         order by all
