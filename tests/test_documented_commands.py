@@ -141,6 +141,7 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
         (
             "merge bundle --problem minimerge --merge ties --out winner",
             "merge check minimerge",
+            "merge eval --problem minimerge --hidden-round hidden/final/final.yml",
             "merge eval --problem minimerge --round open --tasks boolq",
             "merge reproduce winner --include-path minimerge_tasks",
             "merge run --problem minimerge --dry-run",

@@ -126,6 +126,38 @@ def show(
         click.echo(f"written {out}", err=as_json)
 
 
+@rank.command()
+@click.option("--problem", "name", help="A ranking in the warehouse, built by `tokenmart dbt`.")
+@click.option("--results", type=FILE, help="Or a file, as `tokenmart rank import` reads it.")
+@_DRAWS
+@_RANKING_SEED
+@click.option("--out", type=FILE, default="standings.html", show_default=True, help="The page.")
+@click.option("--force", is_flag=True, help="Replace a file that is there and no page of ours.")
+def report(
+    name: str | None, results: Path | None, draws: int, seed: int, out: Path, force: bool
+) -> None:
+    """Write the leaderboard as a page: scores, rank intervals, win rates, costs and fronts.
+
+    One HTML file that needs no network. It holds no item and no result of one, so that organisers
+    can give it away.
+
+    \b
+    tokenmart rank report --results results.csv --out standings.html
+    """
+    from analysis.competition.standings_page import standings_page
+    from analysis.report import OWN_PAGE
+    from warehouse.files import refuse_protected, write_whole
+    from warehouse.paths import find_workspace
+    from warehouse.progress import progress_bar
+
+    refuse_protected(out, find_workspace(), force=force, own=OWN_PAGE)
+    found = _standings(name, results, draws, seed)
+    with progress_bar(len(found.rounds), "rounds") as progress:
+        page = standings_page(found, progress)
+    write_whole(out, page)
+    click.echo(f"written {out} ({len(page.encode()) / 1e6:.1f} MB)")
+
+
 def _standings(name: str | None, results: Path | None, draws: int, seed: int) -> Standings:
     from analysis.competition.standings import rank_file, stored_standings
     from warehouse.paths import find_workspace

@@ -33,7 +33,7 @@ def print_standings(standings: Standings, round_name: str | None = None) -> None
             _print_round(console, standings, name)
     for pair in standings.marts["ranking_stability"]:
         if round_name in (None, pair["round"], pair["other_round"]):
-            console.print(visible(_stability(pair)), highlight=False)
+            console.print(visible(stability(pair)), highlight=False)
 
 
 def _print_round(console: Console, standings: Standings, name: str) -> None:
@@ -49,21 +49,22 @@ def _print_round(console: Console, standings: Standings, name: str) -> None:
         names = alike.get(row["entry"], [])
         more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
         view.add_row(
-            _number(row["rank"]),
+            number(row["rank"]),
             visible(row["entry"]),
-            _number(row["score"]),
-            _span(row["score_low"], row["score_high"]),
-            _span(row["rank_low"], row["rank_high"]),
-            _number(row["geometric_mean"]),
-            _number(row["product"]),
+            number(row["score"]),
+            span(row["score_low"], row["score_high"]),
+            span(row["rank_low"], row["rank_high"]),
+            number(row["geometric_mean"]),
+            number(row["product"]),
             visible(row["reason"] or ", ".join(names[:MOST_NAMES]) + more),
         )
     console.print(visible(f"{standings.name}, round {name}"), style="bold", highlight=False)
     print_whole(console, view)
-    console.print(_note(rows), style="dim", highlight=False)
+    console.print(note(rows), style="dim", highlight=False)
 
 
-def _note(rows: list[Row]) -> str:
+def note(rows: list[Row]) -> str:
+    """What was resampled for a round's intervals, and how far they can be trusted."""
     first = rows[0]
     draws = max(row["draws"] for row in rows)
     if not draws:
@@ -75,19 +76,22 @@ def _note(rows: list[Row]) -> str:
     )
 
 
-def _stability(pair: Row) -> str:
+def stability(pair: Row) -> str:
+    """How alike two rounds order their entries, in words."""
     return (
-        f"{pair['round']} and {pair['other_round']}: Spearman {_number(pair['spearman'])} over "
+        f"{pair['round']} and {pair['other_round']}: Spearman {number(pair['spearman'])} over "
         f"{pair['entries']} entries (resampled: "
-        f"{_span(pair['spearman_low'], pair['spearman_high'])})"
+        f"{span(pair['spearman_low'], pair['spearman_high'])})"
     )
 
 
-def _number(value: Any) -> str:
+def number(value: Any) -> str:
+    """Four digits; a dash where there is none."""
     if value is None:
         return "–"
     return str(value) if isinstance(value, int) else f"{value:.4g}"
 
 
-def _span(low: Any, high: Any) -> str:
-    return "–" if low is None else f"{_number(low)} to {_number(high)}"
+def span(low: Any, high: Any) -> str:
+    """Both ends of an interval; a dash where there is none."""
+    return "–" if low is None else f"{number(low)} to {number(high)}"

@@ -68,6 +68,7 @@ def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> Non
     """
     from extract.merging.evaluate import store_run
     from extract.merging.make import cost_of, make_merge, plan_merge
+    from extract.merging.watchdog import OverLimitError, raise_all
     from warehouse.merging.problem import load_merge_problem
     from warehouse.paths import find_workspace
     from warehouse.progress import progress_bar
@@ -92,13 +93,13 @@ def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> Non
                     f"{record['peak_bytes'] / 1e9:.1f} GB of memory, "
                     f"{record['disk_bytes'] / 1e9:.1f} GB of disk)"
                 )
+            except OverLimitError as error:
+                store_run(plan, "merge", "", error.cost, workspace, error.message)
+                failures.append(error)
             except TokenmartError as error:
                 failures.append(error)
             progress(each.name, 1)
-    for failure in failures[:-1]:
-        failure.show()
-    if failures:
-        raise failures[-1]
+    raise_all(failures)
 
 
 @merge.command()
@@ -109,7 +110,7 @@ def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> Non
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Where to write the adapter.")
 @click.option(
-    "--steps", default=40, show_default=True, type=click.IntRange(1), help="Train N steps."
+    "--steps", default=200, show_default=True, type=click.IntRange(1), help="Train N steps."
 )
 @click.option(
     "--seed", default=0, show_default=True, type=click.IntRange(0), help="Seed of it all."
@@ -147,13 +148,15 @@ def train(
         out = expert_folder(expert, problem, workspace)
     if base is None or out is None:
         raise TokenmartError("give either --problem, or --base and --out")
+    done = 0
     with progress_bar(steps, "steps") as progress:
-        record = train_expert(
-            Training(skill, steps=steps, seed=seed),
-            base,
-            out,
-            lambda _, loss: progress(f"{skill}: loss {loss:.3f} nats a token", 1),
-        )
+
+        def tick(step: int, loss: float) -> None:
+            nonlocal done
+            progress(f"{skill}: loss {loss:.3f} nats a token", step - done)
+            done = step
+
+        record = train_expert(Training(skill, steps=steps, seed=seed), base, out, tick)
     click.echo(
         f"{out}: {record['steps_done']} steps in {record['seconds']:.0f} s, loss "
         f"{record['losses'][0]:.3f} to {record['losses'][-1]:.3f} nats a token"
@@ -191,30 +194,39 @@ def tasks(
     """Write generated tasks: yes/no questions, word problems and code, in the harness's form.
 
     Without --secret the open validation sets; with it, for the organiser alone, the sets of the
-    leaderboard and the final, in folders of their own.
+    leaderboard and the final, each with its problem file in a folder of its own.
 
     \b
     tokenmart merge tasks --out minimerge_tasks
     tokenmart merge tasks --out hidden --secret secret.txt --overlap 0.25
     """
-    from extract.merging.tasks import hidden_sets, leaks, validation_sets, write_tasks
+    from extract.merging.leaks import refuse_leaks
+    from extract.merging.tasks import (
+        hidden_sets,
+        validation_sets,
+        write_hidden_round,
+        write_tasks,
+    )
 
     if secret is None:
+        if participant is not None or overlap:
+            raise TokenmartError("--participant and --overlap are for hidden sets; give --secret")
         paths = write_tasks(validation_sets(count, seed), out, "mini")
         click.echo(f"{out}: {len(paths) // 3} tasks of {count} items")
         return
-    if not secret.is_file():
-        raise TokenmartError(f"--secret {secret}: no such file; write a line of 12 or more letters")
-    leaderboard, final = hidden_sets(count, secret.read_text("utf-8").strip(), overlap)
+    try:
+        drawn_by = secret.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise TokenmartError(
+            f"--secret {secret}: can't be read; write a line of 12 or more letters there"
+        ) from error
+    leaderboard, final = hidden_sets(count, drawn_by, overlap)
     if participant is not None:
         items = [each for sets in (leaderboard, final) for found in sets.values() for each in found]
-        if found := leaks(participant, items):
-            raise TokenmartError(
-                f"{found[0]}: holds a hidden item; remove it, and draw new sets by another secret"
-            )
+        refuse_leaks(participant, out, items, drawn_by)
     for name, sets in (("leaderboard", leaderboard), ("final", final)):
-        write_tasks(sets, out / name, f"mini_{name}")
-    click.echo(f"{out}: leaderboard and final, {count} items of each skill")
+        path = write_hidden_round(name, sets, out / name)
+        click.echo(f"{path}: {count} items of each skill")
 
 
 @merge.command()
@@ -298,14 +310,14 @@ def reproduce(folder: Path, include_path: tuple[Path, ...], tolerance: float, de
 
 @merge.command("eval")
 @click.option("--problem", "problem_name", required=True, help="A merge problem by name or path.")
-@click.option("--tasks", "names", required=True, multiple=True, help="Tasks; commas or repeated.")
+@click.option("--round", "round_name", help="The round that the tasks make up.")
+@click.option("--tasks", "names", multiple=True, help="Its tasks; commas or repeated.")
 @click.option(
     "--include-path",
     multiple=True,
     type=click.Path(path_type=Path),
     help="Look for tasks in this folder, too; repeatable.",
 )
-@click.option("--round", "round_name", required=True, help="The round that the tasks make up.")
 @click.option(
     "--weight",
     default=1.0,
@@ -313,14 +325,20 @@ def reproduce(folder: Path, include_path: tuple[Path, ...], tolerance: float, de
     type=click.FloatRange(0),
     help="What the round counts in the overall score.",
 )
+@click.option(
+    "--hidden-round",
+    type=click.Path(path_type=Path),
+    help="Or a round's problem file, as `tokenmart merge tasks --secret` writes it.",
+)
 @click.option("--merge", "merges", multiple=True, help="Evaluate only this merge; repeatable.")
 @click.option("--device", default="auto", show_default=True, help="Compute on auto, cpu or cuda.")
 def eval_command(
     problem_name: str,
+    round_name: str | None,
     names: tuple[str, ...],
     include_path: tuple[Path, ...],
-    round_name: str,
     weight: float,
+    hidden_round: Path | None,
     merges: tuple[str, ...],
     device: str,
 ) -> None:
@@ -332,23 +350,25 @@ def eval_command(
 
     \b
     tokenmart merge eval --problem minimerge --round open --tasks boolq
+    tokenmart merge eval --problem minimerge --hidden-round hidden/final/final.yml
     """
-    from extract.benchmarks.tasks import load_tasks
     from extract.merging.evaluate import Round, evaluate, store_columns, store_run
     from extract.merging.make import plan_merge
+    from extract.merging.watchdog import OverLimitError, raise_all
     from warehouse.merging.problem import load_merge_problem
     from warehouse.paths import find_workspace
-    from warehouse.progress import progress_bar, without_library_bars
+    from warehouse.progress import progress_bar
 
     workspace = find_workspace()
     problem = load_merge_problem(problem_name, workspace)
     wanted = [problem.merge(name) for name in merges] or list(problem.merges)
-    if round_name == "overall":
-        raise TokenmartError("--round overall: that name is for all rounds; choose another")
     asked = [name for each in names for name in each.split(",") if name]
-    with without_library_bars():
-        loaded = load_tasks(asked, include_path)
-    round_ = Round(round_name, weight, loaded, asked, include_path)
+    if hidden_round is not None and round_name is None and not asked:
+        round_ = Round.hidden(hidden_round, workspace)
+    elif hidden_round is None and round_name is not None and asked:
+        round_ = Round.of_tasks(round_name, weight, asked, include_path)
+    else:
+        raise TokenmartError("give either --round and --tasks, or --hidden-round")
     store_columns(round_, problem.name, workspace)
     failures: list[TokenmartError] = []
     with progress_bar(len(wanted), "entries") as progress:
@@ -362,12 +382,12 @@ def eval_command(
                         f"{problem_name} --merge {each.name}`"
                     )
                 cost = evaluate(plan, round_, workspace, device)
-                store_run(plan, "evaluation", round_name, cost, workspace)
+                store_run(plan, "evaluation", round_.name, cost, workspace)
                 click.echo(f"{each.name}: {cost.seconds:.0f} s")
+            except OverLimitError as error:
+                store_run(plan, "evaluation", round_.name, error.cost, workspace, error.message)
+                failures.append(error)
             except TokenmartError as error:
                 failures.append(error)
             progress(each.name, 1)
-    for failure in failures[:-1]:
-        failure.show()
-    if failures:
-        raise failures[-1]
+    raise_all(failures)

@@ -14,13 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from extract.benchmarks.tasks import EvalTask
+from extract.benchmarks.tasks import EvalTask, load_tasks
 from extract.merging.make import Plan, environment
 from extract.merging.watchdog import Cost, run_within
 from warehouse.bucket import source
 from warehouse.errors import TokenmartError
-from warehouse.merging.problem import GIGABYTE, Limits
+from warehouse.merging.problem import GIGABYTE, OVERALL, Limits, load_hidden_round
 from warehouse.paths import Workspace
+from warehouse.progress import without_library_bars
 from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import MERGE_RUNS, RANKING_COLUMNS
 
@@ -36,6 +37,28 @@ class Round:
     tasks: Sequence[EvalTask]
     asked: Sequence[str]
     folders: Sequence[Path]
+
+    @staticmethod
+    def of_tasks(name: str, weight: float, asked: Sequence[str], folders: Sequence[Path]) -> Round:
+        """The round of tasks that the harness knows or finds in folders.
+
+        Raises:
+            TokenmartError: the name is taken, or a task can't be loaded.
+        """
+        if name == OVERALL:
+            raise TokenmartError(f"--round {OVERALL}: that name is for all rounds; choose another")
+        with without_library_bars():
+            return Round(name, weight, load_tasks(asked, folders), asked, folders)
+
+    @staticmethod
+    def hidden(path: Path, workspace: Workspace) -> Round:
+        """The round of a problem file, whose tasks lie beside it.
+
+        Raises:
+            TokenmartError: the file is wrong, or a task can't be loaded.
+        """
+        said = load_hidden_round(path, workspace)
+        return Round.of_tasks(said.name, said.weight, said.tasks, [path.resolve().parent])
 
 
 def evaluate(plan: Plan, round_: Round, workspace: Workspace, device: str) -> Cost:
@@ -56,7 +79,8 @@ def evaluate(plan: Plan, round_: Round, workspace: Workspace, device: str) -> Co
         what = f"evaluation of {plan.merge.name} in round {round_.name}"
         limits = plan.problem.limits
         variables = {**environment(workspace), **workspace.environment()}
-        return run_within(command, folder, limits, what, variables)
+        kept = "finished units were kept"
+        return run_within(command, folder, limits, what, variables, kept=kept)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -113,7 +137,15 @@ def store_run(
     """Write down what a merge or an evaluation took.
 
     An evaluation that found all units there already keeps the cost of the one that ran them: the
-    larger number of seconds stays.
+    larger number of seconds stays. One that goes on from an evaluation that was ended adds to it.
+
+    Args:
+        plan: the merge.
+        stage: merge or evaluation.
+        round_name: of an evaluation.
+        cost: what it took.
+        workspace: where it is written down.
+        ended: why it was ended; empty when it was not.
 
     Raises:
         StorageError: the data folder can't be written.
@@ -140,8 +172,14 @@ def store_run(
     for other in before:
         if (other["stage"], other["round"]) != (stage, round_name):
             kept.append(other)
-        elif other["fingerprint"] == plan.fingerprint and other["seconds"] > cost.seconds:
-            row = {**other, **_limit_columns(plan.problem.limits), "ended": ended}
+        elif other["fingerprint"] != plan.fingerprint:
+            continue
+        elif other["ended"] and stage == "evaluation":
+            row["seconds"] += other["seconds"]
+            for peak in ("peak_bytes", "disk_bytes"):
+                row[peak] = max(row[peak], other[peak])
+        elif not other["ended"] and not ended and other["seconds"] > cost.seconds:
+            row = {**other, **_limit_columns(plan.problem.limits)}
     write_table(path, pa.Table.from_pylist([*kept, row], schema=MERGE_RUNS))
 
 

@@ -16,6 +16,7 @@ from filelock import FileLock
 
 from extract.checkpoints import find_checkpoint
 from extract.merging.recipes import refuse_recipe
+from extract.merging.training import RECORD as TRAINING
 from extract.merging.watchdog import Cost, folder_bytes, run_within
 from warehouse.errors import TokenmartError
 from warehouse.files import sha256_file, storage_errors, write_whole
@@ -121,7 +122,11 @@ def _as_merged(expert: Expert, problem: MergeProblem, workspace: Workspace) -> E
 
 
 def _revision(folder: Path, workspace: Workspace) -> str:
-    files = [path for path in sorted(folder.iterdir()) if path.suffix in _IN_ADAPTERS]
+    files = [
+        path
+        for path in sorted(folder.iterdir())
+        if path.suffix in _IN_ADAPTERS and path.name != TRAINING  # it has seconds in it
+    ]
     return files_sha256(files, workspace)
 
 

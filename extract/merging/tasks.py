@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
+
+import yaml
 
 from extract.merging.texts import SKILLS, Item, draw_items
 from warehouse.errors import TokenmartError
@@ -113,13 +114,16 @@ def _row(item: Item) -> dict[str, object]:
     return row
 
 
-def leaks(folder: Path, secret_items: Sequence[Item]) -> list[Path]:
-    """Files of a participant's folder that hold the prompt of a hidden item."""
-    prompts = [json.dumps(item.prompt)[1:-1] for item in secret_items]
-    found = []
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and path.suffix in (".jsonl", ".json", ".txt", ".csv", ".yaml", ".yml"):
-            text = path.read_text("utf-8", "replace")
-            if any(prompt in text for prompt in prompts):
-                found.append(path)
-    return found
+def write_hidden_round(name: str, sets: dict[str, list[Item]], folder: Path) -> Path:
+    """Write the tasks of a hidden round and the problem file that names them; return that file.
+
+    Raises:
+        StorageError: the folder can't be written.
+    """
+    prefix = f"mini_{name}"
+    write_tasks(sets, folder, prefix)
+    tasks = [f"{prefix}_{skill}" for skill in sets]
+    content = {"kind": "merge_round", "name": name, "weight": 1.0, "tasks": tasks}
+    path = folder / f"{name}.yml"
+    write_whole(path, yaml.safe_dump(content, sort_keys=False))
+    return path

@@ -101,16 +101,16 @@ _THINGS = [
 def _reading(draw: random.Random) -> Item:
     """A passage on two people and a yes/no question on one of them, in BoolQ's form."""
     first, second = draw.sample(_NAMES, 2)
-    facts = {}
-    for name in (first, second):
-        facts[name] = {
-            "lives in": draw.choice(_TOWNS),
-            "works as a": draw.choice(_JOBS),
-            "drives a car that is": draw.choice(_COLOURS),
-            "keeps a": draw.choice(_PETS),
-        }
-    pools = (_TOWNS, _JOBS, _COLOURS, _PETS)
-    kinds = dict(zip(facts[first], pools, strict=True))
+    pools = {
+        "lives in": _TOWNS,
+        "works as a": _JOBS,
+        "drives a car that is": _COLOURS,
+        "keeps a": _PETS,
+    }
+    kinds = dict(draw.sample(list(pools.items()), 2))
+    facts = {
+        name: {verb: draw.choice(pool) for verb, pool in kinds.items()} for name in (first, second)
+    }
     sentences = [f"{name} {verb} {value}." for name in facts for verb, value in facts[name].items()]
     draw.shuffle(sentences)
     name, verb = draw.choice((first, second)), draw.choice(list(kinds))
@@ -129,30 +129,23 @@ def _reading(draw: random.Random) -> Item:
 
 
 def _maths(draw: random.Random) -> Item:
-    """A word problem whose answer is a whole number, in MAWPS's form."""
+    """A word problem of one step whose answer is a whole number up to 81, in MAWPS's form."""
     one, other = draw.sample(_NAMES, 2)
     thing = draw.choice(_THINGS)
-    a, b, c = draw.randint(5, 49), draw.randint(2, 29), draw.randint(2, 9)
-    kind = draw.randrange(5)
+    a, b = draw.randint(2, 9), draw.randint(2, 9)
+    kind = draw.randrange(4)
     if kind == 0:
         text = f"{one} has {a} {thing}. {other} gives {one} {b} more. How many {thing} has {one}"
         result = a + b
     elif kind == 1:
-        a = max(a, b)
-        text = f"{one} had {a} {thing} and gave {b} to {other}. How many {thing} has {one} left"
-        result = a - b
+        text = f"{one} had {a + b} {thing} and gave {b} to {other}. How many {thing} has {one} left"
+        result = a
     elif kind == 2:
-        text = f"{one} has {c} boxes with {b} {thing} each. How many {thing} are there in all"
-        result = b * c
-    elif kind == 3:
-        a = b * c
-        text = f"{one} shares {a} {thing} equally among {c} friends. How many does each friend get"
-        result = b
+        text = f"{one} has {a} boxes with {b} {thing} each. How many {thing} are there in all"
+        result = a * b
     else:
-        text = (
-            f"{one} has {a} {thing}, {other} has {b} more than {one}. How many have they together"
-        )
-        result = 2 * a + b
+        text = f"{one} shares {a * b} {thing} equally among {a} friends. How many does each get"
+        result = b
     return Item(f"Question: {text}?\nAnswer:", str(result))
 
 

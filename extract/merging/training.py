@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 import time
@@ -13,12 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from extract.merging.texts import SKILLS, Item, draw_items
 from warehouse.errors import TokenmartError, did_you_mean
-from warehouse.files import appearing, storage_errors, write_whole
+from warehouse.files import appearing, sha256_file, storage_errors, write_whole
+from warehouse.strict_json import StrictJsonError, read_json
 
 if TYPE_CHECKING:
     import torch
 
-STATE, SETTINGS = "state.pt", "training.json"
+STATE, RECORD = "state.pt", "training.json"
+WARMING = 0.1
+"""Share of the steps over which the learning rate rises."""
+_LARGEST = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -29,16 +34,18 @@ class Training:
     steps: optimiser steps.
     batch: items a step.
     items: training items that batches are drawn from.
-    rate: learning rate of AdamW, falling linearly to a tenth.
+    rate: highest learning rate of AdamW: reached over the first steps, then falling to a tenth.
+        Twice what LoRA's authors took for models of this size (Hu et al. 2021: 4e-4 to 5e-4), for
+        few steps; at 2e-3 losses jumped.
     rank: of the LoRA matrices, on all linear layers; alpha is twice that.
     seed: of items, batches and matrices.
     """
 
     skill: str
-    steps: int = 40
-    batch: int = 12
-    items: int = 2000
-    rate: float = 2e-3
+    steps: int = 200
+    batch: int = 8
+    items: int = 4000
+    rate: float = 1e-3
     rank: int = 16
     seed: int = 0
 
@@ -63,7 +70,8 @@ def train_expert(
         What was recorded: settings, losses, seconds in all.
 
     Raises:
-        TokenmartError: no such skill, or the folder holds another training.
+        TokenmartError: no such skill, or the folder holds another training (by settings, texts or
+            base).
         StorageError: the folder can't be written.
     """
     import torch
@@ -74,9 +82,14 @@ def train_expert(
     if training.skill not in SKILLS:
         hint = did_you_mean(training.skill, SKILLS)
         raise TokenmartError(f"no skill {training.skill!r}; {hint}there are: {', '.join(SKILLS)}")
-    record = _begun(training, folder)
-    if record["steps_done"] >= training.steps:
-        return record
+    items = list(
+        islice(draw_items(training.skill, "training", f"training-{training.seed}"), training.items)
+    )
+    fresh = _fresh(training, items, base)
+    if (finished := _finished(folder, fresh)) is not None:
+        return finished
+    state = _state(folder, fresh)
+    record = fresh if state is None else json.loads(state["record"])
     torch.manual_seed(training.seed)
     tokenizer = AutoTokenizer.from_pretrained(base)
     plain = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
@@ -86,18 +99,15 @@ def train_expert(
     model = get_peft_model(plain, settings)
     weights = [each for each in model.parameters() if each.requires_grad]
     optimizer = torch.optim.AdamW(weights, lr=training.rate, weight_decay=0.0)
-    if record["steps_done"]:
-        state = torch.load(folder / STATE, weights_only=True)
+    if state is not None:
         set_state(model, state["adapter"])
         optimizer.load_state_dict(state["optimizer"])
-    seed = f"training-{training.seed}"
-    items = list(islice(draw_items(training.skill, "training", seed), training.items))
     for step in range(record["steps_done"], training.steps):
         started = time.monotonic()
         picked = random.Random(f"{training.seed}/{step}").sample(items, training.batch)
         for group in optimizer.param_groups:
-            group["lr"] = training.rate * (1 - 0.9 * step / training.steps)
-        loss = _loss(model, _batch(tokenizer, picked))
+            group["lr"] = training.rate * _share(step, training.steps)
+        loss = answers_loss(model, tokenized(tokenizer, picked))
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(weights, 1.0)
         optimizer.step()
@@ -107,42 +117,96 @@ def train_expert(
         record["steps_done"] = step + 1
         tick(step + 1, record["losses"][-1])
         if (step + 1) % keep_every == 0 and step + 1 < training.steps:
-            state = {
+            kept = {
                 "adapter": get_peft_model_state_dict(model),
                 "optimizer": optimizer.state_dict(),
+                "record": json.dumps(record),
             }
             with appearing(folder / STATE) as draft:
-                torch.save(state, draft)
-            write_whole(folder / SETTINGS, json.dumps(record))
+                torch.save(kept, draft)
     with storage_errors(folder):
         model.save_pretrained(folder)
-        (folder / STATE).unlink(missing_ok=True)
-    write_whole(folder / SETTINGS, json.dumps(record))
+    write_whole(folder / RECORD, json.dumps(record))
+    (folder / STATE).unlink(missing_ok=True)
     return record
 
 
-def _begun(training: Training, folder: Path) -> dict[str, Any]:
-    """What an earlier run left in the folder, or an empty record."""
-    fresh: dict[str, Any] = {
+def _share(step: int, steps: int) -> float:
+    """Of the highest learning rate at a step: up over `WARMING` of them, then down to a tenth."""
+    return min(1.0, (step + 1) / max(1, WARMING * steps)) * (1 - 0.9 * step / steps)
+
+
+def _fresh(training: Training, items: list[Item], base: Path) -> dict[str, Any]:
+    """The record of a training that is about to begin, with hashes of what it learns from."""
+    texts = json.dumps([[item.prompt, item.answer] for item in items])
+    weights = hashlib.sha256()
+    for path in sorted(base.glob("*.safetensors")):
+        weights.update(sha256_file(path).encode())
+    return {
         "training": asdict(training),
+        "texts_sha256": hashlib.sha256(texts.encode()).hexdigest(),
+        "base_sha256": weights.hexdigest(),
         "steps_done": 0,
         "seconds": 0.0,
         "losses": [],
     }
-    if not (folder / SETTINGS).is_file():
+
+
+def _finished(folder: Path, fresh: dict[str, Any]) -> dict[str, Any] | None:
+    """The record of a training that ended in this folder; None before that.
+
+    Raises:
+        TokenmartError: it was another training.
+    """
+    if not (folder / RECORD).is_file():
         with storage_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        return fresh
-    found: dict[str, Any] = json.loads((folder / SETTINGS).read_bytes())
-    if found["training"] != fresh["training"]:
+        return None
+    try:
+        found = read_json(folder / RECORD, _LARGEST).content
+    except StrictJsonError as error:
+        raise TokenmartError(f"{folder / RECORD}: {error}; remove {folder}") from error
+    _refuse_another(found, fresh, folder)
+    return dict(found)
+
+
+def _state(folder: Path, fresh: dict[str, Any]) -> dict[str, Any] | None:
+    """What a training that was stopped in this folder left to go on from; None without one.
+
+    Raises:
+        TokenmartError: it was another training, or the state is damaged.
+    """
+    import torch
+
+    if not (folder / STATE).is_file():
+        return None
+    try:
+        found: dict[str, Any] = torch.load(folder / STATE, weights_only=True)
+        record = json.loads(found["record"])
+    except Exception as error:  # zip's, pickle's and torch's own
         raise TokenmartError(
-            f"{folder}: holds an expert that was trained otherwise; choose another folder, or "
-            "remove this one"
-        )
+            f"{folder / STATE}: can't be read; remove it, and the training starts anew"
+        ) from error
+    _refuse_another(record, fresh, folder)
     return found
 
 
-def _batch(tokenizer: Any, items: list[Item]) -> list[tuple[list[int], int]]:
+def _refuse_another(found: Any, fresh: dict[str, Any], folder: Path) -> None:
+    """Stop when a folder's training had other settings, texts or base than the one asked for."""
+    before = found if isinstance(found, dict) else {}
+    for key, what in (
+        ("training", "with other settings"),
+        ("texts_sha256", "on other texts"),
+        ("base_sha256", "from another base"),
+    ):
+        if before.get(key) != fresh[key]:
+            raise TokenmartError(
+                f"{folder}: holds an expert that was trained {what}; choose another folder, or "
+                "remove this one"
+            )
+
+
+def tokenized(tokenizer: Any, items: list[Item]) -> list[tuple[list[int], int]]:
     """Token ids of each item and how many of them are prompt; an end of text follows the answer."""
     rows = []
     for item in items:
@@ -152,8 +216,8 @@ def _batch(tokenizer: Any, items: list[Item]) -> list[tuple[list[int], int]]:
     return rows
 
 
-def _loss(model: Any, rows: list[tuple[list[int], int]]) -> torch.Tensor:
-    """Mean NLL of the answers' tokens."""
+def answers_loss(model: Any, rows: list[tuple[list[int], int]]) -> torch.Tensor:
+    """Mean NLL of the answers' tokens; logits are made only where an answer may stand."""
     import torch
 
     longest = max(len(ids) for ids, _ in rows)
@@ -164,5 +228,11 @@ def _loss(model: Any, rows: list[tuple[list[int], int]]) -> torch.Tensor:
         ids[row, : len(tokens)] = torch.tensor(tokens)
         mask[row, : len(tokens)] = 1
         labels[row, prompt : len(tokens)] = torch.tensor(tokens[prompt:])
-    found: torch.Tensor = model(input_ids=ids, attention_mask=mask, labels=labels).loss
+    first = min(prompt for _, prompt in rows)
+    kept = longest - first + 1
+    logits = model(input_ids=ids, attention_mask=mask, logits_to_keep=kept).logits[:, :-1]
+    answers = labels[:, first:]
+    found: torch.Tensor = torch.nn.functional.cross_entropy(
+        logits.flatten(0, 1), answers.flatten(), ignore_index=-100
+    )
     return found

@@ -18,10 +18,6 @@ POLL_SECONDS = 0.2
 GRACE_SECONDS = 5.0
 
 
-class OverLimitError(TokenmartError):
-    """It took more than it may and was ended."""
-
-
 @dataclass(frozen=True)
 class Cost:
     """What a process took: wall-clock seconds, and peaks in bytes.
@@ -33,6 +29,22 @@ class Cost:
     peak_bytes: int
     disk_bytes: int
     gpu_bytes: int | None = None
+
+
+class OverLimitError(TokenmartError):
+    """It took more than it may and was ended; `cost` is what it had taken by then."""
+
+    def __init__(self, message: str, cost: Cost) -> None:
+        super().__init__(message)
+        self.cost = cost
+
+
+def raise_all(failures: Sequence[TokenmartError]) -> None:
+    """Show all failures of several runs but the last, which is raised."""
+    for failure in failures[:-1]:
+        failure.show()
+    if failures:
+        raise failures[-1]
 
 
 def folder_bytes(folder: Path) -> int:
@@ -52,6 +64,7 @@ def run_within(
     what: str,
     environment: dict[str, str],
     tick: Callable[[float], None] = lambda seconds: None,
+    kept: str = "nothing of it was kept",
 ) -> Cost:
     """Run a command in a folder; its output goes to `log.txt` there.
 
@@ -62,6 +75,7 @@ def run_within(
         what: names it in messages.
         environment: its variables.
         tick: called while it runs, with the seconds so far.
+        kept: what a failure leaves, in words.
 
     Raises:
         OverLimitError: it took more than it may; the whole tree of processes was ended.
@@ -81,7 +95,7 @@ def run_within(
                 gpu = _larger(gpu, _gpu_bytes(process.pid))
                 cost = Cost(time.monotonic() - started, peak, disk, gpu)
                 if (over := over_limit(cost, limits)) is not None:
-                    raise OverLimitError(f"{what}: ended, {over}; nothing of it was kept")
+                    raise OverLimitError(f"{what}: ended, {over}; {kept}", cost)
                 tick(cost.seconds)
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(POLL_SECONDS)
@@ -91,9 +105,9 @@ def run_within(
     if process.returncode != 0:
         lines = (folder / "log.txt").read_text("utf-8", "replace").strip().splitlines()
         said = lines[-1][:300] if lines else f"exit code {process.returncode}"
-        raise TokenmartError(f"{what}: failed ({said}); nothing of it was kept")
+        raise TokenmartError(f"{what}: failed ({said}); {kept}")
     if (over := over_limit(cost, limits)) is not None:
-        raise OverLimitError(f"{what}: refused, {over}; nothing of it was kept")
+        raise OverLimitError(f"{what}: refused, {over}; {kept}", cost)
     return cost
 
 

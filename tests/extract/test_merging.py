@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
-from merge_samples import local, write_problem
+from merge_samples import local, refusals, write_problem
 from safetensors.numpy import load_file
 from tiny_models import make_checkpoint
 
@@ -256,7 +258,7 @@ def test_a_recipe_that_cannot_work_is_refused_before_weights(
     path = problem_of(experts, workspace, {"name": "m", "recipe": recipe})
     done = invoke(path)
     assert done.exit_code == 1 and said in done.stderr, done.output
-    assert len(done.stderr.strip().splitlines()) == 1
+    assert len(refusals(done.stderr)) == 1
     assert not list((workspace.cache / "merges").glob("*"))
 
 
@@ -267,6 +269,7 @@ def test_a_recipe_that_cannot_work_is_refused_before_weights(
         ({"memory_gb": 0.02}, "GB of memory, 0.02 allowed"),
         ({"disk_gb": 0.00001}, "GB of disk, 1e-05 allowed"),
     ],
+    ids=["seconds", "memory", "disk"],
 )
 def test_over_a_limit_it_is_ended_and_leaves_nothing(
     experts: Path, workspace: Workspace, limits: dict[str, float], said: str
@@ -274,4 +277,43 @@ def test_over_a_limit_it_is_ended_and_leaves_nothing(
     path = problem_of(experts, workspace, {"name": "m", "recipe": LINEAR}, limits=limits)
     done = invoke(path)
     assert done.exit_code == 1 and said in done.stderr, done.output
+    assert len(refusals(done.stderr)) == 1
     assert [each for each in (workspace.cache / "merges").iterdir() if each.is_dir()] == []
+    (runs,) = workspace.merge_runs.rglob("runs.parquet")
+    (row,) = pq.read_table(runs, partitioning=None).to_pylist()
+    assert row["stage"] == "merge" and said in row["ended"] and row["seconds"] > 0
+
+
+def test_every_limit_is_one_and_at_it_is_not_over_it() -> None:
+    from extract.merging.watchdog import Cost, over_limit
+    from warehouse.merging.problem import Limits
+
+    limits = Limits(seconds=7200, memory_gb=128, gpu_memory_gb=48, disk_gb=500)
+    at = Cost(7200, 128 * 10**9, 500 * 10**9, 48 * 10**9)
+    assert over_limit(at, limits) is None and over_limit(replace(at, seconds=1e9), Limits()) is None
+    for over, said in (
+        (replace(at, seconds=7201), "7.2e+03 seconds"),
+        (replace(at, peak_bytes=129 * 10**9), "129 GB of memory"),
+        (replace(at, gpu_bytes=49 * 10**9), "49 GB of GPU memory"),
+        (replace(at, disk_bytes=501 * 10**9), "501 GB of disk"),
+    ):
+        assert str(over_limit(over, limits)).startswith(said)
+
+
+def test_an_evaluation_in_two_runs_costs_both(experts: Path, workspace: Workspace) -> None:
+    """The first was ended over its limit; a third, which finds all done, changes nothing."""
+    from extract.merging.evaluate import store_run
+    from extract.merging.make import plan_merge
+    from extract.merging.watchdog import Cost
+
+    problem = load_merge_problem(
+        str(problem_of(experts, workspace, {"name": "m", "recipe": LINEAR})), workspace
+    )
+    plan = plan_merge(problem, problem.merge("m"), workspace)
+    seen = []
+    for seconds, peak, ended in ((100.0, 9, "ended, 100 seconds"), (30.0, 5, ""), (1.0, 5, "")):
+        store_run(plan, "evaluation", "open", Cost(seconds, peak, 1), workspace, ended)
+        (runs,) = workspace.merge_runs.rglob("runs.parquet")
+        (row,) = pq.read_table(runs, partitioning=None).to_pylist()
+        seen.append((row["seconds"], row["peak_bytes"], row["ended"]))
+    assert seen == [(100, 9, "ended, 100 seconds"), (130, 9, ""), (130, 9, "")]

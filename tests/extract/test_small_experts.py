@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 import re
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from click.testing import CliRunner
 from safetensors.numpy import load_file
 from tiny_models import make_checkpoint
 
-from extract.merging.tasks import hidden_sets, leaks, validation_sets, write_tasks
+from extract.merging.tasks import hidden_sets, validation_sets, write_tasks
 from extract.merging.texts import SKILLS, Item, draw_items
 from tokenmart import cli
 from warehouse.errors import TokenmartError
@@ -69,7 +71,7 @@ def test_answers_are_right() -> None:
     for item in islice(draw_items("maths", "validation", "x"), 60):
         a, *rest = (int(number) for number in re.findall(r"\d+", item.prompt))
         b = rest[0]
-        possible = {a + b, a - b, a * b, a / b, 2 * a + b}
+        possible = {a + b, a - b, a * b, a / b}
         assert int(item.answer) in possible and int(item.answer) >= 0, item
     for item in islice(draw_items("code", "validation", "x"), 60):
         place: dict[str, Any] = {}
@@ -96,32 +98,100 @@ def test_the_harness_loads_the_tasks(tmp_path: Path) -> None:
     assert context.endswith("\nAnswer:") and re.fullmatch(r" \d+", continuation)
 
 
-def test_the_command_writes_sets_and_finds_a_leak(tmp_path: Path) -> None:
-    secret = tmp_path / "secret.txt"
-    secret.write_text(SECRET + "\n")
-    hidden, mine = tmp_path / "hidden", tmp_path / "participant"
-    words = ["merge", "tasks", "--out", str(hidden), "--secret", str(secret), "--count", "20"]
-    mine.mkdir()
-    words += ["--participant", str(mine)]
-    done = CliRunner().invoke(cli, words)
-    assert done.exit_code == 0, done.output
-    assert (hidden / "final" / "mini_final_code.yaml").is_file()
-    rows = (hidden / "leaderboard" / "mini_leaderboard_maths.jsonl").read_text().splitlines()
-    (mine / "notes.txt").write_text(f"seen before: {rows[3]}")
-    refused = CliRunner().invoke(cli, words)
-    assert refused.exit_code == 1 and "notes.txt: holds a hidden item" in refused.stderr
-    _, final = hidden_sets(20, SECRET, 0.0)
-    assert leaks(mine, [item for items in final.values() for item in items]) == []
+def test_the_documented_task_of_the_real_mawps_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("lm_eval")
+    from extract.benchmarks import load_tasks
+
+    page = (Path(__file__).parents[2] / "docs" / "merging.md").read_text()
+    (configuration,) = re.findall(r"```yaml\n(task: mawps\n.*?)```", page, re.DOTALL)
+    (tmp_path / "mawps.yaml").write_text(configuration)
+    rows = [{"question": "Ada has 2 pens and buys 3. How many has she?", "answer": "5"}]
+    (tmp_path / "mawps.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    monkeypatch.chdir(tmp_path)
+    (task,) = load_tasks(["mawps"], [tmp_path])
+    expected = ("Question: Ada has 2 pens and buys 3. How many has she?\nAnswer:", " 5")
+    assert task.units[0].requests[0].arguments == expected
 
 
-def test_an_unknown_skill_and_another_training_are_refused(tmp_path: Path) -> None:
+def test_an_unknown_skill_is_refused(tmp_path: Path) -> None:
     words = ["merge", "train", "sums", "--base", str(tmp_path), "--out", str(tmp_path / "x")]
     done = CliRunner().invoke(cli, words)
     assert done.exit_code == 1 and "no skill 'sums'" in done.stderr
-    (tmp_path / "training.json").write_text(json.dumps({"training": {"skill": "maths"}}))
-    words = ["merge", "train", "code", "--base", str(tmp_path), "--out", str(tmp_path)]
-    done = CliRunner().invoke(cli, words)
-    assert done.exit_code == 1 and "trained otherwise" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_training_on_anything_else_is_not_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither after it ended nor from the state of one that was stopped."""
+    pytest.importorskip("peft")
+    from extract.merging import texts
+    from extract.merging.training import Training, train_expert
+
+    base = make_checkpoint(tmp_path / "base")
+    training = Training("maths", steps=2, batch=2, items=20, rank=2)
+    train_expert(training, base, tmp_path / "done")
+
+    def stop_later(step: int, _: float) -> None:
+        if step == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_expert(training, base, tmp_path / "begun", stop_later, keep_every=1)
+    assert (tmp_path / "begun" / "state.pt").exists()
+    other = make_checkpoint(tmp_path / "other", seed=1)
+
+    def more(draw: random.Random) -> Item:
+        item = texts.SKILLS["code"](draw)
+        return Item(item.prompt, f"{item.answer}  # so")
+
+    for folder in (tmp_path / "done", tmp_path / "begun"):
+        with pytest.raises(TokenmartError, match="trained with other settings; choose"):
+            train_expert(replace(training, rate=1e-4), base, folder)
+        with pytest.raises(TokenmartError, match="trained from another base; choose"):
+            train_expert(training, other, folder)
+        with monkeypatch.context() as patch:
+            patch.setitem(texts.SKILLS, "maths", more)
+            with pytest.raises(TokenmartError, match="trained on other texts; choose"):
+                train_expert(training, base, folder)
+    (tmp_path / "begun" / "state.pt").write_bytes(b"PK cut")
+    with pytest.raises(TokenmartError, match=r"state\.pt: can't be read; remove it"):
+        train_expert(training, base, tmp_path / "begun")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("skill", SKILLS)
+def test_logits_at_answers_alone_give_the_loss_of_all_logits(tmp_path: Path, skill: str) -> None:
+    """Loss and gradients: float32 sums in another order, so a few roundings apart."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from extract.merging.training import answers_loss, tokenized
+
+    base = make_checkpoint(tmp_path / "base")
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    rows = tokenized(
+        AutoTokenizer.from_pretrained(base), list(islice(draw_items(skill, "training", "x"), 5))
+    )
+    assert len({len(ids) for ids, _ in rows}) > 1 and len({start for _, start in rows}) > 1
+    loss = answers_loss(model, rows)
+    loss.backward()
+    found = {name: each.grad.clone() for name, each in model.named_parameters()}
+    model.zero_grad()
+    nats, tokens = torch.zeros(()), 0
+    for ids, start in rows:  # one by one: no padding, every logit
+        logits = model(input_ids=torch.tensor([ids])).logits[0, :-1]
+        nlls = torch.nn.functional.cross_entropy(logits, torch.tensor(ids[1:]), reduction="none")
+        nats, tokens = nats + nlls[start - 1 :].sum(), tokens + len(ids) - start
+    expected = nats / tokens
+    expected.backward()
+    eps = float(torch.finfo(torch.float32).eps)
+    assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=32 * eps)
+    for name, parameter in model.named_parameters():
+        largest = float(parameter.grad.abs().max())
+        assert float((found[name] - parameter.grad).abs().max()) <= 1000 * eps * largest, name
 
 
 @pytest.mark.slow

@@ -68,3 +68,8 @@ def write_problem(path: Path, **sections: Any) -> Path:
     raw = {"kind": "merge", "name": "made", "title": "Made up", **sections}
     path.write_text(yaml.safe_dump(raw))
     return path
+
+
+def refusals(stderr: str) -> list[str]:
+    """Lines that a command said in error; on a slow machine lines of progress stand before them."""
+    return [line for line in stderr.splitlines() if not line.startswith("[ ")]

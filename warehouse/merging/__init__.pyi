@@ -4,6 +4,8 @@ from .headers import Tensor as Tensor
 from .headers import count_parameters as count_parameters
 from .headers import read_headers as read_headers
 from .problem import Expert as Expert
+from .problem import HiddenRound as HiddenRound
 from .problem import Merge as Merge
 from .problem import MergeProblem as MergeProblem
+from .problem import load_hidden_round as load_hidden_round
 from .problem import load_merge_problem as load_merge_problem

@@ -32,6 +32,8 @@ else:
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
 GIGABYTE = 10**9
+OVERALL = "overall"
+"""The ranking over all rounds; no round may have its name."""
 
 
 class Expert(Frozen):
@@ -117,6 +119,24 @@ def _models(value: Any) -> Iterator[str]:
             yield from _models(each)
 
 
+class HiddenRound(Frozen):
+    """Tasks of a round, whose items lie beside this file, where only the organiser has them.
+
+    weight: what the round counts in the overall score; 0 leaves it out.
+    """
+
+    kind: Literal["merge_round"]
+    name: Name
+    weight: float = Field(default=1.0, ge=0)
+    tasks: tuple[Name, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _is_a_round(self) -> HiddenRound:
+        if self.name == OVERALL:
+            raise ValueError(f"name: {OVERALL!r} is for all rounds; choose another")
+        return self
+
+
 class MergeProblem(Frozen):
     """Experts, what is allowed, and the models made of them."""
 
@@ -194,3 +214,17 @@ def load_merge_problem(name: str, workspace: Workspace) -> MergeProblem:
     folder = tree.path.resolve().parent
     ships = folder == workspace.problems.resolve()
     return check(MergeProblem, tree.value, tree, folder=None if ships else folder)
+
+
+def load_hidden_round(path: Path, workspace: Workspace) -> HiddenRound:
+    """Read and check a round's problem file, as `tokenmart merge tasks --secret` writes it.
+
+    Raises:
+        ProblemFileError: another kind, unreadable or wrong.
+    """
+    tree = read_problem_file(str(path.resolve()), workspace)
+    if tree.value.get("kind") != "merge_round":
+        raise ProblemFileError(
+            f"{tree.path}: not a round of merged models; give one with `kind: merge_round`"
+        )
+    return check(HiddenRound, tree.value, tree, folder=path.resolve().parent)

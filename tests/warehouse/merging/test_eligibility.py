@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from merge_samples import (
     PARAMETERS,
     SHAPES,
@@ -20,7 +20,6 @@ from merge_samples import (
 )
 
 from tokenmart import cli
-from warehouse.errors import TokenmartError
 from warehouse.merging import (
     Finding,
     count_parameters,
@@ -82,8 +81,11 @@ def of_expert(index: int, **fields: Any) -> Change:
     return lambda _, sections: sections["experts"][index].update(fields)
 
 
-def _too_large(folder: Path, _: dict[str, Any]) -> None:
+def _too_large(folder: Path, sections: dict[str, Any]) -> None:
+    """A base of its own: against another its shapes would be refused, too."""
     write_weights(folder / "tuned" / "model.safetensors", {"w": (8010, 10**6)}, dtype="F8_E4M3")
+    del sections["experts"][1]["base"]
+    sections["rules"]["bases"] = ["base", "tuned"]
 
 
 def _cut(folder: Path, _: dict[str, Any]) -> None:
@@ -153,15 +155,19 @@ REFUSED: dict[str, tuple[Change, str, str]] = {
 }
 
 
+def check(path: Path) -> Result:
+    return CliRunner().invoke(cli, ["merge", "check", str(path)])
+
+
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_refusal_names_rule_and_evidence(tmp_path: Path, case: str) -> None:
+def test_a_refusal_is_one_line_with_rule_and_evidence(tmp_path: Path, case: str) -> None:
     change, rule, said = REFUSED[case]
     sections = lay_out(tmp_path)
     change(tmp_path, sections)
-    refused = [each for each in judge(tmp_path, sections) if not each.allowed]
-    assert {each.expert for each in refused} == {"lora" if "adapter" in case else "tuned"}
-    assert refused[0].rule == rule
-    assert said in refused[0].evidence and "\n" not in refused[0].evidence
+    done = check(write_problem(tmp_path / "made.yml", **sections))
+    name = "lora" if "adapter" in case else "tuned"
+    assert done.exit_code == 1 and len(done.stderr.splitlines()) == 1, done.stderr
+    assert done.stderr.startswith(f"error: {name}: {rule}: ") and said in done.stderr
 
 
 WRONG_FILES: dict[str, tuple[dict[str, Any], str]] = {
@@ -182,10 +188,9 @@ WRONG_FILES: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("case", WRONG_FILES)
 def test_a_wrong_file_is_refused_in_one_line(tmp_path: Path, case: str) -> None:
     change, said = WRONG_FILES[case]
-    path = write_problem(tmp_path / "made.yml", **{**lay_out(tmp_path), **change})
-    with pytest.raises(TokenmartError) as refused:
-        load_merge_problem(str(path), WORKSPACE)
-    assert said in refused.value.message and "\n" not in refused.value.message
+    done = check(write_problem(tmp_path / "made.yml", **{**lay_out(tmp_path), **change}))
+    assert done.exit_code == 1 and len(done.stderr.splitlines()) == 1, done.stderr
+    assert done.stderr.startswith("error: ") and said in done.stderr
 
 
 def test_the_command_tells_all_and_ends_with_1(tmp_path: Path) -> None:
