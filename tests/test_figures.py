@@ -124,6 +124,7 @@ def test_the_findings_words_are_those_of_the_figures() -> None:
     assert of_perplexity["window"] > 5, "a window hardly changes bits per byte"
     assert of_perplexity["drop-last"] < -5 and of_perplexity["noise"] < -5, "damage is what it sees"
     assert places[foretold]["quantized"] > 5 and places[foretold]["rope-linear"] > 5
+    assert places[foretold]["window-no-sinks"] < -5
     assert abs(places[foretold]["window"]) < 5 and abs(places[foretold]["drop-last"]) < 5
     # "on any of the documents as on all"
     assert all(point["same_ranking"] > 0.9 for point in STUDY["documents"][foretold])
