@@ -22,11 +22,20 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with real models first, then those with slow tests: workers then end together."""
+    """Files with real models first, then slow ones, the longest first: workers end together."""
     marks: dict[Path, set[str]] = {}
+    longest: dict[Path, float] = {}
     for item in items:
         marks.setdefault(item.path, set()).update(mark.name for mark in item.iter_markers())
-    items.sort(key=lambda item: ("models" not in marks[item.path], "slow" not in marks[item.path]))
+        for mark in item.iter_markers("timeout"):
+            longest[item.path] = max([longest.get(item.path, 0.0), *mark.args])
+    items.sort(
+        key=lambda item: (
+            "models" not in marks[item.path],
+            "slow" not in marks[item.path],
+            -longest.get(item.path, 0.0),
+        )
+    )
 
 
 def pytest_collection_finish() -> None:
