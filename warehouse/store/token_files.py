@@ -232,8 +232,9 @@ def _pending_rows(path: Path) -> pa.Table:
     try:
         return read_rows(path).sort_by(_KEYS)
     except StorageError as error:
-        if path.exists():
+        if not isinstance(error.__cause__, FileNotFoundError):
             raise
+        # it may be there again by now: who merged it can have written it anew
         raise ChangedError(f"{path}: another machine has merged it") from error
 
 
