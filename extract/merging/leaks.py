@@ -18,7 +18,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from tempfile import SpooledTemporaryFile
+from tempfile import TemporaryFile
 from typing import IO, Any
 
 import duckdb
@@ -34,7 +34,6 @@ _CHUNK = 1 << 22
 _CARRIED = 1 << 14
 """Bytes of a chunk that are read again with the next: more than an item takes in any encoding."""
 _MOST_UNPACKED = 1 << 33
-_IN_MEMORY = 1 << 24
 _DEEPEST = 5
 _START = 8
 _DROPPED = bytes(set(range(256)) - set((string.ascii_letters + string.digits).encode()))
@@ -213,7 +212,7 @@ class _Looking:
             for member in _members(file, head):
                 if depth == _DEEPEST:
                     raise ValueError(f"packed more than {_DEEPEST} times")
-                with SpooledTemporaryFile(_IN_MEMORY) as copy:
+                with TemporaryFile() as copy:
                     while chunk := member.read(_CHUNK):
                         self.left -= len(chunk)
                         if self.left < 0:
