@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from extract.stopping import sigterm_interrupts
 from warehouse.errors import visible
 from warehouse.files import storage_errors
 from warehouse.paths import Workspace
@@ -154,20 +155,15 @@ def _last_line(log: Path) -> str:
 def _stopped_with_us(children: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
     """Whatever ends this process ends the children; they finish storing what they computed."""
 
-    def stop(number: int, frame: Any) -> None:
-        raise KeyboardInterrupt
-
-    previous = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    except BaseException:
-        for child in children:
-            child.send_signal(signal.SIGINT)
-        for child in children:
-            child.wait()
-        raise
-    finally:
-        signal.signal(signal.SIGTERM, previous)
+    with sigterm_interrupts():
+        try:
+            yield
+        except BaseException:
+            for child in children:
+                child.send_signal(signal.SIGINT)
+            for child in children:
+                child.wait()
+            raise
 
 
 def share_work(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 
+from extract.stopping import sigterm_interrupts
 from warehouse.errors import TokenmartError
 from warehouse.merging.problem import GIGABYTE, Limits
 
@@ -84,7 +85,7 @@ def run_within(
     started = time.monotonic()
     peak = disk = 0
     gpu: int | None = None
-    with (folder / "log.txt").open("wb") as log:
+    with (folder / "log.txt").open("wb") as log, sigterm_interrupts():
         process = subprocess.Popen(
             command, cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT
         )
