@@ -1,16 +1,17 @@
 """What growth costs: builds of larger and larger made-up stores, in little memory, and on Ray.
 
-    python benchmarks/growth.py                              # 10^7 and 10^8 rows: hours
-    python benchmarks/growth.py --rows 1000000000            # about 12 GB of disk more
+    python benchmarks/growth.py                                 # 10^7 and 10^8 rows
+    python benchmarks/growth.py --rows 1000000000 --limits 4    # about 12 GB of disk
     python benchmarks/growth.py --rows 1000000 --units 1000 --output try.json   # a quick look
 
-Every piece is one measurement, written to the output at once; what is there already is left out,
-so a run that was stopped goes on where it was. Pieces of each size: `write` the store, `build`
-(`dbt run` of all metrics) under each of DuckDB's memory limits, `added`: nothing new and then one
-new model, `pruned`: one model's rows against all. Then, on the smallest size, `shards`: the same
-build in as many shards here and on Ray with 1, 2 and 4 workers, and `units`: commands on a store
-of many small units. Peak memory is the largest resident size of the process that builds. A piece
-notes the machine's load when it began: with more than a few tenths it says little about time.
+Every piece is one measurement, written to the output at once; what is there already is left out, so
+a run that was stopped goes on where it was. Pieces of each size: `write` the store, `build` (`dbt
+run` of all metrics) under each of DuckDB's memory limits, `added`: nothing new and then one new
+model, `pruned`: one model's rows against all. Then, on the largest size up to 10^8, `shards`: the
+same build in as many shards here and on Ray with 1, 2 and 4 workers, and `units`: commands on a
+store of many small units. Peak memory is the largest resident size of the process that builds. A
+piece notes the machine's load when it began: with more than a few tenths it says little about time.
+The tables of RESULTS.md and docs/scale.md are written anew from the output.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
 
+from growth_table import tell
 from made_up_warehouse import Retrieval, Shape, Window, write_warehouse
 from warehouse_scale import Bench, peak_memory, timed
 
@@ -43,6 +45,8 @@ from warehouse.sql.connection import connect_to_parquet
 
 PROGRAM = find_workspace(Path(__file__)).root / "tokenmart.py"
 DOCUMENTS, TOKENS = 50, 8192
+LARGEST_IN_SHARDS = 10**8
+OUTPUT = Path(__file__).with_name("growth.json")
 ROWS_A_MODEL = 2.0 * DOCUMENTS * TOKENS
 """About as many: each document whole and in windows, and the answers of a retrieval probe."""
 
@@ -121,15 +125,11 @@ def rows_of(bench: Bench) -> int:
 
 
 def written(growth: Growth, rows: int) -> Figures:
-    """The store: how large, and how long this program takes to make it up."""
-    seconds = timed(lambda: growth.store(rows))
+    """The store, and how large it is."""
     bench, shape = growth.store(rows)
     count = rows_of(bench)
     size = size_of(bench.data / "tokens")
-    return {
-        "rows": count, "models": shape.models, "bytes": size, "bytes_a_row": size / count,
-        "seconds": seconds,
-    }  # fmt: skip
+    return {"rows": count, "models": shape.models, "bytes": size, "bytes_a_row": size / count}
 
 
 def built(growth: Growth, rows: int, gibibytes: int) -> Figures:
@@ -319,7 +319,7 @@ COMMANDS = {
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
-    default=Path(__file__).with_name("growth.json"),
+    default=OUTPUT,
     help="Where figures go.",
 )
 def main(
@@ -344,12 +344,14 @@ def main(
             growth.measure(f"build {count} at {limit} GiB", built, growth, count, limit)
         growth.measure(f"added {count}", added, growth, count, max(limits))
         growth.measure(f"pruned {count}", pruned, growth, count)
-    smallest = min(rows)
+    middle = min(max(rows), LARGEST_IN_SHARDS)
     for each in (None, *workers):
         where = f"on Ray with {each} workers" if each else "here"
-        growth.measure(f"shards {smallest} {where}", sharded, growth, smallest, shards, each)
+        growth.measure(f"shards {middle} {where}", sharded, growth, middle, shards, each)
     for name, (words, codes) in COMMANDS.items():
         growth.measure(f"units {units} {name}", on_units, growth, units, words, codes)
+    if output.resolve() == OUTPUT.resolve():
+        tell(growth.found)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,156 @@
+"""What `growth.py` measured, as RESULTS.md and docs/scale.md show it."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from extract.planning.cost import Work, assumed_speed, estimate
+
+ROOT = Path(__file__).resolve().parents[1]
+BEGIN, END = "<!-- growth.json -->", "<!-- end of growth.json -->"
+GIB = 2**30
+Piece = dict[str, Any]
+
+LAB = {"models": 1_000, "documents": 10_000, "tokens": 131_072, "parameters": 7_000_000_000}
+"""The case that docs/scale.md reckons: each document read whole, once."""
+
+
+def tell(found: dict[str, Any]) -> None:
+    """Write the tables anew where they are shown."""
+    for path, block in (
+        (ROOT / "benchmarks" / "RESULTS.md", results_block(found)),
+        (ROOT / "docs" / "scale.md", reckoning_block(found)),
+    ):
+        text = path.read_text("utf-8")
+        begin, end = text.index(BEGIN), text.index(END) + len(END)
+        path.write_text(text[:begin] + block + text[end:], encoding="utf-8")
+
+
+def pieces(found: dict[str, Any], kind: str) -> dict[str, Piece]:
+    """The pieces of one kind by the rest of their names, smallest store first."""
+    prefix = f"{kind} "
+    chosen = {
+        name.removeprefix(prefix): piece
+        for name, piece in found["pieces"].items()
+        if name.startswith(prefix)
+    }
+    return dict(sorted(chosen.items(), key=lambda item: item[1].get("rows", 0)))
+
+
+def results_block(found: dict[str, Any]) -> str:
+    """Builds, runs with little new, pruning, shards and small units."""
+    lines = [
+        "| rows | models | bytes a row | DuckDB's limit, GiB | build, s | processor, s | "
+        "peak memory, GiB | load before |",
+        "|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for name, build in pieces(found, "build").items():
+        store = found["pieces"][f"write {name.split()[0]}"]
+        lines.append(
+            f"| {store['rows'] / 1e6:,.1f} M | {store['models']:,} | {store['bytes_a_row']:.1f} | "
+            f"{build['limit_bytes'] / GIB:.0f} | {build['seconds']:,.1f} | "
+            f"{build['cpu_seconds']:,.0f} | {build['peak_bytes'] / GIB:.2f} | "
+            f"{build['load_before']:.1f} |"
+        )
+    lines += ["", *slope_lines(found), ""]
+    lines += [
+        "| rows | nothing new, s | one new model (rows), s | one condition of one model, s | "
+        "all rows, s |",
+        "|---:|---:|---:|---:|---:|",
+    ]
+    pruned = pieces(found, "pruned")
+    for name, added in pieces(found, "added").items():
+        lines.append(
+            f"| {added['rows'] / 1e6:,.1f} M | {added['seconds_nothing_new']:.1f} | "
+            f"{added['seconds_one_model']:.1f} ({added['new_rows'] / 1e6:.2f} M) | "
+            f"{pruned[name]['seconds_one_condition']:.3f} | {pruned[name]['seconds_all']:.2f} |"
+        )
+    lines += [
+        "",
+        "| build in shards | shards | s | beside one after another |",
+        "|---|---:|---:|---:|",
+    ]
+    shards = pieces(found, "shards")
+    here = next(piece["seconds"] for piece in shards.values() if not piece["workers"])
+    for piece in sorted(shards.values(), key=lambda each: each["workers"]):
+        where = f"Ray, {piece['workers']} workers" if piece["workers"] else "one after another"
+        lines.append(
+            f"| {where} | {piece['shards']} | {piece['seconds']:.0f} | "
+            f"{piece['seconds'] / here - 1:+.0%} |"
+        )
+    units = pieces(found, "units")
+    count = int(next(iter(units)).split()[0])
+    lines += ["", f"| command on {count:,} units | s | peak memory, GiB |", "|---|---:|---:|"]
+    for name, piece in units.items():
+        lines.append(
+            f"| {name.split()[1]} | {piece['seconds']:.1f} | {piece['peak_bytes'] / GIB:.2f} |"
+        )
+    return "\n".join([BEGIN, *lines, END])
+
+
+def slope_lines(found: dict[str, Any]) -> list[str]:
+    """How time grows with rows between neighbouring sizes at the same limit; 1 is linear."""
+    of_limit: dict[float, list[Piece]] = {}
+    for piece in pieces(found, "build").values():
+        of_limit.setdefault(piece["limit_bytes"], []).append(piece)
+    lines = []
+    for limit, builds in sorted(of_limit.items()):
+        for small, large in pairwise(builds):
+            lines.append(
+                f"- {small['rows'] / 1e6:,.1f} M to {large['rows'] / 1e6:,.1f} M rows at "
+                f"{limit / GIB:.0f} GiB: rows × {large['rows'] / small['rows']:.1f}, time × "
+                f"{large['seconds'] / small['seconds']:.1f} (slope "
+                f"{slope(small, large, 'seconds'):.2f}), processor time × "
+                f"{large['cpu_seconds'] / small['cpu_seconds']:.1f} (slope "
+                f"{slope(small, large, 'cpu_seconds'):.2f})"
+            )
+    return lines
+
+
+def slope(small: Piece, large: Piece, figure: str) -> float:
+    """Of log time in log rows between two builds."""
+    return math.log(large[figure] / small[figure]) / math.log(large["rows"] / small["rows"])
+
+
+def reckoning(found: dict[str, Any]) -> dict[str, float]:
+    """The large case, in proportion to the largest store that was built; hours and bytes."""
+    store = list(pieces(found, "write").values())[-1]
+    builds = [each for each in pieces(found, "build").values() if each["rows"] == store["rows"]]
+    build = max(builds, key=lambda each: each["seconds"])
+    units = {name.split()[1]: piece for name, piece in pieces(found, "units").items()}
+    unit_count = int(next(iter(pieces(found, "units"))).split()[0])
+    documents = LAB["models"] * LAB["documents"]
+    rows = documents * LAB["tokens"]
+    pairs = documents * LAB["tokens"] ** 2 / 2
+    work = Work(tokens=rows, rows=rows, pairs=pairs)
+    cost = estimate(work, parameters=LAB["parameters"], dtype="bfloat16", device="cuda")
+    return {
+        "rows": rows,
+        "bytes": rows * store["bytes_a_row"],
+        "gpu_hours": cost.seconds / 3600,
+        "build_core_hours": rows * build["cpu_seconds"] / build["rows"] / 3600,
+        "shards": rows / build["rows"],
+        "shard_hours": build["seconds"] / 3600,
+        "unit_seconds": documents * units["status"]["seconds"] / unit_count,
+    }
+
+
+def reckoning_block(found: dict[str, Any]) -> str:
+    """The reckoning in a table."""
+    case = reckoning(found)
+    lines = [
+        f"| {LAB['models']:,} models of {LAB['parameters'] / 1e9:.0f}B × {LAB['documents']:,} "
+        f"documents × {LAB['tokens'] // 1024}k tokens | |",
+        "|---|---:|",
+        f"| token rows, each document read whole | {case['rows']:.2e} |",
+        f"| Parquet | {case['bytes'] / 1e12:,.1f} TB |",
+        f"| GPU hours at {assumed_speed('cuda', 'bfloat16')[1]} | {case['gpu_hours']:,.0f} |",
+        f"| processor hours of a build from nothing | {case['build_core_hours']:,.0f} |",
+        f"| shards as large as the largest build above | {case['shards']:,.0f} |",
+        f"| hours of such a shard on 2 cores | {case['shard_hours']:.2f} |",
+        f"| `status`, in proportion to units, s | {case['unit_seconds']:,.0f} |",
+    ]
+    return "\n".join([BEGIN, *lines, END])
