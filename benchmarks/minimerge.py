@@ -22,6 +22,7 @@ from typing import Any
 
 import duckdb
 import yaml
+from minimerge_table import SKILLS, tell
 
 from extract.merging.watchdog import folder_bytes, run_within
 from warehouse.errors import TokenmartError
@@ -31,7 +32,7 @@ from warehouse.paths import find_workspace
 from warehouse.store.provenance import code_revision
 
 ROOT = Path(__file__).resolve().parents[1]
-SKILLS = ("reading", "maths", "code")
+OUT = ROOT / "benchmarks" / "minimerge.json"
 HIDDEN = ("leaderboard", "final")
 OVERLAP = 0.25
 MARTS = ["dbt", "run", "--quiet", "--select", "+path:models/marts/rankings", "+eval_metrics"]
@@ -139,7 +140,7 @@ def main() -> None:
     """Run what is missing, and write the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, required=True, help="Where everything is kept.")
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "minimerge.json")
+    parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--problem", type=Path, default=ROOT / "data/problems/minimerge.yml")
     parser.add_argument("--steps", type=int, default=200, help="Training steps of an expert.")
     parser.add_argument("--items", type=int, default=200, help="Open items of a skill.")
@@ -154,6 +155,8 @@ def main() -> None:
         say("stopped; the same command goes on from here")
         sys.exit(130)
     write_whole(arguments.out, json.dumps(figures, indent=1) + "\n")
+    if arguments.out.resolve() == OUT:
+        tell(figures)
     say(f"written {arguments.out}: {figures['minutes']} minutes")
 
 

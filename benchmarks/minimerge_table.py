@@ -43,7 +43,7 @@ def docs_block(figures: dict[str, Any]) -> str:
         entry = row["entry"]
         ranks = [f"{of_round[name][entry]['rank']}" for name in ("open", "leaderboard", "final")]
         scores = [
-            f"{accuracy['final', f'mini_{skill}', entry]['accuracy']:.2f}" for skill in SKILLS
+            f"{accuracy['final', f'mini_final_{skill}', entry]['accuracy']:.2f}" for skill in SKILLS
         ]
         took = f"{seconds[entry]:.0f}{' (front)' if entry in fast else ''}"
         lines.append(

@@ -46,6 +46,15 @@ def series(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     sys.modules.pop("curate_series")
 
 
+@pytest.fixture
+def minimerge_table(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import minimerge_table
+
+    yield minimerge_table
+    sys.modules.pop("minimerge_table")
+
+
 def test_the_guide_says_what_choosing_items_was_worth(series: Any) -> None:
     record = json.loads((ROOT / "benchmarks" / "curate_series.json").read_text("utf-8"))
     guide = (ROOT / "docs" / "e2lm.md").read_text("utf-8")
@@ -131,6 +140,63 @@ def test_the_findings_words_are_those_of_the_figures() -> None:
     # "adds little but noise"
     spreads = STUDY["target"]["spreads"]
     assert min(spreads, key=spreads.get) == "common_words" and spreads["common_words"] < 0.06
+
+
+MERGES = json.loads((ROOT / "benchmarks" / "minimerge.json").read_text("utf-8"))
+
+
+def test_the_guide_shows_what_merging_found(minimerge_table: Any) -> None:
+    guide = (ROOT / "docs" / "merging.md").read_text("utf-8")
+    text = " ".join(guide.split())
+    assert minimerge_table.docs_block(MERGES) in guide
+    assert f"in {MERGES['minutes']:.0f} minutes: three experts" in text
+    assert MERGES["minutes"] <= 60 and MERGES["cores"] == 2
+    assert MERGES["reproduction"][0].startswith("weights are equal, byte for byte")
+    assert all(line.endswith("equal") for line in MERGES["reproduction"][1:])
+    overall = {row["entry"]: row for row in MERGES["rankings"] if row["round"] == "overall"}
+    alone = {name for name in overall if name.endswith("-alone")}
+    assert max(overall[name]["rank"] for name in overall.keys() - alone) < min(
+        overall[name]["rank"] for name in alone
+    )
+    alike = {frozenset(pair) for pair in MERGES["cannot_be_told_apart"]["overall"]["alike"]}
+    base = "smollm2-alone"
+    assert {pair for pair in alike if base in pair} == {frozenset((base, "reading-alone"))}
+    first = [row["first_share"] for name in ("ties", "task-arithmetic") for row in [overall[name]]]
+    assert MERGES["winner"] == "task-arithmetic" and first[0] > first[1]
+    assert f"({first[0]:.0%} and {first[1]:.0%})" in text
+    for pair in (("task-arithmetic", "ties"), ("task-arithmetic", "dare-ties")):
+        assert frozenset(pair) in alike
+    assert frozenset(("ties", "dare-ties")) in alike
+
+
+def test_the_guides_words_about_merging_are_those_of_the_figures() -> None:
+    text = " ".join((ROOT / "docs" / "merging.md").read_text("utf-8").split())
+    right = {
+        (row["entry"], row["task"].removeprefix("mini_final_")): row["accuracy"]
+        for row in MERGES["accuracy"]
+        if row["round"] == "final"
+    }
+    maths = [right[name, "maths"] for name in ("maths-alone", "task-arithmetic", "linear")]
+    assert f"alone is right in {maths[0]:.2f} of the final's problems" in text
+    assert f"added at 0.6 in {maths[1]:.2f}, and their plain mean in {maths[2]:.2f}" in text
+    for entry in ("task-arithmetic", "ties", "dare-ties", "linear"):
+        assert right["reading-alone", "reading"] - right[entry, "reading"] < 0.03
+        assert right["code-alone", "code"] - right[entry, "code"] < 0.07
+    assert right["slerp", "code"] < right["smollm2-alone", "code"]
+    assert right["code-alone", "code"] == 1
+    for skill in ("reading", "maths", "code"):
+        for other in {"reading", "maths", "code"} - {skill}:
+            above = right[f"{skill}-alone", other] - right["smollm2-alone", other]
+            assert above < 0.05, "hardly above the base in what it did not learn"
+    rho = [row["spearman"] for row in MERGES["ranking_stability"]]
+    assert f"Spearman {min(rho):.2f} to {max(rho):.2f} between them" in text
+    merging = {row["entry"]: row["seconds"] for row in MERGES["merge_costs"] if not row["round"]}
+    scoring = [row["seconds"] for row in MERGES["merge_costs"] if row["round"] == "final"]
+    assert min(scoring) > 25 and max(scoring) < 36 and "about 30 s each" in text
+    others = sorted(merging[name] for name in ("task-arithmetic", "dare-ties"))
+    said = f"({merging['ties']:.0f} s; the others take {others[0]:.0f} s and {others[1]:.0f} s)"
+    assert said in text
+    assert len({row["checkpoint_bytes"] // 100 for row in MERGES["ranking_fronts"]}) == 1
 
 
 def test_the_rehearsals_minutes_are_those_of_its_output() -> None:
