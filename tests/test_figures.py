@@ -151,10 +151,13 @@ def test_the_guide_shows_what_merging_found(minimerge_table: Any) -> None:
     assert minimerge_table.docs_block(MERGES) in guide
     assert f"in {MERGES['minutes']:.0f} minutes: three experts" in text
     assert MERGES["minutes"] <= 60 and MERGES["cores"] == 2
+    said = f"five merges of them in {MERGES['minutes']:.0f} minutes on two cores"
+    assert said in " ".join(README.split())
     assert MERGES["reproduction"][0].startswith("weights are equal, byte for byte")
     assert all(line.endswith("equal") for line in MERGES["reproduction"][1:])
     overall = {row["entry"]: row for row in MERGES["rankings"] if row["round"] == "overall"}
     alone = {name for name in overall if name.endswith("-alone")}
+    assert len(alone) == 4 and len(overall) == 9
     assert max(overall[name]["rank"] for name in overall.keys() - alone) < min(
         overall[name]["rank"] for name in alone
     )
