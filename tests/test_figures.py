@@ -191,6 +191,11 @@ def test_the_guides_words_about_merging_are_those_of_the_figures() -> None:
         for other in {"reading", "maths", "code"} - {skill}:
             above = right[f"{skill}-alone", other] - right["smollm2-alone", other]
             assert above < 0.05, "hardly above the base in what it did not learn"
+    last = min((value, name) for (name, skill), value in right.items() if skill == "reading")
+    final = {row["entry"]: row for row in MERGES["rankings"] if row["round"] == "final"}
+    assert last[1] == "code-alone" and final["code-alone"]["score"] == 0
+    base = right["smollm2-alone", "reading"]
+    assert f"the final's reading with {last[0]:.2f}, the base has {base:.2f}." in text
     rho = [row["spearman"] for row in MERGES["ranking_stability"]]
     assert f"Spearman {min(rho):.2f} to {max(rho):.2f} between them" in text
     merging = {row["entry"]: row["seconds"] for row in MERGES["merge_costs"] if not row["round"]}
