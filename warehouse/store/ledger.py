@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -111,7 +111,7 @@ def with_units(schema: pa.Schema, units: list[UnitRecord]) -> pa.Schema:
     What all records of the file have in common is written once: of short documents the ledger
     would otherwise take more than the condition's rows.
     """
-    records = [asdict(unit) for unit in units]
+    records = [vars(unit) for unit in units]
     common = {
         name: value
         for name, value in (records[0] if records else {}).items()
@@ -139,7 +139,7 @@ def _parse(payload: bytes) -> tuple[UnitRecord, ...]:
 
 
 def _digest(unit: UnitRecord) -> str:
-    canonical = json.dumps(asdict(unit), sort_keys=True)
+    canonical = json.dumps(vars(unit), sort_keys=True)  # flat: `asdict` copies, ten times slower
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 
