@@ -41,7 +41,8 @@ from warehouse_scale import Bench, peak_memory, timed
 
 from warehouse.files import write_whole
 from warehouse.paths import Workspace, find_workspace
-from warehouse.sql.connection import connect_to_parquet
+from warehouse.sql.connection import connect_read_only, connect_to_parquet
+from warehouse.store.provenance import processor_name
 
 PROGRAM = find_workspace(Path(__file__)).root / "tokenmart.py"
 DOCUMENTS, TOKENS = 50, 8192
@@ -138,9 +139,12 @@ def built(growth: Growth, rows: int, gibibytes: int) -> Figures:
     bench.forget()
     run = bench.run(memory=f"{gibibytes}GiB")
     database = bench.folder / "tokenmart.duckdb"
+    with connect_read_only(Workspace(bench.folder, bench.data, database)) as connection:
+        values = connection.execute("select count(*) from metric_documents").fetchall()
     return {
         "rows": rows_of(bench), "limit_bytes": gibibytes << 30, "seconds": run.seconds,
         "cpu_seconds": run.cpu, "peak_bytes": run.peak, "database_bytes": database.stat().st_size,
+        "document_values": values[0][0],
     }  # fmt: skip
 
 
@@ -333,8 +337,8 @@ def main(
 ) -> None:
     """Measure what is not in the output yet, smallest first."""
     known = json.loads(output.read_text("utf-8")) if output.exists() else {"pieces": {}}
-    known.setdefault("machine", {"processor": platform.processor() or platform.machine(),
-                                 "cores": os.cpu_count(), "duckdb": duckdb.__version__,
+    known.setdefault("machine", {"processor": processor_name(), "cores": os.cpu_count(),
+                                 "duckdb": duckdb.__version__,
                                  "python": platform.python_version()})  # fmt: skip
     growth = Growth(folder.absolute(), output.absolute(), known)
     growth.folder.mkdir(parents=True, exist_ok=True)

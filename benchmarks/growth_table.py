@@ -7,12 +7,18 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from extract.planning.cost import Work, assumed_speed, estimate
+from extract.planning.cost import BYTES_PER_ROW, Work, assumed_speed, estimate
 
 ROOT = Path(__file__).resolve().parents[1]
 BEGIN, END = "<!-- growth.json -->", "<!-- end of growth.json -->"
 GIB = 2**30
 Piece = dict[str, Any]
+
+DOCUMENTS = 50
+"""Of each model of the made-up stores."""
+
+PRICES = {"GPU hour": 2.0, "core hour": 0.05, "TB and month": 23.0}
+"""Dollars, assumed: about what clouds asked in 2026."""
 
 LAB = {"models": 1_000, "documents": 10_000, "tokens": 131_072, "parameters": 7_000_000_000}
 """The case that docs/scale.md reckons: each document read whole, once."""
@@ -42,7 +48,11 @@ def pieces(found: dict[str, Any], kind: str) -> dict[str, Piece]:
 
 def results_block(found: dict[str, Any]) -> str:
     """Builds, runs with little new, pruning, shards and small units."""
+    machine = found["machine"]
     lines = [
+        f"{machine['cores']} cores ({machine['processor']}), DuckDB {machine['duckdb']}, Python "
+        f"{machine['python']}.",
+        "",
         "| rows | models | bytes a row | DuckDB's limit, GiB | build, s | processor, s | "
         "peak memory, GiB | load before |",
         "|---:|---:|---:|---:|---:|---:|---:|---:|",
@@ -76,11 +86,10 @@ def results_block(found: dict[str, Any]) -> str:
     shards = pieces(found, "shards")
     here = next(piece["seconds"] for piece in shards.values() if not piece["workers"])
     for piece in sorted(shards.values(), key=lambda each: each["workers"]):
-        where = f"Ray, {piece['workers']} workers" if piece["workers"] else "one after another"
-        lines.append(
-            f"| {where} | {piece['shards']} | {piece['seconds']:.0f} | "
-            f"{piece['seconds'] / here - 1:+.0%} |"
-        )
+        workers = piece["workers"]
+        where = f"Ray, {workers} worker{'s' * (workers > 1)}" if workers else "one after another"
+        beside = f"{piece['seconds'] / here - 1:+.0%}" if workers else ""
+        lines.append(f"| {where} | {piece['shards']} | {piece['seconds']:.0f} | {beside} |")
     units = pieces(found, "units")
     count = int(next(iter(units)).split()[0])
     lines += ["", f"| command on {count:,} units | s | peak memory, GiB |", "|---|---:|---:|"]
@@ -116,10 +125,17 @@ def slope(small: Piece, large: Piece, figure: str) -> float:
 
 
 def reckoning(found: dict[str, Any]) -> dict[str, float]:
-    """The large case, in proportion to the largest store that was built; hours and bytes."""
-    store = list(pieces(found, "write").values())[-1]
-    builds = [each for each in pieces(found, "build").values() if each["rows"] == store["rows"]]
-    build = max(builds, key=lambda each: each["seconds"])
+    """The large case, in proportion to the largest store that was built; hours, bytes, dollars."""
+    largest = max(each["rows"] for each in pieces(found, "build").values())
+    builds = [each for each in pieces(found, "build").values() if each["rows"] == largest]
+    build = max(builds, key=lambda each: each["cpu_seconds"])
+    # the same for every store; the first pieces that were measured lack it
+    counted, values = next(
+        (name.split()[0], each["document_values"])
+        for name, each in pieces(found, "build").items()
+        if "document_values" in each
+    )
+    documents_built = DOCUMENTS * found["pieces"][f"write {counted}"]["models"]
     units = {name.split()[1]: piece for name, piece in pieces(found, "units").items()}
     unit_count = int(next(iter(pieces(found, "units"))).split()[0])
     documents = LAB["models"] * LAB["documents"]
@@ -127,14 +143,20 @@ def reckoning(found: dict[str, Any]) -> dict[str, float]:
     pairs = documents * LAB["tokens"] ** 2 / 2
     work = Work(tokens=rows, rows=rows, pairs=pairs)
     cost = estimate(work, parameters=LAB["parameters"], dtype="bfloat16", device="cuda")
+    core_hours = rows * build["cpu_seconds"] / build["rows"] / 3600
     return {
         "rows": rows,
-        "bytes": rows * store["bytes_a_row"],
+        "bytes": cost.disk_bytes,
+        "storage_dollars": cost.disk_bytes / 1e12 * PRICES["TB and month"],
         "gpu_hours": cost.seconds / 3600,
-        "build_core_hours": rows * build["cpu_seconds"] / build["rows"] / 3600,
+        "gpu_dollars": cost.seconds / 3600 * PRICES["GPU hour"],
+        "core_hours": core_hours,
+        "core_dollars": core_hours * PRICES["core hour"],
         "shards": rows / build["rows"],
-        "shard_hours": build["seconds"] / 3600,
-        "unit_seconds": documents * units["status"]["seconds"] / unit_count,
+        "shard_minutes": build["seconds"] / 60,
+        "values": documents * values / documents_built,
+        "open_minutes": documents * units["sql"]["seconds"] / unit_count / 60,
+        "status_minutes": documents * units["status"]["seconds"] / unit_count / 60,
     }
 
 
@@ -143,14 +165,19 @@ def reckoning_block(found: dict[str, Any]) -> str:
     case = reckoning(found)
     lines = [
         f"| {LAB['models']:,} models of {LAB['parameters'] / 1e9:.0f}B × {LAB['documents']:,} "
-        f"documents × {LAB['tokens'] // 1024}k tokens | |",
-        "|---|---:|",
-        f"| token rows, each document read whole | {case['rows']:.2e} |",
-        f"| Parquet | {case['bytes'] / 1e12:,.1f} TB |",
-        f"| GPU hours at {assumed_speed('cuda', 'bfloat16')[1]} | {case['gpu_hours']:,.0f} |",
-        f"| processor hours of a build from nothing | {case['build_core_hours']:,.0f} |",
-        f"| shards as large as the largest build above | {case['shards']:,.0f} |",
-        f"| hours of such a shard on 2 cores | {case['shard_hours']:.2f} |",
-        f"| `status`, in proportion to units, s | {case['unit_seconds']:,.0f} |",
+        f"documents × {LAB['tokens'] // 1024}k tokens, each read whole | | dollars |",
+        "|---|---:|---:|",
+        f"| token rows | {case['rows']:.2e} | |",
+        f"| GPU hours at {assumed_speed('cuda', 'bfloat16')[1]} | {case['gpu_hours']:,.0f} | "
+        f"{case['gpu_dollars']:,.0f} |",
+        f"| Parquet at {BYTES_PER_ROW} bytes a row, TB | {case['bytes'] / 1e12:,.1f} | "
+        f"{case['storage_dollars']:,.0f} a month |",
+        f"| processor hours of a build from nothing | {case['core_hours']:,.0f} | "
+        f"{case['core_dollars']:,.0f} |",
+        f"| shards as large as the largest build that was measured | {case['shards']:,.0f} | |",
+        f"| minutes of such a shard on 2 cores | {case['shard_minutes']:.1f} | |",
+        f"| values per document that the marts are built from | {case['values']:.1e} | |",
+        f"| minutes to open `tokenmart sql` | {case['open_minutes']:.0f} | |",
+        f"| minutes of `tokenmart status` | {case['status_minutes']:.0f} | |",
     ]
     return "\n".join([BEGIN, *lines, END])

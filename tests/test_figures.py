@@ -47,6 +47,15 @@ def series(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 @pytest.fixture
+def growth_table(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import growth_table
+
+    yield growth_table
+    sys.modules.pop("growth_table")
+
+
+@pytest.fixture
 def minimerge_table(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     import minimerge_table
@@ -140,6 +149,35 @@ def test_the_findings_words_are_those_of_the_figures() -> None:
     # "adds little but noise"
     spreads = STUDY["target"]["spreads"]
     assert min(spreads, key=spreads.get) == "common_words" and spreads["common_words"] < 0.06
+
+
+def test_growth_is_told_as_it_was_measured(growth_table: Any) -> None:
+    found = json.loads((ROOT / "benchmarks" / "growth.json").read_text("utf-8"))
+    guide = (ROOT / "docs" / "scale.md").read_text("utf-8")
+    assert growth_table.results_block(found) in RESULTS
+    assert growth_table.reckoning_block(found) in guide
+    text = " ".join(guide.split())
+    builds = list(growth_table.pieces(found, "build").values())
+    assert {round(each["rows"], -6) for each in builds} >= {11_000_000, 113_000_000}
+    assert {each["limit_bytes"] >> 30 for each in builds} >= {2, 4, 8}
+    smallest = min(builds, key=lambda each: each["rows"])
+    for build in builds:
+        if build["rows"] > 5 * smallest["rows"]:
+            assert growth_table.slope(smallest, build, "cpu_seconds") < 1
+            assert growth_table.slope(smallest, build, "seconds") < 1
+    peak = max(each["peak_bytes"] for each in builds if each["limit_bytes"] == 2 << 30)
+    assert f"({peak / 2**30:.1f} GiB at 2)" in text
+    shards = {each["workers"]: each for each in growth_table.pieces(found, "shards").values()}
+    assert shards.keys() == {0, 1, 2, 4}
+    assert shards[2]["seconds"] < shards[0]["seconds"]
+    case = growth_table.reckoning(found)
+    share = case["core_dollars"] / case["gpu_dollars"]
+    assert 0.5e-4 < share < 2e-4, "about a ten-thousandth"
+    assert 1e8 < case["values"] < 1e9, "hundreds of millions"
+    one_file = growth_table.LAB["documents"] * growth_table.LAB["tokens"]
+    assert f"({one_file * growth_table.BYTES_PER_ROW / 1e9:.0f} GB here)" in text
+    for name, price in growth_table.PRICES.items():
+        assert f"${price:g} a {name}" in text or f"${price:.2f} a {name}" in text
 
 
 MERGES = json.loads((ROOT / "benchmarks" / "minimerge.json").read_text("utf-8"))

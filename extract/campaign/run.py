@@ -31,7 +31,7 @@ from warehouse.problem.spec import Problem
 from warehouse.progress import Progress
 from warehouse.sources.fetch import ensure_documents
 from warehouse.sources.place import Place
-from warehouse.store.provenance import code_revision, versions
+from warehouse.store.provenance import code_revision, processor_name, versions
 from warehouse.store.token_files import finished_units
 
 CHARACTERS_PER_TOKEN = 3
@@ -275,7 +275,7 @@ def write_log(workspace: Workspace, problem: str, log: dict[str, Any]) -> None:
     """
     path = log_path(workspace, problem)
     machine = {
-        "processor": _processor(),
+        "processor": processor_name(),
         "cores": os.cpu_count(),
         "system": platform.system(),
         "versions": versions(("tokenmart", "torch", "transformers")),
@@ -284,15 +284,6 @@ def write_log(workspace: Workspace, problem: str, log: dict[str, Any]) -> None:
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, json.dumps({**log, "machine": machine}, indent=1) + "\n")
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-    except OSError:
-        lines = []
-    named = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return named[0] if named else platform.processor()
 
 
 def until(

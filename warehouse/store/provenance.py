@@ -31,6 +31,16 @@ def code_revision(root: Path = CODE_ROOT) -> dict[str, Any]:
     return {"revision": revision, "dirty": bool(changed) or bool(untracked)}
 
 
+def processor_name() -> str:
+    """The processor as its maker calls it where the system tells, else its architecture."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    except OSError:
+        lines = []
+    named = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return next(iter(named), "") or platform.processor() or platform.machine()
+
+
 def foreign_modules(packages: tuple[str, ...]) -> list[str]:
     """Loaded packages that aren't the installed ones: something on the path stands before them.
 
