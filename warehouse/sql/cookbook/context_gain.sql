@@ -12,4 +12,4 @@ select
     avg((gain < -$threshold)::integer) as share_hurt
 from paired_tokens($problem, $short)
 group by model_id
-order by mean_gain desc
+order by mean_gain desc, model_id

@@ -13,4 +13,4 @@ select
 from units
 where problem = $problem
 group by model_id
-order by seconds desc
+order by seconds desc, model_id

@@ -24,4 +24,4 @@ from per_model
 inner join documents
     on per_model.doc_id = documents.doc_id and documents.problem = $problem
 group by documents.doc_id, documents.name, documents.characters
-order by bits_per_character desc
+order by bits_per_character desc, documents.doc_id

@@ -12,4 +12,4 @@ select
 from tokens
 where problem = $problem and condition = $condition
 group by model_id
-order by nll
+order by nll, model_id

@@ -21,4 +21,4 @@ select
     exp(-avg(logprob)) as perplexity
 from pairs
 group by model_id
-order by key_perplexity
+order by key_perplexity, model_id

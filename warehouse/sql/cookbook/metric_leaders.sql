@@ -10,4 +10,4 @@ select
     metric_values.documents
 from metric_values
 where metric_values.problem = $problem and metric_values.metric = $metric
-order by metric_values.variant, metric_values.value
+order by metric_values.variant, metric_values.value, metric_values.model_id

@@ -38,4 +38,4 @@ select
     count(*) filter (where difference > 0) as documents_worse
 from pairs
 group by model_id
-order by difference
+order by difference, model_id

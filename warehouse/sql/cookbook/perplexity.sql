@@ -27,4 +27,4 @@ select
     sum(nll) / sum(bytes) / ln(2) as bits_per_byte
 from by_document
 group by model_id
-order by bits_per_byte
+order by bits_per_byte, model_id

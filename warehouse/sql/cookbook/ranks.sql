@@ -13,4 +13,4 @@ select
 from tokens
 where problem = $problem and condition = $condition
 group by model_id
-order by first desc
+order by first desc, model_id

@@ -33,4 +33,4 @@ select
     avg((gain > 0)::integer) as share_helped
 from pairs
 group by model_id
-order by mean_gain desc
+order by mean_gain desc, model_id

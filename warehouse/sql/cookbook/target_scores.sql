@@ -22,4 +22,4 @@ select
     stddev_samp(score) / sqrt(count(*)) as stderr
 from contexts
 group by model_id, task
-order by task, score desc
+order by task, score desc, model_id

@@ -39,4 +39,4 @@ select
     avg(gain) as mean_gain
 from spelled
 group by all
-order by model_id, nll desc
+order by model_id, nll desc, kind

@@ -22,4 +22,4 @@ from spans
 inner join models
     on spans.model_id = models.model_id and models.problem = $problem
 group by models.tokenizer_sha256
-order by characters_per_token desc
+order by characters_per_token desc, tokenizer
