@@ -35,7 +35,7 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
 
-from growth_table import tell
+from growth_table import DOCUMENTS, tell
 from made_up_warehouse import Retrieval, Shape, Window, write_warehouse
 from warehouse_scale import Bench, peak_memory, timed
 
@@ -45,7 +45,7 @@ from warehouse.sql.connection import connect_read_only, connect_to_parquet
 from warehouse.store.provenance import processor_name
 
 PROGRAM = find_workspace(Path(__file__)).root / "tokenmart.py"
-DOCUMENTS, TOKENS = 50, 8192
+TOKENS = 8192
 LARGEST_IN_SHARDS = 10**8
 OUTPUT = Path(__file__).with_name("growth.json")
 ROWS_A_MODEL = 2.0 * DOCUMENTS * TOKENS

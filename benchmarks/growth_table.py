@@ -175,7 +175,8 @@ def reckoning_block(found: dict[str, Any]) -> str:
         f"| processor hours of a build from nothing | {case['core_hours']:,.0f} | "
         f"{case['core_dollars']:,.0f} |",
         f"| shards as large as the largest build that was measured | {case['shards']:,.0f} | |",
-        f"| minutes of such a shard on 2 cores | {case['shard_minutes']:.1f} | |",
+        f"| minutes of such a shard on {found['machine']['cores']} cores | "
+        f"{case['shard_minutes']:.1f} | |",
         f"| values per document that the marts are built from | {case['values']:.1e} | |",
         f"| minutes to open `tokenmart sql` | {case['open_minutes']:.0f} | |",
         f"| minutes of `tokenmart status` | {case['status_minutes']:.0f} | |",

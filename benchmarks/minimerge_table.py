@@ -8,7 +8,6 @@ from typing import Any
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "merging.md"
 BEGIN, END = "<!-- benchmarks/minimerge.json -->", "<!-- end of benchmarks/minimerge.json -->"
 SKILLS = ("reading", "maths", "code")
-GB = 1e9
 
 
 def tell(figures: dict[str, Any]) -> None:
@@ -19,7 +18,7 @@ def tell(figures: dict[str, Any]) -> None:
 
 
 def docs_block(figures: dict[str, Any]) -> str:
-    """Entries by their overall rank: scores with intervals, hidden accuracy, cost of evaluation."""
+    """Entries by their overall rank: scores with intervals, hidden accuracy, seconds."""
     accuracy = {(row["round"], row["task"], row["entry"]): row for row in figures["accuracy"]}
     of_round: dict[str, dict[str, dict[str, Any]]] = {}
     for row in figures["rankings"]:

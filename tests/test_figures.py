@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from collections.abc import Iterator
@@ -19,55 +20,29 @@ README = (ROOT / "README.md").read_text("utf-8")
 RESULTS = (ROOT / "benchmarks" / "RESULTS.md").read_text("utf-8")
 
 
-@pytest.fixture
-def demo_figures(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import demo_figures
+def of_benchmarks(name: str) -> Any:
+    """A fixture: a module of the folder `benchmarks`, which is no package."""
 
-    yield demo_figures
-    sys.modules.pop("demo_figures")
+    @pytest.fixture(name=name)
+    def module(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+        monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+        yield importlib.import_module(name)
+        sys.modules.pop(name)
 
-
-@pytest.fixture
-def winners(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import statistics_winners
-
-    yield statistics_winners
-    sys.modules.pop("statistics_winners")
+    return module
 
 
-@pytest.fixture
-def series(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import curate_series
-
-    yield curate_series
-    sys.modules.pop("curate_series")
+demo_figures = of_benchmarks("demo_figures")
+statistics_winners = of_benchmarks("statistics_winners")
+curate_series = of_benchmarks("curate_series")
+growth_table = of_benchmarks("growth_table")
+minimerge_table = of_benchmarks("minimerge_table")
 
 
-@pytest.fixture
-def growth_table(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import growth_table
-
-    yield growth_table
-    sys.modules.pop("growth_table")
-
-
-@pytest.fixture
-def minimerge_table(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import minimerge_table
-
-    yield minimerge_table
-    sys.modules.pop("minimerge_table")
-
-
-def test_the_guide_says_what_choosing_items_was_worth(series: Any) -> None:
+def test_the_guide_says_what_choosing_items_was_worth(curate_series: Any) -> None:
     record = json.loads((ROOT / "benchmarks" / "curate_series.json").read_text("utf-8"))
     guide = (ROOT / "docs" / "e2lm.md").read_text("utf-8")
-    worth, lengths = series.docs_tables(record)
+    worth, lengths = curate_series.docs_tables(record)
     assert worth in guide and lengths in guide and record["command"] in guide
     text = " ".join(guide.split())
     assert f"{record['training_tokens'] / 1e6:.2f} million tokens" in text
@@ -202,7 +177,7 @@ def test_the_guide_shows_what_merging_found(minimerge_table: Any) -> None:
     alike = {frozenset(pair) for pair in MERGES["cannot_be_told_apart"]["overall"]["alike"]}
     base = "smollm2-alone"
     assert {pair for pair in alike if base in pair} == {frozenset((base, "reading-alone"))}
-    first = [row["first_share"] for name in ("ties", "task-arithmetic") for row in [overall[name]]]
+    first = [overall[name]["first_share"] for name in ("ties", "task-arithmetic")]
     assert MERGES["winner"] == "task-arithmetic" and first[0] > first[1]
     assert f"({first[0]:.0%} and {first[1]:.0%})" in text
     for pair in (("task-arithmetic", "ties"), ("task-arithmetic", "dare-ties")):
@@ -283,16 +258,19 @@ def test_another_run_replaces_what_the_readme_says(demo_figures: Any) -> None:
     assert demo_figures.with_figures(changed, figures) == README
 
 
-def test_the_tables_of_the_simulation_are_the_committed_ones(winners: Any) -> None:
+def test_the_tables_of_the_simulation_are_the_committed_ones(statistics_winners: Any) -> None:
     tables = json.loads((ROOT / "benchmarks" / "statistics_winners.json").read_text("utf-8"))
-    assert winners.results_block(tables) in RESULTS
-    worlds = {world.name for world in winners.WORLDS}
-    for name, signals in (("coverage", winners.SIGNALS), ("winners", winners.POWER_SIGNALS)):
+    assert statistics_winners.results_block(tables) in RESULTS
+    worlds = {world.name for world in statistics_winners.WORLDS}
+    for name, signals in (
+        ("coverage", statistics_winners.SIGNALS),
+        ("winners", statistics_winners.POWER_SIGNALS),
+    ):
         settings = {(row["world"], row["signal"]) for row in tables[name]}
         assert settings == {(world, signal) for world in worlds for signal in signals}
 
 
-def test_the_simulation_keeps_its_promises(winners: Any) -> None:
+def test_the_simulation_keeps_its_promises(statistics_winners: Any) -> None:
     """Coverage of at least 90%, false winners in at most 5% of studies, in half an hour."""
     tables = json.loads((ROOT / "benchmarks" / "statistics_winners.json").read_text("utf-8"))
     for row in tables["coverage"]:
