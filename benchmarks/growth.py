@@ -1,7 +1,8 @@
 """What growth costs: builds of larger and larger made-up stores, in little memory, and on Ray.
 
     python benchmarks/growth.py                                 # 10^7 and 10^8 rows
-    python benchmarks/growth.py --rows 1000000000 --limits 4    # about 12 GB of disk
+    python benchmarks/growth.py --rows 100000000 --rows 1000000000 --limits 4 --shards 0 \\
+        --units 0 --output benchmarks/growth_billion.json       # about 40 GB of disk
     python benchmarks/growth.py --rows 1000000 --units 1000 --output try.json   # a quick look
 
 Every piece is one measurement, written to the output at once; what is there already is left out, so
@@ -11,7 +12,8 @@ model, `pruned`: one model's rows against all. Then, on the largest size up to 1
 same build in as many shards here and on Ray with 1, 2 and 4 workers, and `units`: commands on a
 store of many small units. Peak memory is the largest resident size of the process that builds. A
 piece notes the machine's load when it began: with more than a few tenths it says little about time.
-The tables of RESULTS.md and docs/scale.md are written anew from the output.
+An output is of one machine. The tables of RESULTS.md and docs/scale.md are written anew from all
+that are called growth*.json.
 """
 
 from __future__ import annotations
@@ -24,8 +26,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +40,7 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
 
-from growth_table import DOCUMENTS, tell
+from growth_table import DOCUMENTS, tell, told_outputs
 from made_up_warehouse import Retrieval, Shape, Window, write_warehouse
 from warehouse_scale import Bench, peak_memory, timed
 
@@ -104,10 +109,18 @@ class Growth:
         begin = int(done.read_text()) if done.exists() else 0
         if begin == 0:
             write_warehouse(bench.data, replace(shape, models=1))
-        for number in range(begin, shape.models):
-            write_warehouse(bench.data, shape, only_model=number)
-            write_whole(done, str(number + 1))
+        # a fork of this process would hold DuckDB's threads
+        with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+            numbers = range(begin, shape.models)
+            write = partial(write_model, bench.data, shape)
+            for number, _ in zip(numbers, pool.map(write, numbers), strict=True):
+                write_whole(done, str(number + 1))
         return bench, shape
+
+
+def write_model(data: Path, shape: Shape, number: int) -> None:
+    """One model of a made-up store."""
+    write_warehouse(data, shape, only_model=number)
 
 
 def size_of(folder: Path) -> int:
@@ -311,8 +324,15 @@ COMMANDS = {
     show_default=True,
     help="Workers of a Ray cluster on this machine; may be repeated.",
 )
-@click.option("--shards", default=4, show_default=True, help="Shards of the build on Ray.")
-@click.option("--units", default=10**5, show_default=True, help="Units of the store of small ones.")
+@click.option(
+    "--shards", default=4, show_default=True, help="Shards of the build on Ray; 0 leaves it out."
+)
+@click.option(
+    "--units",
+    default=10**5,
+    show_default=True,
+    help="Units of the store of small ones; 0 leaves it out.",
+)
 @click.option(
     "--folder",
     type=click.Path(path_type=Path),
@@ -349,13 +369,13 @@ def main(
         growth.measure(f"added {count}", added, growth, count, max(limits))
         growth.measure(f"pruned {count}", pruned, growth, count)
     middle = min(max(rows), LARGEST_IN_SHARDS)
-    for each in (None, *workers):
+    for each in (None, *workers) if shards else ():
         where = f"on Ray with {each} workers" if each else "here"
         growth.measure(f"shards {middle} {where}", sharded, growth, middle, shards, each)
-    for name, (words, codes) in COMMANDS.items():
+    for name, (words, codes) in COMMANDS.items() if units else ():
         growth.measure(f"units {units} {name}", on_units, growth, units, words, codes)
-    if output.resolve() == OUTPUT.resolve():
-        tell(growth.found)
+    if output.resolve() in told_outputs():
+        tell()
 
 
 if __name__ == "__main__":

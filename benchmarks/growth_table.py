@@ -1,8 +1,13 @@
-"""What `growth.py` measured, as RESULTS.md and docs/scale.md show it."""
+"""What `growth.py` measured, as RESULTS.md and docs/scale.md show it.
+
+A run is one output: pieces of one machine. Times of two runs are never compared.
+"""
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 BEGIN, END = "<!-- growth.json -->", "<!-- end of growth.json -->"
 GIB = 2**30
 Piece = dict[str, Any]
+Run = dict[str, Any]
 
 DOCUMENTS = 50
 """Of each model of the made-up stores."""
@@ -24,18 +30,29 @@ LAB = {"models": 1_000, "documents": 10_000, "tokens": 131_072, "parameters": 7_
 """The case that docs/scale.md reckons: each document read whole, once."""
 
 
-def tell(found: dict[str, Any]) -> None:
+def told_outputs() -> list[Path]:
+    """The outputs that the tables are made of."""
+    return sorted((ROOT / "benchmarks").glob("growth*.json"))
+
+
+def told_runs() -> list[Run]:
+    """What they hold."""
+    return [json.loads(path.read_text("utf-8")) for path in told_outputs()]
+
+
+def tell() -> None:
     """Write the tables anew where they are shown."""
+    runs = told_runs()
     for path, block in (
-        (ROOT / "benchmarks" / "RESULTS.md", results_block(found)),
-        (ROOT / "docs" / "scale.md", reckoning_block(found)),
+        (ROOT / "benchmarks" / "RESULTS.md", results_block(runs)),
+        (ROOT / "docs" / "scale.md", reckoning_block(runs)),
     ):
         text = path.read_text("utf-8")
         begin, end = text.index(BEGIN), text.index(END) + len(END)
         path.write_text(text[:begin] + block + text[end:], encoding="utf-8")
 
 
-def pieces(found: dict[str, Any], kind: str) -> dict[str, Piece]:
+def pieces(found: Run, kind: str) -> dict[str, Piece]:
     """The pieces of one kind by the rest of their names, smallest store first."""
     prefix = f"{kind} "
     chosen = {
@@ -46,13 +63,20 @@ def pieces(found: dict[str, Any], kind: str) -> dict[str, Piece]:
     return dict(sorted(chosen.items(), key=lambda item: item[1].get("rows", 0)))
 
 
-def results_block(found: dict[str, Any]) -> str:
+def results_block(runs: Sequence[Run]) -> str:
     """Builds, runs with little new, pruning, shards and small units."""
+    parts = [part for run in runs for part in run_parts(run)]
+    return "\n".join([BEGIN, "\n\n".join("\n".join(lines) for lines in parts), END])
+
+
+def run_parts(found: Run) -> Iterator[list[str]]:
+    """The machine, and a table for each kind of piece that was measured on it."""
     machine = found["machine"]
-    lines = [
+    yield [
         f"{machine['cores']} cores ({machine['processor']}), DuckDB {machine['duckdb']}, Python "
-        f"{machine['python']}.",
-        "",
+        f"{machine['python']}."
+    ]
+    lines = [
         "| rows | models | bytes a row | DuckDB's limit, GiB | build, s | processor, s | "
         "peak memory, GiB | load before |",
         "|---:|---:|---:|---:|---:|---:|---:|---:|",
@@ -65,8 +89,9 @@ def results_block(found: dict[str, Any]) -> str:
             f"{build['cpu_seconds']:,.0f} | {build['peak_bytes'] / GIB:.2f} | "
             f"{build['load_before']:.1f} |"
         )
-    lines += ["", *slope_lines(found), ""]
-    lines += [
+    yield lines
+    yield slope_lines(found)
+    lines = [
         "| rows | nothing new, s | one new model (rows), s | one condition of one model, s | "
         "all rows, s |",
         "|---:|---:|---:|---:|---:|",
@@ -78,29 +103,32 @@ def results_block(found: dict[str, Any]) -> str:
             f"{added['seconds_one_model']:.1f} ({added['new_rows'] / 1e6:.2f} M) | "
             f"{pruned[name]['seconds_one_condition']:.3f} | {pruned[name]['seconds_all']:.2f} |"
         )
-    lines += [
-        "",
-        "| build in shards | shards | s | beside one after another |",
-        "|---|---:|---:|---:|",
-    ]
-    shards = pieces(found, "shards")
-    here = next(piece["seconds"] for piece in shards.values() if not piece["workers"])
-    for piece in sorted(shards.values(), key=lambda each: each["workers"]):
-        workers = piece["workers"]
-        where = f"Ray, {workers} worker{'s' * (workers > 1)}" if workers else "one after another"
-        beside = f"{piece['seconds'] / here - 1:+.0%}" if workers else ""
-        lines.append(f"| {where} | {piece['shards']} | {piece['seconds']:.0f} | {beside} |")
-    units = pieces(found, "units")
-    count = int(next(iter(units)).split()[0])
-    lines += ["", f"| command on {count:,} units | s | peak memory, GiB |", "|---|---:|---:|"]
-    for name, piece in units.items():
-        lines.append(
-            f"| {name.split()[1]} | {piece['seconds']:.1f} | {piece['peak_bytes'] / GIB:.2f} |"
-        )
-    return "\n".join([BEGIN, *lines, END])
+    yield lines
+    if shards := pieces(found, "shards"):
+        lines = [
+            "| build in shards | shards | s | beside one after another |",
+            "|---|---:|---:|---:|",
+        ]
+        here = next(piece["seconds"] for piece in shards.values() if not piece["workers"])
+        for piece in sorted(shards.values(), key=lambda each: each["workers"]):
+            workers = piece["workers"]
+            where = (
+                f"Ray, {workers} worker{'s' * (workers > 1)}" if workers else "one after another"
+            )
+            beside = f"{piece['seconds'] / here - 1:+.0%}" if workers else ""
+            lines.append(f"| {where} | {piece['shards']} | {piece['seconds']:.0f} | {beside} |")
+        yield lines
+    if units := pieces(found, "units"):
+        count = int(next(iter(units)).split()[0])
+        lines = [f"| command on {count:,} units | s | peak memory, GiB |", "|---|---:|---:|"]
+        for name, piece in units.items():
+            lines.append(
+                f"| {name.split()[1]} | {piece['seconds']:.1f} | {piece['peak_bytes'] / GIB:.2f} |"
+            )
+        yield lines
 
 
-def slope_lines(found: dict[str, Any]) -> list[str]:
+def slope_lines(found: Run) -> list[str]:
     """How time grows with rows between neighbouring sizes at the same limit; 1 is linear."""
     of_limit: dict[float, list[Piece]] = {}
     for piece in pieces(found, "build").values():
@@ -124,20 +152,25 @@ def slope(small: Piece, large: Piece, figure: str) -> float:
     return math.log(large[figure] / small[figure]) / math.log(large["rows"] / small["rows"])
 
 
-def reckoning(found: dict[str, Any]) -> dict[str, float]:
+def reckoning(runs: Sequence[Run]) -> dict[str, float]:
     """The large case, in proportion to the largest store that was built; hours, bytes, dollars."""
-    largest = max(each["rows"] for each in pieces(found, "build").values())
-    builds = [each for each in pieces(found, "build").values() if each["rows"] == largest]
-    build = max(builds, key=lambda each: each["cpu_seconds"])
+    builds = [
+        (name.split()[0], each, run) for run in runs for name, each in pieces(run, "build").items()
+    ]
+    largest = max(each["rows"] for _, each, _ in builds)
+    _, build, of_build = max(
+        (each for each in builds if each[1]["rows"] == largest),
+        key=lambda each: each[1]["cpu_seconds"],
+    )
     # the same for every store; the first pieces that were measured lack it
-    counted, values = next(
-        (name.split()[0], each["document_values"])
-        for name, each in pieces(found, "build").items()
+    documents_built, values = next(
+        (DOCUMENTS * run["pieces"][f"write {rows}"]["models"], each["document_values"])
+        for rows, each, run in builds
         if "document_values" in each
     )
-    documents_built = DOCUMENTS * found["pieces"][f"write {counted}"]["models"]
-    units = {name.split()[1]: piece for name, piece in pieces(found, "units").items()}
-    unit_count = int(next(iter(pieces(found, "units"))).split()[0])
+    of_units = next(found for run in runs if (found := pieces(run, "units")))
+    units = {name.split()[1]: piece for name, piece in of_units.items()}
+    unit_count = int(next(iter(of_units)).split()[0])
     documents = LAB["models"] * LAB["documents"]
     rows = documents * LAB["tokens"]
     pairs = documents * LAB["tokens"] ** 2 / 2
@@ -153,6 +186,7 @@ def reckoning(found: dict[str, Any]) -> dict[str, float]:
         "core_hours": core_hours,
         "core_dollars": core_hours * PRICES["core hour"],
         "shards": rows / build["rows"],
+        "shard_cores": of_build["machine"]["cores"],
         "shard_minutes": build["seconds"] / 60,
         "values": documents * values / documents_built,
         "open_minutes": documents * units["sql"]["seconds"] / unit_count / 60,
@@ -160,9 +194,9 @@ def reckoning(found: dict[str, Any]) -> dict[str, float]:
     }
 
 
-def reckoning_block(found: dict[str, Any]) -> str:
+def reckoning_block(runs: Sequence[Run]) -> str:
     """The reckoning in a table."""
-    case = reckoning(found)
+    case = reckoning(runs)
     lines = [
         f"| {LAB['models']:,} models of {LAB['parameters'] / 1e9:.0f}B × {LAB['documents']:,} "
         f"documents × {LAB['tokens'] // 1024}k tokens, each read whole | | dollars |",
@@ -175,7 +209,7 @@ def reckoning_block(found: dict[str, Any]) -> str:
         f"| processor hours of a build from nothing | {case['core_hours']:,.0f} | "
         f"{case['core_dollars']:,.0f} |",
         f"| shards as large as the largest build that was measured | {case['shards']:,.0f} | |",
-        f"| minutes of such a shard on {found['machine']['cores']} cores | "
+        f"| minutes of such a shard on {case['shard_cores']} cores | "
         f"{case['shard_minutes']:.1f} | |",
         f"| values per document that the marts are built from | {case['values']:.1e} | |",
         f"| minutes to open `tokenmart sql` | {case['open_minutes']:.0f} | |",
