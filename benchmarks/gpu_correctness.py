@@ -1,0 +1,93 @@
+"""Is the engine right: each probe against the plain float32 forward."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from gpu_subjects import Subject, conditions_of, forwards, plain, requests_of, score
+from gpu_table import Bench, Row, give_back, out_of_memory_named
+
+FLOAT32_SHARE = 1 / 50
+"""Ours in float32 must be this much nearer to the reference than plain half precision is: TF32
+has 8 times bfloat16's resolution and would fail, float32 has 65,536 times."""
+
+CHANGED = "plain, part of the context changed"
+
+
+def differences(ours: Sequence[Any], reference: Sequence[Any]) -> tuple[float, float]:
+    """The largest and the mean difference in nats."""
+    off = np.abs(np.concatenate(ours) - np.concatenate(reference))
+    return float(off.max()), float(off.mean())
+
+
+def correctness(bench: Bench, subject: Subject) -> None:
+    """Ours and plain half precision against the plain float32 forward, probe by probe."""
+    from extract.scoring.engine import Engine
+
+    count = bench.size.lengths[0]
+    tokens = subject.tokens(count)
+    half = "bfloat16" if bench.dtype == "float32" else bench.dtype
+    for probe in ("full", "window", "retrieval"):
+        requests = requests_of(conditions_of(bench, probe), tokens)
+        work = forwards(subject, [request.length for request in requests])
+        # float32 products run at a tenth of half precision's speed
+        if not bench.fits("correctness", f"{subject.spec.full_id} {probe}", 14 * work):
+            continue
+        found: dict[tuple[str, str], Any] = {}
+        told: list[str] = []
+        for dtype in ("float32", half):
+            with out_of_memory_named(told):
+                model = subject.load(dtype)
+                found[dtype, "plain"] = plain(model, requests)
+                if dtype == "float32":
+                    found[dtype, CHANGED] = plain(model, _disturbed(requests))
+                found[dtype, "ours"] = score(Engine(model), conditions_of(bench, probe), tokens)
+            model = None
+            give_back(bench.device)
+        reference = found.pop(("float32", "plain"), None)
+        for (dtype, who), logprobs in found.items() if reference else ():
+            largest, mean = differences(logprobs, reference)
+            bench.add(
+                Row(
+                    "correctness",
+                    subject.spec.full_id,
+                    dtype,
+                    count,
+                    f"{probe}, {who}",
+                    largest_nats=largest,
+                    mean_nats=mean,
+                )
+            )
+        for note in told:
+            bench.add(Row("correctness", subject.spec.full_id, "", count, probe, note=note))
+        if reference and not told:
+            _judge(bench, f"{subject.spec.full_id}, {probe}", found, reference, half)
+
+
+def _disturbed(requests: Sequence[Any]) -> list[Any]:
+    """The same requests with one token in 16 of what comes before the first target exchanged."""
+    from dataclasses import replace
+
+    changed = []
+    for request in requests:
+        ids, trunk = request.ids.copy(), request.trunk.copy()
+        ids[: max(1, request.first_target) : 16] = ids[-1]
+        trunk[::16] = ids[-1]
+        changed.append(replace(request, ids=ids, trunk=trunk))
+    return changed
+
+
+def _judge(bench: Bench, what: str, found: Any, reference: Any, half: str) -> None:
+    limit = differences(found[half, "plain"], reference)
+    exact = differences(found["float32", "ours"], reference)
+    rounded = differences(found[half, "ours"], reference)
+    bench.must(
+        exact[0] <= FLOAT32_SHARE * limit[0],
+        f"{what}: in float32 ours is {exact[0]:.1e} nats off, plain {half} {limit[0]:.1e}",
+    )
+    bench.must(
+        rounded[1] <= 1.5 * limit[1],
+        f"{what}: in {half} ours is {rounded[1]:.1e} nats off on average, plain {limit[1]:.1e}",
+    )
