@@ -3,8 +3,11 @@
 Everything is a ratio measured in one run, on the real checkpoints of minilong, in float32 on
 the processor. Each measurement is a process of its own, so that memory peaks don't mix.
 
-    python benchmarks/bench_extract.py            # all parts, about half an hour on 2 cores
-    python benchmarks/bench_extract.py a e        # some parts
+    python benchmarks/bench_extract.py                       # about half an hour on 2 cores
+    python benchmarks/bench_extract.py --part full --part memory
+
+A part is written to the output as soon as it is measured, with the machine's load before it: with
+more than a few tenths its seconds say little. The tables of RESULTS.md are written anew from it.
 """
 
 from __future__ import annotations
@@ -20,10 +23,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 from baselines import bare_forward, harness_rolling, longppl_procedure
+from extract_table import CONTEXT, STRIDE, Figures, table, tell
+from told import machine
+
+from warehouse.files import write_whole
 
 MODELS = ("smollm2-135m", "gemma3-270m")
-CONTEXT, STRIDE = 1024, 512
+OUTPUT = Path(__file__).with_name("extract.json")
+PACKAGES = ("torch", "transformers", "lm_eval")
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
 
@@ -70,7 +79,7 @@ def measure(work: Callable[[], Any], repeats: int) -> dict[str, float]:
     return {"seconds": min(seconds), "bytes": float(above)}
 
 
-def one(case: str, name: str, size: int, extra: int, repeats: int) -> dict[str, float]:
+def measure_one(case: str, name: str, size: int, extra: int, repeats: int) -> dict[str, float]:
     """One measurement; runs in a process of its own."""
     import numpy as np
     from readings import reading_of
@@ -124,7 +133,7 @@ def one(case: str, name: str, size: int, extra: int, repeats: int) -> dict[str, 
 
 
 def run(case: str, name: str, size: int, extra: int = 0, repeats: int = 2) -> dict[str, float]:
-    """`one`, in a fresh process."""
+    """`measure_one`, in a fresh process."""
     arguments = [case, name, str(size), str(extra), str(repeats)]
     done = subprocess.run(
         [sys.executable, __file__, "--one", *arguments], capture_output=True, text=True, check=False
@@ -135,73 +144,68 @@ def run(case: str, name: str, size: int, extra: int = 0, repeats: int = 2) -> di
     return result
 
 
-def row(*cells: object) -> None:
-    print("| " + " | ".join(str(cell) for cell in cells) + " |", flush=True)
-
-
-def head(*cells: str) -> None:
-    row(*cells)
-    row(*["---"] * len(cells))
-
-
-def part_a() -> None:
-    print("\n(a) `full` probe against the bare forward with all logits, 2,048 tokens\n")
-    head("model", "bare, s", "ours, s", "ratio (goal ≤ 1.05)")
+def full() -> list[Figures]:
+    """The `full` probe and the bare forward with all logits."""
+    found = []
     for name in MODELS:
         bare, ours = (run(case, name, 2048, repeats=3)["seconds"] for case in ("bare", "ours"))
-        row(name, f"{bare:.2f}", f"{ours:.2f}", f"**{ours / bare:.2f}**")
+        found.append({"model": name, "bare": bare, "ours": ours})
+    return found
 
 
-def part_b() -> None:
-    print(f"\n(b) LongPPL: 4,096 tokens, L = {CONTEXT}, s = {STRIDE}\n")
-    head(
-        "model", "procedure, s", "ours, s", "ratio (goal ≤ 0.7 / 0.55)", "largest difference, nats"
-    )
-    for name in MODELS:
-        plain = run("longppl", name, 4096, repeats=1)["seconds"]
-        ours = run("ours-longppl", name, 4096, repeats=1)["seconds"]
-        nats = run("ours-longppl", name, 2560, extra=1, repeats=1)["nats"]
-        row(name, f"{plain:.1f}", f"{ours:.1f}", f"**{ours / plain:.2f}**", f"{nats:.1e}")
+def longppl() -> list[Figures]:
+    """LongPPL's two passes and the published procedure; differences on fewer tokens."""
+    return [
+        {
+            "model": name,
+            "procedure": run("longppl", name, 4096, repeats=1)["seconds"],
+            "ours": run("ours-longppl", name, 4096, repeats=1)["seconds"],
+            "nats": run("ours-longppl", name, 2560, extra=1, repeats=1)["nats"],
+        }
+        for name in MODELS
+    ]
 
 
-def part_c() -> None:
-    print("\n(c) lm-evaluation-harness `loglikelihood_rolling`, 2,048 tokens\n")
-    head("model", "harness, s", "ours, s", "ratio (goal ≤ 1.0)")
+def harness() -> list[Figures]:
+    """The `full` probe and lm-evaluation-harness's rolling log-likelihood."""
+    found = []
     for name in MODELS:
         theirs, ours = (run(case, name, 2048)["seconds"] for case in ("harness", "ours"))
-        row(name, f"{theirs:.2f}", f"{ours:.2f}", f"**{ours / theirs:.2f}**")
+        found.append({"model": name, "harness": theirs, "ours": ours})
+    return found
 
 
-def part_d() -> None:
-    print("\n(d) `full` + `retrieval` with k excerpts (48 + 32 tokens), smollm2-135m\n")
-    head("tokens", "k = 1, s", "k = 4, s", "k = 16, s", "k = 16 / k = 1 (goal ≤ 1.35)")
-    for size in (4096, 8192):
-        times = [run("ours-retrieval", MODELS[0], size, k, 1)["seconds"] for k in (1, 4, 16)]
-        row(f"{size:,}", *(f"{t:.1f}" for t in times), f"**{times[2] / times[0]:.2f}**")
+def retrieval() -> list[Figures]:
+    """`full` and `retrieval` with more and more excerpts."""
+    return [
+        {
+            "tokens": size,
+            **{
+                str(excerpts): run("ours-retrieval", MODELS[0], size, excerpts, 1)["seconds"]
+                for excerpts in (1, 4, 16)
+            },
+        }
+        for size in (4096, 8192)
+    ]
 
 
-def part_e() -> None:
-    print("\n(e, f) peak memory above the loaded model, and time, by length and vocabulary\n")
-    head("model", "tokens", "full logits, MB", "ours, MB", "ratio (goal ≤ 0.2)", "ours, s")
+def peaks() -> list[Figures]:
+    """Peak memory by length and vocabulary."""
+    found = []
     for name in MODELS:
         for size in (2048, 4096, 8192):
             plain, ours = (run(case, name, size, repeats=1) for case in ("bare", "ours"))
-            ratio = ours["bytes"] / plain["bytes"]
-            cells = (f"{plain['bytes'] / 1e6:,.0f}", f"{ours['bytes'] / 1e6:,.0f}")
-            row(name, f"{size:,}", *cells, f"**{ratio:.2f}**", f"{ours['seconds']:.1f}")
+            found.append({"model": name, "tokens": size, "plain_bytes": plain["bytes"],
+                          "ours_bytes": ours["bytes"], "ours": ours["seconds"]})  # fmt: skip
+    return found
 
 
-def part_g() -> None:
+def stored() -> list[Figures]:
+    """Rows and bytes of published files, by condition and in all."""
     import pyarrow.parquet as pq
 
     from warehouse.paths import find_workspace
 
-    documents = 8
-    print(
-        f"\n(g) bytes per row of published files, all columns, footer and ledger included "
-        f"({documents} documents of 4,096 tokens, both models)\n"
-    )
-    head("condition", "rows", "bytes per row (goal ≤ 10)")
     workspace = find_workspace(Path(__file__))
     sizes: dict[str, list[int]] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -209,7 +213,7 @@ def part_g() -> None:
         (data / "cache").symlink_to(workspace.cache)
         shutil.copytree(workspace.data / "documents", data / "documents")
         command = [sys.executable, "-m", "tokenmart", "extract", "--problem", "minilong"]
-        command += ["--documents", str(documents)]
+        command += ["--documents", "8"]
         for name in MODELS:
             command += ["--model", name]
         subprocess.run(
@@ -221,16 +225,42 @@ def part_g() -> None:
             size[0] += pq.read_metadata(path).num_rows
             size[1] += path.stat().st_size
     sizes["all"] = [sum(column) for column in zip(*sizes.values(), strict=True)]
-    for name, (rows, size) in sorted(sizes.items()):
-        row(name, f"{rows:,}", f"**{size / rows:.2f}**")
+    return [{"condition": name, "rows": rows, "bytes": size}
+            for name, (rows, size) in sorted(sizes.items())]  # fmt: skip
 
 
-PARTS = {"a": part_a, "b": part_b, "c": part_c, "d": part_d, "e": part_e, "g": part_g}
+PARTS = {
+    "full": full, "longppl": longppl, "harness": harness, "retrieval": retrieval,
+    "memory": peaks, "bytes": stored,
+}  # fmt: skip
+
+
+@click.command(help=__doc__)
+@click.option("--part", "parts", multiple=True, type=click.Choice(list(PARTS)),
+              help="Measure only this part; may be repeated.")  # fmt: skip
+@click.option("--output", type=click.Path(path_type=Path), default=OUTPUT, help="The output.")
+@click.option("--one", nargs=5, hidden=True, help="One measurement, in this process.")
+def main(parts: tuple[str, ...], output: Path, one: tuple[str, ...] | None) -> None:
+    """Measure parts and tell them."""
+    if one:
+        case, name, *numbers = one
+        click.echo(json.dumps(measure_one(case, name, *map(int, numbers))))
+        return
+    here = machine(*PACKAGES)
+    found = json.loads(output.read_text("utf-8")) if output.exists() else {"machine": here}
+    if found["machine"] != here:
+        raise click.ClickException(
+            f"{output} is of another machine or other versions ({found['machine']}, here {here}); "
+            "delete it, or name another with --output"
+        )
+    for part in parts or PARTS:
+        load = round(os.getloadavg()[0], 2)
+        found.setdefault("parts", {})[part] = {"load_before": load, "rows": PARTS[part]()}
+        write_whole(output, json.dumps(found, indent=1) + "\n")
+        click.echo("\n".join([f"\n{part}, load before {load}\n", *table(found, part)]))
+    if output.resolve() == OUTPUT.resolve():
+        tell(found)
+
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--one"]:
-        case, name, *numbers = sys.argv[2:]
-        print(json.dumps(one(case, name, *map(int, numbers))))
-    else:
-        for letter in sys.argv[1:] or PARTS:
-            PARTS[letter]()
+    main()

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import shutil
 import subprocess
 import sys
@@ -42,12 +41,12 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
 
 from growth_table import DOCUMENTS, tell, told_outputs
 from made_up_warehouse import Retrieval, Shape, Window, write_warehouse
+from told import machine
 from warehouse_scale import Bench, peak_memory, timed
 
 from warehouse.files import write_whole
 from warehouse.paths import Workspace, find_workspace
 from warehouse.sql.connection import connect_read_only, connect_to_parquet
-from warehouse.store.provenance import processor_name
 
 PROGRAM = find_workspace(Path(__file__)).root / "tokenmart.py"
 TOKENS = 8192
@@ -357,9 +356,7 @@ def main(
 ) -> None:
     """Measure what is not in the output yet, smallest first."""
     known = json.loads(output.read_text("utf-8")) if output.exists() else {"pieces": {}}
-    known.setdefault("machine", {"processor": processor_name(), "cores": os.cpu_count(),
-                                 "duckdb": duckdb.__version__,
-                                 "python": platform.python_version()})  # fmt: skip
+    known.setdefault("machine", machine("duckdb"))
     growth = Growth(folder.absolute(), output.absolute(), known)
     growth.folder.mkdir(parents=True, exist_ok=True)
     for count in sorted(rows):

@@ -12,10 +12,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import told
+
 from extract.planning.cost import BYTES_PER_ROW, Work, assumed_speed, estimate
 
-ROOT = Path(__file__).resolve().parents[1]
-BEGIN, END = "<!-- growth.json -->", "<!-- end of growth.json -->"
+BLOCK = "growth.json"
 GIB = 2**30
 Piece = dict[str, Any]
 Run = dict[str, Any]
@@ -32,7 +33,7 @@ LAB = {"models": 1_000, "documents": 10_000, "tokens": 131_072, "parameters": 7_
 
 def told_outputs() -> list[Path]:
     """The outputs that the tables are made of."""
-    return sorted((ROOT / "benchmarks").glob("growth*.json"))
+    return sorted((told.ROOT / "benchmarks").glob("growth*.json"))
 
 
 def told_runs() -> list[Run]:
@@ -43,13 +44,8 @@ def told_runs() -> list[Run]:
 def tell() -> None:
     """Write the tables anew where they are shown."""
     runs = told_runs()
-    for path, block in (
-        (ROOT / "benchmarks" / "RESULTS.md", results_block(runs)),
-        (ROOT / "docs" / "scale.md", reckoning_block(runs)),
-    ):
-        text = path.read_text("utf-8")
-        begin, end = text.index(BEGIN), text.index(END) + len(END)
-        path.write_text(text[:begin] + block + text[end:], encoding="utf-8")
+    told.tell(told.RESULTS, BLOCK, results_block(runs))
+    told.tell(told.ROOT / "docs" / "scale.md", BLOCK, reckoning_block(runs))
 
 
 def pieces(found: Run, kind: str) -> dict[str, Piece]:
@@ -66,7 +62,7 @@ def pieces(found: Run, kind: str) -> dict[str, Piece]:
 def results_block(runs: Sequence[Run]) -> str:
     """Builds, runs with little new, pruning, shards and small units."""
     parts = [part for run in runs for part in run_parts(run)]
-    return "\n".join([BEGIN, "\n\n".join("\n".join(lines) for lines in parts), END])
+    return told.block(BLOCK, ["\n\n".join("\n".join(lines) for lines in parts)])
 
 
 def run_parts(found: Run) -> Iterator[list[str]]:
@@ -215,4 +211,4 @@ def reckoning_block(runs: Sequence[Run]) -> str:
         f"| minutes to open `tokenmart sql` | {case['open_minutes']:.0f} | |",
         f"| minutes of `tokenmart status` | {case['status_minutes']:.0f} | |",
     ]
-    return "\n".join([BEGIN, *lines, END])
+    return told.block(BLOCK, lines)

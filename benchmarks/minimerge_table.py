@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "merging.md"
-BEGIN, END = "<!-- benchmarks/minimerge.json -->", "<!-- end of benchmarks/minimerge.json -->"
+import told
+
+BLOCK = "benchmarks/minimerge.json"
 SKILLS = ("reading", "maths", "code")
 
 
 def tell(figures: dict[str, Any]) -> None:
     """Write the table anew in the page."""
-    text = PAGE.read_text("utf-8")
-    begin, end = text.index(BEGIN), text.index(END) + len(END)
-    PAGE.write_text(text[:begin] + docs_block(figures) + text[end:], encoding="utf-8")
+    told.tell(told.ROOT / "docs" / "merging.md", BLOCK, docs_block(figures))
 
 
 def docs_block(figures: dict[str, Any]) -> str:
@@ -51,4 +49,4 @@ def docs_block(figures: dict[str, Any]) -> str:
             f"{row['rank_low']:.0f} to {row['rank_high']:.0f} | {' | '.join(ranks)} | "
             f"{' | '.join(scores)} | {took} |"
         )
-    return "\n".join([BEGIN, *lines, END])
+    return told.block(BLOCK, lines)

@@ -30,6 +30,7 @@ from typing import Any
 
 import click
 import numpy as np
+import told
 
 from analysis.statistics.after_choice import winner_interval
 from analysis.statistics.correlations import Floats
@@ -38,7 +39,7 @@ from analysis.statistics.pooling import new_family
 from analysis.statistics.winner import winner_conditions
 from warehouse.store.provenance import code_revision
 
-BEGIN, END = "<!-- statistics_winners.json -->", "<!-- end of statistics_winners.json -->"
+BLOCK = "statistics_winners.json"
 
 METRICS, PER_METRIC = 24, 18
 WITHIN_METRIC = 0.9
@@ -246,7 +247,7 @@ def results_block(tables: dict[str, Any]) -> str:
         "|---|---|---|---|",
         *(f"| {world} | {' | '.join(cells)} |" for world, cells in winner_cells.items()),
     ]
-    return "\n".join([BEGIN, *lines, END])
+    return told.block(BLOCK, lines)
 
 
 def _rounded(value: float) -> float:
@@ -304,9 +305,7 @@ def main(
     if out is not None:
         out.write_text(json.dumps(tables, indent=1) + "\n", encoding="utf-8")
     if results is not None:
-        text = results.read_text("utf-8")
-        begin, end = text.index(BEGIN), text.index(END) + len(END)
-        results.write_text(text[:begin] + results_block(tables) + text[end:], encoding="utf-8")
+        told.tell(results, BLOCK, results_block(tables))
 
 
 if __name__ == "__main__":
