@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -257,6 +258,44 @@ def test_another_run_replaces_what_the_readme_says(demo_figures: Any) -> None:
     changed = demo_figures.with_figures(README, other)
     assert "p, 4711 tries" in changed and "took 78 min 31 s" in " ".join(changed.split())
     assert demo_figures.with_figures(changed, figures) == README
+
+
+COVERAGE = {
+    ("Spearman", "percentile"): "Spearman, percentile",
+    ("Spearman", "BCa"): "Spearman, BCa",
+    ("Spearman", "clustered"): "Spearman, bootstrap clustered by family",
+    ("Spearman", "family"): "Spearman, **family interval**",
+    ("Spearman", "within families"): "Spearman **within families**",
+    ("skipped Spearman", "percentile"): "skipped Spearman, percentile",
+    ("skipped Spearman", "BCa"): "skipped Spearman, BCa",
+}
+"""Method in statistics_coverage.txt → row of RESULTS.md."""
+
+
+def test_the_coverage_of_intervals_is_that_of_the_committed_output() -> None:
+    output = (ROOT / "benchmarks" / "statistics_coverage.txt").read_text("utf-8")
+    independent, shared, *_ = output.split("family share of the variance")[1:]
+
+    def covered(part: str, statistic: str, method: str) -> str:
+        lines = re.findall(rf"of {statistic}, rho [\d.]+: (.*)", part)
+        found = [re.search(rf"(?:^|, ){method} ([\d.]+)%", line) for line in lines]
+        assert len(found) == 3
+        return " / ".join(one[1].replace("100.0", "100") for one in found if one) + "%"
+
+    for (statistic, method), row in COVERAGE.items():
+        cells = [covered(part, statistic, method) for part in (independent, shared)]
+        assert f"| {row} | {' | '.join(cells)} |" in RESULTS
+    tests = [re.findall(r"(free|within families|unadjusted) ([\d.]+%)", part.split("no signal")[1])
+             for part in (independent, shared)]  # fmt: skip
+    for name, row in (
+        ("free", "max-statistic, 50 variants, free permutation"),
+        ("within families", "max-statistic, permutation within families"),
+        ("unadjusted", "best of 50, unadjusted"),
+    ):
+        assert f"| {row} | {' | '.join(dict(part)[name] for part in tests)} |" in RESULTS
+    differences = re.findall(r"coverage percentile ([\d.]+%)", output)
+    said = f"covers {differences[0]} (both correlate at .6) and {differences[1]} (.7 and .3)"
+    assert said in " ".join(RESULTS.split())
 
 
 def test_the_tables_of_the_simulation_are_the_committed_ones(statistics_winners: Any) -> None:
