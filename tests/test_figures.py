@@ -260,6 +260,27 @@ def test_another_run_replaces_what_the_readme_says(demo_figures: Any) -> None:
     assert demo_figures.with_figures(changed, figures) == README
 
 
+def test_the_table_beside_the_harness_is_that_of_its_output() -> None:
+    found = json.loads((ROOT / "benchmarks" / "eval_harness.json").read_text("utf-8"))
+    for model in found["models"]:
+        alike, relative = [0.0], [0.0]
+        for row in model["metrics"]:
+            if row["metric"].startswith(("acc", "exact", "brier")):
+                alike.append(row["difference"])
+            else:
+                relative.append(row["difference"] / abs(row["harness"]))
+        assert max(alike) < 1e-6 and max(relative) < 1e-4 and model["ratio"] < 0.8
+        theirs, ours = (
+            ", ".join(f"{turn[who]:.1f}" for turn in model["seconds"])
+            for who in ("harness", "tokenmart")
+        )
+        cells = (model["model"], len(model["metrics"]), f"{max(alike):.1e}", f"{max(relative):.1e}",
+                 theirs, ours, f"**{model['ratio']:.2f}**")  # fmt: skip
+        assert f"| {' | '.join(map(str, cells))} |" in RESULTS
+        assert f"all {model['multiple_choice_requests']} multiple-choice" in RESULTS
+    assert f"(lm_eval {found['versions']['lm_eval']})" in RESULTS
+
+
 COVERAGE = {
     ("Spearman", "percentile"): "Spearman, percentile",
     ("Spearman", "BCa"): "Spearman, BCa",
