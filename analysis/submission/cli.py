@@ -82,7 +82,17 @@ def verify(
 @PROBLEM
 @click.option("--metric", required=True, help="The metric to submit.")
 @click.option("--variant", help="Its variant; needed when there are several.")
-@click.option("--negate", is_flag=True, help="Submit the values with the sign changed.")
+@click.option(
+    "--negate",
+    is_flag=True,
+    help="Submit the values with the sign changed, as a metric of which lower is better needs: the "
+    "verifier expects more of a score to predict more of the target.",
+)
+@click.option(
+    "--as-is",
+    is_flag=True,
+    help="Submit the sign as given, even where the catalogue expects the other.",
+)
 @click.option("--unofficial", is_flag=True, help="Allow a metric that needs a second model.")
 @click.option(
     "--out", required=True, type=FILE, help="New folder for the submission and its bundle."
@@ -94,6 +104,7 @@ def submit(
     metric: str,
     variant: str | None,
     negate: bool,
+    as_is: bool,
     unofficial: bool,
     out: Path,
     resamples: int,
@@ -101,8 +112,9 @@ def submit(
 ) -> None:
     """Write a submission, the verifier's output and the reproducibility bundle.
 
-    Refuses when coverage is incomplete, when the metric isn't admissible, or when dbt's
-    lineage shows downstream scores among the metric's ancestors.
+    Refuses when coverage is incomplete, when the metric isn't admissible, when its sign is not the
+    one that the catalogue expects, or when dbt's lineage shows downstream scores among the metric's
+    ancestors.
 
     \b
     tokenmart submit --metric perplexity --variant bits_per_byte --negate --out results/mine
@@ -111,7 +123,9 @@ def submit(
     from analysis.submission.verifier import result_text
     from warehouse.paths import find_workspace
 
-    request = SubmissionRequest(problem, metric, variant, negate, unofficial, seed, resamples)
+    request = SubmissionRequest(
+        problem, metric, variant, negate, unofficial, seed, resamples, as_is=as_is
+    )
     click.echo(result_text(write_submission(find_workspace(), request, out)))
     click.echo(f"written            {out}")
 

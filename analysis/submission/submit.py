@@ -42,6 +42,7 @@ class SubmissionRequest:
     """What the user asked to submit.
 
     as_of: count what was tried until then, ISO 8601 in UTC; empty for now.
+    as_is: the sign is meant, even against the direction that the catalogue expects.
     """
 
     problem: str
@@ -52,6 +53,7 @@ class SubmissionRequest:
     seed: int
     resamples: int
     as_of: str = ""
+    as_is: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,7 @@ def write_submission(workspace: Workspace, request: SubmissionRequest, out: Path
     table = load_table(problem, workspace)
     column = table.column(request.metric, request.variant)
     lineage = read_lineage(manifest_path(workspace), column.metric)
+    _check_sign(column, request)
     _check_rules(column, lineage, request.unofficial)
     _check_coverage(problem, workspace, table, column, lineage)
     with storage_errors(out, "then submit again"):
@@ -229,6 +232,17 @@ def _check_coverage(
     ]
     if absent:
         raise TokenmartError(f"{column.name}: no value for {listed(absent)}; {remedy}")
+
+
+def _check_sign(column: MetricColumn, request: SubmissionRequest) -> None:
+    """The verifier takes scores as they are; `correlate` turns metrics of which less is better."""
+    if request.as_is or request.negate == (column.direction == "lower"):
+        return
+    turn = "drop --negate" if request.negate else "give --negate"
+    raise TokenmartError(
+        f"{column.name}: {column.direction} is better, and a submission is read as higher is "
+        f"better; {turn}, or give --as-is if the sign is meant"
+    )
 
 
 def scores_of(table: MetricTable, column: MetricColumn, negate: bool) -> dict[str, float]:

@@ -62,8 +62,23 @@ def test_a_bundle_holds_what_the_contract_lists(written, verify_schema):
         assert words in page
 
 
+def test_a_sign_against_the_catalogue_is_refused(submit, minilong, tmp_path):
+    """`correlate` turns what is better when lower; a submission has to say that it does."""
+    refused = submit("--negate")
+    assert refused.exit_code == 1
+    assert "good/a: higher is better" in refused.stderr and "drop --negate" in refused.stderr
+    with minilong.write() as connection:
+        connection.execute("update metric_catalog set direction = 'lower' where metric = 'good'")
+    refused = submit()
+    assert refused.exit_code == 1
+    assert "good/a: lower is better" in refused.stderr and "give --negate" in refused.stderr
+    assert not (tmp_path / "out").exists()
+    assert submit("--negate").exit_code == 0
+    assert submit("--as-is", out=tmp_path / "meant").exit_code == 0
+
+
 def test_negate_changes_every_sign(submit, written, tmp_path):
-    assert submit("--negate", out=tmp_path / "negated").exit_code == 0
+    assert submit("--negate", "--as-is", out=tmp_path / "negated").exit_code == 0
     plain = json.loads((written / "submission.json").read_text())
     negated = json.loads((tmp_path / "negated" / "submission.json").read_text())
     assert negated == {model: -score for model, score in plain.items()}

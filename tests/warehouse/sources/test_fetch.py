@@ -228,6 +228,41 @@ def test_a_variant_of_a_hub_model_takes_its_bases_weights(
     assert lock["revisions"] == {"org/model": "c0ffee"}
 
 
+def test_two_revisions_of_one_repository_are_two_checkpoints(
+    workspace: Workspace, hub: SimpleNamespace
+) -> None:
+    """Each has its own commit, its own record, and stays what it was when the other moves."""
+    place = Place(workspace, "tiny")
+    found = {}
+    for step, commit in (("step1000", "c0ffee"), ("step2000", "decade"), ("main", "facade")):
+        hub.main = commit
+        source = {"kind": "hub", "repository": "org/model", "revision": step}
+        spec = ModelSpec.model_validate({"full_id": f"run-{step}", "family": "f", "source": source})
+        assert spec.present(place) is None
+        found[step] = (spec, spec.locate(place))
+    hub.main = "0badc0de"
+    for step, commit in (("step1000", "c0ffee"), ("step2000", "decade"), ("main", "facade")):
+        spec, located = found[step]
+        assert located.revision == commit and spec.locate(place) == located
+        assert spec.present(place) == located.path
+        assert spec.need(place).path == f"hub:org/model@{step}"
+    lock = json.loads((workspace.lock_files / "tiny.json").read_text())
+    assert lock["revisions"] == {
+        "org/model": "facade", "org/model@step1000": "c0ffee", "org/model@step2000": "decade",
+    }  # fmt: skip
+
+
+def test_a_revision_that_was_edited_is_the_one_that_is_fetched(
+    workspace: Workspace, hub: SimpleNamespace
+) -> None:
+    located(workspace)
+    hub.main = "decade"
+    edited = HUB_MODEL.model_copy(
+        update={"source": HUB_MODEL.source.model_copy(update={"revision": "v2"})}
+    )
+    assert edited.locate(Place(workspace, "tiny")).revision == "decade"
+
+
 def test_pickled_weights_are_refused_before_they_are_fetched(
     workspace: Workspace, hub: SimpleNamespace
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath
 from typing import ClassVar, Literal
 
+from pydantic import Field
+
 from warehouse.errors import TokenmartError
 from warehouse.files import explained, is_explained
 from warehouse.sources.lock_file import record_revision, recorded_revision
@@ -21,10 +23,17 @@ _WANTED = ("*.json", "*.model", "*.txt", "*.jinja", "*.tiktoken")
 
 
 class HubSource(WeightSource):
-    """A repository on the Hugging Face hub; `revision` is resolved to a commit at first use."""
+    """A repository on the Hugging Face hub; `revision` is resolved to a commit at first use.
+
+    `repository` is where it isn't the model's full id: checkpoints of one training run, each a
+    revision of one repository, are models with ids of their own.
+    """
 
     kind: Literal["hub"]
     on_demand: ClassVar[bool] = True
+    repository: str | None = Field(
+        default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9._-]+)?$", max_length=200
+    )
     revision: str = "main"
     subfolder: str = ""
     gated: bool = False
@@ -44,37 +53,43 @@ class HubSource(WeightSource):
         """
         from huggingface_hub import HfApi, snapshot_download
 
-        commit = recorded_revision(place.workspace, place.problem, full_id)
-        found = self._here(full_id, commit) if commit else None
+        repository, record = self.repository or full_id, self._record(full_id)
+        commit = recorded_revision(place.workspace, place.problem, record)
+        found = self._here(repository, commit) if commit else None
         if found is not None:
             return found
         if place.offline:
             raise TokenmartError(f"{full_id}: not fetched yet; {_remedy(full_id, place)}")
         try:
-            info = HfApi().model_info(full_id, revision=commit or self.revision)
+            info = HfApi().model_info(repository, revision=commit or self.revision)
             commit = str(info.sha)
             names = [PurePosixPath(file.rfilename) for file in info.siblings or ()]
             pickled = self._only_pickled(full_id, commit, names)
-            snapshot_download(full_id, revision=commit, allow_patterns=self._wanted(pickled))
+            snapshot_download(repository, revision=commit, allow_patterns=self._wanted(pickled))
         except TokenmartError:
             raise
         except Exception as error:  # the hub client raises unrelated classes for one event
             raise _explained(full_id, self.revision, place, error) from error
-        found = self._here(full_id, commit)
+        found = self._here(repository, commit)
         if found is None:
             raise TokenmartError(
                 f"{full_id}: commit {commit} lacks weights that its index names; correct `revision`"
             )
-        record_revision(place.workspace, place.problem, full_id, commit)
+        record_revision(place.workspace, place.problem, record, commit)
         return found
 
     def present(self, full_id: str, place: Place) -> Path | None:
         """The folder when the recorded commit lies complete in the hub's cache."""
-        commit = recorded_revision(place.workspace, place.problem, full_id)
-        found = self._here(full_id, commit) if commit else None
+        commit = recorded_revision(place.workspace, place.problem, self._record(full_id))
+        found = self._here(self.repository or full_id, commit) if commit else None
         return None if found is None else found.path
 
-    def _here(self, full_id: str, commit: str) -> Located | None:
+    def _record(self, full_id: str) -> str:
+        """What the lock file calls this revision: two of one repository are two entries."""
+        repository = self.repository or full_id
+        return repository if self.revision == "main" else f"{repository}@{self.revision}"
+
+    def _here(self, repository: str, commit: str) -> Located | None:
         """A commit in the hub's cache when all its weight shards are there, else None."""
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import LocalEntryNotFoundError
@@ -83,7 +98,7 @@ class HubSource(WeightSource):
         try:
             folder = Path(
                 snapshot_download(
-                    full_id, revision=commit, allow_patterns=wanted, local_files_only=True
+                    repository, revision=commit, allow_patterns=wanted, local_files_only=True
                 )
             )
         except (LocalEntryNotFoundError, ValueError):
@@ -120,7 +135,7 @@ class HubSource(WeightSource):
     def need(self, full_id: str, place: Place) -> Need:
         """The repository."""
         present = self.present(full_id, place) is not None
-        where = f"hub:{full_id}@{self.revision}"
+        where = f"hub:{self.repository or full_id}@{self.revision}"
         remedy = f"{place.fetch_command} --model {full_id}"
         return Need("models", full_id, present, where, "the Hugging Face hub", remedy)
 
@@ -147,7 +162,10 @@ def _explain(full_id: str, revision: str, place: Place, error: Exception) -> str
     if name == "GatedRepoError":
         return f"{full_id}: gated; accept its licence on the hub and log in with `hf auth login`"
     if name in ("RepositoryNotFoundError", "HFValidationError"):
-        return f"{full_id}: no such model on the hub (or it is private); correct `full_id`"
+        return (
+            f"{full_id}: no such model on the hub (or it is private); correct `full_id`, or the "
+            "`repository` of its source"
+        )
     if name == "RevisionNotFoundError":
         return f"{full_id}: no revision {revision!r}; correct `revision`"
     first = (str(error).splitlines() or [name])[0][:160]
