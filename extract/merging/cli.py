@@ -53,7 +53,9 @@ def check_command(problem_name: str, as_json: bool) -> None:
 @merge.command("run")
 @click.option("--problem", "problem_name", required=True, help="A merge problem by name or path.")
 @click.option("--merge", "names", multiple=True, help="Make only this merge; repeatable.")
-@click.option("--dry-run", is_flag=True, help="Check and print what would be made.")
+@click.option(
+    "--dry-run", is_flag=True, help="Fetch nothing, check, and print what would be made."
+)
 def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> None:
     """Make the merged models of a problem through mergekit, each in a process of its own.
 
@@ -81,7 +83,7 @@ def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> Non
         for each in wanted:
             progress(each.name, 0)
             try:
-                plan = plan_merge(problem, each, workspace)
+                plan = plan_merge(problem, each, workspace, fetch=not dry_run)
                 state = "made already" if plan.record else "to be made"
                 if dry_run:
                     click.echo(f"{each.name}: {each.method} of {', '.join(each.models())}: {state}")

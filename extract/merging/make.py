@@ -66,20 +66,31 @@ def versions() -> dict[str, str]:
     return {name: version(name) for name in _PACKAGES}
 
 
-def plan_merge(problem: MergeProblem, merge: Merge, workspace: Workspace) -> Plan:
+def plan_merge(
+    problem: MergeProblem, merge: Merge, workspace: Workspace, *, fetch: bool = True
+) -> Plan:
     """Check a merge without reading a weight, and say where its result lies.
+
+    Args:
+        problem: with rules and experts.
+        merge: one of its merges.
+        workspace: where files are, and the cache.
+        fetch: whether missing experts are fetched and converted; else they are refused as missing.
 
     Raises:
         TokenmartError: an expert is missing or refused by a rule, or the recipe can't work.
     """
     names = _with_bases(problem, merge.models())
-    folders = {name: expert_folder(problem.expert(name), problem, workspace) for name in names}
+    if fetch:
+        for name in names:
+            expert_folder(problem.expert(name), problem, workspace)
     for finding in judge_experts(problem, workspace):
         if finding.expert in names and not finding.allowed:
             raise TokenmartError(
                 f"merge {merge.name}: expert {finding.expert} is refused, {finding.rule}: "
                 f"{finding.evidence}; see `tokenmart merge check`"
             )
+    folders = {name: expert_folder(problem.expert(name), problem, workspace) for name in names}
     files = {name: _as_merged(problem.expert(name), problem, workspace) for name in names}
     refuse_recipe(merge, files)
     revisions = {name: _revision(folder, workspace) for name, folder in folders.items()}

@@ -66,17 +66,18 @@ def find_folder(expert: Expert, problem: MergeProblem, workspace: Workspace) -> 
         folder = place.resolve(expert.adapter)
         if not (folder / "adapter_config.json").is_file():
             raise TokenmartError(
-                f"{expert.name}: adapter {folder} holds no adapter_config.json; give a folder that "
-                "peft's save_pretrained wrote"
+                f"{expert.name}: adapter {folder} holds no adapter_config.json; make it with "
+                "`tokenmart merge train`, or give a folder that peft's save_pretrained wrote"
             )
         return folder
     assert expert.source is not None
     found = expert.source.present(expert.name, place)
     if found is None:
         need = expert.source.need(expert.name, place)
-        raise TokenmartError(
-            f"{expert.name}: its weights are not here ({need.path}); {need.remedy}"
-        )
+        fetched = f"`tokenmart merge run --problem {problem.name}` fetches them"
+        # `data fetch` knows problems with documents
+        remedy = fetched if place.fetch_command in need.remedy else need.remedy
+        raise TokenmartError(f"{expert.name}: its weights are not here ({need.path}); {remedy}")
     if found.is_file():
         converted = (
             workspace.cache / "checkpoints" / expert.source.locate(expert.name, place).revision

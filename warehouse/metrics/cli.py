@@ -208,7 +208,13 @@ def dbt_command(arguments: tuple[str, ...]) -> None:
     tokenmart dbt run --select +perplexity+
     tokenmart dbt build --shards 4
     tokenmart dbt build --shards 32 --on ray --address head:6379
+
+    --grids, --shards, --on and --address are Tokenmart's, for `build`. `tokenmart dbt build --help`
+    lists dbt's own.
     """
+    if arguments in ((), ("--help",), ("-h",)):
+        click.echo(click.get_current_context().get_help())
+        return
     from warehouse.metrics.dbt_process import run_dbt
     from warehouse.metrics.sharded.options import take_sharding
 
