@@ -50,6 +50,20 @@ def test_sql_sees_both_and_ranking_is_that_of_one_warehouse_with_all_models(
     assert "--with lab2: no such bundle" in done.output
 
 
+def test_a_bundle_in_a_folder_whose_name_is_a_pattern_is_read_and_no_other(
+    near: Lab, bundle: Path, tell: Run, tmp_path: Path
+) -> None:
+    for name in ("lab[2]", "lab2"):
+        shutil.copytree(bundle, tmp_path / name)
+    for path in (tmp_path / "lab2").rglob("*.parquet"):
+        pq.write_table(pq.read_table(path, partitioning=None).slice(0, 0), path)
+    tell(near, "warehouse", "attach", str(tmp_path / "lab[2]"), "--name", "lab2")
+    for table in ("tokens", "units", "metric_values"):
+        assert asked(near, tell, f"select count(*) > 0 as some from lab2.{table}") == [
+            {"some": True}
+        ]
+
+
 def figures(record: dict[str, Any]) -> list[Any]:
     return [(each["metric"], each["variant"], each["spearman"]) for each in record["rows"]]
 
