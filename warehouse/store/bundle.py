@@ -15,6 +15,7 @@ from pydantic import Field, StringConstraints, ValidationError
 from warehouse.bucket import BucketPath, bucket_path, footer
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.frozen import Frozen
+from warehouse.paths import refuse_partitions
 from warehouse.progress import Progress
 from warehouse.store.parquet_files import sha256_of_beginning
 from warehouse.store.schema import SCHEMA_VERSION, TABLES
@@ -131,11 +132,9 @@ def place_of(address: str) -> Path:
     Raises:
         TokenmartError: it is no such address, or none that Parquet's folders go with.
     """
-    if "=" in address:
-        raise TokenmartError(
-            f"{address}: = in it would be taken for a partition; rename the folder"
-        )
-    return bucket_path(address) if address.startswith("s3://") else Path(address).absolute()
+    place = bucket_path(address) if address.startswith("s3://") else Path(address).absolute()
+    refuse_partitions(str(place), "rename the folder, or take another")
+    return place
 
 
 def read_manifest(address: str) -> tuple[Manifest, str]:
