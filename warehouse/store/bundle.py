@@ -147,7 +147,7 @@ def read_manifest(address: str) -> tuple[Manifest, str]:
     top = place_of(address)
     path = top / MANIFEST
     try:
-        _refuse_link(top, path)
+        refuse_link(top, path)
         if path.stat().st_size > _LARGEST_MANIFEST:
             raise TokenmartError(f"{path}: too large for a manifest; this is no bundle")
         content = path.read_bytes()
@@ -171,7 +171,7 @@ def read_manifest(address: str) -> tuple[Manifest, str]:
             f"{SCHEMA_VERSION}; export it anew with this version"
         )
     for file in found.files:
-        if not _PATH.fullmatch(file.path) or not _has_a_place(file.path):
+        if not _PATH.fullmatch(file.path) or not has_a_place(file.path):
             raise TokenmartError(
                 f"{path}: names a file where a bundle has none ({file.path[:100]!r}); nothing "
                 "of it was read: don't trust where it comes from"
@@ -190,7 +190,7 @@ def verify(address: str, manifest: Manifest, progress: Progress) -> None:
     top = place_of(address)
     for file in manifest.files:
         path = top / file.path
-        _refuse_link(top, path)
+        refuse_link(top, path)
         wrong = _wrong(path, file)
         if wrong:
             raise StorageError(
@@ -226,7 +226,7 @@ def _wrong(path: Path, file: BundleFile) -> str:
     return ""
 
 
-def _has_a_place(path: str) -> bool:
+def has_a_place(path: str) -> bool:
     """Whether a bundle has a file of this name."""
     parts = path.split("/")
     if parts[0] == "data" and len(parts) > 2 and parts[1] in SHARED:
@@ -245,7 +245,7 @@ def _has_a_place(path: str) -> bool:
     return path == CARD
 
 
-def _refuse_link(top: Path, path: Path) -> None:
+def refuse_link(top: Path, path: Path) -> None:
     """Stop at a link inside a bundle: it could lead anywhere on this machine.
 
     Raises:

@@ -159,6 +159,47 @@ def test_without_a_licence_there_are_hashes_and_values_and_no_text(
     assert len(json.loads(record)["models"]) == 8
 
 
+def test_an_export_that_replaces_another_leaves_nothing_of_it(
+    far: Lab, tell: Run, tmp_path: Path
+) -> None:
+    def files(name: str = "b") -> set[str]:
+        top = tmp_path / name
+        return {path.relative_to(top).as_posix() for path in top.rglob("*") if path.is_file()}
+
+    def listed() -> set[str]:
+        return {file.path for file in read_manifest(str(tmp_path / "b"))[0].files}
+
+    export = ("warehouse", "export", str(tmp_path / "b"))
+    tell(far, *export)
+    assert any(path.startswith("data/tokens/") for path in files())
+    shutil.copytree(tmp_path / "b", tmp_path / "cut off")
+    (tmp_path / "b" / "data" / f".{'0' * 32}.tmp").write_text("of a killed process")
+    tell(far, *export, "--texts", "never", "--force", "--organisation", "Another")
+    assert files() == listed() | {"manifest.json"}
+    assert not any(path.startswith("data/tokens/") for path in files())
+
+    (tmp_path / "cut off" / "manifest.json").unlink()
+    before = files("cut off")
+    done = tell(far, "warehouse", "export", str(tmp_path / "cut off"), "--texts", "never", code=1)
+    assert "which is not of this export; delete it" in done.output and files("cut off") == before
+
+    (tmp_path / "b" / "data" / "thesis.tex").write_text("x")
+    assert "data/thesis.tex" in tell(far, *export, "--force", code=1).output
+    assert files() == listed() | {"manifest.json", "data/thesis.tex"}
+
+
+@pytest.mark.hostile
+def test_an_export_removes_nothing_behind_a_link(far: Lab, tell: Run, tmp_path: Path) -> None:
+    tell(far, "warehouse", "export", str(tmp_path / "b"))
+    shutil.move(tmp_path / "b" / "data", tmp_path / "elsewhere")
+    (tmp_path / "b" / "data").symlink_to(tmp_path / "elsewhere")
+    done = tell(
+        far, "warehouse", "export", str(tmp_path / "b"), "--texts", "never", "--force", code=4
+    )
+    assert "a link, where a bundle has files" in done.output
+    assert list((tmp_path / "elsewhere" / "tokens").rglob("*.parquet"))
+
+
 @pytest.mark.parametrize("what", ["corpus", "condition"])
 def test_what_is_not_alike_is_named_and_not_correlated(
     what: str, near: Lab, far: Lab, tell: Run, tmp_path: Path
