@@ -153,6 +153,24 @@ def workspace_of(root: Path) -> Workspace:
     return Workspace(root, root / "data", root / "warehouse" / "tokenmart.duckdb")
 
 
+def refuse_partitions(place: str, remedy: str) -> None:
+    """Refuse a path that partitioned files can't lie under.
+
+    DuckDB takes every `name=value` of a file's path for a column, and where the file has one of
+    this name, it reads the path's value in its place.
+
+    Args:
+        place: an absolute path, or the address of a bucket.
+        remedy: what to do.
+
+    Raises:
+        TokenmartError: a part of it has a `=`.
+    """
+    for part in place.split("/"):
+        if "=" in part:
+            raise TokenmartError(f"{place}: {part} in it would be taken for a partition; {remedy}")
+
+
 def find_workspace(start: Path | None = None) -> Workspace:
     """Find the checkout: $TOKENMART_HOME, else upwards from `start`, else beside this package.
 
@@ -160,8 +178,8 @@ def find_workspace(start: Path | None = None) -> Workspace:
     $TOKENMART_STORE is the address of a bucket that holds the Parquet files.
 
     Raises:
-        TokenmartError: no folder with `dbt_project/dbt_project.yml` was found, or the data folder
-            that the variable names is missing.
+        TokenmartError: no folder with `dbt_project/dbt_project.yml` was found, the data folder
+            that the variable names is missing, or the path of the Parquet files has a `=`.
     """
     named = os.environ.get("TOKENMART_HOME")
     here = (start or Path.cwd()).resolve()
@@ -188,4 +206,7 @@ def find_workspace(start: Path | None = None) -> Workspace:
     address = os.environ.get("TOKENMART_STORE", "").rstrip("/")
     if address:
         bucket_path(address)  # a wrong one is named before any work
+        refuse_partitions(address, "set TOKENMART_STORE to another prefix")
+    else:
+        refuse_partitions(str(data), "rename it, or set TOKENMART_DATA to another folder")
     return Workspace(root, data, Path(database).resolve(), address)

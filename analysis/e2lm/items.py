@@ -9,15 +9,16 @@ from pathlib import Path
 import duckdb
 
 from warehouse.errors import TokenmartError, did_you_mean
+from warehouse.importers.plain_table import OWN_COLUMNS
 
 REQUIRED = ("model", "item", "score")
 PROGRESS = ("tokens", "step")
 OPTIONAL = ("subject", "characters", "metric")
 
 _READERS = {
-    ".csv": "read_csv(?, header = true, all_varchar = true)",
-    ".parquet": "read_parquet(?, hive_partitioning = false)",
-    ".jsonl": "read_json(?, sample_size = -1)",
+    ".csv": f"read_csv(?, {OWN_COLUMNS}, header = true, all_varchar = true)",
+    ".parquet": f"read_parquet(?, {OWN_COLUMNS})",
+    ".jsonl": f"read_json(?, {OWN_COLUMNS}, sample_size = -1)",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 from pathlib import Path
 from typing import Any
@@ -104,9 +105,9 @@ def compute_shares(workspace: Workspace) -> dict[str, float]:
     try:
         rows = duckdb.execute(
             "select size, median(parameters * tokens) from (select distinct model, size,"
-            " parameters, tokens from read_parquet(?)) where size is not null group by size"
-            " order by size",
-            [str(path)],
+            " parameters, tokens from read_parquet(?, hive_partitioning = false))"
+            " where size is not null group by size order by size",
+            [glob.escape(str(path))],
         ).fetchall()
     except duckdb.Error as error:
         raise StorageError(f"{path}: can't be read ({error}); restore it from git") from error

@@ -22,7 +22,7 @@ from warehouse.errors import StorageError, TokenmartError
 from warehouse.files import sha256_file, storage_errors, write_whole
 from warehouse.paths import Workspace
 from warehouse.sql.connection import connect_for_queries
-from warehouse.sql.views import quoted
+from warehouse.sql.views import quoted_file
 from warehouse.store.provenance import code_revision, versions
 
 if TYPE_CHECKING:
@@ -200,8 +200,9 @@ def open_tables(tables: Frozen, workspace: Workspace) -> Iterator[Workspace]:
         database = Path(name) / "results.duckdb"
         with duckdb.connect(str(database)) as connection:
             for table in TABLES:
-                path = quoted(tables.folder / f"{table}.parquet")
+                path = quoted_file(tables.folder / f"{table}.parquet")
                 connection.execute(
-                    f"create table {_RENAMED.get(table, table)} as from read_parquet({path})"
+                    f"create table {_RENAMED.get(table, table)} as "
+                    f"from read_parquet({path}, hive_partitioning = false)"
                 )
         yield Workspace(workspace.root, data, database)

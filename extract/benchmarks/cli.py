@@ -118,18 +118,17 @@ def eval_command(
     tokenmart eval --problem minilong --tasks my_task --include-path tasks --apply-chat-template
     """
     from extract.benchmarks.chat import Chat, chat_of
-    from extract.benchmarks.run import refuse_clashes
     from extract.benchmarks.tasks import in_chat, item_rows, load_tasks
     from extract.failures import summary
     from warehouse.errors import UnitFailedError
     from warehouse.progress import progress_bar, without_library_bars
-    from warehouse.store.eval_items import store_items
+    from warehouse.store.eval_items import refuse_clashes, store_items
 
     workspace, problem, selection = _selected(problem_name, models, device, dtype, backend)
     wanted = [name for each in names for name in each.split(",") if name]
     with without_library_bars():
         tasks = load_tasks(wanted, include_path, shots=shots, limit=limit)
-    refuse_clashes(tasks)
+    refuse_clashes(workspace, problem.name, ((each.name, each.condition) for each in tasks))
     items = {task.condition: item_rows(task, subject, cluster) for task in tasks}
     if dry_run:
         for task in tasks:
@@ -148,6 +147,7 @@ def eval_command(
             if chat:
                 put = chat_of(plan.spec.full_id, plan.tokenizer.library, system, multiturn)
             asked = [in_chat(task, put, limit) for task in tasks]
+            refuse_clashes(workspace, problem.name, ((each.name, each.condition) for each in asked))
         for task in asked:
             rows = items.get(task.condition)
             rows = item_rows(task, subject, cluster) if rows is None else rows

@@ -19,7 +19,7 @@ from extract.benchmarks.run import Response
 from extract.benchmarks.tasks import EvalTask, item_rows, run_of, task_manager, units_of
 from extract.failures import summary
 from warehouse.errors import UnitFailedError
-from warehouse.store.eval_items import condition_of, store_items
+from warehouse.store.eval_items import condition_of, refuse_clashes, store_items
 
 NAME = "tokenmart"
 
@@ -93,7 +93,9 @@ class TokenmartLM(LM):  # type: ignore[misc]  # lm_eval is not checked here
         for name, indices in by_task.items():
             task = self._task(name, [instances[i] for i in indices])
             rows = item_rows(task)
-            store_items(self.run.workspace, self.run.problem.name, task.condition, rows)
+            workspace, problem = self.run.workspace, self.run.problem.name
+            refuse_clashes(workspace, problem, [(task.name, task.condition)])
+            store_items(workspace, problem, task.condition, rows)
             self.run.run(task)
             if self.run.failures:
                 raise UnitFailedError("; ".join(summary(self.run.failures)))

@@ -25,7 +25,7 @@ from extract.observe import PeakMemory
 from extract.planning.plan import Document, ModelPlan, Selection, Task, model_parts
 from extract.rows import model_row
 from extract.units import ScoredUnit, unit_record
-from warehouse.errors import StorageError, TokenmartError
+from warehouse.errors import StorageError
 from warehouse.paths import Workspace
 from warehouse.probes.request import Condition, ConditionKind, Ids
 from warehouse.problem.spec import Problem
@@ -302,19 +302,3 @@ def _filtered(
                 "answer": None if answer is None else str(answer),
                 **empty,
             }
-
-
-def refuse_clashes(tasks: Sequence[EvalTask]) -> None:
-    """Stop at two tasks that would share a folder.
-
-    Raises:
-        TokenmartError: names that differ only in characters a folder can't have.
-    """
-    seen: dict[str, str] = {}
-    for task in tasks:
-        other = seen.setdefault(task.condition, task.name)
-        if other != task.name:
-            raise TokenmartError(
-                f"tasks {other!r} and {task.name!r} would share the folder {task.condition!r}; "
-                "run them under two problems, or rename one"
-            )

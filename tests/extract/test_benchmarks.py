@@ -23,6 +23,7 @@ from published_tables import assert_same
 
 from extract.benchmarks.cli import eval_command
 from tokenmart import cli
+from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.sql.connection import connect_to_parquet
 
@@ -359,3 +360,22 @@ def test_an_edited_task_leaves_units_that_are_told_and_removed(
     assert state() == {"tiny--short": (2, 0, 0, 2)}
     assert "nothing to remove" in said("warehouse", "gc", "--problem", str(two_models))
     assert "evaluated 2 units" in ok(evaluate(two_models, edited, "--tasks", "made_two"))
+
+
+def test_tasks_that_would_share_a_folder_are_refused(two_models: Path, tasks: Path) -> None:
+    """Inside the harness and by `tokenmart eval`, when the other was run before."""
+    from lm_eval.api.instance import Instance
+
+    inside = TokenmartLM(str(two_models), "tiny/one", "cpu", include_path=str(tasks))
+    first, second = (
+        Instance("loglikelihood", {}, ("One plus one is", " two"), 0, (name, 0, 1))
+        for name in ("made*two", "made-two")
+    )
+    assert len(inside.loglikelihood([first])) == len(inside.loglikelihood([first])) == 1
+    with pytest.raises(TokenmartError, match=r"'made\*two' and 'made-two' would share the folder"):
+        inside.loglikelihood([second])
+    renamed = shutil.copytree(tasks, tasks.parent / "renamed")
+    config = renamed / "made_two.yaml"
+    config.write_text(config.read_text().replace("task: made_two", "task: made-two"))
+    done = evaluate(two_models, renamed, "--tasks", "made-two", "--dry-run")
+    assert done.exit_code == 1 and "'made*two' and 'made-two' would share" in done.output

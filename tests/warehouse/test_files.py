@@ -13,6 +13,7 @@ import pytest
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.files import appearing, refuse_protected, sha256_file, storage_errors, write_whole
 from warehouse.paths import Workspace, find_workspace
+from warehouse.store.bundle import place_of
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -119,3 +120,37 @@ def test_a_data_folder_that_is_missing_names_the_variable(
         find_workspace()
     (tmp_path / "unmounted").mkdir()
     assert find_workspace().data == tmp_path / "unmounted"
+
+
+@pytest.mark.parametrize("part", ["rank=0", "characters=7", "="])
+def test_parquet_files_lie_under_no_path_that_names_a_column(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    """DuckDB would read 0 as every token's rank."""
+    top = tmp_path / part / "lab"
+    (top / "dbt_project").mkdir(parents=True)
+    (top / "dbt_project" / "dbt_project.yml").touch()
+    (top / "data").mkdir()
+    refused = f"/lab.*: {part} in it would be taken for a partition; "
+    monkeypatch.setenv("TOKENMART_HOME", str(top))
+    with pytest.raises(TokenmartError, match=f"{refused}rename it, or set TOKENMART_DATA"):
+        find_workspace()
+    (tmp_path / "link").symlink_to(top / "data")
+    monkeypatch.setenv("TOKENMART_DATA", str(tmp_path / "link"))
+    with pytest.raises(TokenmartError, match=refused):
+        find_workspace()
+    monkeypatch.setenv("TOKENMART_DATA", str(workspace.data))
+    assert find_workspace().root == top
+    monkeypatch.setenv("TOKENMART_STORE", f"s3://bucket/{part}/lab")
+    with pytest.raises(TokenmartError, match=f"{refused}set TOKENMART_STORE to another prefix"):
+        find_workspace()
+
+
+def test_a_bundle_lies_under_no_path_that_names_a_column(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rank=0" / "lab").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "rank=0")
+    for address in ("lab", f"{tmp_path}/rank=0/lab", "s3://bucket/rank=0"):
+        with pytest.raises(TokenmartError, match="rank=0 in it would be taken for a partition"):
+            place_of(address)

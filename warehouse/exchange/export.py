@@ -7,6 +7,7 @@ cut off is no bundle, and the same command goes on with it.
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ from warehouse.errors import StorageError, TokenmartError
 from warehouse.exchange.card import card
 from warehouse.exchange.compare import describe
 from warehouse.exchange.records import records
-from warehouse.files import appearing, sha256_file, write_whole
+from warehouse.files import appearing, sha256_file, storage_errors, write_whole
 from warehouse.paths import Workspace
 from warehouse.problem.spec import Problem
 from warehouse.progress import Progress
@@ -36,7 +37,9 @@ from warehouse.store.bundle import (
     BundleFile,
     Manifest,
     SharedProblem,
+    has_a_place,
     place_of,
+    refuse_link,
 )
 from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import DOCUMENTS, SCHEMA_VERSION
@@ -50,6 +53,11 @@ who reads the bundle may not be who they allow."""
 _NOT_OPEN = ("-nc", "-nd")
 _OF_TEXTS = ("tokens", "top_tokens")
 """Token ids are the text in another spelling."""
+
+_FOLDERS = ("data", "metrics", "eval_results")
+_MADE_ANEW = ("metrics/", "eval_results/tokenmart-")
+_DRAFT = re.compile(r"\.[0-9a-f]{32}\.tmp")
+"""Name of what a killed process was writing; see `warehouse.files.appearing`."""
 
 Texts = Literal["licence", "never"]
 
@@ -130,14 +138,15 @@ def write_export(
         address: folder or s3:// address; empty, or an earlier export's.
         organisation: who evaluated, for the records.
         progress: called as files are written.
-        force: replace a finished export.
+        force: replace a finished export; what this one doesn't hold is removed.
 
     Raises:
         TokenmartError: something else is there.
         StorageError: it can't be written, or dbt is writing the database.
     """
     top = place_of(address)
-    _refuse_other(workspace, top, address, force)
+    _refuse_other(workspace, top, address)
+    _remove_earlier(export, top, address, force)
     written = []
     for place, path in sorted(export.files.items()):
         table = place.split("/")[1]
@@ -167,7 +176,7 @@ def write_export(
     return manifest
 
 
-def _refuse_other(workspace: Workspace, top: Path, address: str, force: bool) -> None:
+def _refuse_other(workspace: Workspace, top: Path, address: str) -> None:
     if not isinstance(top, BucketPath):
         own = (workspace.root.resolve(), workspace.data.resolve())
         if top.resolve() in own or any(top.resolve() == each.parent for each in own):
@@ -175,18 +184,47 @@ def _refuse_other(workspace: Workspace, top: Path, address: str, force: bool) ->
         if top.exists() and not top.is_dir():
             raise TokenmartError(f"{address}: a file; give a new folder")
     if (top / MANIFEST).is_file():
-        if not force:
-            raise TokenmartError(
-                f"{address}: holds a finished export; give a new folder, or --force to replace it"
-            )
-        (top / MANIFEST).unlink()
         return
-    known = {"data", "metrics", "eval_results", CARD}
+    known = {*_FOLDERS, CARD}
     others = [path.name for path in top.glob("*") if path.name not in known]
     if others:
         raise TokenmartError(
             f"{address}: holds other files ({sorted(others)[0]}); give a new or empty folder"
         )
+
+
+def _remove_earlier(export: Export, top: Path, address: str, force: bool) -> None:
+    """Take away the manifest and the files that only an earlier export has.
+
+    They could be the token rows that this one leaves out, and would be published with it.
+    """
+    finished = (top / MANIFEST).is_file()
+    if finished and not force:
+        raise TokenmartError(
+            f"{address}: holds a finished export; give a new folder, or --force to replace it"
+        )
+    earlier = []
+    for name in _FOLDERS:
+        refuse_link(top, top / name)
+        for path in sorted((top / name).rglob("*")):
+            place = path.relative_to(top).as_posix()
+            if place in export.files or not path.is_file():
+                continue
+            draft = _DRAFT.fullmatch(path.name)
+            if not draft and not has_a_place(place):
+                raise TokenmartError(
+                    f"{address}: holds other files ({place}); give a new or empty folder"
+                )
+            # without a manifest nothing says that these are not someone's only rows
+            if not draft and not finished and not place.startswith(_MADE_ANEW):
+                raise TokenmartError(
+                    f"{address}: holds {place}, which is not of this export; delete it, or give a "
+                    "new folder"
+                )
+            earlier.append(path)
+    for path in (top / MANIFEST, *earlier):
+        with storage_errors(path):
+            path.unlink(missing_ok=True)
 
 
 def _copy(path: Path, top: Path, place: str) -> BundleFile:

@@ -28,6 +28,7 @@ from warehouse.store.eval_items import (
     UNIT_ITEMS,
     condition_of,
     lengths_of,
+    refuse_clashes,
     store_items,
     stored_items,
 )
@@ -149,7 +150,8 @@ def import_answers(
         Items by task.
 
     Raises:
-        TokenmartError: a file or a row is wrong, or a task's requests are not those of before.
+        TokenmartError: a file or a row is wrong, two tasks would share a folder, or a task's
+            requests are not those of before.
         StorageError: the disk is full or the folder can't be written.
     """
     by_task: dict[str, dict[tuple[int, int, bool], EvalAnswer]] = {}
@@ -167,10 +169,12 @@ def import_answers(
     if not by_task:
         names = ", ".join(str(file) for file in files)
         raise TokenmartError(f"{names}: holds no answer; nothing was imported")
+    conditions = {task: condition_of(task, reader.kind) for task in by_task}
+    refuse_clashes(workspace, problem, conditions.items())
     prepared = []
     for task, found in by_task.items():
         answers = [found[key] for key in sorted(found)]
-        condition = condition_of(task, reader.kind)
+        condition = conditions[task]
         items = _item_rows(answers)
         before = stored_items(workspace, problem, condition)
         if before is not None and not before.equals(items) and not force:

@@ -10,19 +10,20 @@ import duckdb
 
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.importers.interface import Importer, Row
+from warehouse.importers.plain_table import OWN_COLUMNS
 
 REQUIRED = ("task", "item", "score")
 OPTIONAL = ("cluster", "context_tokens")
 
-_CSV = "read_csv(?, header = true, all_varchar = true)"
-_JSON = "read_json(?, sample_size = -1)"
+_CSV = f"read_csv(?, {OWN_COLUMNS}, header = true, all_varchar = true)"
+_JSON = f"read_json(?, {OWN_COLUMNS}, sample_size = -1)"
 _READERS = {
     ".csv": _CSV,
     ".tsv": _CSV,
     ".json": _JSON,
     ".jsonl": _JSON,
     ".ndjson": _JSON,
-    ".parquet": "read_parquet(?, hive_partitioning = false)",
+    ".parquet": f"read_parquet(?, {OWN_COLUMNS})",
 }
 
 

@@ -11,12 +11,15 @@ import duckdb
 
 from warehouse.errors import TokenmartError, did_you_mean
 
+OWN_COLUMNS = "hive_partitioning = false"
+"""Without it DuckDB takes `score=9` in the path for the column."""
+
 _READERS = {
-    ".csv": "read_csv(?, header = true, all_varchar = true, delim = ',')",
-    ".tsv": "read_csv(?, header = true, all_varchar = true, delim = '\t')",
-    ".jsonl": "read_json(?, format = 'newline_delimited', sample_size = -1)",
-    ".ndjson": "read_json(?, format = 'newline_delimited', sample_size = -1)",
-    ".parquet": "read_parquet(?, hive_partitioning = false)",
+    ".csv": f"read_csv(?, {OWN_COLUMNS}, header = true, all_varchar = true, delim = ',')",
+    ".tsv": f"read_csv(?, {OWN_COLUMNS}, header = true, all_varchar = true, delim = '\t')",
+    ".jsonl": f"read_json(?, {OWN_COLUMNS}, format = 'newline_delimited', sample_size = -1)",
+    ".ndjson": f"read_json(?, {OWN_COLUMNS}, format = 'newline_delimited', sample_size = -1)",
+    ".parquet": f"read_parquet(?, {OWN_COLUMNS})",
 }
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,9 @@ from warehouse.importers.score_table import read_scores
 from warehouse.paths import Workspace
 from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import BENCHMARK_SCORES, BENCHMARK_TABLES, DOWNSTREAM
+
+_NO_FOLDER = re.compile(r"[=%?\\\x00-\x1f\x7f]|__HIVE_DEFAULT_PARTITION__|^$")
+"""What DuckDB doesn't read back as it is from the name of a partition's folder."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,8 @@ def read_problem_scores(
         target: what they are to predict.
 
     Raises:
-        TokenmartError: another file than expected, a wrong row, or nothing to predict in it.
+        TokenmartError: another file than expected, a wrong row, nothing to predict in it, or a
+            name of what is ranked that can't be a folder's.
     """
     path = file.path
     if not path.is_file():
@@ -199,7 +204,8 @@ def _is_number(text: str) -> bool:
 
 def _final_scores(file: Path, scores: pa.Table, target: FinalScores) -> dict[str, pa.Table]:
     """Items of the downstream table by what is ranked: one a benchmark, its last score."""
-    ranked = "model_id" if target.size is None else "replace(recipe, '/', '--')"
+    column = "model" if target.size is None else "recipe"
+    name = "full_id" if target.size is None else "recipe"
     with duckdb.connect() as connection:
         connection.register("scores", scores.cast(BENCHMARK_SCORES))
         chosen = (
@@ -212,7 +218,7 @@ def _final_scores(file: Path, scores: pa.Table, target: FinalScores) -> dict[str
             "benchmarks": list(target.benchmarks),
         }
         rows = connection.execute(
-            f"with chosen as ({chosen}), last as (select {ranked} as ranked, model_id, benchmark,"
+            f"with chosen as ({chosen}), last as (select {name} as ranked, model_id, benchmark,"
             " arg_max(score, coalesce(tokens, step, 0)) as score from chosen group by all)"
             " select ranked, benchmark, avg(score) from last where ranked is not null"
             " group by all order by all",
@@ -239,8 +245,33 @@ def _final_scores(file: Path, scores: pa.Table, target: FinalScores) -> dict[str
             {"task": benchmark, "item": 0, "cluster": 0, "score": score}
         )
     whole = max(map(len, items.values()))
+    kept = [name for name, found in items.items() if len(found) == whole]
     return {
-        name: pa.Table.from_pylist(found, DOWNSTREAM)
-        for name, found in items.items()
-        if len(found) == whole
+        folder: pa.Table.from_pylist(items[name], DOWNSTREAM)
+        for name, folder in _folders(file, column, kept).items()
     }
+
+
+def _folders(file: Path, column: str, names: Iterable[str]) -> dict[str, str]:
+    """Partition key of each name of what is ranked.
+
+    Raises:
+        TokenmartError: one can't be a folder's, or two would be one, here or on a disk that knows
+            no capitals.
+    """
+    seen: dict[str, str] = {}
+    folders = {}
+    for name in names:
+        if wrong := _NO_FOLDER.search(name):
+            why = f"it has {wrong[0]!r}" if name else "it is empty"
+            raise TokenmartError(
+                f"{file}: {column} {name!r} can't name a folder ({why}); rename it in every row"
+            )
+        folders[name] = name.replace("/", "--")
+        other = seen.setdefault(folders[name].casefold(), name)
+        if other != name:
+            raise TokenmartError(
+                f"{file}: {column} {other!r} and {name!r} would share the folder "
+                f"{folders[name]!r}; rename one in every row"
+            )
+    return folders

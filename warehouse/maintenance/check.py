@@ -6,6 +6,7 @@ unit: row count, content hash, value ranges, gaps in positions, the document it 
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -242,7 +243,7 @@ def _differs_in_duckdb(path: Path, columns: Columns) -> str:
     try:
         with duckdb.connect() as connection:
             let_duckdb_read(connection, path)
-            found = connection.execute(query, [str(path)]).fetchnumpy()
+            found = connection.execute(query, [glob.escape(str(path))]).fetchnumpy()
     except duckdb.Error as error:
         return f"DuckDB can't read it: {_first_line(error)}"
     for name, values in columns.items():

@@ -7,6 +7,7 @@ read it may also write, so `reading_statements` lets only statements through tha
 
 from __future__ import annotations
 
+import glob
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -135,7 +136,9 @@ def open_door(memory: str | None) -> duckdb.DuckDBPyConnection:
 def close_door(connection: duckdb.DuckDBPyConnection, workspace: Workspace) -> None:
     """Open no file but those of the warehouse from now on, and let no setting change that."""
     own = [f"{workspace.store / table}/" for table in TABLES]
-    folders = ", ".join(map(quoted, [*own, *folders_of_others(workspace)]))
+    read = [*own, *folders_of_others(workspace)]
+    # DuckDB asks for a pattern before it asks for the files that match
+    folders = ", ".join(map(quoted, dict.fromkeys([*read, *map(glob.escape, read)])))
     files = ", ".join(quoted(f"{workspace.database}{end}") for end in ("", ".wal"))
     settings = ", ".join(map(quoted, _SETTINGS))
     for name, value in {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import duckdb
 from warehouse.bucket import let_duckdb_read
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
-from warehouse.sql.views import create_ledger_view, create_table_view, quoted
+from warehouse.sql.views import create_ledger_view, create_table_view, quoted, quoted_file
 from warehouse.store.attached import Attached, attached
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def _create(
     let_duckdb_read(connection, top)
     connection.execute(f"create schema if not exists {name}")
     for table in SHARED:
-        files = [str(top / path) for path in manifest.files_of(table)]
+        files = [glob.escape(str(top / path)) for path in manifest.files_of(table)]
         create_table_view(connection, name, table, files)
         if table == "tokens":
             create_ledger_view(connection, name, "units", files)
@@ -97,5 +98,6 @@ def _create(
         path = f"metrics/{table}.parquet"
         if any(file.path == path for file in manifest.files):
             connection.execute(
-                f"create view {name}.{table} as from read_parquet({quoted(top / path)})"
+                f"create view {name}.{table} as "
+                f"from read_parquet({quoted_file(top / path)}, hive_partitioning = false)"
             )

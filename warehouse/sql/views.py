@@ -6,6 +6,7 @@ They read the Parquet files in place; columns, types and order are those of
 
 from __future__ import annotations
 
+import glob
 import re
 from pathlib import Path
 
@@ -78,7 +79,8 @@ def create_table_view(
         connection: a database that may be written.
         place: the schema it goes to.
         name: one of `TABLES`.
-        files: where its rows are; without any it is empty, with the same columns.
+        files: patterns of where its rows are, from `counted_files`; without any it is empty, with
+            the same columns.
 
     Raises:
         StorageError: no file can be read.
@@ -119,6 +121,11 @@ def refuse_earlier_database(connection: duckdb.DuckDBPyConnection, path: Path) -
 def quoted(value: object) -> str:
     """A text or path as an SQL literal."""
     return "'" + str(value).replace("'", "''") + "'"
+
+
+def quoted_file(path: object) -> str:
+    """A file to read as an SQL literal: DuckDB takes its name for a pattern."""
+    return quoted(glob.escape(str(path)))
 
 
 def damaged_file(error: duckdb.Error) -> StorageError | None:

@@ -15,6 +15,7 @@ from pydantic import Field, StringConstraints, ValidationError
 from warehouse.bucket import BucketPath, bucket_path, footer
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.frozen import Frozen
+from warehouse.paths import refuse_partitions
 from warehouse.progress import Progress
 from warehouse.store.parquet_files import sha256_of_beginning
 from warehouse.store.schema import SCHEMA_VERSION, TABLES
@@ -131,11 +132,9 @@ def place_of(address: str) -> Path:
     Raises:
         TokenmartError: it is no such address, or none that Parquet's folders go with.
     """
-    if "=" in address:
-        raise TokenmartError(
-            f"{address}: = in it would be taken for a partition; rename the folder"
-        )
-    return bucket_path(address) if address.startswith("s3://") else Path(address).absolute()
+    place = bucket_path(address) if address.startswith("s3://") else Path(address).absolute()
+    refuse_partitions(str(place), "rename the folder, or take another")
+    return place
 
 
 def read_manifest(address: str) -> tuple[Manifest, str]:
@@ -148,7 +147,7 @@ def read_manifest(address: str) -> tuple[Manifest, str]:
     top = place_of(address)
     path = top / MANIFEST
     try:
-        _refuse_link(top, path)
+        refuse_link(top, path)
         if path.stat().st_size > _LARGEST_MANIFEST:
             raise TokenmartError(f"{path}: too large for a manifest; this is no bundle")
         content = path.read_bytes()
@@ -172,7 +171,7 @@ def read_manifest(address: str) -> tuple[Manifest, str]:
             f"{SCHEMA_VERSION}; export it anew with this version"
         )
     for file in found.files:
-        if not _PATH.fullmatch(file.path) or not _has_a_place(file.path):
+        if not _PATH.fullmatch(file.path) or not has_a_place(file.path):
             raise TokenmartError(
                 f"{path}: names a file where a bundle has none ({file.path[:100]!r}); nothing "
                 "of it was read: don't trust where it comes from"
@@ -191,7 +190,7 @@ def verify(address: str, manifest: Manifest, progress: Progress) -> None:
     top = place_of(address)
     for file in manifest.files:
         path = top / file.path
-        _refuse_link(top, path)
+        refuse_link(top, path)
         wrong = _wrong(path, file)
         if wrong:
             raise StorageError(
@@ -227,7 +226,7 @@ def _wrong(path: Path, file: BundleFile) -> str:
     return ""
 
 
-def _has_a_place(path: str) -> bool:
+def has_a_place(path: str) -> bool:
     """Whether a bundle has a file of this name."""
     parts = path.split("/")
     if parts[0] == "data" and len(parts) > 2 and parts[1] in SHARED:
@@ -246,7 +245,7 @@ def _has_a_place(path: str) -> bool:
     return path == CARD
 
 
-def _refuse_link(top: Path, path: Path) -> None:
+def refuse_link(top: Path, path: Path) -> None:
     """Stop at a link inside a bundle: it could lead anywhere on this machine.
 
     Raises:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from warehouse.bucket import source
+from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.store.parquet_files import write_table
 
@@ -19,6 +21,29 @@ def condition_of(task: str, ending: str) -> str:
     """Partition key of a task: its name as a folder may have it, and what sets the run apart."""
     name = re.sub(r"[^A-Za-z0-9._+-]+", "-", task).strip("-.") or "task"
     return f"{name}-{ending}"
+
+
+def refuse_clashes(workspace: Workspace, problem: str, tasks: Iterable[tuple[str, str]]) -> None:
+    """Stop at a task that would share a folder with another, or with a stored one.
+
+    Args:
+        workspace: the checkout.
+        problem: name of the problem.
+        tasks: name and partition key of each.
+
+    Raises:
+        TokenmartError: names that differ only in characters a folder can't have.
+    """
+    seen: dict[str, str] = {}
+    for name, condition in tasks:
+        if condition not in seen:
+            rows = stored_items(workspace, problem, condition)
+            seen[condition] = str(rows["task"][0]) if rows else name
+        if seen[condition] != name:
+            raise TokenmartError(
+                f"tasks {seen[condition]!r} and {name!r} would share the folder {condition!r}; "
+                "keep them in two problems, or rename one"
+            )
 
 
 def lengths_of(reference: str) -> dict[str, int]:

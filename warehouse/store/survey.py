@@ -6,6 +6,7 @@ of the ledger by `tokenmart warehouse check`.
 
 from __future__ import annotations
 
+import glob
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -64,6 +65,9 @@ def counted_files(
 ) -> list[str]:
     """Where the rows of a table come from: a pattern, or the files when some of them don't count.
 
+    Files are patterns, too, as DuckDB takes every name for one: what stands for something else in
+    them is escaped.
+
     A damaged file stays: a question that reads it must fail, and others be answered. A share may
     leave it to another build.
     """
@@ -76,8 +80,8 @@ def counted_files(
     own = sorted(_own_files(data, table, folders))
     # DuckDB would walk a bucket folder by folder
     if folders is None and out.isdisjoint(own) and isinstance(data, Path):
-        return [str(data / table / _own_pattern(table))] if own else []
-    return [str(path) for path in own if path not in out]
+        return [f"{glob.escape(str(data / table))}/{_own_pattern(table)}"] if own else []
+    return [glob.escape(str(path)) for path in own if path not in out]
 
 
 def _own_files(data: Path, table: str, folders: list[Path] | None) -> set[Path]:

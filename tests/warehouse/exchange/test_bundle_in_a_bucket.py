@@ -14,6 +14,7 @@ from bucket_server import BUCKET, make_bucket, point_at, running
 from two_labs import Lab, Run, asked
 
 from warehouse.bucket import BucketPath, bucket_path
+from warehouse.store.bundle import read_manifest
 
 ADDRESS = f"s3://{BUCKET}/shared"
 
@@ -48,6 +49,11 @@ def test_rows_of_a_bundle_in_a_bucket_are_those_of_a_folder(
     before = {str(path): path.read_bytes() for path in in_bucket.glob("data/**/*")}
     tell(far, "warehouse", "export", ADDRESS, "--force")
     assert {str(path): path.read_bytes() for path in in_bucket.glob("data/**/*")} == before
+    # nor does anything stay of what another export leaves out
+    tell(far, "warehouse", "export", ADDRESS, "--force", "--texts", "never")
+    listed = {f"{ADDRESS}/{file.path}" for file in read_manifest(ADDRESS)[0].files}
+    assert {str(path) for path in in_bucket.glob("**/*")} == {*listed, f"{ADDRESS}/manifest.json"}
+    assert not list(in_bucket.glob("data/tokens/**/*"))
 
 
 @pytest.mark.hostile

@@ -50,6 +50,20 @@ def test_sql_sees_both_and_ranking_is_that_of_one_warehouse_with_all_models(
     assert "--with lab2: no such bundle" in done.output
 
 
+def test_a_bundle_in_a_folder_whose_name_is_a_pattern_is_read_and_no_other(
+    near: Lab, bundle: Path, tell: Run, tmp_path: Path
+) -> None:
+    for name in ("lab[2]", "lab2"):
+        shutil.copytree(bundle, tmp_path / name)
+    for path in (tmp_path / "lab2").rglob("*.parquet"):
+        pq.write_table(pq.read_table(path, partitioning=None).slice(0, 0), path)
+    tell(near, "warehouse", "attach", str(tmp_path / "lab[2]"), "--name", "lab2")
+    for table in ("tokens", "units", "metric_values"):
+        assert asked(near, tell, f"select count(*) > 0 as some from lab2.{table}") == [
+            {"some": True}
+        ]
+
+
 def figures(record: dict[str, Any]) -> list[Any]:
     return [(each["metric"], each["variant"], each["spearman"]) for each in record["rows"]]
 
@@ -143,6 +157,47 @@ def test_without_a_licence_there_are_hashes_and_values_and_no_text(
     tell(near, "warehouse", "attach", str(tmp_path / "b"), "--name", "closed")
     record = tell(near, "correlate", "--problem", "synthetic", "--with", "closed", "--json").stdout
     assert len(json.loads(record)["models"]) == 8
+
+
+def test_an_export_that_replaces_another_leaves_nothing_of_it(
+    far: Lab, tell: Run, tmp_path: Path
+) -> None:
+    def files(name: str = "b") -> set[str]:
+        top = tmp_path / name
+        return {path.relative_to(top).as_posix() for path in top.rglob("*") if path.is_file()}
+
+    def listed() -> set[str]:
+        return {file.path for file in read_manifest(str(tmp_path / "b"))[0].files}
+
+    export = ("warehouse", "export", str(tmp_path / "b"))
+    tell(far, *export)
+    assert any(path.startswith("data/tokens/") for path in files())
+    shutil.copytree(tmp_path / "b", tmp_path / "cut off")
+    (tmp_path / "b" / "data" / f".{'0' * 32}.tmp").write_text("of a killed process")
+    tell(far, *export, "--texts", "never", "--force", "--organisation", "Another")
+    assert files() == listed() | {"manifest.json"}
+    assert not any(path.startswith("data/tokens/") for path in files())
+
+    (tmp_path / "cut off" / "manifest.json").unlink()
+    before = files("cut off")
+    done = tell(far, "warehouse", "export", str(tmp_path / "cut off"), "--texts", "never", code=1)
+    assert "which is not of this export; delete it" in done.output and files("cut off") == before
+
+    (tmp_path / "b" / "data" / "thesis.tex").write_text("x")
+    assert "data/thesis.tex" in tell(far, *export, "--force", code=1).output
+    assert files() == listed() | {"manifest.json", "data/thesis.tex"}
+
+
+@pytest.mark.hostile
+def test_an_export_removes_nothing_behind_a_link(far: Lab, tell: Run, tmp_path: Path) -> None:
+    tell(far, "warehouse", "export", str(tmp_path / "b"))
+    shutil.move(tmp_path / "b" / "data", tmp_path / "elsewhere")
+    (tmp_path / "b" / "data").symlink_to(tmp_path / "elsewhere")
+    done = tell(
+        far, "warehouse", "export", str(tmp_path / "b"), "--texts", "never", "--force", code=4
+    )
+    assert "a link, where a bundle has files" in done.output
+    assert list((tmp_path / "elsewhere" / "tokens").rglob("*.parquet"))
 
 
 @pytest.mark.parametrize("what", ["corpus", "condition"])

@@ -151,3 +151,22 @@ def test_other_requests_under_the_same_name_are_refused(
     code, output = run("token-logprobs", changed)
     assert code == 1 and "not those imported before" in output
     assert "given before" in run("token-logprobs", file, file)[1]
+
+
+@pytest.mark.parametrize(("first", "second"), [("a b", "a-b"), ("問題", "задача"), (".x", "x")])
+def test_tasks_that_would_share_a_folder_are_refused(
+    workspace: Workspace, tmp_path: Path, first: str, second: str
+) -> None:
+    """In one import, and when the other was imported before: --force replaces no other task."""
+    rows = [{**CHOICE, "task": name} for name in (first, second)]
+    both = written(tmp_path / "both.jsonl", *rows)
+    said = f"tasks '{first}' and '{second}' would share the folder"
+    code, output = run("token-logprobs", both)
+    assert (code, said in output) == (1, True), output
+    assert not list(workspace.data.glob("eval_*"))
+    one, other = (written(tmp_path / f"{n}.jsonl", row) for n, row in enumerate(rows))
+    assert run("token-logprobs", one)[0] == run("token-logprobs", one)[0] == 0
+    for force in ([], [Path("--force")]):
+        code, output = run("token-logprobs", other, *force)
+        assert (code, said in output) == (1, True), output
+    assert asked(workspace, "select distinct task from eval_items") == [(first,)]

@@ -62,7 +62,9 @@ def written(folder: Path, suffix: str) -> Path:
 def test_every_format_gives_the_same_scores(
     workspace: Workspace, tmp_path: Path, suffix: str
 ) -> None:
-    code, output = run(written(tmp_path, suffix))
+    folder = tmp_path / "score=9"  # no column of the file
+    folder.mkdir()
+    code, output = run(written(folder, suffix))
     assert (code, output) == (0, "org/a: 3 items of 2 tasks: qa (2), sum (1)\n")
     table = pq.read_table(stored(workspace), partitioning=None)
     assert table.schema.equals(DOWNSTREAM)

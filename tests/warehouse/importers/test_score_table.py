@@ -41,6 +41,12 @@ def test_json_lines_and_parquet_read_alike(tmp_path: Path) -> None:
     assert read_scores(lines).equals(expected) and read_scores(parquet).equals(expected)
 
 
+def test_names_of_folders_are_no_columns(tmp_path: Path) -> None:
+    (tmp_path / "score=9").mkdir()
+    expected = read_scores(written(tmp_path, *GOOD))
+    assert read_scores(written(tmp_path / "score=9", *GOOD)).equals(expected)
+
+
 @pytest.mark.parametrize(
     ("lines", "message"),
     [

@@ -16,6 +16,7 @@ from warehouse.importers import store_scores
 from warehouse.paths import Workspace, find_workspace
 from warehouse.problem.spec import load_problem
 from warehouse.problem.table_problem import find_table, load_ranked, read_table
+from warehouse.sql.connection import connect_to_parquet
 
 SHIPPED = find_workspace(Path(__file__))
 PROBLEM = """
@@ -39,6 +40,11 @@ def write(workspace: Workspace, problem: str = PROBLEM, rows: list[str] = ROWS) 
     (workspace.root / "runs.csv").write_text("\n".join(rows))
     (workspace.problems / "runs.yml").write_text(problem)
     return "runs"
+
+
+def renamed(old: str, new: str, rows: list[str] = ROWS) -> list[str]:
+    """The rows with another name for a recipe and its runs."""
+    return [row.replace(f"{old}-", f"{new}-").replace(f",{old},", f",{new},") for row in rows]
 
 
 def targets(workspace: Workspace) -> dict[str, list[tuple[str, float]]]:
@@ -116,6 +122,49 @@ def test_mistakes(workspace: Workspace, old: str, new: str, message: str) -> Non
         assert problem is not None
         read_table(problem, workspace)
     assert "\n" not in caught.value.format_message()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("lr=1e-4", "recipe 'lr=1e-4' can't name a folder .it has '='.; rename it"),
+        ("a%20b", "recipe 'a%20b' can't name a folder .it has '%'.; rename it"),
+        ("a?", "recipe 'a\\?' can't name a folder .it has '\\?'.; rename it"),
+        ("a\\b", "can't name a folder .it has .*; rename it"),
+        ("X", "recipe 'X' and 'x' would share the folder 'x'; rename one"),
+    ],
+)
+def test_a_name_that_cant_be_a_folder_is_refused(
+    workspace: Workspace, name: str, message: str
+) -> None:
+    problem = find_table(write(workspace, rows=renamed("y", name)), workspace)
+    assert problem is not None
+    with pytest.raises(TokenmartError, match=f"runs.csv: .*{message}"):
+        read_table(problem, workspace)
+
+
+def test_runs_whose_names_would_share_a_folder_are_refused(workspace: Workspace) -> None:
+    text = PROBLEM.replace("{sizes: [small]}", "{shares: [0.5]}").replace(", size: large", "")
+    problem = find_table(write(workspace, text, renamed("y", "X")), workspace)
+    assert problem is not None
+    with pytest.raises(TokenmartError, match="model 'X-large' and 'x-large' would share"):
+        read_table(problem, workspace)
+    # no folder is made of a name that isn't ranked
+    problem = find_table(write(workspace, rows=[*ROWS, "lr=1,small,,1,q,acc,0.5"]), workspace)
+    assert problem is not None and read_table(problem, workspace).target.keys() == {"x", "y", "z"}
+
+
+def test_other_names_are_read_back_as_they_are(workspace: Workspace) -> None:
+    names = {"x": "org/OLMo 2 (7B)", "y": "µ[1]*", "z": "it's 100 #1: ~"}
+    rows = ROWS
+    for old, new in names.items():
+        rows = renamed(old, new, rows)
+    problem = find_table(write(workspace, rows=rows), workspace)
+    assert problem is not None
+    store_scores(read_table(problem, workspace), workspace, problem.name)
+    with connect_to_parquet(workspace) as connection:
+        found = connection.execute("select distinct model_id from downstream").fetchall()
+    assert {name for (name,) in found} == {each.replace("/", "--") for each in names.values()}
 
 
 def test_a_target_of_which_lower_is_better_is_refused(workspace: Workspace) -> None:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 from dbt_harness import PROJECT, Warehouse
 from made_up_warehouse import Shape, write_warehouse
 
+from tokenmart import cli
+from warehouse.metrics.sharded.build import RESULT_TABLES, result_file
+from warehouse.metrics.sharded.head import take_results
 from warehouse.paths import Workspace
 from warehouse.sql.connection import connect_for_queries, connect_read_only, connect_to_parquet
 from warehouse.sql.views import PUBLIC_VIEWS
@@ -81,6 +87,44 @@ def test_the_database_has_the_same_columns_before_and_after_dbt(
             }.items()
         }
     assert staged == {view: each for view, each in expected().items() if view in staged}
+
+
+@pytest.mark.parametrize(
+    ("name", "sibling"), [("exp[1]", "exp1"), ("run*", "run1"), ("try?", "tryx")]
+)
+def test_a_folder_whose_name_is_a_pattern_is_read_and_no_other(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, name: str, sibling: str
+) -> None:
+    """By all files at once, and file by file where one doesn't count; by strangers' SQL as well."""
+    write_warehouse(workspace.root / sibling, Shape(models=2, documents=1, tokens=400))
+    write_warehouse(workspace.root / name, Shape(models=1, documents=1, tokens=300))
+    monkeypatch.setenv("TOKENMART_DATA", str(workspace.root / name))
+    files = sorted((workspace.root / name / "tokens").rglob("*.parquet"))
+    rows = [pq.read_metadata(file).num_rows for file in files]
+
+    def counted(table: str) -> dict[str, int]:
+        query = f"select count(*) as rows, count(distinct condition) as conditions from {table}"
+        done = CliRunner().invoke(cli, ["sql", "--format", "json", query])
+        assert done.exit_code == 0, done.output
+        (found,) = json.loads(done.stdout)
+        return dict(found)
+
+    assert counted("tokens") == {"rows": sum(rows), "conditions": len(files)}
+    assert counted("units") == {"rows": len(files), "conditions": len(files)}
+    pq.write_table(pq.read_table(files[0], partitioning=None).drop_columns(["rank"]), files[0])
+    assert counted("tokens") == {"rows": sum(rows[1:]), "conditions": len(files) - 1}
+
+
+def test_results_of_shards_are_those_of_their_own_folders(tmp_path: Path) -> None:
+    for folder, value in (("exp[1]", 1), ("exp1", 2)):
+        (tmp_path / folder / "x=7").mkdir(parents=True)
+        for table in RESULT_TABLES:
+            path = result_file(tmp_path / folder / "x=7", table)
+            pq.write_table(pa.table({"metric": ["m"], "x": [value]}), path)
+    take_results(tmp_path / "t.duckdb", [tmp_path / "exp[1]" / "x=7"], [], [])
+    with duckdb.connect(str(tmp_path / "t.duckdb")) as connection:
+        for table in RESULT_TABLES:
+            assert connection.execute(f"from main.{table}").fetchall() == [("m", 1)]
 
 
 @pytest.mark.slow

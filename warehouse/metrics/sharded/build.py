@@ -27,7 +27,7 @@ from warehouse.metrics.going_on import RESULTS, broken_families
 from warehouse.metrics.registry import find_families
 from warehouse.metrics.sharded.plan import Model
 from warehouse.paths import Workspace, find_workspace
-from warehouse.sql.views import quoted
+from warehouse.sql.views import quoted, quoted_file
 from warehouse.store.share import VARIABLE, read_share
 
 RESULT_TABLES = ("metric_documents", "position_profile", "eval_item_metrics")
@@ -160,7 +160,8 @@ def _take_text_ends(database: Path, text_ends: Path) -> None:
     with duckdb.connect(str(database)) as connection:
         connection.execute("create schema if not exists intermediate")
         connection.execute(
-            f"create or replace table intermediate.{EXCHANGED} as from {quoted(text_ends)}"
+            f"create or replace table intermediate.{EXCHANGED} as "
+            f"from read_parquet({quoted_file(text_ends)}, hive_partitioning = false)"
         )
 
 

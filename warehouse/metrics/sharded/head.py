@@ -13,7 +13,7 @@ from warehouse.files import appearing
 from warehouse.metrics.lineage import ancestors
 from warehouse.metrics.sharded.build import EXCHANGED, RESULT_TABLES, result_file
 from warehouse.metrics.sharded.plan import Model
-from warehouse.sql.views import quoted
+from warehouse.sql.views import quoted, quoted_file
 
 TOKEN_SOURCES = ("tokens", "top_tokens", "eval_tokens")
 
@@ -69,9 +69,10 @@ def take_results(
             if name in leave_out:
                 connection.execute(f'drop {kind} "{schema}"."{name}"')
         for table in RESULT_TABLES:
-            files = ", ".join(quoted(result_file(folder, table)) for folder in folders)
+            files = ", ".join(quoted_file(result_file(folder, table)) for folder in folders)
             connection.execute(
-                f"create or replace table main.{table} as from read_parquet([{files}])"
+                f"create or replace table main.{table} as "
+                f"from read_parquet([{files}], hive_partitioning = false)"
             )
         for metric in broken:
             connection.execute("delete from main.metric_documents where metric = ?", [metric])
