@@ -238,6 +238,7 @@ def _extract(
     from extract.failures import summary
     from extract.planning.tables import fallbacks, status_rows
     from extract.run import Extraction
+    from extract.stopping import sigterm_interrupts
     from warehouse.errors import UnitFailedError
     from warehouse.progress import no_progress, progress_bar, without_library_bars
 
@@ -245,7 +246,8 @@ def _extract(
     started = time.monotonic()
     # a worker's part is in the ledger, which its parent reads
     shown = nullcontext(no_progress) if quiet else progress_bar(total, "units")
-    with without_library_bars(), shown as progress:
+    stopped = sigterm_interrupts() if quiet else nullcontext()  # its parent ends it so
+    with stopped, without_library_bars(), shown as progress:
         run = Extraction(problem, selection, documents, workspace, progress, since)
         outcome = run.run()
     seconds = time.monotonic() - started

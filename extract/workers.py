@@ -8,12 +8,11 @@ that failed has left.
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +32,8 @@ if TYPE_CHECKING:
 
 OWN_TO_PARENT = ("workers", "dry_run", "as_worker", "on", "address", "slurm")
 POLL_SECONDS = 1.0
+GRACE_SECONDS = 60.0
+"""What a worker that is told to stop has for storing what it computed."""
 
 
 def worker_arguments(command: click.Command, values: Mapping[str, Any]) -> list[str]:
@@ -101,23 +102,13 @@ def run_workers(
         StorageError: a log can't be written.
     """
     command = [sys.executable, "-m", "tokenmart", *arguments]
-    children = []
-    for log, environment in zip(logs, environments, strict=True):
-        with storage_errors(log):
-            log.parent.mkdir(parents=True, exist_ok=True)
-            with log.open("wb") as errors:
-                children.append(
-                    subprocess.Popen(
-                        command,
-                        env={**os.environ, **environment},
-                        stdout=subprocess.DEVNULL,
-                        stderr=errors,
-                    )
-                )
-    label = f"{len(children)} workers"
-    before = finished()
-    progress(label, before)
+    children: list[subprocess.Popen[bytes]] = []
     with _stopped_with_us(children):
+        for log, environment in zip(logs, environments, strict=True):
+            children.append(_start(command, environment, log))
+        label = f"{len(children)} workers"
+        before = finished()
+        progress(label, before)
         while any(child.poll() is None for child in children):
             time.sleep(POLL_SECONDS)
             now = finished()
@@ -133,6 +124,20 @@ def run_workers(
         if child.returncode == 0 and not log.stat().st_size:
             log.unlink()
     return failures
+
+
+def _start(
+    command: Sequence[str], environment: Mapping[str, str], log: Path
+) -> subprocess.Popen[bytes]:
+    with storage_errors(log):
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("wb") as errors:
+            return subprocess.Popen(
+                command,
+                env={**os.environ, **environment},
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+            )
 
 
 def worker_logs(workspace: Workspace, since: str, workers: int) -> list[Path]:
@@ -153,17 +158,32 @@ def _last_line(log: Path) -> str:
 
 @contextmanager
 def _stopped_with_us(children: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
-    """Whatever ends this process ends the children; they finish storing what they computed."""
+    """Whatever ends this process ends the children, also those that are started inside.
 
+    They finish storing what they computed; who has not ended by then, or when we are interrupted
+    again, is killed.
+    """
     with sigterm_interrupts():
         try:
             yield
         except BaseException:
-            for child in children:
-                child.send_signal(signal.SIGINT)
-            for child in children:
-                child.wait()
+            try:
+                for child in children:
+                    # not SIGINT: what a script starts with `&` ignores it, and so do its children
+                    child.terminate()
+                _wait(children, GRACE_SECONDS)
+            finally:
+                for child in children:
+                    child.kill()
+                    child.wait()
             raise
+
+
+def _wait(children: Sequence[subprocess.Popen[bytes]], seconds: float) -> None:
+    until = time.monotonic() + seconds
+    for child in children:
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(max(0.0, until - time.monotonic()))
 
 
 def share_work(

@@ -18,7 +18,7 @@ from extract.benchmarks.cli import prepare_run
 from extract.benchmarks.run import Response
 from extract.benchmarks.tasks import EvalTask, item_rows, run_of, task_manager, units_of
 from extract.failures import summary
-from warehouse.errors import UnitFailedError
+from warehouse.errors import TokenmartError, UnitFailedError
 from warehouse.store.eval_items import condition_of, refuse_clashes, store_items
 
 NAME = "tokenmart"
@@ -102,7 +102,13 @@ class TokenmartLM(LM):  # type: ignore[misc]  # lm_eval is not checked here
             places: dict[int, list[int]] = {}
             for index in indices:
                 places.setdefault(id(instances[index]), []).append(index)
-            for unit, _, responses in self.run.responses(task):
+            answered = list(self.run.responses(task))
+            if left := len(task.units) - len(answered):
+                raise TokenmartError(
+                    f"{self.run.plan.spec.full_id}, {name}: another process is doing {left} of "
+                    f"{len(task.units)} units; run the same command again when it has ended"
+                )
+            for unit, _, responses in answered:
                 for request, response in zip(unit.requests, responses, strict=True):
                     found[places[id(request.instance)][request.repeat]] = response
             self.run.store_answers(task)

@@ -30,7 +30,7 @@ from warehouse.paths import Workspace
 from warehouse.probes.request import Condition, ConditionKind, Ids
 from warehouse.problem.spec import Problem
 from warehouse.progress import Progress
-from warehouse.store.ledger import UnitRecord, fingerprint
+from warehouse.store.ledger import UnitRecord, fingerprint, read_units
 from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import EVAL_ANSWERS, TOKENS
 from warehouse.store.token_files import (
@@ -216,17 +216,20 @@ class EvalRun:
         self.tokens += processed
 
     def responses(self, task: EvalTask) -> Iterator[tuple[EvalUnit, UnitRecord, list[Response]]]:
-        """What the store holds of a task, unit by unit; units that aren't done are left out.
+        """What is published of a task, unit by unit; units that aren't are left out.
+
+        One that another process has stored since we published has no rows in the file yet.
 
         Raises:
             StorageError: the published file is damaged.
         """
-        ledger = self._ledger(task)
+        keys = self.problem.name, self.plan.spec.model_id, task.condition
+        path = published_path(self.workspace.evals, *keys)
+        ledger = {record.doc_id: record for record in read_units(path)}
         done = [unit for unit in task.units if self._is_done(task, unit, ledger)]
         if not done:
             return
-        keys = self.problem.name, self.plan.spec.model_id, task.condition
-        rows = read_rows(published_path(self.workspace.evals, *keys))
+        rows = read_rows(path)
         columns = [rows[n].to_numpy() for n in ("doc_id", "segment", "token_id", "logprob", "rank")]
         doc_ids, segments, tokens, logprobs, ranks = columns
         for unit in done:

@@ -15,6 +15,7 @@ from typing import Any
 from extract.campaign.pieces import Kind, Piece, Rate, ordered, steps
 from extract.failures import Failure
 from extract.planning.cost import Work, document_lengths, estimate, work_of
+from extract.planning.current import current_units
 from extract.planning.devices import resolve_dtype
 from extract.planning.model_size import model_size
 from extract.planning.plan import Selection, documents_of
@@ -32,7 +33,6 @@ from warehouse.progress import Progress
 from warehouse.sources.fetch import ensure_documents
 from warehouse.sources.place import Place
 from warehouse.store.provenance import code_revision, processor_name, versions
-from warehouse.store.token_files import finished_units
 
 CHARACTERS_PER_TOKEN = 3
 """Of questions, which are names and digits: fewer than of a text."""
@@ -157,14 +157,17 @@ class Campaign:
 
     def _documents_done(self) -> list[int]:
         """Of each model, how many of the first documents it has read under all conditions."""
+        table = self.corpus.slice(0, self.documents)
+        numbers, hashes = table["doc_id"].to_pylist(), table["sha256"].to_pylist()
+        documents = dict(zip(numbers, hashes, strict=True))
         found = []
         for spec in self.selection.models:
             finished = [
                 {
-                    doc_id
-                    for doc_id, unit in finished_units(
-                        self.workspace, self.problem.name, spec.model_id, condition.name
-                    ).items()
+                    unit.doc_id
+                    for unit in current_units(
+                        self.problem, self.selection, spec, condition, documents, self.workspace
+                    )
                     if unit.status == "done"
                 }
                 for condition in self.selection.conditions

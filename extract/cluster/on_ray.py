@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from extract.cluster.placement import Queues, Unit, place
+from extract.cluster.placement import Queues, Unit, costs, place
 from extract.cluster.seat import Report, Seat
 from extract.failures import Failure
 from extract.planning.devices import resolve_attention
@@ -64,17 +64,13 @@ def extract_on_ray(
                 attention=resolve_attention(selection.attention, "cuda"),
             )
         plan = make_plan(problem, selection, workspace, False)
+        # also of models that look done: only a seat, which finds their files, knows fingerprints
         work = {
-            model.spec.full_id: [document.doc_id for document in documents]
-            for model in plan.models
-            if model.left > 0
+            model.spec.full_id: [document.doc_id for document in documents] for model in plan.models
         }
-        cost = {model.spec.full_id: model.seconds or 1.0 for model in plan.models}
         total = sum(map(len, work.values()))
-        if not total:
-            return [], []
         seats = min(seats, total)
-        parts = place(work, cost, seats)
+        parts = place(work, costs(plan), seats)
         since = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
         given = [ray.put(each) for each in (problem, selection, list(documents), workspace)]
         settings = {

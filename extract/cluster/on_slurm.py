@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from extract.cluster.placement import place
+from extract.cluster.placement import costs, place
 from extract.failures import Failure
 from extract.planning.plan import Document, Selection
 from extract.planning.tables import count_finished, make_plan
@@ -59,10 +59,9 @@ def extract_on_slurm(
         ) from error
     plan = make_plan(problem, selection, workspace, False)
     numbers = [document.doc_id for document in documents]
-    work = {model.spec.full_id: numbers for model in plan.models if model.left > 0}
-    if not work:
-        return [], []
-    cost = {model.spec.full_id: model.seconds or 1.0 for model in plan.models}
+    # also of models that look done: only a job, which finds their files, knows fingerprints
+    work = {model.spec.full_id: numbers for model in plan.models}
+    cost = costs(plan)
     jobs = min(context.params["workers"] or DEFAULT_JOBS, len(work) * len(numbers))
     parts = [tuple(dict.fromkeys(model for model, _ in part)) for part in place(work, cost, jobs)]
     since = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")

@@ -4,9 +4,25 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from extract.planning.tables import Plan
 
 Unit = tuple[str, int]
 """Full id of the model, and the document: all its missing conditions are one task."""
+
+
+LEAST_SHARE = 0.01
+"""What a model that looks done counts as: finding its files takes time, too."""
+
+
+def costs(plan: Plan) -> dict[str, float]:
+    """Of one document of each model, in proportion to what seems left of the model."""
+    return {
+        model.spec.full_id: max(model.left, LEAST_SHARE) * (model.seconds or 1.0)
+        for model in plan.models
+    }
 
 
 def place(

@@ -16,11 +16,12 @@ from extract.planning.cost import (
     planned_memory,
     work_of,
 )
+from extract.planning.current import current_units
 from extract.planning.devices import resolve_dtype
 from extract.planning.memory import Footprint
 from extract.planning.model_size import model_size
 from extract.planning.plan import Document, Selection
-from warehouse.bucket import footer
+from warehouse.bucket import footer, source
 from warehouse.errors import visible
 from warehouse.paths import Workspace
 from warehouse.problem.needs import notices
@@ -89,9 +90,10 @@ def make_plan(
         workspace: where ledger and files are.
         device_here: whether the selection's device is one of this machine.
     """
-    lengths, source = document_lengths(problem, selection, workspace)
+    lengths, counted = document_lengths(problem, selection, workspace)
     longest = max(lengths, default=0)
     work = work_of(lengths, selection.conditions)
+    documents = _documents(problem, workspace, len(lengths))
     models = []
     for spec in selection.models:
         size = model_size(spec, workspace, problem=problem.name)
@@ -102,11 +104,9 @@ def make_plan(
             device=selection.device,
         )
         done = sum(
-            unit.status == "done" and unit.doc_id < len(lengths)
+            unit.status == "done"
             for condition in selection.conditions
-            for unit in finished_units(
-                workspace, problem.name, spec.model_id, condition.name
-            ).values()
+            for unit in current_units(problem, selection, spec, condition, documents, workspace)
         )
         models.append(
             PlannedModel(
@@ -128,7 +128,7 @@ def make_plan(
     hours = flops / assumed_speed("cuda", "bfloat16")[0] / 3600
     elsewhere = f" One GPU of the A100 class would take about {hours:,.1f} h."
     notes = (
-        f"device {selection.device}{'' if device_here else ' (not here)'}; {source}. Memory: "
+        f"device {selection.device}{'' if device_here else ' (not here)'}; {counted}. Memory: "
         "weights + KV cache + activations and logits of the longest document. Times are estimates "
         f"({flops:.1e} FLOPs to do) at an assumed speed of {speed}; the progress bar shows the "
         "measured one." + (elsewhere if selection.device == "cpu" and hours > 0.1 else ""),
@@ -140,6 +140,16 @@ def make_plan(
         f"conditions × {len(lengths)} documents"
     )
     return Plan(title, tuple(models), notes)
+
+
+def _documents(problem: Problem, workspace: Workspace, count: int) -> dict[int, str]:
+    """SHA-256 of the first documents by number; empty where they are not here yet."""
+    path = documents_path(problem, workspace)
+    if not path.is_file():
+        return dict.fromkeys(range(count), "")
+    table = pq.read_table(source(path), columns=["doc_id", "sha256"], partitioning=None)
+    pairs = zip(table["doc_id"].to_pylist(), table["sha256"].to_pylist(), strict=True)
+    return {doc_id: sha256 for doc_id, sha256 in pairs if doc_id < count}
 
 
 def _unknown(models: Sequence[PlannedModel]) -> list[str]:
@@ -215,10 +225,10 @@ def count_finished(
     documents: Sequence[Document],
     workspace: Workspace,
 ) -> int:
-    """Units of a selection that the ledger holds, finished or failed."""
-    wanted = {document.doc_id for document in documents}
+    """Units of a selection that the ledger holds, finished as they are asked for or failed."""
+    wanted = {document.doc_id: document.sha256 for document in documents}
     return sum(
-        len(wanted & finished_units(workspace, problem.name, spec.model_id, condition.name).keys())
+        len(current_units(problem, selection, spec, condition, wanted, workspace))
         for spec in selection.models
         for condition in selection.conditions
     )

@@ -13,6 +13,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
@@ -22,10 +23,14 @@ from fresh_process import eval_until_killed
 from published_tables import assert_same
 
 from extract.benchmarks.cli import eval_command
+from extract.benchmarks.run import EvalRun
+from extract.claims import claim
 from tokenmart import cli
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.sql.connection import connect_to_parquet
+from warehouse.store.ledger import read_units
+from warehouse.store.token_files import keep_units, read_rows, write_unit
 
 pytest.importorskip("lm_eval")
 TokenmartLM = pytest.importorskip("extract.benchmarks.model").TokenmartLM
@@ -191,6 +196,32 @@ def test_a_killed_run_goes_on_inside_its_task(
     for name, rows in whole.items():
         assert_same(again[name], rows)
     assert "evaluated 0 units" in ok(evaluate(two_models, tasks, *options))
+
+
+def test_units_in_another_process_s_hands_are_no_answers(
+    two_models: Path, tasks: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that it is doing, and one that it has stored since we published."""
+    ours = TokenmartLM(str(two_models), "tiny/one", "cpu", include_path=str(tasks))
+    claims = workspace.store / "claims" / "tiny" / "tiny--one"
+    said = r"tiny/one, made_two: another process is doing 1 of \d+ units; run the same command"
+    with (
+        claim(claims / "made_two-0shot-000000.claim"),
+        pytest.raises(TokenmartError, match=said),
+    ):
+        harness_results(ours, tasks, ["made_two"])
+    harness_results(ours, tasks, ["made_two"])
+    (path,) = workspace.evals.tokens.glob("problem=tiny/**/tokens.parquet")
+    rows, last = read_rows(path), read_units(path)[-1]
+    keep_units(path, rows, lambda unit: unit != last)
+    mine = rows.filter(pc.equal(rows["doc_id"], last.doc_id))
+    monkeypatch.setattr(
+        EvalRun,
+        "run",
+        lambda run, task: write_unit(run.workspace.evals, last, mine, rounded=False),
+    )
+    with pytest.raises(TokenmartError, match=said):
+        harness_results(ours, tasks, ["made_two"])
 
 
 def stored(workspace: Workspace) -> dict[str, pa.Table]:

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from tiny_runs import ok, run
 
 from extract.campaign.pieces import Piece, fitting, ordered, steps
 from extract.campaign.run import Campaign, Done, log_path, until
@@ -88,6 +89,14 @@ def test_a_campaign_that_was_stopped_goes_on(path: Path, workspace: Workspace) -
     assert [(one.kind, one.upto) for one in done] == again.order
     assert until(again, None, lambda piece: again.run(piece, no_progress)) == []
     assert len(again.log["pieces"]) == 4
+
+
+def test_cut_documents_are_still_to_be_read(path: Path, workspace: Workspace) -> None:
+    work = campaign_of(path, workspace)
+    ok(run(path, "--max-tokens", "40"))
+    assert work._documents_done() == [0, 0]
+    ok(run(path))
+    assert work._documents_done() == [3, 3]
 
 
 def test_a_piece_that_does_not_fit_is_not_begun(path: Path, workspace: Workspace) -> None:

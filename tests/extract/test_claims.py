@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from extract import claims
 from extract.claims import claim
+from warehouse.store import owners
 
 
 def test_a_claim_is_exclusive_and_released(tmp_path: Path) -> None:
@@ -49,3 +52,36 @@ def test_a_jumping_clock_changes_nothing(tmp_path: Path, monkeypatch: pytest.Mon
         monkeypatch.setattr(time, "time", lambda jump=jump: 1.7e9 + jump)
         with claim(path) as ours:
             assert not ours
+
+
+@pytest.mark.skipif(not psutil.LINUX, reason="elsewhere a process's start does not move")
+@pytest.mark.parametrize("step", [3, -7200])
+def test_a_set_clock_leaves_its_claims_to_a_live_process(
+    step: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, booted = tmp_path / "doc.claim", psutil.boot_time()
+    mine = owners.identity()
+    with claim(path):
+        # Linux reckons when it booted from the clock of the day
+        monkeypatch.setattr(psutil._pslinux, "boot_time", lambda: booted + step)
+        assert owners.identity() == mine
+        assert not owners.died(mine)
+        with claim(path) as second:
+            assert not second
+
+
+@pytest.mark.parametrize(
+    ("seconds", "ticks", "dead"),
+    [(0.0, "", False), (10.0, "", False), (1000.0, "", True), (0.0, "_1", psutil.LINUX)],
+)
+def test_an_owner_is_known_by_when_it_started(seconds: float, ticks: str, dead: bool) -> None:
+    """Claims of earlier versions give seconds only; a process id may be another's by now."""
+    started = psutil.Process().create_time() - seconds
+    owner = f"{socket.gethostname()} {os.getpid()} {started:.2f}{ticks}"
+    assert owners.died(owner) is dead
+
+
+def test_earlier_versions_read_our_claims() -> None:
+    _, pid, started = owners.identity().split()
+    assert int(pid) == os.getpid()
+    assert float(started) == pytest.approx(psutil.Process().create_time(), abs=0.02)

@@ -22,6 +22,7 @@ from tiny_runs import ok, run
 from extract import workers
 from extract.background import Background
 from extract.cli import extract
+from warehouse.errors import StorageError
 from warehouse.paths import Workspace
 from warehouse.store.ledger import read_units
 from warehouse.store.token_files import published_path
@@ -120,17 +121,51 @@ def test_a_killed_worker_is_named_and_its_part_is_done(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("how", "background"),
+    [(signal.SIGTERM, False), (signal.SIGINT, False), (signal.SIGTERM, True)],
+)
 def test_stopping_the_parent_stops_the_workers(
-    how: signal.Signals, tiny_problem: Callable[..., Path], held: Path
+    how: signal.Signals, background: bool, tiny_problem: Callable[..., Path], held: Path
 ) -> None:
-    process = start(tiny_problem(texts=6), 2, "--backend", "held")
+    """Also of a run that a script has started with `&`, which ignores SIGINT."""
+    path = tiny_problem(texts=6)
+    previous = signal.signal(
+        signal.SIGINT, signal.SIG_IGN if background else signal.default_int_handler
+    )
+    try:
+        process = start(path, 2, "--backend", "held")
+    finally:
+        signal.signal(signal.SIGINT, previous)
     children = waiting_workers(process, held, 2)
     process.send_signal(how)
-    output, _ = process.communicate()
+    output, _ = process.communicate(timeout=30)
     assert process.returncode not in (0, None), output
     assert "Traceback" not in output and "interrupted" in output
     assert not any(child.is_running() for child in children)
+
+
+@pytest.mark.parametrize("script", ["exec sleep 60", "trap '' TERM; exec sleep 60"])
+def test_a_damaged_ledger_leaves_no_worker_behind(
+    script: str, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor one that does not listen."""
+    worker = workspace.root / "worker"
+    worker.write_text(f"#!/bin/sh\n{script}\n")
+    worker.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(worker))
+    monkeypatch.setattr(workers, "GRACE_SECONDS", 0.5)
+    others = set(psutil.Process().children())
+    seen: set[psutil.Process] = set()
+
+    def damaged() -> int:
+        seen.update(set(psutil.Process().children()) - others)
+        raise StorageError("tokens.parquet: damaged")
+
+    logs = workers.worker_logs(workspace, "2026-01-02T03:04:05+00:00", 2)
+    with pytest.raises(StorageError):
+        workers.run_workers(["extract"], [{}, {}], logs, damaged, lambda what, units: None)
+    assert len(seen) == 2 and not any(child.is_running() for child in seen)
 
 
 @pytest.mark.slow

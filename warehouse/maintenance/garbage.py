@@ -42,14 +42,17 @@ STRAY_SECONDS = 3600.0
 
 @dataclass(frozen=True)
 class Garbage:
-    """Something to remove: a file, or with `doc_ids` some units of a published file."""
+    """Something to remove: a file, or some units of a published file.
+
+    Units are named by document and fingerprint: one computed anew since is not the one found.
+    """
 
     what: str
     path: Path
     rows: int
     bytes: int
     why: str
-    doc_ids: tuple[int, ...] = ()
+    units: tuple[tuple[int, str], ...] = ()
 
 
 def find_garbage(
@@ -173,8 +176,8 @@ def _in_published(path: Path, reason: Callable[[UnitRecord], str]) -> Iterator[G
     for why, group in by_reason.items():
         rows = sum(unit.rows for unit in group)
         size = _size(path) * rows // total
-        doc_ids = tuple(unit.doc_id for unit in group)
-        yield Garbage(f"{len(group)} units", path, rows, size, why, doc_ids)
+        names = tuple((unit.doc_id, unit.fingerprint) for unit in group)
+        yield Garbage(f"{len(group)} units", path, rows, size, why, names)
 
 
 def _choices_without_unit(workspace: Workspace, problem: str) -> Iterator[Garbage]:
@@ -251,27 +254,27 @@ def remove_garbage(workspace: Workspace, garbage: list[Garbage]) -> int:
         StorageError: a folder can't be written.
     """
     freed = 0
-    units: dict[Path, set[int]] = {}
+    units: dict[Path, set[tuple[int, str]]] = {}
     for item in garbage:
-        if item.doc_ids:
-            units.setdefault(item.path, set()).update(item.doc_ids)
+        if item.units:
+            units.setdefault(item.path, set()).update(item.units)
             continue
         freed += _size(item.path)
         with storage_errors(item.path):
             item.path.unlink(missing_ok=True)
             _remove_empty(item.path.parent, workspace.store)
-    for path, doc_ids in units.items():
+    for path, gone in units.items():
         before = _size(path)
         store = workspace.evals if path.is_relative_to(workspace.evals.tokens) else workspace
         with publication_lock(store, *partition_keys(path.parent)):
-            keep_units(path, read_rows(path), partial(_stays, doc_ids))
+            keep_units(path, read_rows(path), partial(_stays, gone))
         freed += before - _size(path)
         _remove_empty(path.parent, workspace.store)
     return freed
 
 
-def _stays(gone: set[int], unit: UnitRecord) -> bool:
-    return unit.doc_id not in gone
+def _stays(gone: set[tuple[int, str]], unit: UnitRecord) -> bool:
+    return (unit.doc_id, unit.fingerprint) not in gone
 
 
 def _remove_empty(folder: Path, top: Path) -> None:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from warehouse.bucket import footer
 from warehouse.paths import Workspace
 from warehouse.problem.spec import Problem
-from warehouse.store.ledger import UnitRecord
+from warehouse.store.ledger import UnitRecord, whole_tokens
 from warehouse.store.token_files import finished_units
 
 
@@ -61,11 +61,11 @@ def remaining(problem: Problem, workspace: Workspace) -> Remaining:
     limit = problem.documents.max_tokens
     documents = _documents(problem, workspace)
     everything = [unit for units in ledger.values() for unit in units]
-    tokens = mean(_whole(unit, limit) for unit in everything) if everything else 0.0
+    tokens = mean(whole_tokens(unit, limit) for unit in everything) if everything else 0.0
     missing, seconds, unmeasured = 0, 0.0, False
     lacking: set[str] = set()
     for (model_id, condition), units in ledger.items():
-        left = documents - sum(unit.document_tokens >= _whole(unit, limit) for unit in units)
+        left = documents - sum(unit.document_tokens >= whole_tokens(unit, limit) for unit in units)
         if left <= 0:
             continue
         missing += left
@@ -83,11 +83,6 @@ def _documents(problem: Problem, workspace: Workspace) -> int:
     if table.is_file():
         return int(pq.read_metadata(footer(table)).num_rows)
     return problem.documents.count or 1
-
-
-def _whole(unit: UnitRecord, limit: int | None) -> int:
-    """Tokens that the unit's document would give without a cut by the command line."""
-    return min(unit.document_tokens_total, limit or unit.document_tokens_total)
 
 
 def _speed(units: Iterable[UnitRecord]) -> float | None:

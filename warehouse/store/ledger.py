@@ -71,6 +71,11 @@ class UnitRecord:
     over_limit_tokens: int = 0
 
 
+def whole_tokens(unit: UnitRecord, limit: int | None) -> int:
+    """Tokens that the unit's document gives where nothing but this limit cuts it."""
+    return min(unit.document_tokens_total, limit or unit.document_tokens_total)
+
+
 @dataclass(frozen=True)
 class Ledger:
     """A file's unit records, and the ones among them that are not as they were written."""

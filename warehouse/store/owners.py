@@ -1,7 +1,7 @@
 """Who holds a claim file, and whether that process still lives.
 
-Age is measured by the file system's own clock, so a machine whose clock jumps neither loses
-nor steals a claim.
+Age is measured by the file system's own clock, and on Linux a process is known by when it started
+on the clock that runs since boot, so a machine whose clock jumps neither loses nor steals a claim.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from functools import cache
 from pathlib import Path
 
 import psutil
@@ -16,10 +17,32 @@ import psutil
 EXPIRY_SECONDS = 120.0
 
 
+CLOCK_SECONDS = 60.0
+"""By how much a start may seem to have moved where only the clock of the day tells it."""
+
+
 def identity() -> str:
-    """This process: machine, process id, when it started."""
-    started = psutil.Process().create_time()
-    return f"{socket.gethostname()} {os.getpid()} {started:.2f}"
+    """This process: machine, process id, when it started; the same however the clock is set."""
+    return _identity(os.getpid())
+
+
+@cache  # by process id: a forked child is another
+def _identity(pid: int) -> str:
+    started = f"{psutil.Process(pid).create_time():.2f}"
+    # an underscore between digits: earlier versions read the whole as the same number of seconds
+    return f"{socket.gethostname()} {pid} {'_'.join(filter(None, (started, _ticks(pid))))}"
+
+
+def _ticks(pid: int) -> str:
+    """When a process started, in ticks since boot; empty where the system doesn't tell."""
+    if not psutil.LINUX:
+        return ""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text("utf-8", errors="replace")
+    except OSError:
+        return ""
+    # field 22; the second is the command's name, which may hold spaces and brackets
+    return stat.rpartition(")")[2].split()[19]
 
 
 def abandoned_owner(path: Path) -> str | None:
@@ -57,7 +80,11 @@ def died(owner: str) -> bool:
         host, pid, started = owner.split()
         if host != socket.gethostname():
             return False
-        return abs(psutil.Process(int(pid)).create_time() - float(started)) > 1
+        process = psutil.Process(int(pid))
+        seconds, _, ticks = started.partition("_")
+        if ticks and (now := _ticks(process.pid)):
+            return now != ticks
+        return abs(process.create_time() - float(seconds)) > CLOCK_SECONDS
     except (psutil.NoSuchProcess, psutil.ZombieProcess):
         return True
     except (ValueError, psutil.AccessDenied):

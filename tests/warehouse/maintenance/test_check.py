@@ -20,6 +20,7 @@ from warehouse_samples import KEYS, make_rows, make_text, make_unit
 
 from warehouse.maintenance.check import check_documents, check_file
 from warehouse.maintenance.cli import warehouse as commands
+from warehouse.maintenance.garbage import find_garbage, remove_garbage
 from warehouse.paths import Workspace
 from warehouse.sources.documents import Document, documents_table
 from warehouse.store import token_files as store
@@ -225,6 +226,22 @@ def test_gc_removes_units_of_models_and_probes_that_left(
     assert "the model is no longer in the problem file" in run("gc", "--problem", "sample").output
     assert run("gc", "--yes").exit_code == 0
     assert not stored.exists()
+
+
+def test_gc_keeps_a_unit_that_was_computed_anew_after_it_was_listed(
+    workspace: Workspace, stored: Path
+) -> None:
+    path = workspace.problems / "sample.yml"
+    raw = yaml.safe_load(path.read_text())
+    raw["models"][0]["full_id"] = "other/model"
+    path.write_text(yaml.safe_dump(raw))
+    listed, _ = find_garbage(workspace, "sample")
+    assert [each.what for each in listed] == ["4 units"]
+    rows = make_rows(2, ROWS)
+    write_unit(workspace, replace(make_unit(2, rows), fingerprint="anew"), rows)
+    publish(workspace, *KEYS)
+    remove_garbage(workspace, listed)
+    assert [(unit.doc_id, unit.fingerprint) for unit in read_units(stored)] == [(2, "anew")]
 
 
 def test_setting_aside_never_overwrites(tmp_path: Path) -> None:
