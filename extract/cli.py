@@ -185,7 +185,7 @@ def extract(
     if on is not None:
         run_elsewhere(context, problem, selection, chosen, workspace)
         return
-    if sharing.workers > 1:
+    if as_worker is None and sharing.workers > 1:
         since = datetime.now(timezone.utc).isoformat(timespec="seconds")
         share_work(context, since, problem, selection, sharing, chosen, workspace)
     quiet = as_worker is not None

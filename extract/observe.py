@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import resource
 import sys
 import warnings
 from functools import cache
 from pathlib import Path
 
+from warehouse.peak_memory import peak_bytes
 from warehouse.store.provenance import code_revision
 
 
@@ -80,4 +80,4 @@ class PeakMemory:
         with contextlib.suppress(OSError, IndexError, ValueError):
             status = Path("/proc/self/status").read_text()
             return int(status.split("VmHWM:")[1].split()[0]) * 1024
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return peak_bytes()

@@ -69,14 +69,18 @@ def worker_environments(workers: int, device: str) -> list[dict[str, str]]:
 
         cores = psutil.cpu_count(logical=False) or 1
         return [{"OMP_NUM_THREADS": str(max(1, cores // workers))} for _ in range(workers)]
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    import torch
+
+    names = ["CUDA_VISIBLE_DEVICES"]
+    if torch.version.hip:
+        # AMD's own name goes before; its numbers count what ROCR_VISIBLE_DEVICES leaves
+        names.insert(0, "HIP_VISIBLE_DEVICES")
+    visible = next(filter(None, map(os.environ.get, names)), None)
     if visible:
         gpus = visible.split(",")
     else:
-        import torch
-
         gpus = [str(n) for n in range(max(1, torch.cuda.device_count()))]
-    return [{"CUDA_VISIBLE_DEVICES": gpus[n % len(gpus)]} for n in range(workers)]
+    return [{names[0]: gpus[n % len(gpus)]} for n in range(workers)]
 
 
 def run_workers(

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import platform
 import re
+import sys
 from pathlib import Path
 
 from warehouse.errors import TokenmartError
 from warehouse.problem.spec import ModelSpec
+
+DRIVERS = ("/proc/driver/nvidia", "/dev/kfd", "/dev/dxg")
+"""What a driver of GPUs puts there: NVIDIA's, AMD's, that of Windows under WSL2."""
 
 
 def resolve_device(asked: str) -> str:
@@ -30,7 +35,7 @@ def resolve_device(asked: str) -> str:
     try:
         if asked != "auto-map":
             torch.empty(0, device=asked)
-    except RuntimeError as error:
+    except (AssertionError, RuntimeError) as error:  # the first from a torch built without it
         raise TokenmartError(
             f"--device {asked}: not a device here; use auto, cpu, cuda, cuda:0 or auto-map"
         ) from error
@@ -45,7 +50,7 @@ def planned_device(asked: str) -> tuple[str, bool]:
     """
     if asked == "auto":
         return likely_device(), True
-    if not re.fullmatch(r"cpu|mps|auto-map|cuda(:\d+)?", asked):
+    if not re.fullmatch(r"cpu|mps|auto-map|(cuda|xpu)(:\d+)?", asked):
         raise TokenmartError(
             f"--device {asked}: not a device; use auto, cpu, cuda, cuda:0 or auto-map"
         )
@@ -56,8 +61,9 @@ def planned_device(asked: str) -> tuple[str, bool]:
 
 
 def likely_device() -> str:
-    """What `auto` is likely to be; asks torch, slow to import, only where a driver is."""
-    if Path("/proc/driver/nvidia").exists():
+    """What `auto` is likely to be; asks torch, slow to import, only where a GPU may be."""
+    apple = (sys.platform, platform.machine()) == ("darwin", "arm64")
+    if apple or any(Path(driver).exists() for driver in DRIVERS):
         return resolve_device("auto")
     return "cpu"
 

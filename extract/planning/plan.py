@@ -79,6 +79,7 @@ class ModelPlan:
         max_tokens: where documents are cut; None for nowhere.
         too_long: what happens to a document beyond the model's context: refuse, truncate or run.
         margin: how many tokens beyond it may run.
+        free: how many tokens of it a truncated document leaves free.
         tasks: what is missing.
         done: number of settled units.
         failed: which of them failed in this run, and why.
@@ -91,6 +92,7 @@ class ModelPlan:
     max_tokens: int | None
     too_long: str
     margin: int
+    free: int
     tasks: tuple[Task, ...]
     done: int
     failed: tuple[Failure, ...]
@@ -129,7 +131,7 @@ class ModelPlan:
         context = self.context_limit
         room = keep if context is None else context - (self.tokenizer.bos is not None)
         if self.too_long == "truncate":
-            keep = min(keep, room)
+            keep = min(keep, max(2, room - self.free))
         over = max(0, keep - room)
         if over > (self.margin if self.too_long == "run" else 0):
             allowed = f" and a margin of {self.margin}" if self.too_long == "run" else ""
@@ -297,6 +299,7 @@ def model_parts(
         "attention": attention_class(selection.attention),
         "max_tokens": max_tokens_of(problem, selection),
         "too_long": problem.documents.too_long,
+        **({"room": problem.documents.room} if problem.documents.room else {}),
         **describe_corrections(spec, problem.documents.too_long),
     }
 
@@ -365,6 +368,7 @@ def plan_model(
         max_tokens=max_tokens_of(problem, selection),
         too_long=problem.documents.too_long,
         margin=problem.documents.margin,
+        free=problem.documents.room,
         tasks=tuple(tasks),
         done=done,
         failed=tuple(dict.fromkeys(failed)),

@@ -27,6 +27,9 @@ from extract.scoring.placement import execution_device, resident_weight
 ALIGNMENT = 128
 """Tiles of the vocabulary are so many columns wide, or a multiple."""
 
+CONVERTED = 8192
+"""Columns of a tile in float32 at a time, where a device has no product of bfloat16 in float32."""
+
 
 @dataclass(frozen=True)
 class LogitTransform:
@@ -105,11 +108,7 @@ class VocabularyHead:
         if self._packed is not None:
             logits = packed_product(hidden, self._packed[index], bias)
         else:
-            weight = self._weight[start : start + self.tile].t()
-            if weight.dtype == torch.float32:
-                logits = hidden @ weight
-            else:
-                logits = torch.mm(hidden.to(weight.dtype), weight, out_dtype=torch.float32)
+            logits = _float32_product(hidden, self._weight[start : start + self.tile])
             if bias is not None:
                 logits += bias
         return self.transform.apply_(logits)
@@ -185,6 +184,19 @@ class VocabularyHead:
             ids = torch.cat([each for _, each in choices], 1).gather(1, best.indices)
             rows += [*ids.t().float(), *(best.values - lse.unsqueeze(1)).clamp_(max=0.0).t()]
         return torch.stack(rows)
+
+
+def _float32_product(hidden: Tensor, weight: Tensor) -> Tensor:
+    """`hidden @ weight.T` in float32, whatever the weight's dtype; hidden in float32."""
+    if weight.dtype == torch.float32:
+        return hidden @ weight.t()
+    if weight.device.type in ("cuda", "xpu"):
+        return torch.mm(hidden.to(weight.dtype), weight.t(), out_dtype=torch.float32)
+    # Apple's GPUs have no such product, and logits in bfloat16 would keep three digits
+    logits = hidden.new_empty(len(hidden), len(weight))
+    for at in range(0, len(weight), CONVERTED):
+        logits[:, at : at + CONVERTED] = hidden @ weight[at : at + CONVERTED].float().t()
+    return logits
 
 
 def to_host(blocks: Sequence[Tensor]) -> list[TokenScores]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import resource
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from tiny_requests import requests_of
 from transformers import AutoModelForCausalLM
 
 from extract.cli import extract, status
+from extract.observe import PeakMemory
 from extract.planning.cost import planned_memory
 from extract.planning.memory import footprint, refuse_too_large
 from extract.planning.model_size import count_parameters, model_size
@@ -164,6 +167,15 @@ def test_tiles_of_the_vocabulary_are_of_whole_blocks(monkeypatch: pytest.MonkeyP
         assert head.tile % ALIGNMENT == 0 and head.tile <= 65_536
         last = vocabulary - head.tile * (vocabulary // head.tile)
         assert last == 0 or last > head.tile * 0.9
+
+
+def test_peak_memory_of_a_mac_is_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no /proc there, and the system counts in bytes."""
+    monkeypatch.setattr("extract.observe.Path", lambda path: tmp_path / "nothing" / path[1:])
+    monkeypatch.setattr(sys, "platform", "darwin")
+    measured = PeakMemory("mps")
+    measured.reset()
+    assert measured.bytes() == resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def test_dry_run_and_status_show_memory(

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -145,6 +146,7 @@ def test_an_empty_document_is_refused_before_work_starts(
     [
         {"too_long": "refuse"},
         {"too_long": "truncate"},
+        {"too_long": "truncate", "room": 14},
         {"too_long": "run", "margin": 10_000},
         {"too_long": "run", "margin": 3},
     ],
@@ -165,11 +167,16 @@ def test_documents_longer_than_the_context(
     over = [unit.over_limit_tokens for unit in units]
     if documents["too_long"] == "truncate":
         ok(result)
-        assert lengths[1:] == [63] * 3 and over == [0] * 4
+        # one token of the context is the BOS
+        assert lengths[1:] == [63 - documents.get("room", 0)] * 3 and over == [0] * 4
         assert all(unit.document_tokens_total > 63 for unit in units[1:])
+        published = published_path(workspace, "tiny", "tiny--one", "retrieval_with")
+        behind = pq.read_table(published, partitioning=None)
+        # 14 tokens are an excerpt and its answer, the last of which is only predicted
+        most = max(behind["context_tokens"].to_pylist()) + 1
+        assert most == (63 if "room" in documents else 63 + 14)
     elif documents.get("margin") == 10_000:
         ok(result)
-        # one token of the context is the BOS
         assert over == [0, *(length - 63 for length in lengths[1:])] and min(over[1:]) > 0
         shown = ok(CliRunner().invoke(status, ["--problem", str(path)]))
         assert "Documents over the model's context: tiny--one (3)." in shown

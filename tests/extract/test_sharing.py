@@ -103,3 +103,20 @@ def test_the_decision_is_printed_and_workers_get_the_models_that_fit(
     assert command[command.index("--model") + 1] == "tiny/one" and "tiny/two" not in command
     assert "--workers" not in command and command[-2:] == ["0", "1"]
     assert afterwards == [("auto-map", "tiny/one", "tiny/two")]
+
+
+def test_a_worker_starts_no_workers(
+    workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it sees all GPUs, as one does whose share of the machine was not understood."""
+    monkeypatch.setattr("extract.planning.sharing.sharing_of", lambda *asked: Sharing(2))
+    started: list[object] = []
+    monkeypatch.setattr("extract.workers.share_work", lambda *order: started.append(order))
+    done: list[str] = []
+    monkeypatch.setattr(cli, "_extract", lambda *order: done.append(order[4]))
+    problem = ["--problem", str(tiny_problem(texts=1)), "--device", "cpu"]
+    worker = CliRunner().invoke(cli.extract, [*problem, "--as-worker", "2026-01-02T03:04:05"])
+    assert worker.exit_code == 0, worker.output
+    assert started == [] and done == ["2026-01-02T03:04:05"]
+    assert CliRunner().invoke(cli.extract, problem).exit_code == 0
+    assert len(started) == 1

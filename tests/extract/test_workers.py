@@ -91,6 +91,30 @@ def test_each_worker_has_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
     assert workers.worker_environments(2, "cuda:1") == [{}, {}]
 
 
+@pytest.mark.parametrize(
+    ("visible", "expected"),
+    [
+        ({}, ["0", "1", "0"]),
+        ({"ROCR_VISIBLE_DEVICES": "5,6"}, ["0", "1", "0"]),
+        ({"CUDA_VISIBLE_DEVICES": "4,7"}, ["4", "7", "4"]),
+        ({"CUDA_VISIBLE_DEVICES": "4,7", "HIP_VISIBLE_DEVICES": "2,3"}, ["2", "3", "2"]),
+    ],
+)
+def test_amd_gpus_are_divided_by_the_name_that_goes_before(
+    visible: dict[str, str], expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.version, "hip", "6.4")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in visible.items():
+        monkeypatch.setenv(name, value)
+    shares = workers.worker_environments(3, "auto-map")
+    assert shares == [{"HIP_VISIBLE_DEVICES": gpu} for gpu in expected]
+
+
 def test_workers_leave_the_table_of_one_process(
     workspace: Workspace, tiny_problem: Callable[..., Path]
 ) -> None:

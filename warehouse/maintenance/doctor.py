@@ -87,9 +87,7 @@ def _packages(workspace: Workspace) -> list[Check]:
             if requirement.marker is None or requirement.marker.evaluate():
                 (pin,) = requirement.specifier
                 locked[canonicalize_name(requirement.name)] = pin.version
-    installed: dict[str, str] = {
-        canonicalize_name(d.metadata["Name"]): d.version for d in metadata.distributions()
-    }
+    installed, nameless = _installed()
     checks = []
     for name in SHOWN_PACKAGES:
         version = installed.get(name)
@@ -102,6 +100,9 @@ def _packages(workspace: Workspace) -> list[Check]:
     except TokenmartError as error:
         finding, _, remedy = error.format_message().rpartition("; ")
         checks.append(Check("sentencepiece", "missing", finding, remedy.strip("`")))
+    if nameless:
+        finding = f"no name and version in {', '.join(nameless)}, as an interrupted pip leaves it"
+        checks.append(Check("packages", "note", finding, "remove that folder, then make setup"))
     different = [
         f"{name} {installed[name]} (lock: {version})"
         for name, version in sorted(locked.items())
@@ -114,6 +115,19 @@ def _packages(workspace: Workspace) -> list[Check]:
     elif locked:
         checks.append(Check("versions", "ok", "as in requirements.lock"))
     return checks
+
+
+def _installed() -> tuple[dict[str, str], list[str]]:
+    """Versions of the installed packages by name, and the folders of those that have none."""
+    versions: dict[str, str] = {}
+    nameless = []
+    for package in metadata.distributions():
+        said = package.metadata
+        if said and "Name" in said and "Version" in said:
+            versions[canonicalize_name(said["Name"])] = said["Version"]
+        else:
+            nameless.append(str(getattr(package, "_path", package.locate_file(""))))
+    return versions, sorted(nameless)
 
 
 def _devices() -> Check:

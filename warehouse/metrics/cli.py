@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
 from warehouse.errors import visible
 from warehouse.paths import Workspace, find_workspace
+
+if TYPE_CHECKING:
+    import duckdb
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON instead of lines.")
 
@@ -37,7 +42,7 @@ def list_(metric: str | None, family: str | None, admissible: bool, as_json: boo
     """
     from warehouse.metrics import catalog, listing
 
-    with catalog.open_catalog(find_workspace()) as connection:
+    with _catalog(find_workspace()) as connection:
         rows = catalog.variants(connection, metric, family, admissible)
     if as_json:
         click.echo(json.dumps(rows, indent=2))
@@ -84,7 +89,7 @@ def show(
     from warehouse.metrics import catalog, listing
     from warehouse.metrics.near_copies import correlate_variants, group_near_copies, ranked
 
-    with catalog.open_catalog(find_workspace()) as connection:
+    with _catalog(find_workspace()) as connection:
         entries = catalog.entries(connection, metric, variant)
         values = catalog.values(connection, metric, variant, problem)
         correlations = correlate_variants(connection, metric, variant, problem)
@@ -102,7 +107,7 @@ def show(
     _print(listing.describe(entries, values, every_value=all_values or variant is not None))
     if variant:
         _print(listing.closest_variants(closest, threshold))
-    else:
+    elif values:
         _print(listing.near_copies(groups, correlations, metric, len(entries), threshold))
 
 
@@ -229,6 +234,21 @@ def dbt_command(arguments: tuple[str, ...]) -> None:
 
     runner = on_ray(sharding.address) if sharding.on == "ray" else run_here
     sys.exit(build_sharded(words, workspace, sharding.shards, runner))
+
+
+def _catalog(workspace: Workspace) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+    """What was built; before a build what the metrics' files say, which is told in one line."""
+    from warehouse.metrics.catalog import open_catalog
+    from warehouse.metrics.unbuilt import unbuilt_catalog
+
+    if workspace.database.is_file():
+        return open_catalog(workspace)
+    click.echo(
+        f"{workspace.database}: no warehouse yet; this is what the metrics' files say, and values "
+        "need `tokenmart dbt build`",
+        err=True,
+    )
+    return unbuilt_catalog(workspace.dbt_project)
 
 
 def _refresh(workspace: Workspace) -> bool:

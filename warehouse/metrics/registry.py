@@ -54,6 +54,8 @@ class Family:
     needs: the kind of probe it is computed from (`full`, `window`, `retrieval`, …).
     transform: `exp` where the combined value is exponentiated last, else None.
     parameters: column of its variants file → its rule.
+    caution: what to be careful about, if anything.
+    description: as its YAML has it, where dbt's `doc("…")` stands for a text of docs/.
     """
 
     metric: str
@@ -63,6 +65,8 @@ class Family:
     needs: str
     transform: str | None
     parameters: Mapping[str, Rule] = dataclasses.field(default_factory=dict)
+    caution: str | None = None
+    description: str = ""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -141,7 +145,7 @@ def find_families(project: Path) -> list[Family]:
             **_mapping(path, name, "config.meta", config.get("meta")),
         }
         if "metric" in meta and config.get("enabled", True):
-            families.append(_family(path, name, meta))
+            families.append(_family(path, name, meta, str(entry.get("description") or "")))
             if not (project / "variants" / f"{name}.csv").is_file():
                 raise TokenmartError(
                     f"{path}: {name} has no variants; write variants/{name}.csv, one row each, as "
@@ -213,7 +217,7 @@ def _mapping(path: Path, name: str, field: str, value: object) -> dict[str, Any]
     return value or {}
 
 
-def _family(path: Path, name: str, meta: dict[str, Any]) -> Family:
+def _family(path: Path, name: str, meta: dict[str, Any], description: str) -> Family:
     """Parse a family's `meta`; its first mistake is an error."""
     if meta["metric"] != name:
         raise TokenmartError(
@@ -241,6 +245,8 @@ def _family(path: Path, name: str, meta: dict[str, Any]) -> Family:
         meta["needs"],
         meta.get("transform"),
         {str(column): _rule(path, name, column, rule) for column, rule in parameters.items()},
+        str(meta["caution"]).strip() if meta.get("caution") else None,
+        description,
     )
 
 

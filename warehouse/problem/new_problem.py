@@ -8,10 +8,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 
 from warehouse.errors import ProblemFileError, TokenmartError, did_you_mean
 from warehouse.files import appearing
 from warehouse.paths import Workspace
+from warehouse.probes.retrieval import RetrievalProbe, excerpt_starts
 from warehouse.problem.problem_files import list_problems
 from warehouse.problem.spec import Problem, checked_problem
 from warehouse.problem.yaml_file import parse_text
@@ -21,6 +23,10 @@ from warehouse.sources.weights.interface import PICKLED, SAFETENSORS, has_weight
 from warehouse.strict_json import StrictJsonError, read_json
 
 CHARACTERS_PER_TOKEN = 4
+RETRIEVAL = RetrievalProbe(
+    kind="retrieval", excerpts=8, excerpt_tokens=48, answer_tokens=32, min_gap=512
+)
+"""As minilong asks for it."""
 _JSON = (".json", ".json.gz", *LINES)
 _SHORTEST_WINDOW, _LONGEST_WINDOW = 32, 4096
 _LARGEST_CONFIG = 16 << 20
@@ -78,7 +84,7 @@ def write_problem(
     documents = _documents(texts, folder)
     draft = _parsed(_content(name, documents, described, _SHORTEST_WINDOW), out, workspace)
     lengths = draft.documents.lengths(draft.place(workspace)) or []
-    content = _content(name, documents, described, _window(lengths))
+    content = _content(name, documents, described, _window(lengths), _has_excerpts(lengths))
     problem = _parsed(content, out, workspace)
     with appearing(out) as new:
         new.write_text(content, encoding="utf-8")
@@ -106,7 +112,18 @@ def _has_data(workspace: Workspace, name: str) -> bool:
     )
 
 
-def _content(name: str, documents: str, models: Sequence[_Model], window: int) -> str:
+def _content(
+    name: str, documents: str, models: Sequence[_Model], window: int, excerpts: bool = False
+) -> str:
+    retrieval = ""
+    if excerpts:
+        # an excerpt stands behind the whole document: what a model's context must leave free
+        documents = f"{documents[:-1]}, room: {RETRIEVAL.excerpt + RETRIEVAL.answer}}}"
+        sizes = RETRIEVAL.model_dump(include=RETRIEVAL.model_fields_set).items()
+        settings = ", ".join(f"{field}: {size}" for field, size in sizes)
+        retrieval = f"""
+  # what follows excerpts of it: behind the document, for which there is room, and alone
+  - {{{settings}}}"""
     entries = "".join(
         f"""  - full_id: {_scalar(model.full_id)}
     family: {_scalar(model.family)}  # models of one family are not independent
@@ -121,7 +138,7 @@ documents: {documents}
 models:
 {entries}probes:  # what each model reads: the document as a whole, and its pieces alone
   - {{kind: full}}
-  - {{kind: window, name: window_{window}, context: {window}, stride: {window}}}
+  - {{kind: window, name: window_{window}, context: {window}, stride: {window}}}{retrieval}
 # target: {{kind: imported}}  # scores made elsewhere, to rank metrics by: `tokenmart data import`
 """
 
@@ -201,6 +218,15 @@ def _window(lengths: Sequence[int]) -> int:
     """Half of the shortest document's tokens, as a power of two: every document has a window."""
     half = max(1, min(lengths, default=0) // CHARACTERS_PER_TOKEN // 2)
     return min(_LONGEST_WINDOW, max(_SHORTEST_WINDOW, 1 << (half.bit_length() - 1)))
+
+
+def _has_excerpts(lengths: Sequence[int]) -> bool:
+    """Whether most documents have room for excerpts; one that has none is left out of the value."""
+    if not lengths:
+        return False
+    tokens = median(lengths) // CHARACTERS_PER_TOKEN
+    # two of them: an excerpt is left where tokens turn out a little longer
+    return len(excerpt_starts(int(tokens), RETRIEVAL)) > 1
 
 
 def _path(path: Path, folder: Path) -> str:

@@ -84,6 +84,22 @@ def test_versions_are_compared_with_the_lock(workspace: Workspace) -> None:
     assert versions.remedy == "make setup"
 
 
+@pytest.mark.parametrize("content", [None, "", "Name: half\n"])
+def test_what_an_interrupted_pip_left_is_named(
+    content: str | None, workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = tmp_path / "site" / "half-1.0.dist-info"
+    left.mkdir(parents=True)
+    if content is not None:
+        (left / "METADATA").write_text(content)
+    monkeypatch.syspath_prepend(left.parent)
+    (workspace.root / "requirements.lock").write_text("half==1.0\n")
+    checks = by_name(examine(workspace, None))
+    assert checks["packages"].level == "note" and str(left) in checks["packages"].finding
+    assert checks["packages"].remedy == "remove that folder, then make setup"
+    assert checks["torch"].level == "ok"
+
+
 def test_a_full_disk_is_missing_space(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

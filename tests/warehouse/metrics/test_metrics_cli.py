@@ -43,6 +43,31 @@ def test_list_names_every_metric_with_its_formula(cli: CliRunner) -> None:
     assert all(row["admissible"] and row["formula"] for row in rows)
 
 
+def test_before_a_build_the_files_say_what_the_catalogue_will(
+    cli: CliRunner, built: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = {
+        row["metric"]: row for row in json.loads(cli.invoke(metrics, ["list", "--json"]).stdout)
+    }
+    monkeypatch.setenv("TOKENMART_DATABASE", str(tmp_path / "none.duckdb"))
+    shown = cli.invoke(metrics, ["list", "--json"])
+    assert shown.exit_code == 0, shown.output
+    assert shown.stderr.count("\n") == 1 and "values need `tokenmart dbt build`" in shown.stderr
+    written = {row["metric"]: row for row in json.loads(shown.stdout)}
+    assert len(written) >= 20
+    for metric, row in written.items():
+        assert row["needs"] and row["formula"]
+        for field in ("family", "direction", "admissible", "transform", "caution", "formula"):
+            assert row[field] == told[metric][field], (metric, field)
+    in_words = cli.invoke(metrics, ["show", "longppl"])
+    assert in_words.exit_code == 0, in_words.output
+    assert "longppl: lower is better\nCaution: selects on success" in in_words.stdout
+    assert "\nTraps: " in in_words.stdout and "alpha=0.1 beta=-1" in in_words.stdout
+    unknown = cli.invoke(metrics, ["show", "longpl"])
+    assert unknown.exit_code == 1 and "no 'longpl' in the catalogue" in unknown.output
+    assert cli.invoke(metrics, ["census"]).exit_code != 0
+
+
 def test_show_prints_values_and_what_ranks_alike(cli: CliRunner, built: Warehouse) -> None:
     shown = json.loads(cli.invoke(metrics, ["show", "perplexity", "micro", "--json"]).output)
     assert {row["model_id"]: row["value"] for row in shown["values"]} == {

@@ -15,11 +15,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tokenmart import cli
-from warehouse.paths import Workspace
+from warehouse.paths import Workspace, find_workspace
 from warehouse.problem.new_problem import _path, _scalar
 from warehouse.problem.spec import load_problem
 from warehouse.sources.documents import FolderDocuments
 
+CHECKOUT = find_workspace(Path(__file__))
 LONG = "the warehouse reads every token in place " * 120
 
 
@@ -68,15 +69,43 @@ def test_the_file_is_right_and_relative_to_itself(own: Path, workspace: Workspac
     assert local.source.kind == "local" and local.source.path == own / "my model"
     assert (hub.full_id, hub.family, hub.source.kind) == ("Qwen/Qwen2.5-0.5B", "qwen", "hub")
     # 5 texts of 1,230 tokens each: half of the shortest, as a power of two
-    assert [probe.name for probe in problem.probes] == ["full", "window_512"]
+    assert [probe.name for probe in problem.probes] == ["full", "window_512", "retrieval"]
+    # what an excerpt and its answer take
+    assert problem.documents.room == 80
     texts = problem.documents.read(problem.place(workspace))
     names = ["a.md", "b.txt", "c.txt", "deep/d.txt", "deep/e.MD"]
     assert [document.name for document in texts] == names
 
 
-def test_a_file_with_one_model_has_twelve_lines(own: Path) -> None:
+def test_a_file_with_one_model_has_fourteen_lines(own: Path) -> None:
     assert new("mine", "--texts", "texts", "--model", "my model").exit_code == 0
-    assert len((own / "mine.yml").read_text().splitlines()) == 12
+    assert len((own / "mine.yml").read_text().splitlines()) == 14
+
+
+def test_excerpts_are_asked_for_as_in_minilong(own: Path, workspace: Workspace) -> None:
+    assert new("mine", "--texts", "texts", "--model", "my model").exit_code == 0
+    minilong = load_problem("minilong", CHECKOUT)
+    assert load_problem("mine.yml", workspace).probes[-1] == minilong.probes[-1]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "names"),
+    [
+        ([300, 300, 900], ["full", "window_128"]),
+        ([671, 671], ["full", "window_256"]),
+        ([672, 672], ["full", "window_256", "retrieval"]),
+        # most documents have excerpts; the short one is left out of the value
+        ([300, 900, 900], ["full", "window_128", "retrieval"]),
+    ],
+)
+def test_documents_too_short_for_excerpts_have_none(
+    own: Path, workspace: Workspace, tokens: list[int], names: list[str]
+) -> None:
+    (own / "texts.json").write_text(json.dumps(["abc " * count for count in tokens]))
+    assert new("mine", "--texts", "texts.json", "--model", "my model").exit_code == 0
+    problem = load_problem("mine.yml", workspace)
+    assert [probe.name for probe in problem.probes] == names
+    assert problem.documents.room == (80 if "retrieval" in names else 0)
 
 
 def test_a_plan_of_own_texts_says_what_is_known(own: Path) -> None:
@@ -85,7 +114,7 @@ def test_a_plan_of_own_texts_says_what_is_known(own: Path) -> None:
         cli, ["extract", "--problem", "mine.yml", "--dry-run", "--device", "cuda"]
     )
     assert plan.exit_code == 0, plan.output
-    assert "2 models × 2 conditions × 5 documents" in plan.output
+    assert "2 models × 4 conditions × 5 documents" in plan.output
     assert "device cuda (not here); 5 documents of 24,6" in plan.output
     assert "at an assumed speed of 120 TFLOP/s" in plan.output
     assert "Size unknown until its files are here: org/unheard-of." in plan.output

@@ -201,6 +201,11 @@ def test_a_path_is_a_name_too(workspace: Workspace) -> None:
             r"tiny\.yml:3: documents.*margin goes with too_long: run",
         ),
         (
+            "path: docs.json",
+            "path: docs.json\n  room: 8",
+            r"tiny\.yml:3: documents.*room goes with too_long: truncate",
+        ),
+        (
             "licence: MIT",
             "rope: {type: default}",
             r":9: .*rope: type default needs theta and takes",

@@ -27,6 +27,7 @@ from warehouse.metrics.going_on import RESULTS, broken_families
 from warehouse.metrics.registry import find_families
 from warehouse.metrics.sharded.plan import Model
 from warehouse.paths import Workspace, find_workspace
+from warehouse.peak_memory import peak_bytes
 from warehouse.sql.views import quoted, quoted_file
 from warehouse.store.share import VARIABLE, read_share
 
@@ -150,9 +151,9 @@ def build_shard(order: Order, workspace: Workspace) -> Outcome:
     _write_results(workspace.database, order, folder)
     if not broken:
         last_build.remember(workspace, reads)
-    peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_CHILDREN, 0))
+    peak = max(peak_bytes(), peak_bytes(resource.RUSAGE_CHILDREN))
     seconds = time.monotonic() - started
-    return Outcome(order.number, "", tuple(broken), round(seconds, 3), peak * 1024)
+    return Outcome(order.number, "", tuple(broken), round(seconds, 3), peak)
 
 
 def _take_text_ends(database: Path, text_ends: Path) -> None:

@@ -28,8 +28,9 @@ class DocumentSource(Frozen, ABC):
 
     `count` and `expected_tokens` (of the longest document) are what plans assume before the
     documents are here. A document is cut at `max_tokens`. One that is longer than a model's
-    context fails for that model alone (`refuse`), is truncated, or is run while it is at most
-    `margin` tokens longer (`run`).
+    context fails for that model alone (`refuse`), is truncated so that `room` tokens of the context
+    stay free for what a probe puts behind it, or is run while it is at most `margin` tokens longer
+    (`run`).
     """
 
     kind: str
@@ -38,12 +39,15 @@ class DocumentSource(Frozen, ABC):
     max_tokens: int | None = Field(default=None, gt=1)
     too_long: Literal["refuse", "truncate", "run"] = "refuse"
     margin: int = Field(default=512, ge=0)
+    room: int = Field(default=0, ge=0)
     licence: str = "unknown"
 
     @model_validator(mode="after")
-    def _margin_is_used(self) -> DocumentSource:
+    def _margin_and_room_are_used(self) -> DocumentSource:
         if "margin" in self.model_fields_set and self.too_long != "run":
             raise ValueError("margin goes with too_long: run")
+        if self.room and self.too_long != "truncate":
+            raise ValueError("room goes with too_long: truncate")
         return self
 
     @abstractmethod
