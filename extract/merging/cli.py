@@ -53,9 +53,7 @@ def check_command(problem_name: str, as_json: bool) -> None:
 @merge.command("run")
 @click.option("--problem", "problem_name", required=True, help="A merge problem by name or path.")
 @click.option("--merge", "names", multiple=True, help="Make only this merge; repeatable.")
-@click.option(
-    "--dry-run", is_flag=True, help="Fetch nothing, check, and print what would be made."
-)
+@click.option("--dry-run", is_flag=True, help="Fetch nothing, check, and print what would be made.")
 def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> None:
     """Make the merged models of a problem through mergekit, each in a process of its own.
 
