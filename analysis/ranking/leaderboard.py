@@ -110,7 +110,7 @@ def rank_metrics(
     """
     test = max_test(np.stack([c.oriented for c in table.everything]), table.target, seed)
     held_out = _held_out(table, seed)
-    critical, effect = _after_choice(table, seed)
+    critical, effect = _after_choice(table, test, seed)
     highest = np.nanmax(test.observed, initial=0.0)
     columns = [c for c in table.columns if c.kind != "variant"]
     columns += [c for c in table.named(shown) if c.kind == "variant"]
@@ -161,14 +161,18 @@ def rank_metrics(
     return Leaderboard(table, tuple(rows), test, seed, resamples, clustered)
 
 
-def _after_choice(table: MetricTable, seed: int) -> tuple[float, float]:
-    """Critical value and design effect of intervals that hold for all tries at once."""
-    whole = [c.oriented for c in table.everything if c.present.all() and np.ptp(c.values) > 0]
-    if not whole:
+def _after_choice(table: MetricTable, test: MaxTest, seed: int) -> tuple[float, float]:
+    """Critical value and design effect of intervals that hold for all tries at once.
+
+    Whatever has a p gets an interval, and so counts: also what lacks models. How alike the models
+    are is told by the columns that have them all.
+    """
+    tested = np.stack([c.oriented for c in table.everything])[np.isfinite(test.p_adjusted)]
+    whole = tested[np.isfinite(tested).all(axis=1)]
+    if not len(whole):
         return math.nan, math.nan
-    metrics = np.stack(whole)
-    effect = shared_design_effect(metrics, table.target, [table.families, table.kinds])
-    return critical_value(metrics, table.target, seed), effect
+    effect = shared_design_effect(whole, table.target, [table.families, table.kinds])
+    return critical_value(tested, table.target, seed), effect
 
 
 def _held_out(table: MetricTable, seed: int) -> list[float]:
