@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any
 
 import numpy as np
 
+from analysis.ranking.coverage import fewer_documents
 from analysis.ranking.documents import DocumentNoise, PartsOf, document_noise
 from analysis.ranking.metric_selection import MINIMUM_MODELS
 from analysis.ranking.metric_table import MetricColumn, MetricTable
@@ -46,6 +47,7 @@ class LeaderboardRow:
     coefficients: the others, and bootstrap intervals; None where they weren't asked for.
     documents: what drawing other documents does; None for rows without bootstrap or documents.
     alike: the columns that rank the models most alike (Spearman, with its sign); of ideas only.
+    fewer: full id → documents, of the models whose value rests on fewer than that of another.
     """
 
     column: MetricColumn
@@ -61,6 +63,7 @@ class LeaderboardRow:
     coefficients: Correlations | None
     documents: DocumentNoise | None = None
     alike: tuple[tuple[MetricColumn, float], ...] = ()
+    fewer: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -154,6 +157,7 @@ def rank_metrics(
                 if detailed and parts_of
                 else None,
                 alike=() if column.kind == "variant" else _most_alike(column, table),
+                fewer=fewer_documents(table, column),
             )
         )
         if detailed:
@@ -251,6 +255,7 @@ def _row_record(row: LeaderboardRow, models: list[str]) -> dict[str, Any]:
         "new_family": new_family_record(row.new_family),
         "p_single": number(row.p_single),
         "p_adjusted": number(row.p_adjusted),
+        "models_with_fewer_documents": row.fewer,
     }
     if row.column.kind != "variant":
         record |= {

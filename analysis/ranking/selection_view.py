@@ -108,6 +108,7 @@ def _candidate_record(candidate: Candidate) -> dict[str, Any]:
         "partial_given_log_parameters": number(candidate.partial),
         "minus_baseline": number(candidate.minus_baseline),
         "p_beats_baseline": number(candidate.p_beats_baseline),
+        "models_with_fewer_documents": candidate.fewer,
     }
 
 
@@ -275,7 +276,9 @@ def _selection_notes(selection: MetricSelection) -> list[str]:
             f"{_signed_or_dash(found.percentile.low)} to {_signed_or_dash(found.percentile.high)} "
             "(paired percentile bootstrap, not adjusted for the choice)"
         )
+    uneven = tuple(c.column.name for c in selection.candidates if c.fewer)
     for what, names in (
+        ("compares models on different documents (--json names them)", uneven),
         ("not complete, left out", selection.incomplete),
         ("needs a second model, left out (--unofficial)", selection.inadmissible),
     ):
