@@ -80,7 +80,7 @@ class MetricSelection:
     conditions: the figures behind that.
     tries: how much was ever tried for the problem, see `MetricTable.tries`; every p counts it.
     incomplete, inadmissible: names of variants that could not compete.
-    swap_test: whether candidates beat the baseline; None without one.
+    swap_test: whether candidates beat the baseline, families swapped as wholes; None without one.
     after_choice: what may be said of the best one's rho, although it was chosen.
     new_family: the same for a model of another family.
     documents: what drawing other documents does to it; None without them.
@@ -167,7 +167,9 @@ def select_metric(
     )
     parts = repeated_splits(metrics, table.target, seed, splits, base_index)
     tested = np.vstack([metrics, others[np.ptp(others, axis=1) > 0]])  # not those with a NaN
-    swaps = None if base is None else swap_test(tested, base.oriented, table.target, seed)
+    swaps = None
+    if base is not None:
+        swaps = swap_test(tested, base.oriented, table.target, seed, clusters=table.families)
     groupings = [table.families, table.kinds]
     top = complete[conditions.best]
     noise = document_noise(parts_of(top), table, top, seed) if parts_of else None
@@ -282,8 +284,8 @@ def _against(
     """The best variant against the baseline, with intervals; None when they are the same."""
     if base is None or base is best:
         return None
-    draws = draw(len(table.models), DIFFERENCE_RESAMPLES, seed)
-    return difference(best.oriented, base.oriented, table.target, draws)
+    draws = draw(len(table.models), DIFFERENCE_RESAMPLES, seed, table.families)
+    return difference(best.oriented, base.oriented, table.target, draws, table.families)
 
 
 def _partial(table: MetricTable, column: MetricColumn) -> float:

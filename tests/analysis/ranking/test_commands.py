@@ -82,8 +82,17 @@ def test_select_names_the_good_metric(minilong):
     assert document["incomplete"] == ["partly/a"]
     assert document["baseline"] == "perplexity/per_token"
     good = document["candidates"][0]
-    assert good["metric"] == "good" and good["p_beats_baseline"] < 0.05
+    assert good["metric"] == "good" and good["minus_baseline"] > 0.5
     assert good["held_out"] > 0.8 and good["p_adjusted"] < 0.01
+
+
+def test_two_families_are_too_few_to_say_that_the_baseline_is_beaten(minilong):
+    arguments = ("--problem", "minilong", "--splits", 20)
+    document = json.loads(run(cli.select, *arguments, "--json").stdout)
+    assert {row["p_beats_baseline"] for row in document["candidates"]} == {None}
+    assert document["best_minus_baseline"]["ci95"]["low"] is None
+    printed = " ".join(run(cli.select, *arguments).stdout.split())
+    assert "it takes 5 families, and here are 2" in printed
 
 
 @pytest.mark.parametrize("metric", ["good", "noise"])
