@@ -17,6 +17,6 @@ from .metric_table import MetricColumn as MetricColumn
 from .metric_table import MetricTable as MetricTable
 from .metric_table import Model as Model
 from .metric_table import load_table as load_table
-from .metric_table import load_target as load_target
 from .selection_view import print_selection as print_selection
 from .selection_view import selection_record as selection_record
+from .target import load_target as load_target

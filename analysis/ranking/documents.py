@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 DOCUMENT_RESAMPLES = 2000
 MINIMUM_DOCUMENTS = 2
 
+_TURNED: dict[Aggregation, Aggregation] = {"q10": "q90", "q90": "q10"}
+"""The same documents once values are negated: the highest decile becomes the lowest."""
+
 PartsOf = Callable[[MetricColumn], DocumentParts | None]
 
 _PARTS = """
@@ -122,6 +125,8 @@ def _parts(
             parts[:, models[model_id], documents[doc_id]] = [
                 np.nan if value is None else value for value in values
             ]
-    sign = -1.0 if column.direction == "lower" else 1.0
+    known = cast("Aggregation", aggregation)
     weight = parts[2] if np.isfinite(parts[2]).any() else None
-    return DocumentParts(sign * parts[0], parts[1], cast("Aggregation", aggregation), weight)
+    if column.direction == "lower":
+        return DocumentParts(-parts[0], parts[1], _TURNED.get(known, known), weight)
+    return DocumentParts(parts[0], parts[1], known, weight)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any
 
 import numpy as np
 
+from analysis.ranking.coverage import fewer_documents
 from analysis.ranking.documents import DocumentNoise, PartsOf, document_noise
 from analysis.ranking.metric_selection import MINIMUM_MODELS
 from analysis.ranking.metric_table import MetricColumn, MetricTable
@@ -46,6 +47,7 @@ class LeaderboardRow:
     coefficients: the others, and bootstrap intervals; None where they weren't asked for.
     documents: what drawing other documents does; None for rows without bootstrap or documents.
     alike: the columns that rank the models most alike (Spearman, with its sign); of ideas only.
+    fewer: full id → documents, of the models whose value rests on fewer than that of another.
     """
 
     column: MetricColumn
@@ -61,6 +63,7 @@ class LeaderboardRow:
     coefficients: Correlations | None
     documents: DocumentNoise | None = None
     alike: tuple[tuple[MetricColumn, float], ...] = ()
+    fewer: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,7 @@ def rank_metrics(
     """
     test = max_test(np.stack([c.oriented for c in table.everything]), table.target, seed)
     held_out = _held_out(table, seed)
-    critical, effect = _after_choice(table, seed)
+    critical, effect = _after_choice(table, test, seed)
     highest = np.nanmax(test.observed, initial=0.0)
     columns = [c for c in table.columns if c.kind != "variant"]
     columns += [c for c in table.named(shown) if c.kind == "variant"]
@@ -154,6 +157,7 @@ def rank_metrics(
                 if detailed and parts_of
                 else None,
                 alike=() if column.kind == "variant" else _most_alike(column, table),
+                fewer=fewer_documents(table, column),
             )
         )
         if detailed:
@@ -161,14 +165,18 @@ def rank_metrics(
     return Leaderboard(table, tuple(rows), test, seed, resamples, clustered)
 
 
-def _after_choice(table: MetricTable, seed: int) -> tuple[float, float]:
-    """Critical value and design effect of intervals that hold for all tries at once."""
-    whole = [c.oriented for c in table.everything if c.present.all() and np.ptp(c.values) > 0]
-    if not whole:
+def _after_choice(table: MetricTable, test: MaxTest, seed: int) -> tuple[float, float]:
+    """Critical value and design effect of intervals that hold for all tries at once.
+
+    Whatever has a p gets an interval, and so counts: also what lacks models. How alike the models
+    are is told by the columns that have them all.
+    """
+    tested = np.stack([c.oriented for c in table.everything])[np.isfinite(test.p_adjusted)]
+    whole = tested[np.isfinite(tested).all(axis=1)]
+    if not len(whole):
         return math.nan, math.nan
-    metrics = np.stack(whole)
-    effect = shared_design_effect(metrics, table.target, [table.families, table.kinds])
-    return critical_value(metrics, table.target, seed), effect
+    effect = shared_design_effect(whole, table.target, [table.families, table.kinds])
+    return critical_value(tested, table.target, seed), effect
 
 
 def _held_out(table: MetricTable, seed: int) -> list[float]:
@@ -247,6 +255,7 @@ def _row_record(row: LeaderboardRow, models: list[str]) -> dict[str, Any]:
         "new_family": new_family_record(row.new_family),
         "p_single": number(row.p_single),
         "p_adjusted": number(row.p_adjusted),
+        "models_with_fewer_documents": row.fewer,
     }
     if row.column.kind != "variant":
         record |= {

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
+from analysis.ranking.coverage import fewer_text
 from analysis.ranking.leaderboard import Leaderboard, LeaderboardRow
 from analysis.statistics import Interval
 from warehouse.errors import visible
@@ -98,6 +99,12 @@ def _notes(board: Leaderboard, rows: Sequence[LeaderboardRow], variants: int) ->
         notes.append(
             "† not admissible for an official submission: needs a second model, or is an idea "
             "(make it a metric: `tokenmart metrics new`)"
+        )
+    if uneven := [row.column for row in rows if row.fewer]:
+        notes.append(
+            f"{len(uneven)} of the rows compare models on different documents, "
+            f"{uneven[0].name} for instance ({fewer_text(table, uneven[0])}): run "
+            f"`tokenmart extract --problem {table.problem}` and `tokenmart dbt build`"
         )
     if table.without_target:
         notes.append(f"without a target score: {', '.join(table.without_target)}")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analysis.ranking.coverage import fewer_documents, fewer_text
 from analysis.ranking.documents import DocumentNoise, PartsOf, document_noise
 from analysis.ranking.metric_table import MetricColumn, MetricTable
 from analysis.ranking.registered import RegisteredResult, registered_results
@@ -53,6 +54,7 @@ class Candidate:
     p_adjusted: against the best of everything that was ever tried.
     held_out: mean test rho over the random splits; chosen_share: of the splits that chose it.
     partial: Spearman given log parameters; minus_baseline: rho minus that of the baseline.
+    fewer: full id → documents, of the models whose value rests on fewer than that of another.
     """
 
     column: MetricColumn
@@ -64,6 +66,7 @@ class Candidate:
     partial: float
     minus_baseline: float
     p_beats_baseline: float
+    fewer: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -72,11 +75,12 @@ class MetricSelection:
 
     candidates: best held-out correlation first.
     best: the variant with the largest |rho| over all models.
-    winner: the same when every condition holds, else None; `reasons` says which failed.
+    winner: the same when every condition holds and all its values rest on equally many documents,
+        else None; `reasons` says which failed.
     conditions: the figures behind that.
     tries: how much was ever tried for the problem, see `MetricTable.tries`; every p counts it.
     incomplete, inadmissible: names of variants that could not compete.
-    swap_test: whether candidates beat the baseline; None without one.
+    swap_test: whether candidates beat the baseline, families swapped as wholes; None without one.
     after_choice: what may be said of the best one's rho, although it was chosen.
     new_family: the same for a model of another family.
     documents: what drawing other documents does to it; None without them.
@@ -163,7 +167,9 @@ def select_metric(
     )
     parts = repeated_splits(metrics, table.target, seed, splits, base_index)
     tested = np.vstack([metrics, others[np.ptp(others, axis=1) > 0]])  # not those with a NaN
-    swaps = None if base is None else swap_test(tested, base.oriented, table.target, seed)
+    swaps = None
+    if base is not None:
+        swaps = swap_test(tested, base.oriented, table.target, seed, clusters=table.families)
     groupings = [table.families, table.kinds]
     top = complete[conditions.best]
     noise = document_noise(parts_of(top), table, top, seed) if parts_of else None
@@ -183,6 +189,7 @@ def select_metric(
             partial=_partial(table, column),
             minus_baseline=float(swaps.difference[i]) if swaps else math.nan,
             p_beats_baseline=float(swaps.p_adjusted[i]) if swaps else math.nan,
+            fewer=fewer_documents(table, column),
         )
         for i, column in enumerate(complete)
     ]
@@ -194,10 +201,16 @@ def select_metric(
             f"{len(set(table.kinds))} kinds of models can be arranged in {conditions.arrangements} "
             "ways only",
         )
+    if best.fewer:
+        reasons += (
+            f"{best.column.name} compares models on different documents "
+            f"({fewer_text(table, best.column)}): run `tokenmart extract --problem "
+            f"{table.problem}` and `tokenmart dbt build`",
+        )
     return MetricSelection(
         candidates=tuple(sorted(candidates, key=lambda c: -c.held_out)),
         best=best,
-        winner=best if conditions.wins else None,
+        winner=best if conditions.wins and not best.fewer else None,
         reasons=reasons,
         models=size,
         tries=table.tries,
@@ -271,8 +284,8 @@ def _against(
     """The best variant against the baseline, with intervals; None when they are the same."""
     if base is None or base is best:
         return None
-    draws = draw(len(table.models), DIFFERENCE_RESAMPLES, seed)
-    return difference(best.oriented, base.oriented, table.target, draws)
+    draws = draw(len(table.models), DIFFERENCE_RESAMPLES, seed, table.families)
+    return difference(best.oriented, base.oriented, table.target, draws, table.families)
 
 
 def _partial(table: MetricTable, column: MetricColumn) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from analysis.preregistration import Foretold, foretold
+from analysis.ranking.target import load_target
 from analysis.ranking.tried import tried_besides
 from analysis.statistics import Flags, Floats
 from warehouse.errors import TokenmartError, did_you_mean
@@ -48,6 +48,7 @@ class MetricColumn:
     values: `[models]` as computed, NaN where missing.
     direction: which way is better, according to the catalogue.
     kind: `variant` of a family, or an idea: `sql` or `values`; its formula is the SQL or the hash.
+    documents: `[models]` that each value rests on; empty for what isn't of this build.
     """
 
     metric: str
@@ -60,6 +61,7 @@ class MetricColumn:
     description: str
     values: Floats = field(repr=False)
     kind: Kind = "variant"
+    documents: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -213,7 +215,8 @@ def load_table(
 
     with connect_read_only(workspace) as connection:
         values = connection.execute(
-            "select metric, variant, model_id, value from metric_values where problem = ?",
+            "select metric, variant, model_id, value, documents from metric_values"
+            " where problem = ?",
             [problem.name],
         ).fetchall()
         catalogue = connection.execute(
@@ -242,10 +245,10 @@ def load_table(
         )
     place = {model.model_id: index for index, model in enumerate(models)}
     grouped: dict[tuple[str, str], Floats] = {}
-    for metric, variant, model_id, value in values:
-        column = grouped.setdefault((metric, variant), np.full(len(models), np.nan))
+    for metric, variant, model_id, value, documents in values:
+        column = grouped.setdefault((metric, variant), np.full((2, len(models)), np.nan))
         if model_id in place and value is not None:
-            column[place[model_id]] = value
+            column[:, place[model_id]] = value, documents
     if not grouped and not ideas:
         raise TokenmartError(
             f"{problem.name}: the mart metric_values holds nothing; run "
@@ -311,55 +314,8 @@ def _models_of_others(
     return tuple(found)
 
 
-def load_target(problem: Ranked, workspace: Workspace) -> tuple[dict[str, float], dict[str, Any]]:
-    """Target scores by model_id, and where they came from.
-
-    Raises:
-        TokenmartError: the problem has no target.
-        LockedFileError: the target file is missing, malformed or changed.
-    """
-    if problem.target is None:
-        raise TokenmartError(
-            f"problem {problem.name} has no target: nothing to correlate with; add a target "
-            "section to its problem file (`tokenmart sql` and `tokenmart extract` need none)"
-        )
-    from warehouse.problem.spec import FileTarget
-
-    if isinstance(problem.target, FileTarget):
-        from warehouse.problem.target_file import read_locked_target
-
-        target = read_locked_target(workspace, problem.name, problem.target.path)
-        scores = {
-            spec.model_id: target.scores[spec.full_id]
-            for spec in problem.ranked_models
-            if spec.full_id in target.scores
-        }
-        path = problem.target.path.as_posix()
-        return scores, {"kind": "file", "path": path, "sha256": target.sha256}
-    from warehouse.sql.connection import connect_read_only
-
-    with connect_read_only(workspace) as connection:
-        rows = connection.execute(
-            "select model_id, score, stderr, items from downstream_scores"
-            " where problem = ? and model_id in ? and task = 'overall' and score is not null",
-            [problem.name, [model.model_id for model in problem.ranked_models]],
-        ).fetchall()
-    source = {
-        "kind": problem.target.kind,
-        "sha256": _scores_sha256(rows),
-        "items_per_model": {row[0]: row[3] for row in rows},
-        "stderr": {row[0]: row[2] for row in rows},
-    }
-    return {row[0]: float(row[1]) for row in rows}, source
-
-
-def _scores_sha256(rows: Sequence[tuple[Any, ...]]) -> str:
-    """One hash over measured scores, so that a second measurement doesn't go unnoticed."""
-    lines = "".join(f"{row[0]} {float(row[1]):.12g}\n" for row in sorted(rows))
-    return hashlib.sha256(lines.encode()).hexdigest()
-
-
-def _column(row: Any, key: tuple[str, str], values: Floats) -> MetricColumn:
+def _column(row: Any, key: tuple[str, str], found: Floats) -> MetricColumn:
+    """A variant of the build; `found`: its values, and how many documents they rest on."""
     if row is None:
         raise TokenmartError(
             f"metric {key[0]}/{key[1]} has values but no line in metric_catalog; "
@@ -375,7 +331,8 @@ def _column(row: Any, key: tuple[str, str], values: Floats) -> MetricColumn:
         admissible=bool(row[5]),
         formula=row[6] or "",
         description=row[7] or "",
-        values=values,
+        values=found[0],
+        documents=tuple(np.nan_to_num(found[1]).astype(int).tolist()),
     )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from analysis.preregistration import Foretold
+from analysis.ranking.coverage import fewer_documents, fewer_text
 from analysis.ranking.metric_table import MetricTable
 from analysis.statistics import (
     Interval,
@@ -26,6 +27,8 @@ class RegisteredResult:
     p: one-sided, adjusted for all metrics registered for the problem.
     unscored: how many of the registered models have no target score: a part of them, a demo for
         instance, is not what was foretold.
+    fewer: full id → documents, of the models whose value rests on fewer than that of another;
+        uneven: the same in words.
     """
 
     said: Foretold
@@ -33,11 +36,14 @@ class RegisteredResult:
     interval: Interval
     p: float
     unscored: int = 0
+    fewer: dict[str, int] = field(default_factory=dict)
+    uneven: str = ""
 
     @property
     def holds(self) -> bool:
         """Whether it may be called confirmed."""
-        return self.said.counts and not self.unscored and self.p < self.said.entry.level
+        whole = not self.unscored and not self.fewer
+        return self.said.counts and whole and self.p < self.said.entry.level
 
     @property
     def text(self) -> str:
@@ -53,6 +59,10 @@ class RegisteredResult:
                 f"{name}: {self.unscored} of its {len(entry.models)} models have no target score; "
                 "exploration"
             )
+        if self.fewer:
+            return (
+                f"{name}: models were compared on different documents ({self.uneven}); exploration"
+            )
         if np.isnan(self.p):
             return f"{name}: no value for every model, so it can't be tested"
         ruling = "holds" if self.holds else "does not hold"
@@ -66,15 +76,12 @@ def registered_results(table: MetricTable) -> tuple[RegisteredResult, ...]:
     """Test every metric that was registered for the problem, together."""
     series = list(zip(table.families, table.kinds, strict=True))
     strata = exchangeable_strata(table.families, series)
+    built = {column.name: column for column in table.columns if column.kind == "variant"}
+    asked = [built.get(said.metric.name) for said in table.registered]
     columns = []
-    for said in table.registered:
+    for said, found in zip(table.registered, asked, strict=True):
         sign = 1.0 if said.metric.direction == "higher" else -1.0
-        found = [
-            sign * column.values
-            for column in table.columns
-            if column.kind == "variant" and column.name == said.metric.name
-        ]
-        columns.append(found[0] if found else np.full(len(table.models), np.nan))
+        columns.append(np.full(len(table.models), np.nan) if found is None else sign * found.values)
     whole = [index for index, column in enumerate(columns) if np.isfinite(column).all()]
     p = np.full(len(columns), np.nan)
     if whole:
@@ -90,8 +97,12 @@ def registered_results(table: MetricTable) -> tuple[RegisteredResult, ...]:
             else Interval(float("nan"), float("nan"), 0.95, "family", 0, 0),
             float(p[index]),
             sum(model.full_id in table.without_target for model in said.entry.models),
+            fewer_documents(table, found) if found else {},
+            fewer_text(table, found) if found else "",
         )
-        for index, (said, column) in enumerate(zip(table.registered, columns, strict=True))
+        for index, (said, column, found) in enumerate(
+            zip(table.registered, columns, asked, strict=True)
+        )
     )
 
 
@@ -107,6 +118,7 @@ def registered_record(result: RegisteredResult) -> dict[str, Any]:
         "before_labels": entry.before_labels,
         "changed_since": list(result.said.changed),
         "models_without_target": result.unscored,
+        "models_with_fewer_documents": result.fewer,
         "spearman": round(result.rho, 12) if known else None,
         "p_one_sided": round(result.p, 12) if known else None,
         "level": entry.level,

@@ -13,7 +13,7 @@ from rich.table import Table
 from analysis.ranking.leaderboard import interval_record, new_family_record, number
 from analysis.ranking.metric_selection import Candidate, MetricSelection
 from analysis.ranking.registered import registered_record
-from analysis.statistics import SAME_RANKING, Condition, Interval
+from analysis.statistics import MINIMUM_GROUPS, SAME_RANKING, Condition, Interval
 from warehouse.errors import visible
 from warehouse.terminal import print_whole
 
@@ -108,6 +108,7 @@ def _candidate_record(candidate: Candidate) -> dict[str, Any]:
         "partial_given_log_parameters": number(candidate.partial),
         "minus_baseline": number(candidate.minus_baseline),
         "p_beats_baseline": number(candidate.p_beats_baseline),
+        "models_with_fewer_documents": candidate.fewer,
     }
 
 
@@ -256,7 +257,8 @@ def _selection_notes(selection: MetricSelection) -> list[str]:
     if selection.baseline is not None:
         lines.append(
             f"− baseline: rho minus that of {selection.baseline.name}; p: swap test against the "
-            "best of all variants, one-sided"
+            "best of all variants, one-sided, families swapped as wholes"
+            + _too_few_families(selection)
         )
         lines.append(
             f"on models that weren't used, {selection.baseline.name} reaches "
@@ -273,9 +275,12 @@ def _selection_notes(selection: MetricSelection) -> list[str]:
         lines.append(
             f"{selection.best.column.name} minus baseline {_signed_or_dash(found.value)}, 95% CI "
             f"{_signed_or_dash(found.percentile.low)} to {_signed_or_dash(found.percentile.high)} "
-            "(paired percentile bootstrap, not adjusted for the choice)"
+            "(paired percentile bootstrap over families, not adjusted for the choice)"
+            + _too_few_families(selection)
         )
+    uneven = tuple(c.column.name for c in selection.candidates if c.fewer)
     for what, names in (
+        ("compares models on different documents (--json names them)", uneven),
         ("not complete, left out", selection.incomplete),
         ("needs a second model, left out (--unofficial)", selection.inadmissible),
     ):
@@ -283,6 +288,13 @@ def _selection_notes(selection: MetricSelection) -> list[str]:
             more = f" and {len(names) - 5} more" if len(names) > 5 else ""
             lines.append(f"{what}: {', '.join(names[:5])}{more}")
     return lines
+
+
+def _too_few_families(selection: MetricSelection) -> str:
+    """Why nothing is said about the lead over the baseline; empty where something is."""
+    if selection.families >= MINIMUM_GROUPS:
+        return ""
+    return f"; it takes {MINIMUM_GROUPS} families, and here are {selection.families}"
 
 
 def _signed_or_dash(value: float) -> str:

@@ -14,7 +14,7 @@ from analysis.report.formats import FILTERS
 from analysis.report.palette import ROLES, family_colours, variable_of
 from analysis.report.svg import page_svg
 from analysis.report.target_figures import depth_figure
-from analysis.statistics import LEVEL, SAME_RANKING, STABLE_SHARE
+from analysis.statistics import LEVEL, MINIMUM_GROUPS, SAME_RANKING, STABLE_SHARE
 from analysis.templates import environment
 from warehouse.progress import Progress
 
@@ -59,6 +59,7 @@ def report_page(data: ReportData, progress: Progress) -> str:
         family_keys=_family_keys(data),
         colour_roles=ROLES,
         LEVEL=LEVEL,
+        MINIMUM_GROUPS=MINIMUM_GROUPS,
         SAME_RANKING=SAME_RANKING,
         STABLE_SHARE=STABLE_SHARE,
     )

@@ -107,12 +107,18 @@ def winner_interval(
 def critical_value(
     metrics: Floats, target: Floats, seed: int, permutations: int = DEFAULT_PERMUTATIONS
 ) -> float:
-    """97.5% quantile of the largest error of all `[K, n]` variants, in standard errors of z."""
-    count = target.size
-    order = permuted_indices(count, permutations, seed)
-    largest = np.nan_to_num(np.abs(correlations_under(metrics, target, order))).max(axis=0)
-    luck = half_swap(float(np.quantile(largest, (1.0 + LEVEL) / 2.0)), count)
-    return math.atanh(luck) * math.sqrt(max(count - 3, 1))
+    """97.5% quantile of the largest error of all `[K, n]` variants, in standard errors of z.
+
+    A variant that lacks models (NaN) errs by more: each counts in its own standard errors.
+    """
+    order = permuted_indices(target.size, permutations, seed)
+    sizes = np.isfinite(metrics).sum(axis=1)
+    largest = np.zeros(permutations)
+    for count in np.unique(sizes).tolist():
+        rho = correlations_under(metrics[sizes == count], target, order)
+        luck = np.minimum(np.nan_to_num(np.abs(rho)).max(axis=0), half_swap(1.0, count))
+        largest = np.maximum(largest, np.arctanh(luck) * math.sqrt(max(count - 3, 1)))
+    return float(np.quantile(largest, (1.0 + LEVEL) / 2.0))
 
 
 def interval_after_choice(

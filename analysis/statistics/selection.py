@@ -18,6 +18,9 @@ MINIMUM_TRAINING = 5
 DEFAULT_SPLITS = 500
 TEST_SHARE = 1 / 3
 
+_DIGITS = 12
+"""Correlations that agree to so many are equal: what is left is the rounding of the processor."""
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -94,7 +97,7 @@ def choose(metrics: Floats, target: Floats) -> Choice:
         target: `[n]`.
     """
     rho = spearman_rows(metrics, np.broadcast_to(target, metrics.shape))
-    best = int(np.argmax(np.nan_to_num(np.abs(rho), nan=-1.0)))
+    best = int(_first_largest(rho))
     return Choice(best, float(rho[best]))
 
 
@@ -150,9 +153,9 @@ def null_held_out(
         everyone = np.ones(known.shape, dtype=np.bool_)
         y = permuted[:, ~out]
         x = unit_ranks(known, everyone)
-        rho = np.nan_to_num(x @ unit_ranks(y, np.ones(y.shape, dtype=np.bool_)).T)
-        chosen = np.argmax(np.abs(rho), axis=0)
-        positive = rho[chosen, columns] >= 0
+        rho = x @ unit_ranks(y, np.ones(y.shape, dtype=np.bool_)).T
+        chosen = _first_largest(rho)
+        positive = _signs(rho[chosen, columns]) > 0
         for model in np.flatnonzero(out):
             value = metrics[:, model, None]
             share = ((known < value).sum(axis=1) + 0.5 * (known == value).sum(axis=1)) / (
@@ -201,10 +204,9 @@ def repeated_splits(
     np.put_along_axis(train, order[:, test_size:], True, axis=1)
     train_rho = _rho_of_parts(metrics, target, train)
     test_rho = _rho_of_parts(metrics, target, ~train)
-    sign = np.where(np.nan_to_num(train_rho) >= 0, 1.0, -1.0)
     # A metric that is constant on the test models tells them apart not at all: 0, not unknown.
-    signed = np.nan_to_num(sign * test_rho)
-    chosen = np.argmax(np.nan_to_num(np.abs(train_rho), nan=-1.0), axis=0)
+    signed = np.nan_to_num(_signs(train_rho) * test_rho)
+    chosen = _first_largest(train_rho)
     rows = np.arange(splits)
     return Splits(
         tested=test_size,
@@ -214,6 +216,17 @@ def repeated_splits(
         variant_test=signed.mean(axis=1),
         baseline_test=None if baseline is None else signed[baseline],
     )
+
+
+def _first_largest(rho: Floats) -> Indices:
+    """The place of the largest |rho| along the first axis, the first among equals; NaN is least."""
+    sizes = np.nan_to_num(np.round(np.abs(rho), _DIGITS), nan=-1.0)
+    return np.asarray(np.argmax(sizes, axis=0))
+
+
+def _signs(rho: Floats) -> Floats:
+    """1 or −1; 1 where rho is 0 or undefined."""
+    return np.where(np.round(np.nan_to_num(rho), _DIGITS) >= 0, 1.0, -1.0)
 
 
 def _rho_of_parts(metrics: Floats, target: Floats, part: Flags) -> Floats:

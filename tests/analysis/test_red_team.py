@@ -183,6 +183,19 @@ def test_removing_an_entry_that_went_wrong_breaks_the_chain(library):
     assert "was changed after it was written" in preregister().stderr
 
 
+def test_what_was_foretold_of_all_documents_is_not_confirmed_on_some(library):
+    assert preregister("--metric", "good/a").exit_code == 0
+    model, full_id = next(iter(library.full_ids("minilong").items()))
+    with library.write() as connection:
+        connection.execute(
+            "update metric_values set documents = 1 where metric = 'good' and model_id = ?", [model]
+        )
+    said = select()["preregistered"][0]
+    assert said["models_with_fewer_documents"] == {full_id: 1} and said["holds"] is False
+    printed = " ".join(run(ranking.select, "--problem", "minilong", "--splits", 20).stdout.split())
+    assert f"on different documents ({full_id} 1 of 50); exploration" in printed
+
+
 def test_another_formula_under_the_registered_name_is_noticed(library):
     assert preregister("--metric", "good/a").exit_code == 0
     sql = library.workspace.dbt_project / "models" / "marts" / "metrics" / "good.sql"

@@ -82,8 +82,43 @@ def test_select_names_the_good_metric(minilong):
     assert document["incomplete"] == ["partly/a"]
     assert document["baseline"] == "perplexity/per_token"
     good = document["candidates"][0]
-    assert good["metric"] == "good" and good["p_beats_baseline"] < 0.05
+    assert good["metric"] == "good" and good["minus_baseline"] > 0.5
     assert good["held_out"] > 0.8 and good["p_adjusted"] < 0.01
+
+
+def test_two_families_are_too_few_to_say_that_the_baseline_is_beaten(minilong):
+    arguments = ("--problem", "minilong", "--splits", 20)
+    document = json.loads(run(cli.select, *arguments, "--json").stdout)
+    assert {row["p_beats_baseline"] for row in document["candidates"]} == {None}
+    assert document["best_minus_baseline"]["ci95"]["low"] is None
+    printed = " ".join(run(cli.select, *arguments).stdout.split())
+    assert "it takes 5 families, and here are 2" in printed
+
+
+@pytest.mark.parametrize("metric", ["good", "noise"])
+def test_a_model_that_read_fewer_documents_is_named(minilong, metric):
+    """It costs the best variant the win; of another one it is told."""
+    model, full_id = next(iter(minilong.full_ids("minilong").items()))
+    with minilong.write() as connection:
+        connection.execute(
+            "update metric_values set documents = 1 where metric = ? and model_id = ?",
+            [metric, model],
+        )
+    arguments = ("--problem", "minilong", "--splits", 20)
+    document = json.loads(run(cli.select, *arguments, "--json").stdout)
+    for row in document["candidates"]:
+        told = {full_id: 1} if row["metric"] == metric else {}
+        assert row["models_with_fewer_documents"] == told
+    printed = " ".join(run(cli.select, *arguments).stdout.split())
+    assert "compares models on different documents (--json names them): " + metric in printed
+    if metric == "good":
+        assert document["winner"] is None and f"{full_id} 1 of 50" in document["reasons"][-1]
+    else:
+        assert document["winner"] == "good/a"
+    arguments = ("--problem", "minilong", "--resamples", 100)
+    ranked = json.loads(run(cli.correlate, *arguments, "--json").stdout)["rows"]
+    assert {r["metric"] for r in ranked if r["models_with_fewer_documents"]} == {metric}
+    assert f"{full_id} 1 of 50" in " ".join(run(cli.correlate, *arguments).stdout.split())
 
 
 def test_select_refuses_a_winner_among_noise(minilong):

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from analysis.ranking.metric_table import load_table, load_target
+from analysis.ranking.metric_table import load_table
+from analysis.ranking.target import load_target
 from warehouse.errors import LockedFileError, TokenmartError
 from warehouse.problem.spec import load_problem
 

@@ -80,7 +80,8 @@ def test_it_says_what_was_found(page):
     text = page.read_text().replace("<wbr>", "")
     for words in (
         "<strong>good/a</strong> tracks the target", "What perplexity hides", "Methods",
-        "gemma3-270m-noise-0.1", "longppl/evaluator †", "mean(nll)", "Beyond chance", "held out",
+        "gemma3-270m-noise-0.1", "longppl/evaluator †", "mean(nll)",
+        "beats perplexity beyond chance", "held out",
     ):  # fmt: skip
         assert words in text, words
 

@@ -58,6 +58,16 @@ def test_more_variants_cost_more_and_copies_nothing():
     assert critical_value(np.repeat(metrics, 3, axis=0), target, 0, 2000) == many
 
 
+def test_variants_that_lack_models_count_in_their_own_standard_errors():
+    metrics, target = study(2, 0.0, 40)
+    whole = critical_value(metrics[:3], target, 0, 2000)
+    lacking = metrics.copy()
+    lacking[3:, 0] = np.nan
+    found = critical_value(lacking, target, 0, 2000)
+    assert found > whole + 0.5
+    assert found == pytest.approx(critical_value(metrics, target, 0, 2000), rel=0.05)
+
+
 def test_the_sign_turns_with_the_metric():
     metrics, target = study(3, 0.8, 5)
     there = winner_interval(metrics, target, ALONE, 0, 500)

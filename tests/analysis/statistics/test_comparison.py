@@ -47,3 +47,29 @@ def test_a_much_better_metric_is_found_and_a_copy_is_not():
     assert found.p_adjusted[0] < 0.05
     assert found.p_adjusted[1] == 1.0 and found.difference[1] == 0.0
     assert (found.p_adjusted >= found.p_single).all()
+
+
+def test_families_that_resemble_each_other_are_swapped_as_wholes():
+    """Metric and baseline equally good, intraclass correlation 0.8, 8 families of 4: nominal 5%."""
+    families = np.repeat(np.arange(8), 4)
+    labels = [f"family {family}" for family in families]
+    by_family, by_model = [], []
+    for seed in range(300):
+        generator = np.random.default_rng(seed)
+        level, own = generator.normal(size=(3, 8)), generator.normal(size=(3, 32))
+        metric, baseline, target = np.sqrt(0.8) * level[:, families] + np.sqrt(0.2) * own
+        for found, clusters in ((by_family, labels), (by_model, None)):
+            test = swap_test(metric[None], baseline, target, seed, 500, clusters)
+            found.append(test.p_single[0] < 0.05)
+    assert np.mean(by_family) < 0.07 and np.mean(by_model) > 0.15
+
+
+def test_with_too_few_families_nothing_is_said():
+    metric, baseline, target = columns(3, good=20.0, n=16)
+    families = ["a", "b", "c", "d"] * 4
+    found = swap_test(metric[None], baseline, target, 0, 100, families)
+    assert np.isnan(found.p_single[0]) and np.isnan(found.p_adjusted[0])
+    assert found.difference[0] > 0
+    lead = difference(metric, baseline, target, draw(16, 100, 0, families), families)
+    assert lead.value == found.difference[0]
+    assert np.isnan([lead.percentile.low, lead.bca.high]).all()

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from analysis.statistics.correlations import spearman
 from analysis.statistics.selection import (
     choose,
     group_folds,
     leave_out,
     model_folds,
+    null_held_out,
     repeated_splits,
 )
 
@@ -34,6 +36,35 @@ def test_one_variant_left_out_model_by_model_is_its_plain_spearman():
     found = leave_out(metrics, target, model_folds(17))
     assert found.held_out == pytest.approx(scipy.stats.spearmanr(metrics[0], target)[0])
     assert found.covered == 17
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_each_permutation_is_left_out_as_the_data_are(grouped):
+    """Also where variants do equally well, or tell nothing: the first among equals is chosen."""
+    generator = np.random.default_rng(4)
+    metrics = generator.integers(0, 3, size=(60, 12)).astype(float)
+    target = generator.integers(0, 4, size=12).astype(float)
+    order = np.stack([generator.permutation(12) for _ in range(200)])
+    folds = group_folds(list("aaabbbcccddd")) if grouped else model_folds(12)
+    found = null_held_out(metrics, target, folds, order)
+    expected = [leave_out(metrics, target[row], folds).held_out for row in order]
+    assert found == pytest.approx(np.array(expected), abs=1e-12, nan_ok=True)
+
+
+def test_splits_choose_the_first_among_equals_and_no_effect_counts_as_positive():
+    generator = np.random.default_rng(6)
+    metrics = generator.integers(0, 3, size=(60, 12)).astype(float)
+    target = generator.permutation(12).astype(float)
+    found = repeated_splits(metrics, target, 9, 100)
+    order = np.argsort(np.random.default_rng(9).random((100, 12)), axis=1)
+    signed = np.empty((60, 100))
+    for split in range(100):
+        test, train = order[split, :4], order[split, 4:]
+        assert found.chosen[split] == choose(metrics[:, train], target[train]).variant
+        for variant, metric in enumerate(metrics):
+            sign = -1 if spearman(metric[train], target[train]) < 0 else 1
+            signed[variant, split] = sign * spearman(metric[test], target[test])
+    assert found.variant_test == pytest.approx(np.nan_to_num(signed).mean(axis=1))
 
 
 def test_held_out_is_near_zero_for_noise_although_in_sample_is_high():

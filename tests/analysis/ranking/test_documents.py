@@ -1,0 +1,68 @@
+"""The documents of a variant, read from the mart, make the variant's own value again."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import numpy as np
+import pytest
+
+from analysis.ranking.documents import parts_reader
+from analysis.ranking.metric_table import MetricColumn, MetricTable, Model
+from analysis.statistics import Aggregation, spearman, two_sources
+
+MODELS, DOCUMENTS = 9, 12
+QUANTILES = {"median": 0.5, "q10": 0.1, "q90": 0.9}
+
+
+def value(numerator, denominator, weight, aggregation):
+    """`[n]` as the metric library makes it of `[n, D]` parts."""
+    ratio = numerator / denominator
+    if aggregation == "micro":
+        return numerator.sum(axis=1) / denominator.sum(axis=1)
+    if aggregation == "weighted":
+        return (ratio * weight).sum(axis=1) / weight.sum(axis=1)
+    if aggregation == "macro":
+        return ratio.mean(axis=1)
+    return np.quantile(ratio, QUANTILES[aggregation], axis=1)
+
+
+@pytest.mark.parametrize("direction", ["higher", "lower"])
+@pytest.mark.parametrize("aggregation", get_args(Aggregation))
+def test_all_documents_give_the_correlation_of_the_column(marts, aggregation, direction):
+    generator = np.random.default_rng(3)
+    numerator, denominator, weight = generator.uniform(0.5, 2.0, size=(3, MODELS, DOCUMENTS))
+    column = MetricColumn(
+        metric="made_up",
+        variant="a",
+        family="likelihood",
+        parameters={"aggregation": aggregation},
+        direction=direction,
+        admissible=True,
+        formula="",
+        description="",
+        values=value(numerator, denominator, weight, aggregation),
+    )
+    models = tuple(Model(f"m{n}", f"a/m{n}", "f", None) for n in range(MODELS))
+    target = generator.normal(size=MODELS)
+    table = MetricTable("minilong", models, target, (column,), (), {}, {})
+    with marts.write() as connection:
+        connection.execute(
+            "create table metric_documents(problem varchar, metric varchar, variant varchar,"
+            " model_id varchar, doc_id int, numerator double, denominator double, weight double)"
+        )
+        connection.executemany(
+            "insert into metric_documents values ('minilong', 'made_up', 'a', ?, ?, ?, ?, ?)",
+            [
+                (f"m{n}", d, *(float(part[n, d]) for part in (numerator, denominator, weight)))
+                for n in range(MODELS)
+                for d in range(DOCUMENTS)
+            ],
+        )
+    read = parts_reader(marts.workspace, table)
+    assert read is not None
+    parts = read(column)
+    assert parts is not None
+    assert parts.values(np.ones((1, DOCUMENTS)))[0] == pytest.approx(column.oriented)
+    found = two_sources(parts, target, seed=0, resamples=10).value
+    assert found == pytest.approx(spearman(column.oriented, target))

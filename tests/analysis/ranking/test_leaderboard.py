@@ -1,0 +1,35 @@
+"""What the leaderboard says of each row, over made-up columns."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from analysis.ranking.leaderboard import rank_metrics
+from analysis.ranking.metric_table import MetricColumn, MetricTable, Model
+
+MODELS = 17
+
+
+def column(values, number):
+    return MetricColumn("made_up", f"v{number}", "noise", {}, "higher", True, "", "", values)
+
+
+def table(values, target):
+    """Models of families of their own."""
+    models = tuple(Model(f"m{n}", f"a/m{n}", f"f{n}", None) for n in range(target.size))
+    columns = tuple(column(row, number) for number, row in enumerate(values))
+    return MetricTable("made_up", models, target, columns, (), {}, {})
+
+
+def test_the_best_of_many_variants_that_lack_a_model_is_no_discovery_among_noise():
+    """Three complete variants and 150 that lack a model, 10 studies: the interval counts all."""
+    found = 0
+    for seed in range(10):
+        generator = np.random.default_rng(seed)
+        values = generator.normal(size=(153, MODELS))
+        values[3:, 0] = np.nan
+        board = rank_metrics(table(values, generator.normal(size=MODELS)), seed, 1, top=0)
+        best = board.rows[0].interval
+        assert best.low < best.high
+        found += best.low > 0 or best.high < 0
+    assert found <= 1
