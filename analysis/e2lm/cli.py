@@ -316,7 +316,8 @@ def package(
 
     Checked in a clean clone: the patch applies, the task loads and runs, its metric comes out as a
     number, it has 100 to 15,000 samples, no prompt holds its answer as a word, no secret is in the
-    patch. The token of the organisers' hub account comes from $HF_TOKEN and goes into the zip only.
+    patch. The token that the organisers read the submission with comes from $HF_TOKEN and goes into
+    the zip only.
 
     \b
     tokenmart e2lm package --task element_symbols --harness lm-evaluation-harness
