@@ -11,7 +11,7 @@ TOKENMART := $(BIN)/tokenmart
 READY := $(VENV)/.ready
 LOG := $(VENV)/setup.log
 
-extract verify: PROBLEM ?= no4k
+extract: PROBLEM ?= no4k
 correlate report: PROBLEM ?= minilong
 METRIC_KEY ?= score
 HOURS ?= 5
@@ -66,7 +66,7 @@ sql: $(READY)  ## SQL shell on tokens and metrics, read-only; or run QUERY='sele
 	@$(TOKENMART) sql $${QUERY:+"$$QUERY"}
 sql: export QUERY := $(value QUERY)
 
-verify: $(READY)  ## score SUBMISSION=file.json against the locked target (OUT= saves the result)
+verify: $(READY)  ## score SUBMISSION=file.json against no4k (OUT= saves the result)
 	@test -n "$(SUBMISSION)" || { echo "error: give make verify SUBMISSION=file.json" >&2; exit 2; }
 	$(BIN)/python scripts/verify_locked_no4k.py --submission "$(SUBMISSION)" \
 	  --metric-key "$(METRIC_KEY)" $(if $(OUT),--out "$(OUT)")
@@ -102,7 +102,7 @@ bench: $(READY)  ## run the benchmarks (about an hour; figures in benchmarks/RES
 	$(TOKENMART) data fetch --problem minilong
 	$(BIN)/python benchmarks/bench_extract.py
 	$(BIN)/python benchmarks/statistics_speed.py
-	$(BIN)/python benchmarks/statistics_coverage.py
+	$(BIN)/python benchmarks/statistics_coverage.py --data-sets 600
 	$(BIN)/python benchmarks/warehouse_scale.py
 
 docs: $(READY)  ## dbt documentation in one HTML file: models, columns, formulas, lineage

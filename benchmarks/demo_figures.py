@@ -44,6 +44,11 @@ first {first} and the last two of {metrics} metrics): how well each metric, comp
 technical documents, predicts the **measured** key-value recall of {models} small real models at
 {lengths} tokens.
 """
+TERMS = """
+Held out: the correlation on models that had no part in choosing the sign. 95% CI, chosen: it allows
+for having picked the best of all tries. Kind: a series of doses of one intervention, or a model
+alone.
+"""
 AFTER = """
 The last two columns are why Tokenmart exists. {models} models of {kinds} kinds, {documents}
 documents and {tries} tries: luck alone reaches |rho| {luck} one time in twenty, the interval allows
@@ -154,8 +159,10 @@ def readme_block(figures: dict[str, Any]) -> str:
         span = f"{_signed(row['low'])} to {_signed(row['high'])}"
         names = [f"`{row['metric']}`", f"`{row['variant']}`", row["better"]]
         table.append(f"| {' | '.join([*names, *numbers, span])} | {row['p_adjusted']:.2f} |")
-    before, after, source = (_paragraph(text.format_map(said)) for text in (BEFORE, AFTER, SOURCE))
-    return "\n".join([BEGIN, before, "", *table, "", after, "", source, END])
+    before, terms, after, source = (
+        _paragraph(text.format_map(said)) for text in (BEFORE, TERMS, AFTER, SOURCE)
+    )
+    return "\n".join([BEGIN, before, "", *table, "", terms, "", after, "", source, END])
 
 
 def times_text(seconds: dict[str, float]) -> str:

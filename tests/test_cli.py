@@ -65,6 +65,16 @@ def test_short_help_is_the_commands_own(name: str) -> None:
     assert len(COMMANDS[name][1]) <= 72
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_groups_page_has_whole_sentences(name: str) -> None:
+    command = cli.get_command(click.Context(cli), name)
+    if isinstance(command, click.Group):
+        output = CliRunner().invoke(cli, [name, "--help"], terminal_width=80).output
+        lines = output.split("Commands:\n")[1].splitlines()
+        assert len(lines) == len(command.commands)
+        assert [line for line in lines if not line.endswith(".") or line.endswith("...")] == []
+
+
 def test_an_unknown_command_names_the_closest() -> None:
     assert run("extact") == (2, run("extact")[1])
     assert "did you mean 'extract'?" in run("extact")[1]

@@ -34,7 +34,25 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
         "data fetch --problem minilong --dry-run",
         "downloads 300 MB",
     ),
-    "data fetch --problem no4k": ("data fetch --problem no4k --dry-run", "needs the network"),
+    **{
+        f"data fetch --problem no4k --only {kind}": (
+            f"data fetch --problem no4k --only {kind} --dry-run",
+            "needs the network",
+        )
+        for kind in ("documents", "target")
+    },
+    "preregister --problem no4k --metric METRIC/VARIANT": (
+        "preregister --problem no4k --metric context_gain/clipped_5@window_4096",
+        "the reader's own metric stands there",
+    ),
+    **dict.fromkeys(
+        (
+            "correlate --problem no4k",
+            "select --problem no4k",
+            "submit --problem no4k --metric METRIC --variant VARIANT --out results/mine",
+        ),
+        (None, "needs all models and the locked target; tests/rehearsal runs them"),
+    ),
     "data fetch --problem no4k --only models --model Qwen/Qwen2-0.5B-Instruct": (
         "data fetch --problem no4k --only models --model Qwen/Qwen2-0.5B-Instruct --dry-run",
         "needs a model hub",
@@ -122,7 +140,8 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
     **dict.fromkeys(
         (
             "eval --problem minilong --tasks arc_easy,hellaswag --limit 100",
-            "eval --problem minilong --tasks element_symbols --include-path element_symbols",
+            "eval --problem minilong --tasks element_symbols --include-path element_symbols "
+            "--model smollm2-135m",
             "eval --problem minilong --tasks my_task --include-path tasks",
             "eval --problem minilong --tasks my_task --include-path tasks --apply-chat-template",
             "eval --problem minilong --tasks my_task --include-path tasks --dry-run",
@@ -139,21 +158,33 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
     "e2lm readings --out readings.json": (None, "takes half a minute; run below for one problem"),
     **dict.fromkeys(
         (
-            "merge bundle --problem minimerge --merge ties --out winner",
+            "merge bundle --problem minimerge --merge task-arithmetic --out winner",
             "merge check minimerge",
             "merge eval --problem minimerge --hidden-round hidden/final/final.yml",
+            "merge eval --problem minimerge --hidden-round hidden/leaderboard/leaderboard.yml",
+            "merge eval --problem minimerge --round open "
+            "--tasks mini_reading,mini_maths,mini_code --include-path minimerge_tasks",
             "merge eval --problem minimerge --round open --tasks boolq",
             "merge reproduce winner --include-path minimerge_tasks",
+            "merge run --problem minimerge",
             "merge run --problem minimerge --dry-run",
             "merge run --problem minimerge --merge ties",
             "merge train maths --base checkpoints/my-model --out experts/maths --steps 2",
+            "merge train code --problem minimerge",
             "merge train maths --problem minimerge",
+            "merge train reading --problem minimerge",
         ),
         (None, "needs real models, or minutes; tests/extract/test_merging.py and beside it"),
     ),
-    "rank show --problem challenge --out standings.json": (
-        None,
-        "needs another build; tests/analysis/competition/test_rankings.py",
+    **dict.fromkeys(
+        (
+            "rank report --problem minimerge --out standings.html",
+            "rank show --problem challenge",
+            "rank show --problem challenge --out standings.json",
+            "rank show --problem minimerge",
+            "rank show --problem minimerge --out standings.json",
+        ),
+        (None, "needs another build; tests/analysis/competition/test_rankings.py"),
     ),
     "report --problem minilong --figures figures/": (
         "report --problem minilong --figures figures/ --out report.html",

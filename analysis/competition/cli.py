@@ -38,7 +38,7 @@ def rank() -> None:
     """Rank entries of a competition by mean win rates, with intervals."""
 
 
-@rank.command("import")
+@rank.command("import", short_help="Bring results that were made elsewhere into the warehouse.")
 @click.option("--problem", "name", required=True, help="Name of the ranking, such as challenge.")
 @click.option("--force", is_flag=True, help="Replace results of this name.")
 @click.argument("file", type=FILE)
@@ -76,7 +76,7 @@ def import_(name: str, force: bool, file: Path) -> None:
     )
 
 
-@rank.command()
+@rank.command(short_help="Show a ranking, and who can't be told apart.")
 @click.option("--problem", "name", help="A ranking in the warehouse, built by `tokenmart dbt`.")
 @click.option("--results", type=FILE, help="Or a file, as `tokenmart rank import` reads it.")
 @click.option("--round", "round_name", help="Show this round only.")
@@ -126,12 +126,18 @@ def show(
         click.echo(f"written {out}", err=as_json)
 
 
-@rank.command()
+@rank.command(short_help="Write the leaderboard as a page.")
 @click.option("--problem", "name", help="A ranking in the warehouse, built by `tokenmart dbt`.")
 @click.option("--results", type=FILE, help="Or a file, as `tokenmart rank import` reads it.")
 @_DRAWS
 @_RANKING_SEED
-@click.option("--out", type=FILE, default="standings.html", show_default=True, help="The page.")
+@click.option(
+    "--out",
+    type=FILE,
+    default="standings.html",
+    show_default=True,
+    help="Write the page to this file.",
+)
 @click.option("--force", is_flag=True, help="Replace a file that is there and no page of ours.")
 def report(
     name: str | None, results: Path | None, draws: int, seed: int, out: Path, force: bool

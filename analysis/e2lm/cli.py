@@ -61,7 +61,7 @@ def e2lm() -> None:
     """Judge benchmarks by the signal that their scores give early in training."""
 
 
-@e2lm.command()
+@e2lm.command(short_help="Score benchmarks as the E2LM competition does.")
 @click.option(
     "--scores",
     required=True,
@@ -118,9 +118,15 @@ def score(
     _say([*without[:SHOWN_REASONS], *([f"and {more} more without SQ"] if more > 0 else [])])
 
 
-@e2lm.command()
+@e2lm.command(short_help="Make a plain table of the harness's result files.")
 @click.argument("results", nargs=-1, required=True, type=FILE)
-@click.option("--out", type=FILE, default="scores.csv", show_default=True, help="The table.")
+@click.option(
+    "--out",
+    type=FILE,
+    default="scores.csv",
+    show_default=True,
+    help="Write the table to this file.",
+)
 @FORCE
 def collect(results: tuple[Path, ...], out: Path, force: bool) -> None:
     """Make a plain table of the result files that lm-evaluation-harness wrote.
@@ -140,11 +146,17 @@ def collect(results: tuple[Path, ...], out: Path, force: bool) -> None:
     _write(out, found.csv(), f" ({len(found.rows)} scores of {len(models)} models)")
 
 
-@e2lm.command()
+@e2lm.command(short_help="Write a page of curves, signal and decisions.")
 @click.option("--problem", help="A problem of kind table, by name or path.")
 @click.option("--scores", type=FILE, help="Or a plain table, as `tokenmart e2lm score` reads it.")
 @click.option("--metric", help="The reading that the curves show; the target's by default.")
-@click.option("--out", type=FILE, default="signal.html", show_default=True, help="The page.")
+@click.option(
+    "--out",
+    type=FILE,
+    default="signal.html",
+    show_default=True,
+    help="Write the page to this file.",
+)
 @FORCE
 def report(
     problem: str | None, scores: Path | None, metric: str | None, out: Path, force: bool
@@ -172,7 +184,7 @@ def report(
     _write(out, page, f" ({len(page.encode()) / 1e6:.1f} MB)")
 
 
-@e2lm.command()
+@e2lm.command(short_help="Compare the ways in which a benchmark can be read.")
 @click.option(
     "--problem",
     "problems",
@@ -245,11 +257,15 @@ def new(task: str, kind: Kind, folder: Path) -> None:
     )
 
 
-@e2lm.command()
+@e2lm.command(short_help="Check a task and write submission.zip.")
 @click.option("--task", required=True, type=FILE, help="The task's folder.")
 @click.option("--harness", required=True, type=FILE, help="Your clone of lm-evaluation-harness.")
 @click.option(
-    "--out", type=FILE, default="submission.zip", show_default=True, help="The submission."
+    "--out",
+    type=FILE,
+    default="submission.zip",
+    show_default=True,
+    help="Write the submission to this file.",
 )
 @click.option("--name", help="The task's name, where the folder defines several.")
 @click.option("--metric", help="The metric to be judged by; the task's first one by default.")
@@ -300,7 +316,8 @@ def package(
 
     Checked in a clean clone: the patch applies, the task loads and runs, its metric comes out as a
     number, it has 100 to 15,000 samples, no prompt holds its answer as a word, no secret is in the
-    patch. The token of the organisers' hub account comes from $HF_TOKEN and goes into the zip only.
+    patch. The token that the organisers read the submission with comes from $HF_TOKEN and goes into
+    the zip only.
 
     \b
     tokenmart e2lm package --task element_symbols --harness lm-evaluation-harness
@@ -333,7 +350,7 @@ def package(
     )
 
 
-@e2lm.command()
+@e2lm.command(short_help="Choose the items that make a score rise without wavering.")
 @click.option(
     "--items",
     required=True,
@@ -342,10 +359,18 @@ def package(
 )
 @click.option("--metric", help="The reading, where the table has several.")
 @click.option(
-    "--fewest", type=click.IntRange(2), default=100, show_default=True, help="Keep at least."
+    "--fewest",
+    type=click.IntRange(2),
+    default=100,
+    show_default=True,
+    help="Keep at least this many items.",
 )
 @click.option(
-    "--most", type=click.IntRange(2), default=15_000, show_default=True, help="Keep at most."
+    "--most",
+    type=click.IntRange(2),
+    default=15_000,
+    show_default=True,
+    help="Keep at most this many items.",
 )
 @SEED
 @click.option("--out", type=FILE, help="Where to write the JSON with chosen items and figures.")

@@ -202,7 +202,8 @@ def _run_harness(wish: Wish, clean: Path, name: str, scratch: Path, token: str) 
         raise TokenmartError(
             f"{name}: lm-evaluation-harness {_FAILED[found['failed']]} ({said}); "
             + (
-                "name a Python that has its requirements with --python, or `pip install lm_eval`"
+                "run `make setup` or `pip install -c requirements.lock -e '.[eval]'`, or name a "
+                "Python that has its requirements with --python"
                 if found["failed"] == "import"
                 else "correct the task, and try it with `lm_eval --model dummy`"
             )

@@ -15,8 +15,8 @@ from analysis.options import PROBLEM, SEED
     "--metric",
     "metrics",
     multiple=True,
-    help="METRIC/VARIANT, or METRIC/VARIANT:higher (or :lower); may be repeated, and the level is "
-    "then shared. Without one, what is registered already is shown.",
+    help="METRIC/VARIANT, or METRIC/VARIANT:higher (or :lower); may be repeated. Without one, what "
+    "is registered already is shown.",
 )
 @click.option(
     "--level",
@@ -43,12 +43,14 @@ def preregister(
     """Say which metric will predict the target, before the target is read.
 
     The entry names metric, direction, rule, level, seed, models and code revision, and carries a
-    hash. `tokenmart select` tests it first, at its full level, and everything else as
-    exploration. Commit data/preregistered, or show the hash to somebody: that proves the date.
+    hash. `tokenmart select` tests registered metrics first, and everything else as exploration.
+    Entries are never removed, and all metrics registered for a problem share the level, those of
+    earlier entries too. An entry is refused once the target is here or was read. Commit
+    data/preregistered, or show the hash to somebody: that proves the date.
 
     \b
-    tokenmart preregister --problem no4k --metric context_gain/clipped_5@window_4096
     tokenmart preregister --problem no4k
+    tokenmart preregister --problem no4k --metric METRIC/VARIANT
     """
     from analysis.preregistration.record import entries, register
     from warehouse.paths import find_workspace

@@ -24,7 +24,7 @@ class Foretold:
 
     @property
     def counts(self) -> bool:
-        """Whether it may be tested at the entry's full level: said before labels, and kept to."""
+        """Whether it may be tested at the entry's level: said before labels, and kept to."""
         return self.entry.before_labels and not self.changed
 
 

@@ -96,7 +96,7 @@ def register(
         workspace: the checkout.
         problem: whose target the metrics are to predict.
         metrics: `METRIC/VARIANT` or `METRIC/VARIANT:DIRECTION`.
-        level: of the test, shared by all metrics of the entry.
+        level: of the test, shared by all metrics registered for the problem.
         seed: of the test.
         labels_known: write it although labels are recorded, and say so in the entry.
 

@@ -1,4 +1,4 @@
-"""Pre-registered metrics are tested first, at their full level: nothing was chosen."""
+"""Pre-registered metrics are tested first and together: nothing was chosen afterwards."""
 
 from __future__ import annotations
 

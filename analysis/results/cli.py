@@ -17,7 +17,7 @@ def results() -> None:
     """Freeze what was found into small tables, and tell it again from them alone."""
 
 
-@results.command()
+@results.command(short_help="Write what was found as small tables.")
 @PROBLEM
 @click.option("--out", type=FILE, help="Write the tables there instead of results/PROBLEM.")
 def freeze(problem: str, out: Path | None) -> None:
@@ -54,7 +54,7 @@ def freeze(problem: str, out: Path | None) -> None:
         click.echo("note: the code differs from its commit; commit it and freeze again", err=True)
 
 
-@results.command()
+@results.command(short_help="Redo the analysis from committed tables, and write the page.")
 @PROBLEM
 @click.option("--tables", type=FILE, help="Read the tables there instead of in results/PROBLEM.")
 @click.option("--out", type=FILE, help="Write the page there instead of docs/findings.md.")

@@ -139,7 +139,7 @@ def task_manager(names: Sequence[str], include_path: Sequence[Path]) -> Any:
     except ImportError as error:
         raise TokenmartError(
             "lm-evaluation-harness is not installed (no module "
-            f"{error.name}); `pip install lm_eval`, or make setup"
+            f"{error.name}); run `make setup`, or `pip install -c requirements.lock -e '.[eval]'`"
         ) from error
     folders = [str(path) for path in include_path]
     ours = TaskManager(include_path=folders, include_defaults=False)

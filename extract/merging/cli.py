@@ -16,7 +16,7 @@ def merge() -> None:
     """Merge expert models, within rules and limits, and make them again."""
 
 
-@merge.command("check")
+@merge.command("check", short_help="Judge which experts may take part, and on what evidence.")
 @click.argument("problem_name", metavar="FILE")
 @click.option("--json", "as_json", is_flag=True, help="Print all findings as JSON.")
 def check_command(problem_name: str, as_json: bool) -> None:
@@ -50,7 +50,7 @@ def check_command(problem_name: str, as_json: bool) -> None:
         sys.exit(TokenmartError.exit_code)
 
 
-@merge.command("run")
+@merge.command("run", short_help="Make the merged models of a problem through mergekit.")
 @click.option("--problem", "problem_name", required=True, help="A merge problem by name or path.")
 @click.option("--merge", "names", multiple=True, help="Make only this merge; repeatable.")
 @click.option("--dry-run", is_flag=True, help="Fetch nothing, check, and print what would be made.")
@@ -102,7 +102,7 @@ def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> Non
     raise_all(failures)
 
 
-@merge.command()
+@merge.command(short_help="Train a small expert in reading, maths or code.")
 @click.argument("skill")
 @click.option("--base", type=click.Path(path_type=Path), help="A checkpoint to train from.")
 @click.option(
@@ -113,7 +113,11 @@ def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> Non
     "--steps", default=200, show_default=True, type=click.IntRange(1), help="Train N steps."
 )
 @click.option(
-    "--seed", default=0, show_default=True, type=click.IntRange(0), help="Seed of it all."
+    "--seed",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0),
+    help="Draw texts and starting weights with this seed.",
 )
 def train(
     skill: str,
@@ -163,9 +167,15 @@ def train(
     )
 
 
-@merge.command()
+@merge.command(short_help="Write generated tasks, open or hidden, for the harness.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder to write to.")
-@click.option("--count", default=200, show_default=True, type=click.IntRange(1), help="Items each.")
+@click.option(
+    "--count",
+    default=200,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Write this many items for each skill.",
+)
 @click.option("--seed", default="0", show_default=True, help="Seed of the open items.")
 @click.option(
     "--secret",
@@ -229,15 +239,15 @@ def tasks(
         click.echo(f"{path}: {count} items of each skill")
 
 
-@merge.command()
+@merge.command(short_help="Write what is needed to make a merge again.")
 @click.option("--problem", "problem_name", required=True, help="A merge problem by name or path.")
-@click.option("--merge", "name", required=True, help="The merge.")
+@click.option("--merge", "name", required=True, help="Bundle this merge of the problem.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="The bundle's folder.")
 def bundle(problem_name: str, name: str, out: Path) -> None:
     """Write what is needed to make a merge again: recipe, adapters, hashes, versions, scores.
 
     \b
-    tokenmart merge bundle --problem minimerge --merge ties --out winner
+    tokenmart merge bundle --problem minimerge --merge task-arithmetic --out winner
     """
     from extract.merging.bundle import write_bundle
     from extract.merging.make import plan_merge
@@ -250,7 +260,7 @@ def bundle(problem_name: str, name: str, out: Path) -> None:
     click.echo(f"written {out}; try it: tokenmart merge reproduce {out}")
 
 
-@merge.command()
+@merge.command(short_help="Make a bundle's merge again, and compare the two.")
 @click.argument("folder", metavar="BUNDLE", type=click.Path(path_type=Path))
 @click.option(
     "--include-path",
@@ -308,7 +318,7 @@ def reproduce(folder: Path, include_path: tuple[Path, ...], tolerance: float, de
         raise TokenmartError(f"{folder}: {', '.join(differ)} differ; nothing was changed")
 
 
-@merge.command("eval")
+@merge.command("eval", short_help="Score merged models on a round's tasks.")
 @click.option("--problem", "problem_name", required=True, help="A merge problem by name or path.")
 @click.option("--round", "round_name", help="The round that the tasks make up.")
 @click.option("--tasks", "names", multiple=True, help="Its tasks; commas or repeated.")

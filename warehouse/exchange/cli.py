@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from warehouse.store.bundle import Manifest
 
 
-@click.command()
+@click.command(short_help="Write a bundle that another lab can attach.")
 @click.argument("address", metavar="DIR|s3://BUCKET/PREFIX")
 @click.option("--problem", "problems", multiple=True, help="Export this problem; may be repeated.")
 @click.option(
@@ -83,7 +83,7 @@ def export(
     click.echo(visible(f"next, elsewhere: tokenmart warehouse attach {address}"))
 
 
-@click.command()
+@click.command(short_help="Read another lab's bundle beside your own warehouse.")
 @click.argument("address", metavar="DIR|s3://BUCKET/PREFIX", required=False)
 @click.option("--name", help="Call it this in SQL; by default the address's last part.")
 @click.option("--json", "as_json", is_flag=True, help="Print what differs as JSON.")

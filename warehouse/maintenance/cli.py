@@ -53,7 +53,7 @@ for command in (export, attach, detach):
     warehouse.add_command(command)
 
 
-@warehouse.command()
+@warehouse.command(short_help="Merge finished units into the published files.")
 @click.option("--problem", "problem_name", help="Look at this problem only.")
 def publish(problem_name: str | None) -> None:
     """Merge finished units into the published files; extract does it by itself."""
@@ -66,7 +66,7 @@ def publish(problem_name: str | None) -> None:
     click.echo(f"published {units} units")
 
 
-@warehouse.command()
+@warehouse.command(short_help="Verify every token file against its ledger.")
 @_PROBLEM
 @click.option("--repair", is_flag=True, help="Set damaged files aside and drop damaged units.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")

@@ -25,7 +25,7 @@ def metrics() -> None:
     """List the metrics with their variants and formulas, and start a metric of your own."""
 
 
-@metrics.command("list")
+@metrics.command("list", short_help="List all metrics with their formula and direction.")
 @click.option("--metric", help="Show the variants of this metric, with their settings.")
 @click.option("--family", help="Show the metrics of this family only.")
 @click.option("--admissible", is_flag=True, help="Show only what an official submission may use.")
@@ -33,7 +33,8 @@ def metrics() -> None:
 def list_(metric: str | None, family: str | None, admissible: bool, as_json: bool) -> None:
     """List all metrics with their formula and direction, and what to be careful about.
 
-    With --metric, list the variants of one metric and their settings.
+    With --metric, list the variants of one metric and their settings. What is listed is what was
+    built: run `tokenmart dbt build` first.
 
     \b
     tokenmart metrics list
@@ -50,7 +51,7 @@ def list_(metric: str | None, family: str | None, admissible: bool, as_json: boo
         _print(listing.list_variants(rows) if metric else listing.list_metrics(rows))
 
 
-@metrics.command()
+@metrics.command(short_help="Show a metric's formula, traps, values and near copies.")
 @click.argument("metric")
 @click.argument("variant", required=False)
 @click.option("--problem", help="Show the values of this problem only.")
@@ -79,7 +80,7 @@ def show(
 
     Near copies rank the models alike. Rank correlations are taken over the models that both
     variants have a value for. A group holds the variants that are as close as --threshold to its
-    first one; near copies in other metrics are named too.
+    first one; near copies in other metrics are named too. Run `tokenmart dbt build` first.
 
     \b
     tokenmart metrics show longppl
@@ -111,13 +112,13 @@ def show(
         _print(listing.near_copies(groups, correlations, metric, len(entries), threshold))
 
 
-@metrics.command()
+@metrics.command(short_help="Count variants, and different rankings of the models.")
 @click.option("--problem", help="Look at this problem only.")
 @_JSON
 def census(problem: str | None, as_json: bool) -> None:
     """Count what was built: variants, different rankings of the models, variants without value.
 
-    All that is built counts, and the core of it for itself.
+    All that is built counts, and the core of it for itself. Run `tokenmart dbt build` first.
 
     Variants that put the models in exactly the same order are one question asked several times;
     `tokenmart metrics show METRIC` finds near copies too.
@@ -179,7 +180,7 @@ def new(name: str, context: str, direction: str, features: bool) -> None:
     click.echo("next: edit the SQL and the test, then run `tokenmart dbt build`")
 
 
-@metrics.command()
+@metrics.command(short_help="Write the list of metric families anew.")
 def refresh() -> None:
     """Write the list of metric families anew (dbt_project/macros/listed_families.sql).
 

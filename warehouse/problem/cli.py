@@ -34,7 +34,7 @@ def problem() -> None:
     """Start a problem of your own: your texts, your models."""
 
 
-@problem.command()
+@problem.command(short_help="Write a problem file for texts and models of your own.")
 @click.argument("name", required=False)
 @click.option(
     "--texts",
@@ -112,7 +112,7 @@ def data() -> None:
     """Fetch what a problem needs; import scores made elsewhere."""
 
 
-@data.command()
+@data.command(short_help="Bring what a problem needs, checked by hash.")
 @_PROBLEM
 @click.option(
     "--only", type=click.Choice(["documents", "models", "target"]), help="Fetch this kind only."
@@ -252,7 +252,7 @@ def _fetch_models(
         click.echo(f"models: {later} on the hub, fetched when needed (now: --only models)")
 
 
-@data.command("import")
+@data.command("import", short_help="Bring in scores or answers that were made elsewhere.")
 @_PROBLEM
 @click.option("--model", required=True, help="The model that was scored, by its id.")
 @click.option("--format", "format_name", required=True, help="How the files are written.")

@@ -249,7 +249,7 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A git repository of the installed harness, with one of its own tasks."""
     found = importlib.util.find_spec("lm_eval")
     if found is None or found.origin is None:
-        pytest.skip("lm_eval is not installed (pip install lm_eval)")
+        pytest.skip("lm_eval is not installed (run make setup)")
     source, folder = Path(found.origin).parent, tmp_path_factory.mktemp("clone")
 
     def most_tasks(place: str, names: list[str]) -> list[str]:
