@@ -138,6 +138,16 @@ def test_refused_without_leaving_anything(submit, minilong, tmp_path):
     refused(submit(), "no target score for gemma3-270m")
 
 
+def test_a_constant_measured_target_names_what_to_do(submit, minilong):
+    """No locked file is at fault, so it isn't that exit code."""
+    with minilong.write() as connection:
+        connection.execute("update downstream_scores set score = 0")
+    result = submit()
+    assert result.exit_code == 1
+    assert "minilong: every model has the same target score" in result.stderr
+    assert "`tokenmart recall --problem minilong`" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("condition", "counts"),
     [("window_512", True), ("window_5120", False), ("retrieval_with_document", False)],
