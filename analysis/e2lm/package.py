@@ -106,7 +106,7 @@ def package(wish: Wish, out: Path, say: Callable[[str], None]) -> Packaged:
         scratch = Path(folder)
         say("making the patch")
         patch = make_patch(wish.task, wish.harness, base, scratch)
-        refuse_secrets(patch.text, token)
+        refuse_secrets(patch, token)
         say(f"applying it to a clean clone ({len(patch.files)} files)")
         clean = apply_cleanly(patch, onto, revision, scratch)
         say(f"loading {name} there and running {wish.limit} samples")

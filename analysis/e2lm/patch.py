@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,8 @@ _DIFF = (
 _APPLY = ("apply", "--whitespace=nowarn")
 _CLONE = ("clone", "--quiet", "--shared", "--no-checkout", "--config", "core.autocrlf=false")
 
+_HUNK = re.compile(rb"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+
 _LEFT_OUT = ("__pycache__", ".git", ".DS_Store", ".ipynb_checkpoints")
 _SECRETS = {
     "a Hugging Face token": r"\bhf_[A-Za-z0-9]{20,}",
@@ -38,11 +41,13 @@ _SECRETS = {
 class Patch:
     """A patch, and what a reader should know of it.
 
-    text: as `git apply` reads it. files: the paths it touches. base: the commit it starts from.
+    text: as `git apply` reads it. as_text: the same with binary files written out. files: the
+        paths it touches. base: the commit it starts from.
     left_out: untracked files of the clone that are not in it.
     """
 
     text: bytes
+    as_text: bytes
     files: tuple[str, ...]
     base: str
     left_out: tuple[str, ...]
@@ -177,6 +182,7 @@ def make_patch(task: Path, harness: Path, base: str, scratch: Path) -> Patch:
     untracked = git(harness, "ls-files", "--others", "--exclude-standard", "-z", "--", "lm_eval")
     return Patch(
         text=git(build, *_DIFF, "--cached", base),
+        as_text=git(build, *_DIFF, "--text", "--cached", base),
         files=tuple(filter(None, names)),
         base=base,
         left_out=tuple(
@@ -187,27 +193,46 @@ def make_patch(task: Path, harness: Path, base: str, scratch: Path) -> Patch:
     )
 
 
-def refuse_secrets(patch: bytes, token: str) -> None:
-    """Refuse a patch with the token in it, or with what looks like one.
+def refuse_secrets(patch: Patch, token: str) -> None:
+    """Refuse a patch that adds the token, or what looks like one, in whatever kind of file.
 
     Raises:
-        TokenmartError: names file and line of the patch, never the value.
+        TokenmartError: names file and line, never the value.
     """
-    file = ""
-    for number, line in enumerate(patch.decode("utf-8", "replace").splitlines(), start=1):
-        if line.startswith("+++ "):
-            file = line.removeprefix("+++ b/")
-            continue
-        if not line.startswith("+"):
-            continue
+    for file, number, raw in _added(patch.as_text):
+        line = raw.replace(b"\0", b"").decode("utf-8", "replace")  # without the zeros of UTF-16
         what = "the token itself" if token and token in line else None
         for name, pattern in _SECRETS.items():
             what = what or (name if re.search(pattern, line) else None)
         if what:
             raise TokenmartError(
-                f"{file}: line {number} of the patch holds {what}; remove it from the file, and "
+                f"{file}: line {number} holds {what}; remove it from the file, and "
                 "have it revoked if it was ever shared"
             )
+
+
+def _added(text: bytes) -> Iterator[tuple[str, int, bytes]]:
+    """File, line number in it and content of each line that a patch adds.
+
+    Within a hunk, whose head says how long it is, a line like a header is content.
+    """
+    file, number, removed_left, added_left = "", 0, 0, 0
+    for line in text.split(b"\n"):
+        if removed_left or added_left:
+            kind = line[:1]  # none for an empty line, where git is told to drop its space
+            if kind == b"+":
+                yield file, number, line[1:]
+            if kind not in (b"+", b"\\"):
+                removed_left -= 1
+            if kind not in (b"-", b"\\"):
+                added_left -= 1
+                number += 1
+        elif line.startswith(b"+++ "):
+            file = line.decode("utf-8", "replace").removeprefix("+++ b/").rstrip("\t")
+        elif head := _HUNK.match(line):
+            removed, first, added = head.groups()
+            removed_left, added_left = int(removed or 1), int(added or 1)
+            number = int(first)
 
 
 def apply_cleanly(patch: Patch, onto: Path, revision: str, scratch: Path) -> Path:

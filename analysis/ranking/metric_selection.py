@@ -137,7 +137,9 @@ def select_metric(
     size = len(table.models)
     if size < MINIMUM_MODELS:
         raise TokenmartError(
-            f"{table.problem}: {size} models have a target score; selection needs {MINIMUM_MODELS}"
+            f"{table.problem}: {size} models have a target score; selection needs "
+            f"{MINIMUM_MODELS}; score more models, or compare metrics with "
+            f"`tokenmart correlate --problem {table.problem}`"
         )
     variants = [c for c in table.columns if c.kind == "variant"]
     allowed = [c for c in variants if c.admissible or unofficial]

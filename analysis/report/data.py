@@ -109,7 +109,10 @@ class MetricCorrelations:
 
 @dataclass(frozen=True)
 class ReportData:
-    """One problem's results."""
+    """One problem's results.
+
+    profiles: of the whole document. gains: by the condition whose gain it is.
+    """
 
     title: str
     description: str
@@ -117,7 +120,7 @@ class ReportData:
     board: Leaderboard
     selection: MetricSelection | None
     profiles: tuple[ProfileBand, ...]
-    gains: tuple[ProfileBand, ...]
+    gains: dict[str, tuple[ProfileBand, ...]]
     costs: tuple[Cost, ...]
     depths: tuple[DepthCell, ...]
     metric_correlations: MetricCorrelations
@@ -232,25 +235,25 @@ def _without_formula(column: MetricColumn) -> str:
 
 def _profiles(
     table: MetricTable, workspace: Workspace
-) -> tuple[tuple[ProfileBand, ...], tuple[ProfileBand, ...]]:
+) -> tuple[tuple[ProfileBand, ...], dict[str, tuple[ProfileBand, ...]]]:
     with connect_read_only(workspace) as connection:
         rows = connection.execute(
-            "select model_id, position_from, position_to, nll, gain, tokens"
+            "select model_id, condition, position_from, position_to, nll, gain, tokens"
             " from position_profile where problem = ? and nll is not null"
-            " order by model_id, condition, position_from",
+            " order by condition, model_id, position_from",
             [table.problem],
         ).fetchall()
     models = {model.model_id: model for model in table.models}
     full: list[ProfileBand] = []
-    gains: list[ProfileBand] = []
-    for model_id, first, last, nll, gain, tokens in rows:
+    gains: dict[str, list[ProfileBand]] = {}
+    for model_id, condition, first, last, nll, gain, tokens in rows:
         model = models.get(model_id)
         if model is None:
             continue
         middle = math.sqrt(max(first, 8) * last)
         band = ProfileBand(short_name(model.full_id), model.family, middle, nll, gain, tokens)
-        (full if gain is None else gains).append(band)
-    return tuple(full), tuple(gains)
+        (full if gain is None else gains.setdefault(condition, [])).append(band)
+    return tuple(full), {condition: tuple(bands) for condition, bands in gains.items()}
 
 
 def _depths(table: MetricTable, workspace: Workspace) -> tuple[DepthCell, ...]:

@@ -105,14 +105,15 @@ def _figures(data: ReportData) -> list[Figure]:
             title = f"{row.column.name} against the target, one point per model"
             draw_points = partial(figures.scatter_figure, data, row)
             found.append(Figure(name, title, HALF, draw_points))
-    for name, bands, title in (
-        ("nll", data.profiles, "Surprise after the whole document so far"),
-        ("gain", data.gains, "What the far context adds"),
-    ):
-        if bands:
-            title += ": mean per position, one line per model"
-            draw_lines = partial(figures.profile_figure, data, bands, name)
-            found.append(Figure(f"{name}_profile", title, HALF, draw_lines))
+    along = ": mean per position, one line per model"
+    if data.profiles:
+        title = f"Surprise after the whole document so far{along}"
+        draw_lines = partial(figures.profile_figure, data, data.profiles, "nll")
+        found.append(Figure("nll_profile", title, HALF, draw_lines))
+    for condition, bands in data.gains.items():
+        title = f"What the far context adds ({condition}){along}"
+        draw_lines = partial(figures.profile_figure, data, bands, "gain")
+        found.append(Figure(f"gain_profile_{condition}", title, HALF, draw_lines))
     if data.depths:
         title = "Target by length and depth: mean score of the tasks, one panel per model"
         found.append(Figure("target", title, WIDE, partial(depth_figure, data.depths)))

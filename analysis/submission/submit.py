@@ -208,12 +208,9 @@ def _check_coverage(
             " from coverage where problem = ? and model_id in ? order by model_id, condition",
             [problem.name, [model.model_id for model in problem.ranked_models]],
         ).fetchall()
-    paired_with = column.variant.partition("@")[2]
+    behind = _conditions_behind(column.variant, {row[1] for row in rows})
     needed = [
-        row
-        for row in rows
-        if row[2] == "full"
-        or (lineage.needs != "full" and paired_with and f"{row[1]}_".startswith(f"{paired_with}_"))
+        row for row in rows if row[2] == "full" or (lineage.needs != "full" and row[1] in behind)
     ]
     seen = {row[0] for row in needed}
     gaps = [f"{m.full_id} (nothing)" for m in problem.ranked_models if m.model_id not in seen]
@@ -232,6 +229,17 @@ def _check_coverage(
     ]
     if absent:
         raise TokenmartError(f"{column.name}: no value for {listed(absent)}; {remedy}")
+
+
+def _conditions_behind(variant: str, conditions: set[str]) -> set[str]:
+    """Those that a variant names after `@`: both of a declared pair, all of a probe."""
+    suffix = variant.partition("@")[2]
+    for short in conditions:
+        if suffix.startswith(f"{short}_in_"):
+            long = suffix.removeprefix(f"{short}_in_")
+            if long in conditions:
+                return {short, long}
+    return {name for name in conditions if suffix and f"{name}_".startswith(f"{suffix}_")}
 
 
 def _check_sign(column: MetricColumn, request: SubmissionRequest) -> None:

@@ -25,7 +25,7 @@ from analysis.statistics import (
 )
 from analysis.submission import locked_problem as locked
 from analysis.submission.format import Submission, read_submission
-from warehouse.errors import LockedFileError, StorageError
+from warehouse.errors import LockedFileError, StorageError, TokenmartError
 from warehouse.files import refuse_protected, storage_errors, write_whole
 from warehouse.paths import Workspace
 from warehouse.problem.target_file import read_locked_target
@@ -51,11 +51,12 @@ def verify_problem(
         The document.
 
     Raises:
-        TokenmartError: the problem has no target scores (yet).
-        LockedFileError: the target file is missing, malformed or changed (exit code 3).
+        TokenmartError: the problem has no target scores (yet), or those measured are all equal.
+        LockedFileError: the target file is missing, malformed, changed or the same for all models
+            (exit code 3).
         BadSubmissionError: the submission breaks the contract (exit code 2).
     """
-    note = ""
+    note, asked = "", name
     if name == locked.PROBLEM:
         target = read_locked_target(workspace, name, locked.TARGET_PATH, locked.MODELS)
         scores = target.only(locked.MODELS)
@@ -67,14 +68,32 @@ def verify_problem(
         from warehouse.problem.spec import load_problem
 
         problem = load_problem(name, workspace)
-        name = problem.name
+        name, asked = problem.name, problem.asked
         by_id, source = load_target(problem, workspace)
         ranked = problem.ranked_models
         scores = {m.full_id: by_id[m.model_id] for m in ranked if m.model_id in by_id}
     checked = read_submission(submission, tuple(scores), metric_key)
     if note:
         click.echo(note, err=True)
+    _refuse_constant(scores, source, asked)
     return verification(name, checked, metric_key, scores, source, seed, resamples)
+
+
+def _refuse_constant(scores: dict[str, float], source: dict[str, Any], asked: str) -> None:
+    """No correlation with a constant is defined; only a file's is a locked file's fault."""
+    if len(set(scores.values())) > 1:
+        return
+    same = "every model has the same target score: no correlation is defined"
+    if source["kind"] == "file":
+        raise LockedFileError(
+            f"{source['path']}: {same}; put the file with the measured scores there"
+        )
+    remedy = (
+        f"give the target more `contexts` and run `tokenmart recall --problem {asked}`"
+        if source["kind"] == "recall"
+        else "import scores that tell the models apart"
+    )
+    raise TokenmartError(f"{asked}: {same}; {remedy}")
 
 
 def verification(
@@ -100,8 +119,6 @@ def verification(
     models = list(target)
     x = np.array([submission.scores[model] for model in models])
     y = np.array([target[model] for model in models])
-    if np.ptp(y) == 0:
-        raise LockedFileError("every model has the same target score: no correlation is defined")
     found = Correlations(x, y, seed, resamples)
     stability = flag_stability(x, y, seed)
     exact = exact_skipped(x, y)

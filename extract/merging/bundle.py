@@ -6,6 +6,7 @@ A bundle is a folder with the problem file as it was read, the adapters, and `me
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -153,8 +154,10 @@ def make_again(folder: Path, workspace: Workspace) -> tuple[Plan, dict[str, Any]
 def largest_difference(one: Path, other: Path) -> float:
     """Largest absolute difference of two checkpoints' weights, tensor by tensor.
 
+    Infinite where a difference is no number: no finite tolerance is wide enough for it.
+
     Raises:
-        TokenmartError: they have other tensors.
+        TokenmartError: they have other tensors, or one of another shape.
     """
     from safetensors import safe_open
 
@@ -170,8 +173,14 @@ def largest_difference(one: Path, other: Path) -> float:
         raise TokenmartError(f"{one} and {other} have other tensors; nothing to compare")
     largest = 0.0
     for name, file in mine.items():
-        difference = file.get_tensor(name).float() - theirs[name].get_tensor(name).float()
-        largest = max(largest, float(np.abs(difference.numpy()).max(initial=0)))
+        here, there = file.get_tensor(name).float(), theirs[name].get_tensor(name).float()
+        if here.shape != there.shape:
+            raise TokenmartError(
+                f"{name} is {list(here.shape)} in {one} and {list(there.shape)} in {other}; "
+                "nothing to compare"
+            )
+        difference = float(np.abs((here - there).numpy()).max(initial=0))
+        largest = max(largest, difference if math.isfinite(difference) else math.inf)
     return largest
 
 

@@ -302,7 +302,7 @@ def reproduce(folder: Path, include_path: tuple[Path, ...], tolerance: float, de
         if first.is_dir():
             largest = largest_difference(first, plan.folder)
             click.echo(f"weights differ by at most {largest:.3g}")
-            if largest > tolerance or largest == 0:
+            if not 0 < largest <= tolerance:
                 differ.append(f"weights (by {largest:.3g}, or not those of the bundle)")
         else:
             differ.append("weights (the first result is no longer here to compare with)")

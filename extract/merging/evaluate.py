@@ -16,7 +16,7 @@ import yaml
 
 from extract.benchmarks.tasks import EvalTask, load_tasks
 from extract.merging.make import Plan, environment
-from extract.merging.watchdog import Cost, run_within
+from extract.merging.watchdog import Cost, larger, run_within
 from warehouse.bucket import source
 from warehouse.errors import TokenmartError
 from warehouse.merging.problem import GIGABYTE, OVERALL, Limits, load_hidden_round
@@ -178,6 +178,7 @@ def store_run(
             row["seconds"] += other["seconds"]
             for peak in ("peak_bytes", "disk_bytes"):
                 row[peak] = max(row[peak], other[peak])
+            row["gpu_bytes"] = larger(row["gpu_bytes"], other["gpu_bytes"])
         elif not other["ended"] and not ended and other["seconds"] > cost.seconds:
             row = {**other, **_limit_columns(plan.problem.limits)}
     write_table(path, pa.Table.from_pylist([*kept, row], schema=MERGE_RUNS))

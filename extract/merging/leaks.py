@@ -35,7 +35,8 @@ _CARRIED = 1 << 14
 """Bytes of a chunk that are read again with the next: more than an item takes in any encoding."""
 _MOST_UNPACKED = 1 << 33
 _DEEPEST = 5
-_START = 8
+FEWEST_LETTERS = 8
+"""Letters and digits that a text must have to be looked for: it is told by the first of them."""
 _DROPPED = bytes(set(range(256)) - set((string.ascii_letters + string.digits).encode()))
 _LOWER = bytes.maketrans(string.ascii_uppercase.encode(), string.ascii_lowercase.encode())
 _OPENERS: dict[bytes, Any] = {
@@ -85,7 +86,7 @@ def leaks(
     Args:
         folder: looked through with all folders in it; links to folders are not followed.
         items: hidden ones.
-        secret: what they were drawn by.
+        secret: what they were drawn by; with fewer than `FEWEST_LETTERS` it is not looked for.
         progress: told of each file; see `files_of` for how many there are.
 
     Raises:
@@ -93,7 +94,7 @@ def leaks(
             often, or too large unpacked.
     """
     keys = {_letters(_shown(item).encode()) for item in items} | {_letters(secret.encode())}
-    needles = _Needles(key for key in keys if len(key) >= _START)
+    needles = _Needles(key for key in keys if len(key) >= FEWEST_LETTERS)
     found = []
     for path in files_of(folder):
         name = visible(str(path)).replace("\n", "\\n")
@@ -157,9 +158,9 @@ class _Needles:
     def __init__(self, keys: Iterable[bytes]) -> None:
         starts: dict[bytes, list[bytes]] = {}
         for key in keys:
-            starts.setdefault(key[:_START], []).append(key)
+            starts.setdefault(key[:FEWEST_LETTERS], []).append(key)
         self.keys = {start: tuple(found) for start, found in starts.items()}
-        self.tables = np.zeros((_START // 2, 1 << 16), dtype=bool)
+        self.tables = np.zeros((FEWEST_LETTERS // 2, 1 << 16), dtype=bool)
         for start in self.keys:
             for place, table in enumerate(self.tables):
                 table[int.from_bytes(start[2 * place : 2 * place + 2], "big")] = True
@@ -175,16 +176,16 @@ class _Needles:
         return False
 
     def _any(self, text: bytes) -> bool:
-        if len(text) < _START:
+        if len(text) < FEWEST_LETTERS:
             return False
         letters = np.frombuffer(text, dtype=np.uint8)
         pairs = letters[:-1].astype(np.uint16) << 8 | letters[1:]
-        places = len(text) - _START + 1
+        places = len(text) - FEWEST_LETTERS + 1
         passed = np.ones(places, dtype=bool)
         for place, table in enumerate(self.tables):
             passed &= table[pairs[2 * place : 2 * place + places]]
         return any(
-            text.startswith(self.keys.get(text[at : at + _START], ()), at)
+            text.startswith(self.keys.get(text[at : at + FEWEST_LETTERS], ()), at)
             for at in map(int, np.flatnonzero(passed))
         )
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from itertools import islice
 from pathlib import Path
 
 import yaml
 
-from extract.merging.texts import SKILLS, Item, draw_items
+from extract.merging.leaks import FEWEST_LETTERS
+from extract.merging.texts import SKILLS, Item, take_items
 from warehouse.errors import TokenmartError
 from warehouse.files import storage_errors, write_whole
 
@@ -55,8 +55,12 @@ def load(**_):
 
 
 def validation_sets(count: int, seed: str) -> dict[str, list[Item]]:
-    """Open items by skill; participants may look at them as they like."""
-    return {skill: list(islice(draw_items(skill, "validation", seed), count)) for skill in SKILLS}
+    """Open items by skill; participants may look at them as they like.
+
+    Raises:
+        TokenmartError: a skill has fewer.
+    """
+    return {skill: take_items(skill, "validation", seed, count) for skill in SKILLS}
 
 
 def hidden_sets(
@@ -70,16 +74,22 @@ def hidden_sets(
         overlap: share of the final's items that the leaderboard has, too.
 
     Raises:
-        TokenmartError: the share is none, or the secret is too short to be one.
+        TokenmartError: the share is none, the secret is too short to be one or can't be looked
+            for, or a skill has fewer items.
     """
     if not 0 <= overlap <= 1:
         raise TokenmartError(f"--overlap {overlap}: must be between 0 and 1")
     if len(secret) < 12:
         raise TokenmartError("the secret has fewer than 12 characters; draw a longer one")
+    if sum(letter.isascii() and letter.isalnum() for letter in secret) < FEWEST_LETTERS:
+        raise TokenmartError(
+            f"the secret has fewer than {FEWEST_LETTERS} letters a-z or digits, by which a "
+            "participant's folder is searched for it; draw another"
+        )
     shared = round(count * overlap)
     leaderboard, final = {}, {}
     for skill in SKILLS:
-        items = list(islice(draw_items(skill, "hidden", secret), 2 * count - shared))
+        items = take_items(skill, "hidden", secret, 2 * count - shared)
         leaderboard[skill], final[skill] = items[:count], items[count - shared :]
     return leaderboard, final
 

@@ -10,7 +10,13 @@ import hashlib
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
+
+from warehouse.errors import TokenmartError
+
+_MOST_IN_VAIN = 200_000
+"""Draws without a new item after which a skill counts as exhausted; `code` has about 20,000."""
 
 Part = Literal["training", "validation", "hidden"]
 _PARTS: tuple[Part, ...] = ("training", "training", "training", "validation", "hidden")
@@ -177,11 +183,29 @@ SKILLS: dict[str, Callable[[random.Random], Item]] = {
 
 
 def draw_items(skill: str, part: Part, seed: str) -> Iterator[Item]:
-    """Items of a skill, each once, without end; the same for the same seed."""
+    """Items of a skill, each once, until no new one turns up; the same for the same seed."""
     draw = random.Random(f"{seed}/{skill}/{part}")
     seen: set[str] = set()
-    while True:
+    in_vain = 0
+    while in_vain < _MOST_IN_VAIN:
         item = SKILLS[skill](draw)
+        in_vain += 1
         if item.part == part and item.prompt not in seen:
             seen.add(item.prompt)
+            in_vain = 0
             yield item
+
+
+def take_items(skill: str, part: Part, seed: str, count: int) -> list[Item]:
+    """The first items of a skill.
+
+    Raises:
+        TokenmartError: it has fewer.
+    """
+    items = list(islice(draw_items(skill, part, seed), count))
+    if len(items) < count:
+        raise TokenmartError(
+            f"{skill}: {count} {part} items are asked for, but there are only about {len(items)}; "
+            "ask for fewer"
+        )
+    return items

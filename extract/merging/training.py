@@ -8,11 +8,10 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from extract.merging.texts import SKILLS, Item, draw_items
+from extract.merging.texts import SKILLS, Item, take_items
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.files import appearing, sha256_file, storage_errors, write_whole
 from warehouse.strict_json import StrictJsonError, read_json
@@ -82,9 +81,7 @@ def train_expert(
     if training.skill not in SKILLS:
         hint = did_you_mean(training.skill, SKILLS)
         raise TokenmartError(f"no skill {training.skill!r}; {hint}there are: {', '.join(SKILLS)}")
-    items = list(
-        islice(draw_items(training.skill, "training", f"training-{training.seed}"), training.items)
-    )
+    items = take_items(training.skill, "training", f"training-{training.seed}", training.items)
     fresh = _fresh(training, items, base)
     if (finished := _finished(folder, fresh)) is not None:
         return finished

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -51,10 +53,12 @@ def raise_all(failures: Sequence[TokenmartError]) -> None:
 def folder_bytes(folder: Path) -> int:
     """Bytes of the files in a folder; what links lead to is not counted."""
     total = 0
-    for path in folder.rglob("*"):
-        with suppress(OSError):  # gone meanwhile
-            if path.is_file() and not path.is_symlink():
-                total += path.stat().st_size
+    # unlike `rglob`, `walk` passes over a folder that is gone meanwhile
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                found = Path(place, name).lstat()
+                total += found.st_size if stat.S_ISREG(found.st_mode) else 0
     return total
 
 
@@ -93,7 +97,7 @@ def run_within(
             while process.poll() is None:
                 peak = max(peak, _resident(process.pid))
                 disk = max(disk, folder_bytes(folder))
-                gpu = _larger(gpu, _gpu_bytes(process.pid))
+                gpu = larger(gpu, _gpu_bytes(process.pid))
                 cost = Cost(time.monotonic() - started, peak, disk, gpu)
                 if (over := over_limit(cost, limits)) is not None:
                     raise OverLimitError(f"{what}: ended, {over}; {kept}", cost)
@@ -153,7 +157,8 @@ def _gpu_bytes(pid: int) -> int | None:
     return None
 
 
-def _larger(one: int | None, other: int | None) -> int | None:
+def larger(one: int | None, other: int | None) -> int | None:
+    """The larger of two peaks; None where neither was measured."""
     return other if one is None else max(one, other or 0)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,10 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 from merge_samples import local, refusals, write_problem
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 from tiny_models import make_checkpoint
 
+from extract.merging.bundle import largest_difference
+from extract.merging.watchdog import folder_bytes
 from tokenmart import cli
+from warehouse.errors import TokenmartError
 from warehouse.merging import load_merge_problem
 from warehouse.paths import Workspace
 
@@ -311,9 +315,55 @@ def test_an_evaluation_in_two_runs_costs_both(experts: Path, workspace: Workspac
     )
     plan = plan_merge(problem, problem.merge("m"), workspace)
     seen = []
-    for seconds, peak, ended in ((100.0, 9, "ended, 100 seconds"), (30.0, 5, ""), (1.0, 5, "")):
-        store_run(plan, "evaluation", "open", Cost(seconds, peak, 1), workspace, ended)
+    for seconds, peak, gpu, ended in (
+        (100.0, 9, 7, "ended, 100 seconds"),
+        (20.0, 5, None, "ended, 20 seconds"),
+        (10.0, 5, 3, ""),
+        (1.0, 5, None, ""),
+    ):
+        store_run(plan, "evaluation", "open", Cost(seconds, peak, 1, gpu), workspace, ended)
         (runs,) = workspace.merge_runs.rglob("runs.parquet")
         (row,) = pq.read_table(runs, partitioning=None).to_pylist()
-        seen.append((row["seconds"], row["peak_bytes"], row["ended"]))
-    assert seen == [(100, 9, "ended, 100 seconds"), (130, 9, ""), (130, 9, "")]
+        seen.append((row["seconds"], row["peak_bytes"], row["gpu_bytes"], row["ended"]))
+    assert seen == [
+        (100, 9, 7, "ended, 100 seconds"),
+        (120, 9, 7, "ended, 20 seconds"),
+        (130, 9, 7, ""),
+        (130, 9, 7, ""),
+    ]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_weight_that_is_no_number_is_within_no_tolerance(tmp_path: Path, value: float) -> None:
+    for name, second in (("one", 1.0), ("other", value)):
+        (tmp_path / name).mkdir()
+        stored = {"a": np.array([0.5, second], np.float32), "b": np.zeros(2, np.float32)}
+        save_file(stored, tmp_path / name / "model.safetensors")
+    assert largest_difference(tmp_path / "one", tmp_path / "other") == np.inf
+    assert largest_difference(tmp_path / "one", tmp_path / "one") == 0
+
+
+def test_weights_of_other_shapes_are_not_compared(tmp_path: Path) -> None:
+    for name, shape in (("one", (2, 3)), ("other", (1, 3))):
+        (tmp_path / name).mkdir()
+        save_file({"a": np.ones(shape, np.float32)}, tmp_path / name / "model.safetensors")
+    with pytest.raises(TokenmartError, match=r"a is \[2, 3\] in .*one and \[1, 3\] in .*other"):
+        largest_difference(tmp_path / "one", tmp_path / "other")
+
+
+def test_a_folder_that_vanishes_during_the_walk_counts_as_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Libraries clear their scratch folders while they run."""
+    (tmp_path / "kept").write_bytes(b"12345")
+    (tmp_path / "scratch").mkdir()
+    listed = os.scandir
+
+    def clearing(path: Any) -> Any:
+        if Path(path).name == "scratch":
+            Path(path).rmdir()
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", clearing)
+    assert folder_bytes(tmp_path) == 5
+    assert not (tmp_path / "scratch").exists()

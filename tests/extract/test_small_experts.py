@@ -50,10 +50,33 @@ def test_the_hidden_sets_share_what_was_asked_for(overlap: float, shared: int) -
         assert len(leaderboard[skill]) == len(final[skill]) == 40
 
 
-@pytest.mark.parametrize(("secret", "overlap"), [("short", 0.0), (SECRET, 1.5), (SECRET, -0.1)])
+@pytest.mark.parametrize(
+    ("secret", "overlap"),
+    [
+        ("short", 0.0),
+        ("секретная-фраза-0001", 0.0),  # the search for leaks goes by ASCII letters
+        ("秘密の合言葉は桜と雪である", 0.0),
+        (SECRET, 1.5),
+        (SECRET, -0.1),
+    ],
+)
 def test_hidden_sets_refuse_what_makes_no_sense(secret: str, overlap: float) -> None:
     with pytest.raises(TokenmartError):
         hidden_sets(5, secret, overlap)
+
+
+def test_a_count_beyond_what_a_skill_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def few(draw: random.Random) -> Item:
+        return Item(f"{draw.randrange(60)} + 0 =", "?")
+
+    monkeypatch.setitem(SKILLS, "code", few)
+    with pytest.raises(TokenmartError) as refused:
+        validation_sets(40, "0")
+    with pytest.raises(TokenmartError):
+        hidden_sets(20, SECRET, 0.0)
+    said = r"code: 40 validation items are asked for, .* only about (\d+); ask for fewer"
+    (there,) = re.findall(said, refused.value.message)
+    assert len(validation_sets(int(there), "0")["code"]) == int(there) < 40
 
 
 def test_answers_are_right() -> None:

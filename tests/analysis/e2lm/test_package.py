@@ -21,7 +21,14 @@ from analysis.e2lm.harness_check import check
 from analysis.e2lm.leakage import PromptedItem, leaking, stands_in
 from analysis.e2lm.new_task import KINDS, METRIC, new_task
 from analysis.e2lm.package import Wish, judge
-from analysis.e2lm.patch import apply_cleanly, find_base, git, make_patch, task_names
+from analysis.e2lm.patch import (
+    apply_cleanly,
+    find_base,
+    git,
+    make_patch,
+    refuse_secrets,
+    task_names,
+)
 from tokenmart import cli
 from warehouse.errors import TokenmartError
 
@@ -153,6 +160,36 @@ def test_no_secret_leaves(
     assert "lm_eval/tasks/elements/extra.py: line" in done.stderr and what in done.stderr
     assert token not in done.output and "abcdefghijklmnop" not in done.output
     assert not (tmp_path / "s.zip").exists()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\x00\xff\x00" + TOKEN.encode(),
+        b"# first\n++ " + TOKEN.encode() + b"\n",
+        b"# first\n@@ -1 +1 @@\n++ b/x " + TOKEN.encode() + b"\n",
+        b"# first\x0c" + TOKEN.encode() + b"\x0c\n",
+        f"first\nx = {TOKEN}\n".encode("utf-16"),
+    ],
+    ids=["binary", "like a header", "like a hunk", "form feed", "utf-16"],
+)
+def test_no_token_leaves_in_a_file_of_any_form(
+    clone: Path, task: Path, tmp_path: Path, token: str, content: bytes
+) -> None:
+    (task / "extra.bin").write_bytes(content)
+    patch = make_patch(task, clone, find_base(clone, "HEAD"), tmp_path)
+    with pytest.raises(TokenmartError, match=r"elements/extra\.bin: line \d .*the token itself"):
+        refuse_secrets(patch, token)
+
+
+def test_a_secret_that_the_harness_has_already_is_not_the_patch_s(
+    clone: Path, task: Path, tmp_path: Path, token: str
+) -> None:
+    (clone / "lm_eval/api.py").write_text(f"a = 1\nb = '{token}'\n")
+    git(clone, "add", "-A")
+    git(clone, *COMMIT)
+    (clone / "lm_eval/api.py").write_text(f"a = 2\nb = '{token}'\n")
+    refuse_secrets(make_patch(task, clone, find_base(clone, "HEAD"), tmp_path), token)
 
 
 def test_broken_folders_and_clones(

@@ -39,6 +39,16 @@ def test_correlate_ranks_by_absolute_rho_and_orients(minilong):
     assert by_name["good"]["spearman_ci95"]["low"] < by_name["good"]["spearman"]
 
 
+def test_too_few_models_to_choose_by_say_what_to_do_instead(minilong):
+    few = minilong.models("minilong")[:6]
+    with minilong.write() as connection:
+        connection.execute("delete from downstream_scores where model_id not in ?", [few])
+    result = run(cli.select, "--problem", "minilong")
+    assert result.exit_code == 1
+    assert "6 models have a target score; selection needs 8; " in result.stderr
+    assert "`tokenmart correlate --problem minilong`" in result.stderr
+
+
 def test_correlate_prints_a_table_that_says_how_to_read_it(minilong):
     result = run(cli.correlate, "--problem", "minilong", "--resamples", 100, "--top", 3)
     assert result.exit_code == 0, result.stderr

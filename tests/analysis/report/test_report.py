@@ -55,6 +55,11 @@ def page(tmp_path_factory):
         marts.profile("minilong")
         with marts.write() as connection:
             connection.execute(
+                "insert into position_profile"
+                " select * replace ('window_512_in_window_2048' as condition, gain / 2 as gain)"
+                " from position_profile where gain is not null"
+            )
+            connection.execute(
                 "create table metric_documents as select problem, metric, variant, model_id,"
                 " doc_id, value * 100 + doc_id as numerator, 100.0 as denominator,"
                 " null::double as weight"
@@ -116,7 +121,7 @@ def test_it_needs_no_network_and_its_markup_is_sound(page):
 def test_figures_have_names_and_follow_the_theme(page):
     text = page.read_text()
     figures = re.findall(r"<svg[^>]*class=\"figure\"[^>]*><title id=\"([^\"]+)\">([^<]+)", text)
-    assert len(figures) == 14
+    assert len(figures) == 16
     assert all(name and title for name, title in figures)
     assert not re.findall(r"#0[12]0[12]0\d", text)
     assert "var(--c0)" in text and "prefers-color-scheme:dark" in text
@@ -141,13 +146,26 @@ def test_figure_files_stand_alone(page):
         "baseline",
         "agreement",
         "nll_profile",
-        "gain_profile",
+        "gain_profile_window_512",
+        "gain_profile_window_512_in_window_2048",
     } | {"target"}
     assert {path.stem for path in folder.iterdir()} == names
     for name in names:
         assert ElementTree.parse(folder / f"{name}.svg").getroot().tag.endswith("svg")
         assert "var(--" not in (folder / f"{name}.svg").read_text()
         assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_gains_over_each_condition_are_lines_of_their_own(page):
+    """One line through the bands of several conditions would go back and forth between them."""
+    for condition, share in (("window_512", 1), ("window_512_in_window_2048", 0.5)):
+        figure = page.parents[1] / "figures" / f"gain_profile_{condition}.svg"
+        points = re.findall(r'aria-label="(\S+), around token \d+: (\S+) nats', figure.read_text())
+        models = {model for model, _ in points}
+        assert len(models) == 23
+        for model in models:
+            gains = [float(gain) for name, gain in points if name == model]
+            assert gains == pytest.approx([0.1 * share * band for band in range(6, 12)])
 
 
 @pytest.mark.slow

@@ -138,6 +138,16 @@ def test_refused_without_leaving_anything(submit, minilong, tmp_path):
     refused(submit(), "no target score for gemma3-270m")
 
 
+def test_a_constant_measured_target_names_what_to_do(submit, minilong):
+    """No locked file is at fault, so it isn't that exit code."""
+    with minilong.write() as connection:
+        connection.execute("update downstream_scores set score = 0")
+    result = submit()
+    assert result.exit_code == 1
+    assert "minilong: every model has the same target score" in result.stderr
+    assert "`tokenmart recall --problem minilong`" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("condition", "counts"),
     [("window_512", True), ("window_5120", False), ("retrieval_with_document", False)],
@@ -150,6 +160,20 @@ def test_only_what_a_metric_rests_on_must_be_complete(submit, minilong, conditio
     result = submit(metric="gain")
     assert (result.exit_code == 1) is counts
     assert ("43 of 50" in result.stderr) is counts
+
+
+@pytest.mark.parametrize("condition", ["window_512", "window_4096"])
+def test_a_declared_pair_rests_on_both_of_its_conditions(submit, minilong, condition):
+    models = minilong.models("minilong")
+    values = {model: place for place, model in enumerate(models)}
+    minilong.metric("minilong", "gain", "mean@window_512_in_window_4096", values)
+    minilong.manifest({"gain": ["stg_token_stats"]}, needs="window")
+    for each in ("window_512", "window_4096"):
+        missing = {models[3]: 49} if each == condition else {}
+        minilong.coverage("minilong", each, missing=missing)
+    result = submit(metric="gain")
+    assert result.exit_code == 1
+    assert f"{models[3]} under {condition} (1 of 50 documents)" in result.stderr
 
 
 def test_unofficial_is_said_in_the_bundle(submit, tmp_path):

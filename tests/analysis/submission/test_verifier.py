@@ -66,6 +66,13 @@ def test_result_agrees_with_scipy_and_sklearn(
     assert "Spearman" in result.stdout and "skipped Spearman" in result.stdout
 
 
+def test_a_constant_target_file_is_named(run, target, write_json):
+    target.write_text(json.dumps(dict.fromkeys(MODELS, 40.0)))
+    result = run("--submission", write_json(GOOD))
+    assert result.exit_code == 3
+    assert f"{locked.TARGET_PATH}: every model has the same target score" in result.stderr
+
+
 def test_a_wide_skipped_interval_is_called_uninformative(run, write_json, made_up_scores, tmp_path):
     """Nearly nothing to see, nearly everything to see."""
     generator = np.random.default_rng(1)
