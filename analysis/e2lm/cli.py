@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from analysis.e2lm.new_cli import new
 from analysis.options import FILE, RESAMPLES, SEED, WEIGHTS
 from warehouse.errors import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from analysis.e2lm.new_task import Kind
     from warehouse.paths import Workspace
 
 OUT_JSON = click.option("--out", type=FILE, help="Where to write the JSON, instead of printing it.")
@@ -59,6 +59,9 @@ def _write(out: Path, text: str, what: str = "") -> None:
 @click.group()
 def e2lm() -> None:
     """Judge benchmarks by the signal that their scores give early in training."""
+
+
+e2lm.add_command(new)
 
 
 @e2lm.command(short_help="Score benchmarks as the E2LM competition does.")
@@ -219,42 +222,6 @@ def readings(
         return
     print_readings(found)
     _write(out, _as_json(found) + "\n")
-
-
-@e2lm.command()
-@click.argument("task")
-@click.option(
-    "--kind",
-    type=click.Choice(["multiple-choice", "cloze", "generation"]),
-    default="multiple-choice",
-    show_default=True,
-    help="What a model is asked for: likelihoods of choices, of one answer, or a text.",
-)
-@click.option(
-    "--folder",
-    type=FILE,
-    default=".",
-    show_default=True,
-    help="Where the task's own folder is made.",
-)
-def new(task: str, kind: Kind, folder: Path) -> None:
-    """Write a task for lm-evaluation-harness that runs as it is.
-
-    Its 118 items ask for chemical elements: replace them by your own, one JSON object a line.
-
-    \b
-    tokenmart e2lm new element_symbols --kind multiple-choice
-    """
-    import shlex
-
-    from analysis.e2lm.new_task import new_task
-
-    for path in new_task(task, kind, folder):
-        click.echo(f"written {path}")
-    click.echo(
-        f"try it: tokenmart eval --problem minilong --tasks {task} --limit 20 "
-        f"--include-path {shlex.quote(str(folder / task))}"
-    )
 
 
 @e2lm.command(short_help="Check a task and write submission.zip.")

@@ -169,13 +169,8 @@ def train(
 
 @merge.command(short_help="Write generated tasks, open or hidden, for the harness.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder to write to.")
-@click.option(
-    "--count",
-    default=200,
-    show_default=True,
-    type=click.IntRange(1),
-    help="Write this many items for each skill.",
-)
+@click.option("--count", default=200, show_default=True, type=click.IntRange(1),
+              help="Write this many items for each skill.")  # fmt: skip
 @click.option("--seed", default="0", show_default=True, help="Seed of the open items.")
 @click.option(
     "--secret",
