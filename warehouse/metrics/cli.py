@@ -34,7 +34,7 @@ def list_(metric: str | None, family: str | None, admissible: bool, as_json: boo
     """List all metrics with their formula and direction, and what to be careful about.
 
     With --metric, list the variants of one metric and their settings. What is listed is what was
-    built: run `tokenmart dbt build` first.
+    built; before a build, what the metrics' own files say.
 
     \b
     tokenmart metrics list
@@ -80,7 +80,8 @@ def show(
 
     Near copies rank the models alike. Rank correlations are taken over the models that both
     variants have a value for. A group holds the variants that are as close as --threshold to its
-    first one; near copies in other metrics are named too. Run `tokenmart dbt build` first.
+    first one; near copies in other metrics are named too. Values and near copies need
+    `tokenmart dbt build`; formulas don't.
 
     \b
     tokenmart metrics show longppl

@@ -84,6 +84,6 @@ def ensure_target_file(path: Path, url: str | None, place: Place) -> Path:
     Raises:
         LockedFileError: missing and not to be had, or changed since its first use.
     """
-    file = ensure_locked_file(path, url, place)
+    file = ensure_locked_file(path, url, place, "target")
     check_sha256(place.workspace, place.problem, file, sha256_file(file))
     return file

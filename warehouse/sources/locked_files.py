@@ -12,13 +12,15 @@ from warehouse.sources.download import DownloadError, download_json
 from warehouse.sources.place import Place
 
 
-def ensure_locked_file(path: Path, url: str | None, place: Place) -> Path:
+def ensure_locked_file(path: Path, url: str | None, place: Place, part: str) -> Path:
     """A file under its locked path, downloaded when it is missing.
 
     Args:
         path: relative to the checkout.
         url: the problem file's own address, tried before those of data/sources.yml.
         place: the checkout and the problem.
+        part: documents or target, as `data fetch --only` calls it: who fetches documents may not
+            want the target yet.
 
     Raises:
         LockedFileError: missing, and no address gave it.
@@ -39,7 +41,7 @@ def ensure_locked_file(path: Path, url: str | None, place: Place) -> Path:
         tried = "; ".join(failures) or "no address in data/sources.yml"
         raise LockedFileError(
             f"{path}: missing and not downloaded ({tried}); place the file at {file}, or run "
-            f"`{place.fetch_command}` where there is a network"
+            f"`{place.fetch_command} --only {part}` where there is a network"
         )
     return file
 

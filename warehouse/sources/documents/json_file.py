@@ -84,7 +84,7 @@ class JsonDocuments(DocumentSource):
             raise TokenmartError(
                 f"documents.path {file}: no such file; correct it in the problem file"
             )
-        file = ensure_locked_file(self.path, self.url, place)
+        file = ensure_locked_file(self.path, self.url, place, "documents")
         content = file.read_bytes()
         if self.locked:
             sha256 = hashlib.sha256(content).hexdigest()
