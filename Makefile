@@ -87,7 +87,7 @@ SCALE_TESTS = tests/extract/test_cluster.py tests/extract/test_bucket_store.py \
 test-scale: $(READY)  ## run the tests of Ray, Slurm, shards and buckets, and install what they need
 	$(BIN)/python -m pip install -q -c requirements.lock -e '.[dev,ray,s3,slurm]'
 	$(BIN)/python -c 'import moto, ray, s3fs, submitit'
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q $(SCALE_TESTS)
+	$(PYTEST) $(SCALE_TESTS)
 
 rehearse: $(READY)  ## rehearse no4k from download to submission, with look-alikes of its 17 models
 	$(BIN)/python -m tests.rehearsal
