@@ -91,7 +91,8 @@ def show(
     from warehouse.metrics import catalog, listing
     from warehouse.metrics.near_copies import correlate_variants, group_near_copies, ranked
 
-    with _catalog(find_workspace()) as connection:
+    workspace = find_workspace()
+    with _catalog(workspace) as connection:
         entries = catalog.entries(connection, metric, variant)
         values = catalog.values(connection, metric, variant, problem)
         correlations = correlate_variants(connection, metric, variant, problem)
@@ -109,7 +110,7 @@ def show(
     _print(listing.describe(entries, values, every_value=all_values or variant is not None))
     if variant:
         _print(listing.closest_variants(closest, threshold))
-    elif values:
+    elif workspace.database.is_file():
         _print(listing.near_copies(groups, correlations, metric, len(entries), threshold))
 
 
