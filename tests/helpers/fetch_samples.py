@@ -34,13 +34,16 @@ def sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def make_wheel(folder: Path, name: str, files: dict[str, bytes]) -> Path:
+def make_wheel(folder: Path, name: str, files: dict[str, bytes], python: str = ">=3") -> Path:
     info = f"{name}-1.0.dist-info"
     path = folder / f"{name}-1.0-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as wheel:
         for member, content in files.items():
             wheel.writestr(member, content)
-        wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        described = (
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\nRequires-Python: {python}\n"
+        )
+        wheel.writestr(f"{info}/METADATA", described)
         wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
         wheel.writestr(f"{info}/RECORD", "")
     return path

