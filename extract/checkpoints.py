@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _LARGEST_CONFIG = 16 << 20
+_GGUF_MADE = "gguf.json"
+"""What a GGUF file says beside its weights; conversions without it lost some of that."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,10 @@ def find_checkpoint(
     found = spec.locate(Place(workspace, problem, asked=asked))
     if found.is_gguf:
         folder = _converted(
-            found.revision, workspace, lambda staging: _convert_gguf(found.path, staging)
+            found.revision,
+            workspace,
+            lambda staging: _convert_gguf(found.path, staging),
+            made=_GGUF_MADE,
         )
     elif found.is_pickled:
         files = sorted(path for path in found.path.iterdir() if path.is_file())
@@ -97,16 +102,22 @@ def _refuse_configuration(spec: ModelSpec, path: Path) -> None:
         )
 
 
-def _converted(key: str, workspace: Workspace, convert: Callable[[Path], None]) -> Path:
-    """The folder of a conversion in the cache; it appears whole, in one rename."""
+def _converted(
+    key: str, workspace: Workspace, convert: Callable[[Path], None], made: str = "config.json"
+) -> Path:
+    """The folder of a conversion in the cache; it appears whole, in one rename.
+
+    Without the file `made` it is an earlier version's, and made anew.
+    """
     folder = workspace.cache / "checkpoints" / key
     with storage_errors(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.with_suffix(".lock")):
-        if not (folder / "config.json").is_file():
+        if not (folder / made).is_file():
             staging = folder.with_name(f".{folder.name}.{os.getpid()}")
             try:
                 convert(staging)
+                shutil.rmtree(folder, ignore_errors=True)
                 staging.rename(folder)
             finally:
                 shutil.rmtree(staging, ignore_errors=True)
@@ -121,14 +132,36 @@ def _convert_gguf(gguf: Path, staging: Path) -> None:
 
     name = {"gguf_file": gguf.name}
     # transformers reads the file's metadata three times: a minute, with a large vocabulary
-    with patch("gguf.GGUFReader", cache(_plain_reader())):
+    reader = cache(_plain_reader())
+    with patch("gguf.GGUFReader", reader):
         tokenizer = AutoTokenizer.from_pretrained(gguf.parent, **name)
         model = AutoModelForCausalLM.from_pretrained(gguf.parent, dtype=torch.float32, **name)
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
     model.hf_quantizer = None
+    stated = reader(str(gguf)).get_field("tokenizer.ggml.add_bos_token")
+    begins = None if stated is None else bool(stated.contents())
+    if begins is not None:
+        begin_texts(tokenizer, with_bos=begins)
     model.save_pretrained(staging)
     tokenizer.save_pretrained(staging)
+    (staging / _GGUF_MADE).write_text(json.dumps({"add_bos_token": begins}) + "\n", "utf-8")
+
+
+def begin_texts(tokenizer: Any, *, with_bos: bool) -> None:
+    """Make a tokenizer put BOS before a text, or not: versions of transformers forget what the
+    file says of it, each of other models.
+    """
+    from tokenizers.processors import TemplateProcessing
+
+    bos = tokenizer.bos_token
+    if bos is None or with_bos == (tokenizer("a").input_ids[:1] == [tokenizer.bos_token_id]):
+        return
+    begin = [bos] if with_bos else []
+    special = [(bos, tokenizer.bos_token_id)] if with_bos else []
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single=[*begin, "$A"], pair=[*begin, "$A", *begin, "$B:1"], special_tokens=special
+    )
 
 
 def _plain_reader() -> type:

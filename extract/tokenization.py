@@ -114,7 +114,7 @@ def load_tokenizer(checkpoint: Checkpoint, spec: ModelSpec) -> DocumentTokenizer
 
 def tokenizer_fingerprint(checkpoint: Checkpoint, spec: ModelSpec, workspace: Workspace) -> str:
     """sha256 of a checkpoint's tokenizer and BOS policy, without loading it a second time."""
-    reader = f"as published|transformers={version('transformers')}"
+    reader = f"as published, BOS of GGUF as stated|transformers={version('transformers')}"
     key = f"tokenizer|{checkpoint.revision}|bos={spec.bos}|{reader}"
     return remembered(key, lambda: load_tokenizer(checkpoint, spec).sha256, workspace)
 

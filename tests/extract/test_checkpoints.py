@@ -1,4 +1,4 @@
-"""Pickled weights: converted once where allowed, refused where they hold more than tensors."""
+"""Weights of other formats: converted once where allowed, refused if more than tensors."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from gguf import GGUFWriter
 from safetensors.torch import load_file
+from transformers import AutoTokenizer
 
-from extract.checkpoints import Checkpoint, find_checkpoint
+from extract.checkpoints import Checkpoint, begin_texts, find_checkpoint
 from extract.scoring.loading import load_model
+from extract.tokenization import load_tokenizer
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.problem.spec import ModelSpec
@@ -162,3 +166,94 @@ def test_float32_weights_load_into_the_asked_dtype(tiny_checkpoint: Callable[...
     checkpoint = Checkpoint(tiny_checkpoint(), "r")
     model = load_model(checkpoint, spec, device="cpu", dtype="bfloat16")
     assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
+
+
+@pytest.fixture
+def gguf(workspace: Workspace) -> Callable[[bool | None], ModelSpec]:
+    """A function that writes a tiny GGUF file, which says of BOS what it is given."""
+
+    def write(add_bos: bool | None) -> ModelSpec:
+        path = workspace.root / f"bos-{add_bos}.gguf"
+        width, inner, names = 8, 16, ["<s>", "</s>", "a", "b", "ab", "Ġ"]
+        writer = GGUFWriter(path, "llama")
+        writer.add_context_length(64)
+        writer.add_embedding_length(width)
+        writer.add_block_count(1)
+        writer.add_feed_forward_length(inner)
+        writer.add_head_count(2)
+        writer.add_head_count_kv(2)
+        writer.add_layer_norm_rms_eps(1e-5)
+        writer.add_tokenizer_model("gpt2")
+        writer.add_token_list(names)
+        writer.add_token_types([3, 3, 1, 1, 1, 1])
+        writer.add_token_merges(["a b"])
+        writer.add_bos_token_id(0)
+        writer.add_eos_token_id(1)
+        if add_bos is not None:
+            writer.add_add_bos_token(add_bos)
+        square = [f"attn_{part}" for part in ("q", "k", "v", "output")]
+        shapes: dict[str, tuple[int, ...]] = {
+            "token_embd": (len(names), width),
+            "output_norm": (width,),
+            "blk.0.attn_norm": (width,),
+            "blk.0.ffn_norm": (width,),
+            **{f"blk.0.{name}": (width, width) for name in square},
+            "blk.0.ffn_gate": (inner, width),
+            "blk.0.ffn_up": (inner, width),
+            "blk.0.ffn_down": (width, inner),
+        }
+        random = np.random.default_rng(0)
+        for name, shape in shapes.items():
+            writer.add_tensor(f"{name}.weight", random.normal(size=shape).astype(np.float32))
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        return ModelSpec(full_id="org/gguf", family="f", source={"kind": "gguf", "path": str(path)})
+
+    return write
+
+
+@pytest.mark.parametrize("add_bos", [True, False])
+def test_a_gguf_file_says_whether_texts_begin_with_bos(
+    add_bos: bool, workspace: Workspace, gguf: Callable[[bool | None], ModelSpec]
+) -> None:
+    spec = gguf(add_bos)
+    tokenizer = load_tokenizer(find_checkpoint(spec, workspace, "tiny"), spec)
+    assert tokenizer.bos == (0 if add_bos else None)
+    begin = [0] if add_bos else []
+    assert tokenizer.library("ab").input_ids == [*begin, 4]
+    assert tokenizer.encode("ab").ids.tolist() == [4]
+
+
+def test_a_gguf_file_may_say_nothing_of_bos(
+    workspace: Workspace, gguf: Callable[[bool | None], ModelSpec]
+) -> None:
+    always = gguf(None).model_copy(update={"bos": "always"})
+    assert load_tokenizer(find_checkpoint(always, workspace, "tiny"), always).bos == 0
+
+
+@pytest.mark.parametrize("says", [True, False])
+def test_what_a_library_forgot_of_bos_is_put_back(
+    says: bool, workspace: Workspace, gguf: Callable[[bool | None], ModelSpec]
+) -> None:
+    folder = find_checkpoint(gguf(not says), workspace, "tiny").folder
+    forgetful = AutoTokenizer.from_pretrained(folder)
+    assert len(forgetful("ab").input_ids) == (1 if says else 2)
+    begin_texts(forgetful, with_bos=says)
+    forgetful.save_pretrained(workspace.root / "mended")
+    mended = AutoTokenizer.from_pretrained(workspace.root / "mended")
+    assert mended("ab").input_ids == ([0, 4] if says else [4])
+
+
+def test_a_conversion_of_before_is_made_anew(
+    workspace: Workspace, gguf: Callable[[bool | None], ModelSpec]
+) -> None:
+    spec = gguf(True)
+    folder = find_checkpoint(spec, workspace, "tiny").folder
+    stated = folder / "gguf.json"
+    assert json.loads(stated.read_text()) == {"add_bos_token": True}
+    stated.unlink()
+    (folder / "left").touch()
+    assert find_checkpoint(spec, workspace, "tiny").folder == folder
+    assert stated.is_file() and not (folder / "left").exists()
