@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 @click.option(
     "--contexts", type=click.IntRange(1), help="Ask in N contexts per model instead of the file's."
 )
+@click.option(
+    "--only",
+    type=click.Choice(["documents", "target"]),
+    help="Read documents alone, or measure the target alone; without it, both in turn.",
+)
 @click.option("--model", "models", multiple=True, help="Take only this model; repeatable.")
 @click.option(
     "--document-step",
@@ -61,6 +66,7 @@ def campaign(
     hours: float | None,
     documents: int | None,
     contexts: int | None,
+    only: str | None,
     models: tuple[str, ...],
     document_step: int,
     context_step: int,
@@ -78,6 +84,7 @@ def campaign(
     \b
     tokenmart campaign --problem minilong --hours 5 --dry-run
     tokenmart campaign --problem minilong --hours 5
+    tokenmart campaign --problem minilong --hours 2 --only documents
     """
     from extract.campaign.run import Campaign, until
     from extract.failures import summary
@@ -93,13 +100,15 @@ def campaign(
 
     workspace = find_workspace()
     problem = load_problem(problem_name, workspace)
-    measured = isinstance(problem.target, RecallTarget)
+    target = None
+    if only == "target" or (only is None and isinstance(problem.target, RecallTarget)):
+        target = recall_target(problem, contexts, demo=False)
     work = Campaign(
         problem,
-        recall_target(problem, contexts, demo=False) if measured else None,
+        target,
         select(problem, models=models, device=resolve_device(device), dtype=dtype),
         workspace,
-        documents=documents,
+        documents=0 if only == "target" else documents,
         document_step=document_step,
         context_step=context_step,
     )
@@ -157,10 +166,9 @@ def _show_state(work: Campaign, seconds: float, pieces: int) -> None:
     for piece in work.pieces():
         if piece.left == 0:
             upto[piece.kind] = piece.upto
-    click.echo(
-        f"ran {pieces} pieces in {_words(seconds)}; all models have {upto['documents']} documents"
-        + (f" and {upto['recall']} contexts of the target" if work.target else "")
-    )
+    there = [f"{upto['documents']} documents"] * (work.documents > 0)
+    there += [f"{upto['recall']} contexts of the target"] * (work.target is not None)
+    click.echo(f"ran {pieces} pieces in {_words(seconds)}; all models have {' and '.join(there)}")
     if left:
         rest = sum(piece.seconds for piece in left)
         click.echo(f"left: {len(left)} pieces, about {_words(rest)}; run the same command to go on")

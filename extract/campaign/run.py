@@ -59,7 +59,7 @@ class Campaign:
         target: what to measure; None for documents alone.
         selection: which models, and how.
         workspace: where everything goes.
-        documents: at most so many.
+        documents: at most so many; 0 for the target alone, None for all.
         document_step: documents of a piece.
         context_step: contexts of a piece.
     """
@@ -80,7 +80,8 @@ class Campaign:
         self.selection = selection
         self.workspace = workspace
         self.corpus = ensure_documents(problem, workspace)
-        self.documents = min(documents or self.corpus.num_rows, self.corpus.num_rows)
+        there = self.corpus.num_rows
+        self.documents = there if documents is None else min(documents, there)
         self.order = ordered(
             steps(self.documents, document_step),
             steps(target.contexts, context_step) if target else [],

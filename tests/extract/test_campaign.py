@@ -142,6 +142,27 @@ def test_the_command_plans_runs_and_says_what_is_left(path: Path, workspace: Wor
     assert "everything is there already" in again.output
 
 
+def test_documents_or_the_target_alone(path: Path, workspace: Workspace) -> None:
+    asked = ["campaign", "--problem", str(path), "--device", "cpu", "--only"]
+    target = CliRunner().invoke(cli, [*asked, "target", "--contexts", "1"])
+    assert target.exit_code == 0, target.output
+    assert "all models have 1 contexts of the target\n" in target.output
+    assert not workspace.tokens.exists()
+    documents = CliRunner().invoke(cli, [*asked, "documents", "--documents", "1"])
+    assert documents.exit_code == 0, documents.output
+    assert "all models have 1 documents\n" in documents.output
+    assert campaign_of(path, workspace)._contexts_done() == [1, 1]
+
+
+def test_a_target_that_is_not_measured_is_no_part(
+    tiny_problem: Callable[..., Path], workspace: Workspace
+) -> None:
+    asked = ["campaign", "--problem", str(tiny_problem(texts=2)), "--device", "cpu", "--only"]
+    refused = CliRunner().invoke(cli, [*asked, "target"])
+    assert refused.exit_code != 0 and "target" in refused.output
+    assert not workspace.tokens.exists()
+
+
 def test_a_damaged_log_is_named(path: Path, workspace: Workspace) -> None:
     log = log_path(workspace, "tiny")
     log.parent.mkdir(parents=True)
