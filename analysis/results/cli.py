@@ -20,14 +20,23 @@ def results() -> None:
 @results.command(short_help="Write what was found as small tables.")
 @PROBLEM
 @click.option("--out", type=FILE, help="Write the tables there instead of results/PROBLEM.")
-def freeze(problem: str, out: Path | None) -> None:
+@click.option(
+    "--keep-target",
+    is_flag=True,
+    help="Keep the target as it was frozen there, and write the metrics anew.",
+)
+def freeze(problem: str, out: Path | None, keep_target: bool) -> None:
     """Write metric values per document, target scores and what they cost as small tables.
 
     No token and no text is among them. A manifest has the hash of each file, the code's commit,
     and what the run took; commit the folder.
 
+    A target that was measured once need not be measured again to read more documents: with
+    --keep-target its tables stay, if their models and its definition are still the same.
+
     \b
     tokenmart results freeze --problem minilong
+    tokenmart results freeze --problem minilong --keep-target
     """
     from analysis.results.tables import folder_of
     from analysis.results.tables import freeze as write
@@ -39,7 +48,7 @@ def freeze(problem: str, out: Path | None) -> None:
     chosen = load_ranked(problem, workspace)
     folder = out or folder_of(workspace, chosen.name)
     refuse_protected(folder, workspace, force=True)
-    found = write(chosen, workspace, folder)
+    found = write(chosen, workspace, folder, keep_target=keep_target)
     size = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
     rows = sum(found.manifest["rows"].values())
     click.echo(f"written {folder} ({rows:,} rows, {size / 1e6:.2f} MB)")

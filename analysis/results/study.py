@@ -295,9 +295,18 @@ def _cost(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
 
 
 def _campaign(tables: Frozen) -> dict[str, Any]:
-    """What a campaign took in all, target included; None where there was none."""
-    log = tables.manifest["campaign"]
-    if log is None:
-        return {"campaign_seconds": None, "machine": None}
-    seconds = sum(piece["seconds"] for piece in log["pieces"])
-    return {"campaign_seconds": round(seconds, 1), "machine": log["machine"]}
+    """What campaigns took in all, target included; None where one of them is not known."""
+    kept = tables.manifest.get("target_kept")
+    target_frozen = None if kept is None else kept["frozen_at"]
+    logs = [tables.manifest["campaign"], *([] if kept is None else [kept["campaign"]])]
+    if None in logs:
+        return {"campaign_seconds": None, "machines": [], "target_frozen_at": target_frozen}
+    pieces = logs[0]["pieces"]
+    if kept is not None:
+        pieces = [piece for piece in pieces if piece["kind"] == "documents"]
+        pieces += [piece for piece in logs[1]["pieces"] if piece["kind"] == "recall"]
+    return {
+        "campaign_seconds": round(sum(piece["seconds"] for piece in pieces), 1),
+        "machines": [log["machine"] for log in logs],
+        "target_frozen_at": target_frozen,
+    }

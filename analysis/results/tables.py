@@ -20,7 +20,10 @@ import duckdb
 
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.files import sha256_file, storage_errors, write_whole
+from warehouse.metrics.tries import as_json, join_tries, tries, tries_in
 from warehouse.paths import Workspace
+from warehouse.problem.recall_target import RecallTarget
+from warehouse.problem.spec import Problem
 from warehouse.sql.connection import connect_for_queries
 from warehouse.sql.views import quoted_file
 from warehouse.store.provenance import code_revision, versions
@@ -63,6 +66,11 @@ TABLES = {
 }
 """File → what it holds, in the words of `tokenmart sql`."""
 
+TARGET_TABLES = ("downstream_scores", "downstream_depths", "item_groups")
+"""What was measured of the target; `freeze` can keep them."""
+
+_SAME_MODEL = ("base_id", "revision", "interventions", "tokenizer_sha256")
+
 _RENAMED = {"costs": "units"}
 """Files that stand for a table of the warehouse under another name."""
 
@@ -85,25 +93,38 @@ def folder_of(workspace: Workspace, problem: str) -> Path:
     return workspace.root / "results" / problem
 
 
-def freeze(problem: Ranked, workspace: Workspace, folder: Path) -> Frozen:
+def freeze(
+    problem: Ranked, workspace: Workspace, folder: Path, *, keep_target: bool = False
+) -> Frozen:
     """Write the tables of a problem from a built warehouse.
 
     Args:
         problem: of which there are metrics and scores.
         workspace: with the warehouse and the token files.
         folder: the files go there; those of the same names are replaced.
+        keep_target: leave the target's tables in `folder` as they were frozen, and write the
+            others; what was tried against that target then stays remembered, too.
 
     Raises:
-        TokenmartError: nothing is built, or no target was measured.
-        StorageError: a file can't be written.
+        TokenmartError: nothing is built, no target was measured, or the kept one is of another
+            definition or other models.
+        StorageError: a file can't be written, or the kept tables are not those that were frozen.
     """
     import pyarrow.compute as pc
 
     with storage_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     rows: dict[str, int] = {}
+    kept = _kept(folder, problem) if keep_target else None
     with connect_for_queries(workspace) as connection:
-        found = {name: _arrow(connection, sql, problem.name) for name, sql in TABLES.items()}
+        found = {
+            name: _arrow(connection, sql, problem.name)
+            if kept is None or name not in TARGET_TABLES
+            else _read_table(folder / f"{name}.parquet")
+            for name, sql in TABLES.items()
+        }
+    if kept is not None:
+        _check_models(_read_table(folder / "models.parquet"), found["models"], folder)
     for needed, remedy in (
         ("metric_values", "run `tokenmart dbt build`"),
         ("downstream_scores", f"run `tokenmart recall --problem {problem.asked}`, then dbt build"),
@@ -114,8 +135,9 @@ def freeze(problem: Ranked, workspace: Workspace, folder: Path) -> Frozen:
         _write(folder / f"{name}.parquet", table)
         rows[name] = table.num_rows
     read = found["costs"].filter(pc.equal(found["costs"]["status"], "done"))["documents"]
-    remembered = workspace.data / "tries" / f"problem={problem.name}.json"
-    write_whole(folder / TRIES, remembered.read_bytes() if remembered.is_file() else b"[]")
+    earlier = [] if kept is None else tries_in(folder / TRIES)
+    tried = join_tries(earlier, tries(workspace, problem.name))
+    write_whole(folder / TRIES, as_json(tried))
     log = workspace.data / "campaigns" / f"{problem.name}.json"
     manifest = {
         "schema": SCHEMA,
@@ -125,6 +147,8 @@ def freeze(problem: Ranked, workspace: Workspace, folder: Path) -> Frozen:
         "versions": versions(("tokenmart", "duckdb", "dbt-core", "numpy", "scipy")),
         "rows": rows,
         "documents": [pc.min(read).as_py(), pc.max(read).as_py()],
+        "target": _definition(problem),
+        "target_kept": None if kept is None else _origin(kept),
         "campaign": json.loads(log.read_text("utf-8")) if log.is_file() else None,
         "sha256": {
             name: sha256_file(folder / name)
@@ -133,6 +157,66 @@ def freeze(problem: Ranked, workspace: Workspace, folder: Path) -> Frozen:
     }
     write_whole(folder / MANIFEST, json.dumps(manifest, indent=1) + "\n")
     return Frozen(folder, manifest)
+
+
+def _kept(folder: Path, problem: Ranked) -> Frozen:
+    """The tables whose target is to be kept."""
+    kept = frozen(folder)
+    if kept is None:
+        raise TokenmartError(f"{folder}: no tables are frozen there, so there is no target to keep")
+    if kept.manifest["problem"] != problem.name:
+        raise TokenmartError(
+            f"{folder}: its target is that of {kept.manifest['problem']}, not of {problem.name}"
+        )
+    was, now = kept.manifest.get("target"), _definition(problem)
+    changed = sorted(key for key in now or {} if was and was.get(key) != (now or {})[key])
+    if changed:
+        raise TokenmartError(
+            f"{folder}: its target was measured by another definition ({', '.join(changed)} "
+            f"differ from the problem file); measure it anew: `tokenmart recall --problem "
+            f"{problem.asked}`"
+        )
+    return kept
+
+
+def _definition(problem: Ranked) -> dict[str, Any] | None:
+    """How the target is measured; without the number of contexts, which a run may choose."""
+    target = problem.target if isinstance(problem, Problem) else None
+    if not isinstance(target, RecallTarget):
+        return None
+    found: dict[str, Any] = target.model_dump(mode="json", exclude={"contexts"})
+    return found
+
+
+def _origin(kept: Frozen) -> dict[str, Any]:
+    """Where a kept target comes from: the tables that were frozen with its measurement."""
+    origin = kept.manifest.get("target_kept") or {
+        name: kept.manifest[name] for name in ("frozen_at", "revision", "campaign")
+    }
+    return dict(origin)
+
+
+def _check_models(before: Any, now: Any, folder: Path) -> None:
+    """Refuse to join a target with metrics of models that are not the same."""
+    then, today = (
+        {row["full_id"]: [row[name] for name in _SAME_MODEL] for row in table.to_pylist()}
+        for table in (before, now)
+    )
+    differ = sorted(
+        name for name in then.keys() | today.keys() if then.get(name) != today.get(name)
+    )
+    if differ:
+        raise TokenmartError(
+            f"{folder}: its target can't be kept, {len(differ)} models are not those that it was "
+            f"measured on ({', '.join(differ[:3])}{', …' if len(differ) > 3 else ''}); measure it "
+            "anew, or take these models back"
+        )
+
+
+def _read_table(path: Path) -> Any:
+    import pyarrow.parquet as pq
+
+    return pq.read_table(path, partitioning=None)
 
 
 def _arrow(connection: duckdb.DuckDBPyConnection, sql: str, problem: str) -> Any:

@@ -83,7 +83,7 @@ def remember(workspace: Workspace, problem: str, rows: Iterable[Try]) -> None:
                 values = {m: float(x) for m, x in row.values.items() if math.isfinite(x)}
                 if values:
                     _add(known, replace(row, values=values, first_seen=now, last_seen=now))
-            write_whole(path, json.dumps([asdict(entry) for entry in known], indent=0))
+            write_whole(path, as_json(known))
 
 
 def tries(workspace: Workspace, problem: str) -> list[Try]:
@@ -93,6 +93,28 @@ def tries(workspace: Workspace, problem: str) -> list[Try]:
         StorageError: the file can't be read.
     """
     return _read(_path(workspace, problem))
+
+
+def tries_in(path: Path) -> list[Try]:
+    """What a copy of such a file holds; nothing where there is none.
+
+    Raises:
+        StorageError: the file can't be read.
+    """
+    return _read(path)
+
+
+def join_tries(earlier: Sequence[Try], later: Sequence[Try]) -> list[Try]:
+    """Both records in one; what both know is one try, with the later values."""
+    known = list(earlier)
+    for row in later:
+        _add(known, row)
+    return known
+
+
+def as_json(rows: Iterable[Try]) -> str:
+    """The text of such a file."""
+    return json.dumps([asdict(row) for row in rows], indent=0)
 
 
 def built_tries(
