@@ -106,6 +106,7 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
         (
             "campaign --problem minilong --hours 5",
             "campaign --problem minilong --hours 5 --dry-run",
+            "campaign --problem minilong --hours 2 --only documents --skip-documents 4",
         ),
         (None, "needs downloads; tests/extract/test_campaign.py runs it with small models"),
     ),

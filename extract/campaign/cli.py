@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 )
 @click.option("--documents", type=click.IntRange(1), help="Take at most the first N documents.")
 @click.option(
+    "--skip-documents",
+    default=0,
+    type=click.IntRange(0),
+    help="Leave out the first N documents, for instance those that are frozen already.",
+)
+@click.option(
     "--contexts", type=click.IntRange(1), help="Ask in N contexts per model instead of the file's."
 )
 @click.option(
@@ -65,6 +71,7 @@ def campaign(
     problem_name: str,
     hours: float | None,
     documents: int | None,
+    skip_documents: int,
     contexts: int | None,
     only: str | None,
     models: tuple[str, ...],
@@ -84,7 +91,7 @@ def campaign(
     \b
     tokenmart campaign --problem minilong --hours 5 --dry-run
     tokenmart campaign --problem minilong --hours 5
-    tokenmart campaign --problem minilong --hours 2 --only documents
+    tokenmart campaign --problem minilong --hours 2 --only documents --skip-documents 4
     """
     from extract.campaign.run import Campaign, until
     from extract.failures import summary
@@ -109,6 +116,7 @@ def campaign(
         select(problem, models=models, device=resolve_device(device), dtype=dtype),
         workspace,
         documents=0 if only == "target" else documents,
+        skip=skip_documents,
         document_step=document_step,
         context_step=context_step,
     )
@@ -166,7 +174,10 @@ def _show_state(work: Campaign, seconds: float, pieces: int) -> None:
     for piece in work.pieces():
         if piece.left == 0:
             upto[piece.kind] = piece.upto
-    there = [f"{upto['documents']} documents"] * (work.documents > 0)
+    read = f"{max(upto['documents'] - work.skip, 0)} documents"
+    if work.skip:
+        read += f" after the first {work.skip}"
+    there = [read] * (work.documents > 0)
     there += [f"{upto['recall']} contexts of the target"] * (work.target is not None)
     click.echo(f"ran {pieces} pieces in {_words(seconds)}; all models have {' and '.join(there)}")
     if left:

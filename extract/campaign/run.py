@@ -59,7 +59,8 @@ class Campaign:
         target: what to measure; None for documents alone.
         selection: which models, and how.
         workspace: where everything goes.
-        documents: at most so many; 0 for the target alone, None for all.
+        documents: the last that is read, counted from 1; 0 for the target alone, None for all.
+        skip: so many of the first are left out.
         document_step: documents of a piece.
         context_step: contexts of a piece.
     """
@@ -72,6 +73,7 @@ class Campaign:
         workspace: Workspace,
         *,
         documents: int | None,
+        skip: int = 0,
         document_step: int,
         context_step: int,
     ) -> None:
@@ -80,10 +82,16 @@ class Campaign:
         self.selection = selection
         self.workspace = workspace
         self.corpus = ensure_documents(problem, workspace)
-        there = self.corpus.num_rows
+        there: int = self.corpus.num_rows
         self.documents = there if documents is None else min(documents, there)
+        if 0 < self.documents <= skip:
+            raise TokenmartError(
+                f"--skip-documents {skip}: only {self.documents} are asked for, so none is left; "
+                "skip fewer, or ask for more documents"
+            )
+        self.skip = min(skip, self.documents)
         self.order = ordered(
-            steps(self.documents, document_step),
+            [self.skip + count for count in steps(self.documents - self.skip, document_step)],
             steps(target.contexts, context_step) if target else [],
         )
         self.log = read_log(workspace, problem.name)
@@ -98,7 +106,7 @@ class Campaign:
             "documents": self._documents_done(),
             "recall": self._contexts_done(),
         }
-        before: dict[Kind, int] = {"documents": 0, "recall": 0}
+        before: dict[Kind, int] = {"documents": self.skip, "recall": 0}
         found = []
         for kind, upto in self.order:
             size = upto - before[kind]
@@ -137,7 +145,7 @@ class Campaign:
         return done
 
     def _read(self, upto: int, progress: Progress) -> None:
-        documents = documents_of(self.corpus, upto, self.selection.conditions)
+        documents = documents_of(self.corpus, upto, self.selection.conditions)[self.skip :]
         run = Extraction(
             self.problem, self.selection, documents, self.workspace, progress, self.since
         )
@@ -154,11 +162,11 @@ class Campaign:
         models = len(self.selection.models)
         if piece.kind == "recall":
             return models
-        return models * piece.upto * len(self.selection.conditions)
+        return models * (piece.upto - self.skip) * len(self.selection.conditions)
 
     def _documents_done(self) -> list[int]:
-        """Of each model, how many of the first documents it has read under all conditions."""
-        table = self.corpus.slice(0, self.documents)
+        """Of each model, up to which document it has read all under all conditions."""
+        table = self.corpus.slice(self.skip, self.documents - self.skip)
         numbers, hashes = table["doc_id"].to_pylist(), table["sha256"].to_pylist()
         documents = dict(zip(numbers, hashes, strict=True))
         found = []
@@ -174,7 +182,8 @@ class Campaign:
                 for condition in self.selection.conditions
             ]
             both = set.intersection(*finished)
-            found.append(next(n for n in range(self.documents + 1) if n not in both))
+            missing = (place for place, number in enumerate(numbers) if number not in both)
+            found.append(self.skip + next(missing, len(numbers)))
         return found
 
     def _contexts_done(self) -> list[int]:
@@ -194,7 +203,7 @@ class Campaign:
         """Measured from now on; a small rest says more about loading than about reading."""
         size = piece.upto - max(
             (upto for kind, upto in self.order if kind == piece.kind and upto < piece.upto),
-            default=0,
+            default=self.skip if piece.kind == "documents" else 0,
         )
         if piece.left > 0.5:
             cost = seconds / (piece.left * size)
@@ -214,7 +223,7 @@ class Campaign:
     def _reckoned(self, kind: Kind) -> Rate:
         if kind == "documents":
             lengths, _ = document_lengths(self.problem, self.selection, self.workspace)
-            lengths = lengths[: self.documents]
+            lengths = lengths[self.skip : self.documents]
             work = work_of(lengths, self.selection.conditions)
             count = len(lengths)
         else:

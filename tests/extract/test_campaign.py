@@ -154,6 +154,20 @@ def test_documents_or_the_target_alone(path: Path, workspace: Workspace) -> None
     assert campaign_of(path, workspace)._contexts_done() == [1, 1]
 
 
+def test_the_first_documents_can_be_left_out(path: Path, workspace: Workspace) -> None:
+    work = campaign_of(path, workspace, skip=1, document_step=1)
+    assert names(work.pieces()) == ["recall 2", "documents 2", "recall 3", "documents 3"]
+    asked = ["campaign", "--problem", str(path), "--device", "cpu", "--only", "documents"]
+    done = CliRunner().invoke(cli, [*asked, "--skip-documents", "1", "--documents", "2"])
+    assert done.exit_code == 0, done.output
+    assert "all models have 1 documents after the first 1\n" in done.output
+    assert work._documents_done() == [2, 2]
+    assert [piece.left for piece in work.pieces()] == [1, 0, 1, 1]
+    assert campaign_of(path, workspace)._documents_done() == [0, 0]
+    none = CliRunner().invoke(cli, [*asked, "--skip-documents", "3"])
+    assert none.exit_code == 1 and "only 3 are asked for, so none is left" in none.output
+
+
 def test_a_target_that_is_not_measured_is_no_part(
     tiny_problem: Callable[..., Path], workspace: Workspace
 ) -> None:
