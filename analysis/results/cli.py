@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -21,22 +22,25 @@ def results() -> None:
 @PROBLEM
 @click.option("--out", type=FILE, help="Write the tables there instead of results/PROBLEM.")
 @click.option(
-    "--keep-target",
+    "--add",
     is_flag=True,
-    help="Keep the target as it was frozen there, and write the metrics anew.",
+    help="Keep the target and documents that are frozen there, and add those read here.",
 )
-def freeze(problem: str, out: Path | None, keep_target: bool) -> None:
+def freeze(problem: str, out: Path | None, add: bool) -> None:
     """Write metric values per document, target scores and what they cost as small tables.
 
     No token and no text is among them. A manifest has the hash of each file, the code's commit,
     and what the run took; commit the folder.
 
-    A target that was measured once need not be measured again to read more documents: with
-    --keep-target its tables stay, if their models and its definition are still the same.
+    A long run can be spread over machines and days: with --add the documents that were read here
+    join those frozen before, and the target stays as it was measured then. Models, documents and
+    definitions must be the same. What was read on both sides is compared, and refused where the two
+    readings differ by more than a tenth of the spread between models; so let one model or two read
+    a document again.
 
     \b
     tokenmart results freeze --problem minilong
-    tokenmart results freeze --problem minilong --keep-target
+    tokenmart results freeze --problem minilong --add
     """
     from analysis.results.tables import folder_of
     from analysis.results.tables import freeze as write
@@ -48,10 +52,12 @@ def freeze(problem: str, out: Path | None, keep_target: bool) -> None:
     chosen = load_ranked(problem, workspace)
     folder = out or folder_of(workspace, chosen.name)
     refuse_protected(folder, workspace, force=True)
-    found = write(chosen, workspace, folder, keep_target=keep_target)
+    found = write(chosen, workspace, folder, add=add)
     size = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
     rows = sum(found.manifest["rows"].values())
     click.echo(f"written {folder} ({rows:,} rows, {size / 1e6:.2f} MB)")
+    if add:
+        _tell_added(found.manifest["parts"][-1])
     fewest, most = found.manifest["documents"]
     if fewest != most:
         click.echo(
@@ -115,6 +121,26 @@ def tell(problem: str, tables: Path | None, out: Path | None, check: bool, seed:
     for path, text in made.items():
         write_whole(path, text)
         click.echo(f"written {path}")
+
+
+def _tell_added(part: dict[str, Any]) -> None:
+    """What was joined, and how well it fits."""
+    click.echo(f"added: documents {', '.join(map(str, part['documents']))}")
+    overlap = part["overlap"]
+    if overlap is None:
+        click.echo(
+            "note: no document was read on both sides, so nothing shows that both compute the same",
+            err=True,
+        )
+    else:
+        click.echo(
+            f"read twice: {overlap['documents']} documents by {overlap['models']} models; of "
+            f"{overlap['values']} values the one furthest apart, of {overlap['variant']}, differs "
+            f"by {overlap['largest']:.2g} standard deviations between models"
+        )
+    if part["left_out"]:
+        names = ", ".join(part["left_out"])
+        click.echo(f"note: left out, not defined alike on both sides: {names}", err=True)
 
 
 def _is(path: Path, text: str) -> bool:

@@ -33,7 +33,7 @@ def findings_page(workspace: Workspace, figures: dict[str, Any] | None) -> str:
     """
     readings = readings_of(workspace)
     pages = environment("analysis.results", escape_html=False)
-    pages.filters |= {"signed": _signed, "share": _share, "time": _time}
+    pages.filters |= {"signed": _signed, "share": _share, "time": _time, "spans": _spans}
     return pages.get_template("findings.md.j2").render(
         figures=figures,
         readings=readings,
@@ -134,3 +134,14 @@ def _time(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def _spans(numbers: list[int]) -> str:
+    """Sorted numbers, those in a row as one span."""
+    runs: list[list[int]] = []
+    for each in numbers:
+        if runs and each == runs[-1][-1] + 1:
+            runs[-1].append(each)
+        else:
+            runs.append([each])
+    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)

@@ -26,7 +26,7 @@ from analysis.ranking import (
 )
 from analysis.ranking.registered import registered_record
 from analysis.results.sufficiency import sufficiency
-from analysis.results.tables import Frozen, open_tables
+from analysis.results.tables import Frozen, open_tables, parts_of
 from analysis.statistics import Interval
 from warehouse.problem.recall_target import RecallTarget
 from warehouse.problem.spec import Problem
@@ -99,7 +99,7 @@ def study(tables: Frozen, workspace: Workspace, seed: int = 0) -> dict[str, Any]
         "misplaced": misplaced,
         "documents": documents,
         "target": target,
-        "cost": cost | _campaign(tables),
+        "cost": cost | _parts(tables),
     }
 
 
@@ -278,8 +278,12 @@ def _counted(problem: Ranked) -> tuple[int, ...]:
 
 
 def _cost(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
+    """What the documents took; those read again to compare are in it."""
     row = connection.execute(
-        "select min(documents), max(documents), sum(tokens_processed)::bigint,"
+        "with read as (select model_id, split_part(variant, '@', 2) as probe,"
+        " count(distinct doc_id) as documents from metric_documents group by all)"
+        " select (select min(documents) from read), (select max(documents) from read),"
+        " sum(tokens_processed)::bigint,"
         " sum(tokens_scored)::bigint, sum(seconds), max(peak_bytes),"
         " list(distinct dtype order by dtype),"
         " list(distinct device order by device), list(distinct engine order by engine),"
@@ -294,19 +298,29 @@ def _cost(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
     return found | {"seconds": number(float(found["seconds"] or 0))}
 
 
-def _campaign(tables: Frozen) -> dict[str, Any]:
+def _parts(tables: Frozen) -> dict[str, Any]:
     """What campaigns took in all, target included; None where one of them is not known."""
-    kept = tables.manifest.get("target_kept")
-    target_frozen = None if kept is None else kept["frozen_at"]
-    logs = [tables.manifest["campaign"], *([] if kept is None else [kept["campaign"]])]
-    if None in logs:
-        return {"campaign_seconds": None, "machines": [], "target_frozen_at": target_frozen}
-    pieces = logs[0]["pieces"]
-    if kept is not None:
-        pieces = [piece for piece in pieces if piece["kind"] == "documents"]
-        pieces += [piece for piece in logs[1]["pieces"] if piece["kind"] == "recall"]
+    parts = parts_of(tables)
+    logs = [part["campaign"] for part in parts]
+    seconds = None
+    if None not in logs:
+        kinds = [{"documents", "recall"} if part["target"] else {"documents"} for part in parts]
+        seconds = sum(
+            piece["seconds"]
+            for log, counted in zip(logs, kinds, strict=True)
+            for piece in log["pieces"]
+            if piece["kind"] in counted
+        )
     return {
-        "campaign_seconds": round(sum(piece["seconds"] for piece in pieces), 1),
-        "machines": [log["machine"] for log in logs],
-        "target_frozen_at": target_frozen,
+        "campaign_seconds": None if seconds is None else round(seconds, 1),
+        "parts": [
+            {
+                "frozen_at": part["frozen_at"],
+                "documents": part["documents"],
+                "target": part["target"],
+                "machine": (part["campaign"] or {}).get("machine"),
+                "overlap": part.get("overlap"),
+            }
+            for part in parts
+        ],
     }

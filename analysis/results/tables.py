@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,8 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from analysis.results.joined import TARGET_TABLES, join
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.files import sha256_file, storage_errors, write_whole
+from warehouse.metrics.from_documents import values_from_documents
 from warehouse.metrics.tries import as_json, join_tries, tries, tries_in
 from warehouse.paths import Workspace
 from warehouse.problem.recall_target import RecallTarget
@@ -66,11 +69,6 @@ TABLES = {
 }
 """File → what it holds, in the words of `tokenmart sql`."""
 
-TARGET_TABLES = ("downstream_scores", "downstream_depths", "item_groups")
-"""What was measured of the target; `freeze` can keep them."""
-
-_SAME_MODEL = ("base_id", "revision", "interventions", "tokenizer_sha256")
-
 _RENAMED = {"costs": "units"}
 """Files that stand for a table of the warehouse under another name."""
 
@@ -93,63 +91,62 @@ def folder_of(workspace: Workspace, problem: str) -> Path:
     return workspace.root / "results" / problem
 
 
-def freeze(
-    problem: Ranked, workspace: Workspace, folder: Path, *, keep_target: bool = False
-) -> Frozen:
+def freeze(problem: Ranked, workspace: Workspace, folder: Path, *, add: bool = False) -> Frozen:
     """Write the tables of a problem from a built warehouse.
 
     Args:
         problem: of which there are metrics and scores.
         workspace: with the warehouse and the token files.
         folder: the files go there; those of the same names are replaced.
-        keep_target: leave the target's tables in `folder` as they were frozen, and write the
-            others; what was tried against that target then stays remembered, too.
+        add: keep what is frozen in `folder`, its target included, and add the documents that were
+            read here; what was tried against that target then stays remembered, too.
 
     Raises:
-        TokenmartError: nothing is built, no target was measured, or the kept one is of another
-            definition or other models.
-        StorageError: a file can't be written, or the kept tables are not those that were frozen.
+        TokenmartError: nothing is built, no target was measured, or what is to be added to is of
+            other models, documents or definitions.
+        StorageError: a file can't be written, or the tables to add to are not those frozen.
     """
-    import pyarrow.compute as pc
-
-    with storage_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    rows: dict[str, int] = {}
-    kept = _kept(folder, problem) if keep_target else None
+    before = _before(folder, problem) if add else None
     with connect_for_queries(workspace) as connection:
         found = {
             name: _arrow(connection, sql, problem.name)
-            if kept is None or name not in TARGET_TABLES
-            else _read_table(folder / f"{name}.parquet")
             for name, sql in TABLES.items()
+            if before is None or name not in TARGET_TABLES
         }
-    if kept is not None:
-        _check_models(_read_table(folder / "models.parquet"), found["models"], folder)
-    for needed, remedy in (
-        ("metric_values", "run `tokenmart dbt build`"),
-        ("downstream_scores", f"run `tokenmart recall --problem {problem.asked}`, then dbt build"),
-    ):
-        if found[needed].num_rows == 0:
-            raise TokenmartError(f"{problem.name}: {needed} has no row; {remedy}")
-    for name, table in found.items():
-        _write(folder / f"{name}.parquet", table)
-        rows[name] = table.num_rows
-    read = found["costs"].filter(pc.equal(found["costs"]["status"], "done"))["documents"]
-    earlier = [] if kept is None else tries_in(folder / TRIES)
-    tried = join_tries(earlier, tries(workspace, problem.name))
+    part = {
+        "frozen_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        **code_revision(),
+        "documents": _documents(found["metric_documents"]),
+        "target": before is None,
+        "campaign": _campaign_log(workspace, problem.name),
+    }
+    parts, tried = [part], tries(workspace, problem.name)
+    if before is not None:
+        _refuse_empty(found, "metric_values", "run `tokenmart dbt build`")
+        joined = join({name: _read(folder, name) for name in TABLES}, found, folder)
+        found = joined.tables
+        documents = found["metric_documents"]
+        found["metric_values"] = values_from_documents(documents, problem.name, workspace)
+        parts = [*parts_of(before), part | joined.as_json()]
+        tried = join_tries(tries_in(folder / TRIES), tried)
+    _refuse_empty(found, "metric_values", "run `tokenmart dbt build`")
+    measure = f"run `tokenmart recall --problem {problem.asked}`, then dbt build"
+    _refuse_empty(found, "downstream_scores", measure)
+    with storage_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    for name in TABLES:
+        _write(folder / f"{name}.parquet", found[name])
     write_whole(folder / TRIES, as_json(tried))
-    log = workspace.data / "campaigns" / f"{problem.name}.json"
+    counts = Counter(_read_by(found["metric_documents"]).values())
     manifest = {
         "schema": SCHEMA,
         "problem": problem.name,
-        "frozen_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        **code_revision(),
+        **{name: part[name] for name in ("frozen_at", "revision", "dirty")},
         "versions": versions(("tokenmart", "duckdb", "dbt-core", "numpy", "scipy")),
-        "rows": rows,
-        "documents": [pc.min(read).as_py(), pc.max(read).as_py()],
+        "rows": {name: found[name].num_rows for name in TABLES},
+        "documents": [min(counts), max(counts)],
         "target": _definition(problem),
-        "target_kept": None if kept is None else _origin(kept),
-        "campaign": json.loads(log.read_text("utf-8")) if log.is_file() else None,
+        "parts": parts,
         "sha256": {
             name: sha256_file(folder / name)
             for name in (*(f"{table}.parquet" for table in TABLES), TRIES)
@@ -159,24 +156,59 @@ def freeze(
     return Frozen(folder, manifest)
 
 
-def _kept(folder: Path, problem: Ranked) -> Frozen:
-    """The tables whose target is to be kept."""
-    kept = frozen(folder)
-    if kept is None:
-        raise TokenmartError(f"{folder}: no tables are frozen there, so there is no target to keep")
-    if kept.manifest["problem"] != problem.name:
+def parts_of(tables: Frozen) -> list[dict[str, Any]]:
+    """What each freezing added: when, by which code, which documents, and what it took."""
+    if parts := tables.manifest.get("parts"):
+        return list(parts)
+    names = ("frozen_at", "revision", "dirty", "campaign")
+    documents = _documents(_read(tables.folder, "metric_documents"))
+    one = {name: tables.manifest[name] for name in names}
+    return [one | {"documents": documents, "target": True}]
+
+
+def _before(folder: Path, problem: Ranked) -> Frozen:
+    """The tables to add to."""
+    before = frozen(folder)
+    if before is None:
+        raise TokenmartError(f"{folder}: nothing is frozen there to add to; freeze without --add")
+    if before.manifest["problem"] != problem.name:
         raise TokenmartError(
-            f"{folder}: its target is that of {kept.manifest['problem']}, not of {problem.name}"
+            f"{folder}: holds {before.manifest['problem']}, to which {problem.name} can't be "
+            "added; give another --out"
         )
-    was, now = kept.manifest.get("target"), _definition(problem)
+    was, now = before.manifest.get("target"), _definition(problem)
     changed = sorted(key for key in now or {} if was and was.get(key) != (now or {})[key])
     if changed:
         raise TokenmartError(
             f"{folder}: its target was measured by another definition ({', '.join(changed)} "
             f"differ from the problem file); measure it anew: `tokenmart recall --problem "
-            f"{problem.asked}`"
+            f"{problem.asked}`, and freeze without --add"
         )
-    return kept
+    return before
+
+
+def _read_by(documents: Any) -> dict[tuple[str, str], int]:
+    """How many documents each model has read, for the metrics of each probe."""
+    columns = (documents[name].to_pylist() for name in ("model_id", "variant", "doc_id"))
+    read = {
+        (model, variant.partition("@")[2], doc)
+        for model, variant, doc in zip(*columns, strict=True)
+    }
+    return dict(Counter((model, probe) for model, probe, _ in read))
+
+
+def _documents(documents: Any) -> list[int]:
+    return sorted(set(documents["doc_id"].to_pylist()))
+
+
+def _campaign_log(workspace: Workspace, problem: str) -> Any:
+    log = workspace.data / "campaigns" / f"{problem}.json"
+    return json.loads(log.read_text("utf-8")) if log.is_file() else None
+
+
+def _refuse_empty(found: dict[str, Any], table: str, remedy: str) -> None:
+    if found[table].num_rows == 0:
+        raise TokenmartError(f"{table} has no row of this problem; {remedy}")
 
 
 def _definition(problem: Ranked) -> dict[str, Any] | None:
@@ -188,35 +220,10 @@ def _definition(problem: Ranked) -> dict[str, Any] | None:
     return found
 
 
-def _origin(kept: Frozen) -> dict[str, Any]:
-    """Where a kept target comes from: the tables that were frozen with its measurement."""
-    origin = kept.manifest.get("target_kept") or {
-        name: kept.manifest[name] for name in ("frozen_at", "revision", "campaign")
-    }
-    return dict(origin)
-
-
-def _check_models(before: Any, now: Any, folder: Path) -> None:
-    """Refuse to join a target with metrics of models that are not the same."""
-    then, today = (
-        {row["full_id"]: [row[name] for name in _SAME_MODEL] for row in table.to_pylist()}
-        for table in (before, now)
-    )
-    differ = sorted(
-        name for name in then.keys() | today.keys() if then.get(name) != today.get(name)
-    )
-    if differ:
-        raise TokenmartError(
-            f"{folder}: its target can't be kept, {len(differ)} models are not those that it was "
-            f"measured on ({', '.join(differ[:3])}{', …' if len(differ) > 3 else ''}); measure it "
-            "anew, or take these models back"
-        )
-
-
-def _read_table(path: Path) -> Any:
+def _read(folder: Path, table: str) -> Any:
     import pyarrow.parquet as pq
 
-    return pq.read_table(path, partitioning=None)
+    return pq.read_table(folder / f"{table}.parquet", partitioning=None)
 
 
 def _arrow(connection: duckdb.DuckDBPyConnection, sql: str, problem: str) -> Any:

@@ -142,6 +142,8 @@ class Desk:
             self._imported(self.workspace.problems / "mine.yml", "mine")
         if words[0] in ("verify", "submit", "reproduce"):
             self._labels()
+        if words[:2] == ["results", "freeze"] and "--add" in words:
+            run([word for word in words if word != "--add"])
 
     def clear(self) -> None:
         """Take out of the checkout what belongs to this reader alone."""

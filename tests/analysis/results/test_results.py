@@ -24,13 +24,12 @@ from analysis.results import (
     sufficiency,
 )
 from analysis.results.findings import PAGE, PREDICTED, compute_shares
-from analysis.results.study import _campaign
+from analysis.results.study import _parts
 from analysis.results.sufficiency import prophecy, sizes
-from analysis.results.tables import TARGET_TABLES, Frozen
+from analysis.results.tables import Frozen
 from analysis.statistics import DocumentParts, spearman
 from tokenmart import cli
 from warehouse.errors import StorageError
-from warehouse.metrics.tries import Try, remember
 from warehouse.paths import Workspace, find_workspace
 from warehouse.problem.spec import load_problem
 from warehouse.problem.table_problem import load_ranked
@@ -161,73 +160,31 @@ def test_the_same_warehouse_freezes_to_the_same_bytes(built: Workspace) -> None:
     assert one.manifest["sha256"] == other.manifest["sha256"]
 
 
-def without_target(built: Workspace, full_id: str | None = None) -> None:
-    """As on a machine that read documents alone; one model with other weights, if asked."""
-    with duckdb.connect(str(built.database)) as connection:
-        for table in ("downstream", "downstream_scores", "downstream_depths"):
-            connection.execute(f"delete from {table} where problem = 'minilong'")
-        connection.execute("update models set revision = 'other' where full_id = ?", [full_id])
-
-
-@pytest.mark.usefixtures("marts_alone")
-def test_a_target_is_kept_and_what_was_tried_against_it(built: Workspace) -> None:
-    problem = load_ranked("minilong", built)
-    folder = folder_of(built, "minilong")
-    remember(built, "minilong", [Try("gone", "a", "sql", "select 1", {"smollm2-135m": 1.0})])
-    first = freeze(problem, built, folder)
-    shutil.rmtree(built.data / "tries")
-    without_target(built)
-    said = tell("freeze", "--problem", "minilong")
-    assert said.exit_code == 1 and "downstream_scores has no row" in said.output
-    said = tell("freeze", "--problem", "minilong", "--keep-target")
-    assert said.exit_code == 0, said.output
-    again = frozen(folder)
-    assert again is not None
-    for name in (*(f"{table}.parquet" for table in TARGET_TABLES), "tries.json"):
-        assert again.manifest["sha256"][name] == first.manifest["sha256"][name]
-    assert again.manifest["target_kept"]["frozen_at"] == first.manifest["frozen_at"]
-    assert again.manifest["target"] == first.manifest["target"]
-
-
-@pytest.mark.usefixtures("marts_alone")
-def test_a_target_of_other_models_or_another_definition_is_not_kept(built: Workspace) -> None:
-    said = tell("freeze", "--problem", "minilong", "--keep-target")
-    assert said.exit_code == 1 and "no target to keep" in said.output
-    assert tell("freeze", "--problem", "minilong").exit_code == 0
-    without_target(built, "gemma3-270m")
-    said = tell("freeze", "--problem", "minilong", "--keep-target")
-    assert said.exit_code == 1 and "(gemma3-270m)" in said.output
-    path = built.problems / "minilong.yml"
-    path.write_text(path.read_text().replace("lengths: [1024, 2048", "lengths: [512, 2048", 1))
-    said = tell("freeze", "--problem", "minilong", "--keep-target")
-    assert said.exit_code == 1 and "(lengths differ" in said.output
-
-
 def test_times_of_a_kept_target_are_those_of_its_measurement() -> None:
-    def log(*pieces: tuple[str, float]) -> dict[str, Any]:
+    def part(target: bool, *pieces: tuple[str, float]) -> dict[str, Any]:
         found = [{"kind": kind, "seconds": seconds} for kind, seconds in pieces]
-        return {"machine": {"cores": len(pieces)}, "pieces": found}
+        log = {"machine": {"cores": len(pieces)}, "pieces": found}
+        return {"frozen_at": "2026-01-01", "documents": [0], "target": target, "campaign": log}
 
-    now, then = log(("documents", 10.0)), log(("recall", 5.0), ("documents", 99.0))
-    kept = {"frozen_at": "2026-01-01", "campaign": then}
-    cost = _campaign(Frozen(Path(), {"campaign": now, "target_kept": kept}))
-    assert cost["campaign_seconds"] == 15.0 and cost["target_frozen_at"] == "2026-01-01"
-    assert [machine["cores"] for machine in cost["machines"]] == [1, 2]
-    assert _campaign(Frozen(Path(), {"campaign": then}))["campaign_seconds"] == 104.0
+    first = part(True, ("recall", 5.0), ("documents", 99.0))
+    added = part(False, ("documents", 10.0), ("recall", 7.0))
+    cost = _parts(Frozen(Path(), {"parts": [first, added]}))
+    assert cost["campaign_seconds"] == 114.0
+    assert [each["machine"]["cores"] for each in cost["parts"]] == [2, 2]
+    unknown = _parts(Frozen(Path(), {"parts": [first, added | {"campaign": None}]}))
+    assert unknown["campaign_seconds"] is None and unknown["parts"][1]["machine"] is None
 
 
 @pytest.mark.usefixtures("marts_alone")
 def test_models_that_read_other_documents_are_noted(built: Workspace) -> None:
     with duckdb.connect(str(built.database)) as connection:
-        (doc_id,) = connection.execute("select max(doc_id) from units").fetchone() or (0,)
         connection.execute(
-            "delete from units where doc_id = ? and model_id in"
-            " (select min(model_id) from units where problem = 'minilong')",
-            [doc_id],
+            "delete from metric_documents where doc_id = 5 and model_id in"
+            " (select min(model_id) from units where problem = 'minilong')"
         )
     said = tell("freeze", "--problem", "minilong", "--out", str(built.root / "part"))
     assert said.exit_code == 0, said.output
-    assert f"note: models have read {doc_id} to {doc_id + 1} documents" in said.output
+    assert "note: models have read 5 to 6 documents" in said.output
 
 
 @pytest.mark.usefixtures("marts_alone")
