@@ -36,7 +36,6 @@ from warehouse.store.provenance import code_revision
 
 OUT = told.ROOT / "benchmarks" / "longer_documents.json"
 RESULTS = told.ROOT / "results" / "minilong"
-BLOCK = "benchmarks/longer_documents.json"
 NAME = "minilong_longer"
 TOKENS = 8064
 MIN_BYTES = 45_001
@@ -59,9 +58,7 @@ def main() -> None:
     run(workspace, "dbt", "--quiet", "run")
     found = compare(workspace)
     write_whole(arguments.out, json.dumps(found, indent=1) + "\n")
-    if arguments.out.resolve() == OUT:
-        told.tell(told.RESULTS, BLOCK, results_block(found))
-    print(results_block(found))
+    print(f"written {arguments.out}; `tokenmart results tell` puts it into docs/findings.md")
 
 
 def prepare(folder: Path) -> Workspace:
@@ -199,30 +196,6 @@ def target() -> dict[str, dict[str, float]]:
     for length, model, score in asked:
         found.setdefault(length, {})[model] = score
     return found
-
-
-def results_block(found: dict[str, Any]) -> str:
-    """The table of RESULTS.md."""
-    lengths = list(next(iter(found["metrics"].values()))["spearman"])
-    shorter, longer = (f"{found['tokens'][name]:,}" for name in ("shorter", "longer"))
-    lines = [
-        f"Spearman with recall, from {len(found['documents'])} documents at {shorter} tokens → the "
-        f"same at {longer}; {found['cost']['seconds'] / 60:.0f} minutes for the longer reading on "
-        f"{found['machine']['cores']} cores ({found['machine']['processor']}), {found['date']}.",
-        "",
-        "| metric | models | alike | "
-        + " | ".join("overall" if n == "overall" else f"asked at {int(n):,}" for n in lengths)
-        + " |",
-        "|---|---:|---:|" + "---|" * len(lengths),
-    ]
-    for name, row in found["metrics"].items():
-        cells = [
-            " → ".join(f"{row['spearman'][n][which]:+.2f}" for which in ("shorter", "longer"))
-            for n in lengths
-        ]
-        text = f"| `{name}` | {row['models']} | {row['alike']:.2f} | {' | '.join(cells)} |"
-        lines.append(text.replace("-0", "−0"))
-    return told.block(BLOCK, lines)
 
 
 if __name__ == "__main__":

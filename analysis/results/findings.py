@@ -14,6 +14,7 @@ from warehouse.errors import StorageError
 from warehouse.paths import Workspace
 
 READINGS = Path("docs") / "e2lm_readings.json"
+LONGER = Path("benchmarks") / "longer_documents.json"
 PAGE = Path("docs") / "findings.md"
 PREDICTED = "7B-1x"
 """The size that DCLM's smaller ones predict."""
@@ -32,10 +33,12 @@ def findings_page(workspace: Workspace, figures: dict[str, Any] | None) -> str:
         StorageError: a committed file is missing or can't be read.
     """
     readings = readings_of(workspace)
+    longer = workspace.root / LONGER
     pages = environment("analysis.results", escape_html=False)
     pages.filters |= {"signed": _signed, "share": _share, "time": _time, "spans": _spans}
     return pages.get_template("findings.md.j2").render(
         figures=figures,
+        longer=_json(longer) if longer.is_file() else None,
         readings=readings,
         saved=readings_saved(readings),
         compute=compute_shares(workspace),

@@ -16,7 +16,7 @@ import numpy as np
 from warehouse.errors import TokenmartError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     import pyarrow as pa
 
@@ -29,6 +29,7 @@ would move models past each other that the metric tells apart."""
 
 _SAME_MODEL = ("base_id", "revision", "interventions", "tokenizer_sha256")
 _SAME_DEFINITION = ("written", "code", "direction", "transform")
+_RUN = ["model_id", "condition", "status", "first_finished"]
 _ROW = ["metric", "variant", "model_id", "doc_id"]
 
 
@@ -70,13 +71,19 @@ class Joined:
         return {"overlap": overlap, "left_out": list(self.left_out)}
 
 
-def join(before: Mapping[str, pa.Table], now: Mapping[str, pa.Table], folder: Path) -> Joined:
+def join(
+    before: Mapping[str, pa.Table],
+    now: Mapping[str, pa.Table],
+    folder: Path,
+    known: Collection[int] = (),
+) -> Joined:
     """Add what was read now to what was frozen before; of a document in both, now counts.
 
     Args:
         before: frozen tables by name.
         now: those of a build.
         folder: of the frozen ones, for messages.
+        known: documents that were frozen from this very run: the same reading, not a second one.
 
     Raises:
         TokenmartError: models or documents are not the same, or two readings of a document differ.
@@ -94,15 +101,15 @@ def join(before: Mapping[str, pa.Table], now: Mapping[str, pa.Table], folder: Pa
             f"{folder}: no metric is defined there as it is now; freeze without --add"
         )
     old, new = (_of(tables["metric_documents"], same) for tables in (before, now))
-    overlap = _overlap(old, new)
+    overlap = _overlap(old.filter([doc not in known for doc in old["doc_id"].to_pylist()]), new)
     kept = old.join(new.select(_ROW), _ROW, join_type="left anti").select(new.column_names)
+    # a run that went on since it was frozen has its first time still
+    earlier = before["costs"].join(now["costs"].select(_RUN), _RUN, join_type="left anti")
     tables = {
         **now,
         "metric_documents": _sorted(pa.concat_tables([kept, new])),
         "metric_catalog": _of(now["metric_catalog"], same),
-        "costs": _sorted(
-            pa.concat_tables([before["costs"], now["costs"]], promote_options="permissive")
-        ),
+        "costs": _sorted(pa.concat_tables([earlier, now["costs"]], promote_options="permissive")),
         **{name: before[name] for name in TARGET_TABLES},
     }
     left_out = sorted("/".join(name) for name in (then.keys() | today.keys()) - same)

@@ -116,6 +116,7 @@ def freeze(problem: Ranked, workspace: Workspace, folder: Path, *, add: bool = F
     part = {
         "frozen_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         **code_revision(),
+        "first_finished": _first_finished(found["costs"]),
         "documents": _documents(found["metric_documents"]),
         "target": before is None,
         "campaign": _campaign_log(workspace, problem.name),
@@ -123,11 +124,9 @@ def freeze(problem: Ranked, workspace: Workspace, folder: Path, *, add: bool = F
     parts, tried = [part], tries(workspace, problem.name)
     if before is not None:
         _refuse_empty(found, "metric_values", "run `tokenmart dbt build`")
-        joined = join({name: _read(folder, name) for name in TABLES}, found, folder)
-        found = joined.tables
+        parts, found = _add(before, part, found)
         documents = found["metric_documents"]
         found["metric_values"] = values_from_documents(documents, problem.name, workspace)
-        parts = [*parts_of(before), part | joined.as_json()]
         tried = join_tries(tries_in(folder / TRIES), tried)
     _refuse_empty(found, "metric_values", "run `tokenmart dbt build`")
     measure = f"run `tokenmart recall --problem {problem.asked}`, then dbt build"
@@ -163,7 +162,27 @@ def parts_of(tables: Frozen) -> list[dict[str, Any]]:
     names = ("frozen_at", "revision", "dirty", "campaign")
     documents = _documents(_read(tables.folder, "metric_documents"))
     one = {name: tables.manifest[name] for name in names}
-    return [one | {"documents": documents, "target": True}]
+    started = _first_finished(_read(tables.folder, "costs"))
+    return [one | {"first_finished": started, "documents": documents, "target": True}]
+
+
+def _add(
+    before: Frozen, part: dict[str, Any], found: dict[str, Any]
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Join what a part brings; a run that was added before and went on since takes its own place.
+
+    Returns:
+        All parts, and the tables without `metric_values`.
+    """
+    parts = parts_of(before)
+    own = [each for each in parts if each["first_finished"] == part["first_finished"]]
+    known = {document for each in own for document in each["documents"]}
+    tables = {name: _read(before.folder, name) for name in TABLES}
+    joined = join(tables, found, before.folder, known)
+    part |= {"target": any(each["target"] for each in own), **joined.as_json()}
+    for each in own:
+        part["overlap"] = part["overlap"] or each.get("overlap")
+    return [*(each for each in parts if each not in own), part], joined.tables
 
 
 def _before(folder: Path, problem: Ranked) -> Frozen:
@@ -195,6 +214,14 @@ def _read_by(documents: Any) -> dict[tuple[str, str], int]:
         for model, variant, doc in zip(*columns, strict=True)
     }
     return dict(Counter((model, probe) for model, probe, _ in read))
+
+
+def _first_finished(costs: Any) -> str:
+    """When a run's first unit was finished: what tells runs apart."""
+    import pyarrow.compute as pc
+
+    first = pc.min(costs["first_finished"]).as_py()
+    return "" if first is None else str(first.astimezone(timezone.utc).isoformat())
 
 
 def _documents(documents: Any) -> list[int]:

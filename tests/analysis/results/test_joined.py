@@ -51,7 +51,10 @@ def tables(rows: Rows, **changes: Any) -> dict[str, pa.Table]:
         "metric_catalog": [names | {"variant": v} for v in sorted({row[1] for row in rows})],
         "models": models,
         "documents": [{"doc_id": n, "sha256": f"{n}"} for n in range(3)],
-        "costs": [{"documents": 1, "seconds": 2.0}],
+        "costs": [
+            {"model_id": "one", "condition": "full", "status": "done", "first_finished": 1}
+            | {"documents": 1, "seconds": 2.0}
+        ],
         **{name: [{"score": 1.0}] for name in ("downstream_scores", "downstream_depths")},
         "item_groups": [{"score": 1.0}],
     }
@@ -66,7 +69,8 @@ BEFORE: Rows = [("m", "v", model, doc, value) for model, doc, value in (
 
 def test_other_documents_are_added_and_what_was_read_twice_is_compared() -> None:
     now = tables([("m", "v", "one", 2, 4.0), ("m", "v", "two", 2, 9.0), ("m", "v", "one", 1, 3.1)])
-    joined = join(tables(BEFORE), now, HERE)
+    later = now["costs"].to_pylist()[0] | {"first_finished": 2}
+    joined = join(tables(BEFORE), now | {"costs": pa.Table.from_pylist([later])}, HERE)
     rows = joined.tables["metric_documents"].to_pylist()
     values = {(r["model_id"], r["doc_id"]): r["numerator"] / r["denominator"] for r in rows}
     assert len(rows) == 6
@@ -81,6 +85,15 @@ def test_other_documents_are_added_and_what_was_read_twice_is_compared() -> None
 
 def test_nothing_read_twice_is_no_overlap() -> None:
     assert join(tables(BEFORE), tables([("m", "v", "one", 2, 4.0)]), HERE).overlap is None
+
+
+def test_a_run_that_went_on_is_no_second_reading() -> None:
+    now = tables([*BEFORE, ("m", "v", "one", 2, 4.0)])
+    joined = join(tables(BEFORE), now, HERE, known={0, 1})
+    assert joined.overlap is None and joined.tables["metric_documents"].num_rows == 5
+    assert joined.tables["costs"]["seconds"].to_pylist() == [2.0]
+    other = join(tables(BEFORE), now, HERE, known={0})
+    assert other.overlap is not None and other.overlap.documents == 1
 
 
 def test_readings_that_differ_are_refused() -> None:
@@ -166,7 +179,10 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Wo
             for document in set(range(SHAPE.documents)) - documents
             if document != again or place > 1
         }
-        write_warehouse(workspace.data, replace(SHAPE, model_ids=ids, skip=frozenset(skip)))
+        shape = replace(SHAPE, model_ids=ids, skip=frozenset(skip))
+        minute = len(list(tmp_path.iterdir()))
+        finished = f"2026-01-01T00:{minute:02}:00Z"
+        write_warehouse(workspace.data, replace(shape, finished_at=finished))
         done = CliRunner().invoke(cli, ["dbt", "run", "--quiet"])
         assert done.exit_code == 0, done.output
         return workspace
@@ -226,6 +242,14 @@ def test_two_machines_say_what_one_would(machine: Callable[..., Workspace], tmp_
     assert parts[1]["overlap"]["largest"] == pytest.approx(0, abs=1e-9)
     assert found_now.manifest["documents"] == [4, 4]
 
+    # the run goes on, or is added twice: it takes its own place
+    values, costs = (rows_of(joined, name) for name in ("metric_values", "costs"))
+    assert tell("freeze", "--problem", "minilong", "--add").exit_code == 0
+    assert rows_of(joined, "metric_values") == values and rows_of(joined, "costs") == costs
+    twice = frozen(joined)
+    assert twice is not None
+    assert [part["overlap"] for part in parts_of(twice)[1:]] == [parts[1]["overlap"]]
+
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
@@ -246,7 +270,7 @@ def test_tables_of_before_parts_are_added_to(machine: Callable[..., Workspace]) 
     assert said.exit_code == 0, said.output
     again = frozen(path.parent)
     assert again is not None
-    assert [part["documents"] for part in parts_of(again)] == [[0, 1], [0, 1]]
-    assert [part["target"] for part in parts_of(again)] == [True, False]
+    assert [part["documents"] for part in parts_of(again)] == [[0, 1]]
+    assert [part["target"] for part in parts_of(again)] == [True]
     said = tell("freeze", "--problem", "no4k", "--add", "--out", str(path.parent))
     assert said.exit_code == 1 and "holds minilong" in said.output

@@ -54,3 +54,4 @@ class Shape:
     seed: int = 0
     skip: frozenset[tuple[str, str, int | None]] = field(default_factory=frozenset)
     """(model_id, condition, doc_id or None for all) that were never extracted."""
+    finished_at: str = "2026-01-01T00:00:00Z"

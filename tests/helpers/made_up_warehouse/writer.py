@@ -313,7 +313,7 @@ class _Writer:
             code_revision="0" * 40,
             code_dirty=False,
             seed=0,
-            finished_at="2026-01-01T00:00:00Z",
+            finished_at=self.shape.finished_at,
             content_sha256=content,
         )
 
