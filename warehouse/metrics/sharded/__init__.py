@@ -1,1 +1,1 @@
-"""The dbt project built in shards, each of some models, on this machine or on Ray."""
+"""The dbt project built from parts: shards of some models each, or what another build handed on."""

@@ -1,4 +1,4 @@
-"""What `metric_values` says of given values of documents: the mart's own SQL on other rows."""
+"""Metric values from values of documents that another build handed on, by the mart's own SQL."""
 
 from __future__ import annotations
 
