@@ -16,6 +16,7 @@ from transformers import AutoModelForCausalLM
 from extract.checkpoints import find_checkpoint
 from extract.scoring import self_check
 from extract.scoring.engine import Engine
+from extract.scoring.head import LogitTransform
 from extract.scoring.loading import load_model
 from extract.tokenization import load_tokenizer
 from warehouse.errors import TokenmartError
@@ -73,6 +74,29 @@ def test_a_branch_that_misses_one_token_is_refused(tiny_checkpoint: Callable[...
     (wrong,) = engine.score([missing_one_token(engine._reference.ids)])
     with pytest.raises(TokenmartError, match=r"tree scoring differs .* float32 explains"):
         self_check.compare(engine.model, "tree", wrong.scores, engine._reference)
+
+
+def test_draws_that_happen_to_be_small_refuse_no_model(
+    tiny_checkpoint: Callable[..., Path],
+) -> None:
+    """Two draws of a model that roundings move far at some tokens alone may miss all of these."""
+    engine = Engine(load(tiny_checkpoint("llama")), check=False)
+    found = engine._reference
+    lucky = dataclasses.replace(found, redrawn=found.redrawn / 1e3, head_error=0.0)
+    (plain,) = engine.score([self_check.whole(found.ids)])
+    with pytest.raises(TokenmartError, match="plain scoring differs"):
+        self_check.compare(engine.model, "plain", plain.scores, lucky)
+    assert self_check.check_paths(engine, lucky) == "shared"
+
+    more = self_check.drawn_more(engine.model, found, LogitTransform.of(engine.config))
+    assert more.redrawn.shape == (self_check.ROUNDS * self_check.REDRAWN, LENGTH - 1)
+    assert len(np.unique(more.redrawn, axis=0)) == len(more.redrawn)
+    sizes = np.sqrt((more.redrawn**2).mean(axis=1))
+    assert sizes.max() < 10 * sizes.min()
+    # and what is wrong stays wrong
+    (wrong,) = engine.score([missing_one_token(found.ids)])
+    with pytest.raises(TokenmartError, match="tree scoring differs"):
+        self_check.compare(engine.model, "tree", wrong.scores, more)
 
 
 def test_redrawn_roundings_are_as_large_as_the_dtypes(tiny_checkpoint: Callable[..., Path]) -> None:
