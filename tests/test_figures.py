@@ -120,6 +120,16 @@ def test_the_findings_words_are_those_of_the_figures() -> None:
     assert places[foretold]["quantized"] > 5 and places[foretold]["rope-linear"] > 5
     assert places[foretold]["window-no-sinks"] < -5
     assert abs(places[foretold]["window"]) < 5 and abs(places[foretold]["drop-last"]) < 5
+    # "without those that lack layers or see only a window, it ranks the rest by recall, too"
+    hangs_on = STUDY["hangs_on"]
+    without = hangs_on[BASELINE]["highest_without_two"]
+    assert without["kinds"] == ["drop-last", "window"] and without["spearman"] > 0.5
+    assert max(each["spearman"] for each in hangs_on[BASELINE]["without"]) < 0.5
+    assert hangs_on[foretold]["lowest_without_two"]["spearman"] > 0.5
+    # "says nothing of what is asked near by", "perplexity's own trade"
+    assert abs(hangs_on[foretold]["lengths"]["1024"]) < 0.3
+    assert hangs_on[BASELINE]["tasks"]["common_words"] > 0.7
+    assert abs(hangs_on[foretold]["tasks"]["common_words"]) < 0.3
     # "on any of the documents as on all"
     assert all(point["same_ranking"] > 0.9 for point in STUDY["documents"][foretold])
     # "adds little but noise"

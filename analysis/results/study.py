@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -25,18 +26,17 @@ from analysis.ranking import (
     select_metric,
 )
 from analysis.ranking.registered import registered_record
+from analysis.results.sensitivity import Without, by_part, kinds_left_out
 from analysis.results.sufficiency import sufficiency
-from analysis.results.tables import Frozen, open_tables, parts_of
-from analysis.statistics import Interval
-from warehouse.problem.recall_target import RecallTarget
-from warehouse.problem.spec import Problem
+from analysis.results.tables import Frozen, frozen_parts, open_tables
+from analysis.results.target import parts_of_target, target_figures
+from analysis.statistics import DEFAULT_RESAMPLES, Floats, Interval, difference, draw
 from warehouse.problem.table_problem import load_ranked
 from warehouse.sql.connection import connect_read_only
 
 if TYPE_CHECKING:
     from analysis.ranking.documents import PartsOf
     from warehouse.paths import Workspace
-    from warehouse.problem.table_problem import Ranked
 
 SHOWN = 5
 """So many metrics, each by its best variant, are told from the top of the ranking."""
@@ -59,17 +59,22 @@ def study(tables: Frozen, workspace: Workspace, seed: int = 0) -> dict[str, Any]
     with open_tables(tables, workspace) as own:
         problem = load_ranked(tables.manifest["problem"], workspace)
         table = load_table(problem, own)
+        late = [said for said in table.registered if _is_late(said.entry.recorded_at, tables)]
+        # what was said when the scores lay here is no prediction, and costs the others nothing
+        table = replace(table, registered=tuple(x for x in table.registered if x not in late))
         parts_of = parts_reader(own, table)
         assert parts_of is not None
         board = rank_metrics(table, seed, resamples=1, top=0)
         selection = select_metric(table, seed, parts_of=parts_of)
         with connect_read_only(own) as connection:
-            target = _target(connection, table, problem)
+            target = target_figures(connection, table, problem)
+            parts = parts_of_target(connection, table, problem)
             cost = _cost(connection)
         told = _told(selection, table)
         noise = {name: _noise(each, table, parts_of, seed) for name, each in told.items()}
         documents = {name: _documents(each, table, parts_of, seed) for name, each in told.items()}
         misplaced = {name: _misplaced(each, table) for name, each in told.items()}
+        hangs_on = {name: _hangs_on(each, table, parts) for name, each in told.items()}
     best = _best_of_each(board)
     return {
         "problem": table.problem,
@@ -92,15 +97,26 @@ def study(tables: Frozen, workspace: Workspace, seed: int = 0) -> dict[str, Any]
             "families": number(selection.conditions.by_family.held_out),
         },
         "registered": [registered_record(result) for result in selection.registered],
+        "registered_late": [
+            {"metric": said.metric.name, "entry": said.entry.number} for said in late
+        ],
         "rows": [_row(row) for row in best[:SHOWN]],
         "baseline": None if selection.baseline is None else selection.baseline.name,
         "plain": _plain(board),
         "told": noise,
+        "lead": _lead(selection, table, seed),
         "misplaced": misplaced,
+        "hangs_on": hangs_on,
         "documents": documents,
         "target": target,
         "cost": cost | _parts(tables),
     }
+
+
+def _is_late(recorded_at: str, tables: Frozen) -> bool:
+    """Whether something was registered when the target's scores were frozen already."""
+    first = min(part["frozen_at"] for part in frozen_parts(tables) if part["target"])
+    return datetime.fromisoformat(recorded_at) > datetime.fromisoformat(first)
 
 
 def _best_of_each(board: Leaderboard) -> list[LeaderboardRow]:
@@ -170,6 +186,50 @@ def _misplaced(column: MetricColumn, table: MetricTable) -> list[dict[str, Any]]
     return sorted(found, key=lambda row: (-row["places"], row["kind"]))
 
 
+def _hangs_on(
+    column: MetricColumn, table: MetricTable, parts: dict[str, dict[str, Floats]]
+) -> dict[str, Any] | None:
+    """Spearman without kinds of models, and with parts of the target."""
+    if not column.present.all():
+        return None
+    kinds = kinds_left_out(column.oriented, table.target, [m.kind for m in table.models])
+
+    def told(without: Without | None) -> dict[str, Any] | None:
+        return None if without is None else asdict(without) | {"spearman": number(without.spearman)}
+
+    return {
+        "without": [told(each) for each in kinds.each],
+        "lowest_without_two": told(kinds.lowest),
+        "highest_without_two": told(kinds.highest),
+        **{
+            what: {name: number(rho) for name, rho in by_part(column.oriented, scores).items()}
+            for what, scores in parts.items()
+        },
+    }
+
+
+def _lead(selection: MetricSelection, table: MetricTable, seed: int) -> dict[str, Any] | None:
+    """By how much the first metric that was foretold correlates better than the baseline.
+
+    Series of doses are drawn as wholes: families, two here, would be too few.
+    """
+    names = {column.name: column for column in table.columns}
+    found = [names[each.said.metric.name] for each in selection.registered
+             if each.said.metric.name in names and each.said.counts]  # fmt: skip
+    base = selection.baseline
+    if not found or base is None or not (found[0].present & base.present).all():
+        return None
+    series = [f"{m.family}/{m.kind}" for m in table.models]
+    draws = draw(len(series), DEFAULT_RESAMPLES, seed, series)
+    lead = difference(found[0].oriented, base.oriented, table.target, draws, series)
+    return {
+        "metric": found[0].name,
+        "value": number(lead.value),
+        "series": len(set(series)),
+        "interval": _ends(lead.percentile),
+    }
+
+
 def _noise(
     column: MetricColumn, table: MetricTable, parts_of: PartsOf, seed: int
 ) -> dict[str, Any] | None:
@@ -215,68 +275,6 @@ def _ends(interval: Interval) -> list[float | None]:
     return [number(interval.low), number(interval.high)]
 
 
-def _target(
-    connection: duckdb.DuckDBPyConnection, table: MetricTable, problem: Ranked
-) -> dict[str, Any]:
-    """Scores of the target, and how large their errors are against the spread of the models.
-
-    `mean_stderr_apart` is what the errors would be if tasks and lengths had contexts of their own.
-    """
-    models = {model.model_id: model for model in table.models}
-    scores = connection.execute(
-        "select model_id, score, stderr from downstream_scores where task = 'overall'"
-        " order by score desc, model_id"
-    ).fetchall()
-    scores = [row for row in scores if row[0] in models]
-    kinds = connection.execute(
-        "select kind, length, avg(score) from"
-        " (select model_id, kind, length, sum(score * items) / sum(items) as score"
-        "  from downstream_depths group by all) group by all order by all"
-    ).fetchall()
-    spreads = connection.execute(
-        "select kind, stddev_samp(score) from"
-        " (select model_id, kind, sum(score * items) / sum(items) as score"
-        "  from downstream_depths group by all) group by all order by all"
-    ).fetchall()
-    contexts = connection.execute("select max(contexts) from downstream_depths").fetchone()
-    apart = connection.execute(
-        "select model_id, sqrt(sum(stderr ** 2)) / count(*) from downstream_scores"
-        " where list_contains($lengths, try_cast(regexp_extract(task, '_(\\d+)$', 1) as bigint))"
-        " group by all",
-        {"lengths": list(_counted(problem))},
-    ).fetchall()
-    alone = np.array([error for model, error in apart if model in models], dtype=float)
-    values = np.array([row[1] for row in scores])
-    errors = np.array([math.nan if row[2] is None else row[2] for row in scores])
-    return {
-        "contexts": None if contexts is None else contexts[0],
-        "lengths": sorted({row[1] for row in kinds}),
-        "tasks": sorted({row[0] for row in kinds}),
-        "means": [
-            {"task": kind, "length": length, "mean": number(mean)} for kind, length, mean in kinds
-        ],
-        "spreads": {kind: number(spread) for kind, spread in spreads},
-        "models": [
-            {
-                "model": models[model].full_id,
-                "family": models[model].family,
-                "score": number(score),
-                "stderr": None if error is None else number(error),
-            }
-            for model, score, error in scores
-        ],
-        "spread": number(float(values.std(ddof=1))),
-        "mean_stderr": number(float(np.sqrt((errors**2).mean()))),
-        "mean_stderr_apart": number(float(np.sqrt((alone**2).mean()))) if len(alone) else None,
-    }
-
-
-def _counted(problem: Ranked) -> tuple[int, ...]:
-    """Lengths that the overall score averages; none where the project didn't measure it."""
-    target = problem.target if isinstance(problem, Problem) else None
-    return target.counted_lengths if isinstance(target, RecallTarget) else ()
-
-
 def _cost(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
     """What the documents took; those read again to compare are in it."""
     row = connection.execute(
@@ -300,7 +298,7 @@ def _cost(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
 
 def _parts(tables: Frozen) -> dict[str, Any]:
     """What campaigns took in all, target included; None where one of them is not known."""
-    parts = parts_of(tables)
+    parts = frozen_parts(tables)
     logs = [part["campaign"] for part in parts]
     seconds = None
     if None not in logs:

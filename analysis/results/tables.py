@@ -155,7 +155,7 @@ def freeze(problem: Ranked, workspace: Workspace, folder: Path, *, add: bool = F
     return Frozen(folder, manifest)
 
 
-def parts_of(tables: Frozen) -> list[dict[str, Any]]:
+def frozen_parts(tables: Frozen) -> list[dict[str, Any]]:
     """What each freezing added: when, by which code, which documents, and what it took."""
     if parts := tables.manifest.get("parts"):
         return list(parts)
@@ -174,7 +174,7 @@ def _add(
     Returns:
         All parts, and the tables without `metric_values`.
     """
-    parts = parts_of(before)
+    parts = frozen_parts(before)
     own = [each for each in parts if each["first_finished"] == part["first_finished"]]
     known = {document for each in own for document in each["documents"]}
     tables = {name: _read(before.folder, name) for name in TABLES}

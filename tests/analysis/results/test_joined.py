@@ -18,7 +18,7 @@ from made_up_warehouse import Retrieval, Shape, Window, write_warehouse
 
 from analysis.results import folder_of, frozen
 from analysis.results.joined import join
-from analysis.results.tables import parts_of
+from analysis.results.tables import frozen_parts
 from tokenmart import cli
 from warehouse.errors import TokenmartError
 from warehouse.metrics.tries import Try, remember, tries_in
@@ -236,7 +236,7 @@ def test_two_machines_say_what_one_would(machine: Callable[..., Workspace], tmp_
 
     found_now = frozen(joined)
     assert found_now is not None
-    parts = parts_of(found_now)
+    parts = frozen_parts(found_now)
     assert [part["documents"] for part in parts] == [[0, 1], [1, 2, 3]]
     assert [part["target"] for part in parts] == [True, False]
     assert parts[1]["overlap"]["largest"] == pytest.approx(0, abs=1e-9)
@@ -248,7 +248,7 @@ def test_two_machines_say_what_one_would(machine: Callable[..., Workspace], tmp_
     assert rows_of(joined, "metric_values") == values and rows_of(joined, "costs") == costs
     twice = frozen(joined)
     assert twice is not None
-    assert [part["overlap"] for part in parts_of(twice)[1:]] == [parts[1]["overlap"]]
+    assert [part["overlap"] for part in frozen_parts(twice)[1:]] == [parts[1]["overlap"]]
 
 
 @pytest.mark.slow
@@ -270,7 +270,7 @@ def test_tables_of_before_parts_are_added_to(machine: Callable[..., Workspace]) 
     assert said.exit_code == 0, said.output
     again = frozen(path.parent)
     assert again is not None
-    assert [part["documents"] for part in parts_of(again)] == [[0, 1]]
-    assert [part["target"] for part in parts_of(again)] == [True]
+    assert [part["documents"] for part in frozen_parts(again)] == [[0, 1]]
+    assert [part["target"] for part in frozen_parts(again)] == [True]
     said = tell("freeze", "--problem", "no4k", "--add", "--out", str(path.parent))
     assert said.exit_code == 1 and "holds minilong" in said.output

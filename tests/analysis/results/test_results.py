@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +159,31 @@ def test_the_same_warehouse_freezes_to_the_same_bytes(built: Workspace) -> None:
     problem = load_ranked("minilong", built)
     one, other = (freeze(problem, built, built.root / name) for name in ("one", "other"))
     assert one.manifest["sha256"] == other.manifest["sha256"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("marts_alone")
+def test_what_is_registered_when_scores_are_frozen_is_no_prediction(built: Workspace) -> None:
+    problem = load_ranked("minilong", built)
+    shutil.copytree(ROOT / "data" / "preregistered", built.preregistered)
+    shutil.copytree(ROOT / "dbt_project", built.dbt_project, dirs_exist_ok=True)
+    tables = freeze(problem, built, folder_of(built, "minilong"))
+    path = built.preregistered / "minilong.json"
+    (entry,) = json.loads(path.read_text())["entries"]
+    assert datetime.fromisoformat(entry["recorded_at"]) < datetime.fromisoformat(
+        tables.manifest["frozen_at"]
+    )
+    before = study(tables, built)
+    assert [row["entry"] for row in before["registered"]] == [1]
+    assert before["registered_late"] == []
+    manifest = json.loads((tables.folder / "manifest.json").read_text())
+    manifest["parts"][0]["frozen_at"] = "2026-11-22T00:00:00+00:00"
+    after = study(Frozen(tables.folder, manifest), built)
+    assert after["registered"] == []
+    assert after["registered_late"] == [{"metric": "retrieval_gain/mean@retrieval", "entry": 1}]
+    page = " ".join(findings_page(built, after).split())
+    assert "was registered (entry 1) when the scores lay here already: no prediction" in page
+    assert "Nothing was registered in time." in page
 
 
 def test_times_of_a_kept_target_are_those_of_its_measurement() -> None:
