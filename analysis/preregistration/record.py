@@ -22,7 +22,7 @@ from warehouse.errors import TokenmartError
 from warehouse.files import storage_errors, write_whole
 from warehouse.problem.problem_files import namesake
 from warehouse.problem.series import series_of
-from warehouse.sources.lock_file import recorded_files
+from warehouse.sources.lock_file import name_in, recorded_files
 from warehouse.store.provenance import code_revision
 from warehouse.strict_json import StrictJsonError, read_json
 
@@ -107,9 +107,7 @@ def register(
         StorageError: it can't be written.
     """
     _refuse_namesake(workspace, problem)
-    chosen = tuple(
-        dict.fromkeys(define(workspace.dbt_project, problem, text) for text in metrics)
-    )
+    chosen = tuple(dict.fromkeys(define(workspace.dbt_project, problem, text) for text in metrics))
     known = labels_here(workspace, problem)
     if known and not labels_known:
         raise TokenmartError(
@@ -202,7 +200,9 @@ def labels_here(workspace: Workspace, problem: Problem) -> str:
     if target.kind == "file":
         if (workspace.root / target.path).exists():
             return f"the target file {target.path.as_posix()} is here"
-        if target.path.as_posix() in recorded_files(workspace, problem.name):
+        name = name_in(workspace, target.path)
+        locks = workspace.lock_files.glob("*.json")
+        if any(name in recorded_files(workspace, lock.stem) for lock in locks):
             return f"the target file {target.path.as_posix()} was read before"
         return ""
     folder = workspace.downstream / f"problem={problem.name}"
@@ -227,7 +227,7 @@ def _refuse_repeated(
     models: tuple[RegisteredModel, ...],
     before: Sequence[Entry],
 ) -> None:
-    """Saying it twice would only make the test stricter; what has changed since may be said anew."""
+    """Saying it twice only makes the test stricter; what has changed since may be said anew."""
     for entry in before:
         for metric in chosen:
             if metric in entry.metrics and entry.models == models:

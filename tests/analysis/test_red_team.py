@@ -58,7 +58,9 @@ def library(minilong):
     (folder / "good.sql").write_text("select 1 from {{ ref('stg_token_stats') }}\n")
     (folder / "good.yml").write_text(FAMILY_YAML)
     (project / "variants").mkdir()
-    (project / "variants" / "good.csv").write_text("metric,variant,aggregation\ngood,a,micro\ngood,b,micro\n")
+    (project / "variants" / "good.csv").write_text(
+        "metric,variant,aggregation\ngood,a,micro\ngood,b,micro\n"
+    )
     return minilong
 
 

@@ -31,7 +31,7 @@ def list_variants(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def list_names(rows: Sequence[Row]) -> Iterator[str]:
-    """One line per variant of a problem: METRIC/VARIANT, as other commands take it, and settings."""
+    """One line per variant of a problem: METRIC/VARIANT, as commands take it, and settings."""
     with_core = {row["metric"] for row in rows if row["core"]}  # without one, all are built
     for row in rows:
         built = row["core"] or row["metric"] not in with_core
@@ -51,7 +51,9 @@ def how_many(entries: Sequence[Row], written: int, problem: str | None) -> str:
     """
     metric = entries[0]["metric"]
     shown = len({row["variant"].partition("@")[0] for row in entries})
-    some = f"; the others come with `tokenmart dbt build --grids {metric}`" if shown < written else ""
+    some = (
+        f"; the others come with `tokenmart dbt build --grids {metric}`" if shown < written else ""
+    )
     return (
         f"\n{shown} of {written} variants{some}; all names in a problem: "
         f"`tokenmart metrics list --problem {problem or 'PROBLEM'} --metric {metric}`"

@@ -232,12 +232,15 @@ def test_show_says_how_many_of_the_variants_it_shows(
         connection.execute("delete from metric_catalog where not core")
     monkeypatch.setenv("TOKENMART_DATABASE", str(few))
     shown = cli.invoke(metrics, ["show", "retrieval_gain", "--problem", "no4k"]).output
-    assert "\n3 of 15 variants; the others come with `tokenmart dbt build --grids retrieval_gain`" in (
-        shown
+    assert (
+        "\n3 of 15 variants; the others come with `tokenmart dbt build --grids retrieval_gain`"
+        in (shown)
     )
     assert "`tokenmart metrics list --problem no4k --metric retrieval_gain`" in shown
     monkeypatch.setenv("TOKENMART_DATABASE", str(tmp_path / "none.duckdb"))
-    assert "\n15 of 15 variants; all names" in cli.invoke(metrics, ["show", "retrieval_gain"]).output
+    assert (
+        "\n15 of 15 variants; all names" in cli.invoke(metrics, ["show", "retrieval_gain"]).output
+    )
 
 
 def test_an_unknown_metric_is_named_with_the_known_ones(cli: CliRunner) -> None:
