@@ -11,7 +11,7 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 MAXIMUM_DEPTH = 32
 
@@ -61,12 +61,13 @@ def parse_json(data: bytes) -> Any:
         raise StrictJsonError(f"is not UTF-8 (byte {error.start})") from error
     _check_depth(text)
     try:
-        return json.loads(
+        not_finite: list[StrictJsonError] = []
+        content = json.loads(
             text,
             object_pairs_hook=_unique,
-            parse_constant=_refuse_constant,
-            parse_float=_finite,
-            parse_int=_integer,
+            parse_constant=lambda name: _kept(not_finite, _no_constant(name)),
+            parse_float=lambda literal: _finite(literal, not_finite),
+            parse_int=lambda literal: _integer(literal, not_finite),
         )
     except json.JSONDecodeError as error:
         raise StrictJsonError(
@@ -74,6 +75,9 @@ def parse_json(data: bytes) -> Any:
         ) from error
     except RecursionError as error:
         raise StrictJsonError("is nested too deeply") from error
+    if not_finite:  # in no object that could have said where
+        raise not_finite[0]
+    return content
 
 
 def shown(value: object, limit: int = 60) -> str:
@@ -114,22 +118,34 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     for key, value in pairs:
         if key in found:
             raise StrictJsonError(f"has the key {shown(key)} twice in one object")
+        if isinstance(value, StrictJsonError):
+            beside = {name: text for name, text in pairs if isinstance(text, str)}
+            where = f" beside {shown(beside, 200)}" if beside else ""
+            raise StrictJsonError(f"{value}, under {shown(key, 200)}{where}")
         found[key] = value
     return found
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    raise StrictJsonError(f"holds {name}, which is not a finite number")
+def _kept(found: list[StrictJsonError], error: StrictJsonError) -> StrictJsonError:
+    """Stand in for a number until it is known under which key."""
+    found.append(error)
+    return error
 
 
-def _finite(literal: str) -> float:
+def _no_constant(name: str) -> StrictJsonError:
+    return StrictJsonError(f"holds {name}, which is not a finite number")
+
+
+def _finite(literal: str, found: list[StrictJsonError]) -> float | StrictJsonError:
     value = float(literal)
-    if not math.isfinite(value):
-        raise StrictJsonError(f"holds {literal[:40]}, which is too large for a number")
-    return value
+    if math.isfinite(value):
+        return value
+    told = f"holds {literal[:40]}, which is too large for a number"
+    return _kept(found, StrictJsonError(told))
 
 
-def _integer(literal: str) -> int:
-    if len(literal) > 309:
-        raise StrictJsonError(f"holds an integer of {len(literal)} digits, too large for a number")
-    return int(literal)
+def _integer(literal: str, found: list[StrictJsonError]) -> int | StrictJsonError:
+    if len(literal) <= 309:
+        return int(literal)
+    told = f"holds an integer of {len(literal)} digits, too large for a number"
+    return _kept(found, StrictJsonError(told))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import click
+from click.core import ParameterSource
 
 from analysis.options import PROBLEM, SEED
 
@@ -15,8 +16,9 @@ from analysis.options import PROBLEM, SEED
     "--metric",
     "metrics",
     multiple=True,
-    help="METRIC/VARIANT, or METRIC/VARIANT:higher (or :lower); may be repeated. Without one, what "
-    "is registered already is shown.",
+    help="METRIC/VARIANT, or METRIC/VARIANT:higher (or :lower), as `tokenmart metrics list "
+    "--problem` names them; may be repeated, and needs --problem. Without one, what is registered "
+    "already is shown.",
 )
 @click.option(
     "--level",
@@ -32,7 +34,9 @@ from analysis.options import PROBLEM, SEED
     help="Write the entry although labels are recorded; it says so for ever.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the entries as JSON.")
+@click.pass_context
 def preregister(
+    context: click.Context,
     problem: str,
     metrics: tuple[str, ...],
     level: float,
@@ -45,17 +49,21 @@ def preregister(
     The entry names metric, direction, rule, level, seed, models and code revision, and carries a
     hash. `tokenmart select` tests registered metrics first, and everything else as exploration.
     Entries are never removed, and all metrics registered for a problem share the level, those of
-    earlier entries too. An entry is refused once the target is here or was read. Commit
-    data/preregistered, or show the hash to somebody: that proves the date.
+    earlier entries too. An entry is refused once the target is here, was read or stands in
+    results/. Commit data/preregistered, or show the hash to somebody: that proves the date.
 
     \b
     tokenmart preregister --problem no4k
+    tokenmart metrics list --problem no4k
     tokenmart preregister --problem no4k --metric METRIC/VARIANT
     """
     from analysis.preregistration.record import entries, register
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_problem
 
+    by_default = context.get_parameter_source("problem") is ParameterSource.DEFAULT
+    if metrics and by_default:
+        raise click.UsageError("--metric: say which --problem; an entry can't be removed")
     workspace = find_workspace()
     loaded = load_problem(problem, workspace)
     if metrics:

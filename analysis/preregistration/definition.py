@@ -6,12 +6,16 @@ import csv
 import hashlib
 import json
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from warehouse.errors import TokenmartError, did_you_mean
-from warehouse.metrics.registry import find_families
+from warehouse.metrics.registry import Family, find_families
+from warehouse.metrics.variant_files import in_contexts, read_variants
+
+if TYPE_CHECKING:
+    from warehouse.problem.spec import Problem
 
 
 class RegisteredMetric(BaseModel):
@@ -33,25 +37,34 @@ class RegisteredMetric(BaseModel):
         return f"{self.metric}/{self.variant}"
 
 
-def define(project: Path, text: str) -> RegisteredMetric:
-    """Find what `METRIC/VARIANT` or `METRIC/VARIANT:DIRECTION` names in the metric library.
+def define(project: Path, problem: Problem, text: str) -> RegisteredMetric:
+    """Find what `METRIC/VARIANT` or `METRIC/VARIANT:DIRECTION` names in a problem.
 
     Args:
         project: the dbt project.
+        problem: whose probes say in which contexts a variant can be computed.
         text: as given on the command line; the direction is by default the family's.
 
     Raises:
-        TokenmartError: no such metric or variant, or another direction than higher or lower.
+        TokenmartError: no such metric, variant or context, a metric that needs a second model, or
+            another direction than higher or lower.
     """
     name, _, wanted = text.partition(":")
     metric, _, variant = name.partition("/")
     families = {family.metric: family for family in find_families(project)}
-    if metric not in families:
+    family = families.get(metric)
+    listed = f"see `tokenmart metrics list --problem {problem.asked}"
+    if family is None:
         raise TokenmartError(
-            f"--metric {text}: no metric {metric!r}; {did_you_mean(metric, families)}"
-            "see `tokenmart metrics list`"
+            f"--metric {text}: no metric {metric!r}; {did_you_mean(metric, families)}{listed}`"
         )
-    direction = wanted or families[metric].direction
+    if not family.admissible:
+        raise TokenmartError(
+            f"--metric {text}: {metric} is not admissible, it needs a second model; {listed} "
+            "--admissible`"
+        )
+    _check_variant(project, problem, family, text, variant)
+    direction = wanted or family.direction
     if direction not in ("higher", "lower"):
         raise TokenmartError(
             f"--metric {text}: direction {direction!r}; write {name}:higher or {name}:lower"
@@ -61,6 +74,31 @@ def define(project: Path, text: str) -> RegisteredMetric:
         variant=variant,
         direction="higher" if direction == "higher" else "lower",
         definition=definition_sha256(project, metric, variant),
+    )
+
+
+def _check_variant(
+    project: Path, problem: Problem, family: Family, text: str, variant: str
+) -> None:
+    """Refuse a name that no value will ever have in the problem; the message has those it has."""
+    contexts = problem.contexts.get(family.needs, [])
+    if not contexts:
+        raise TokenmartError(
+            f"--metric {text}: {family.metric} needs a context of the kind {family.needs}, which "
+            f"problem {problem.name} has not; add a probe to its file, or see `tokenmart metrics "
+            f"list --problem {problem.asked}`"
+        )
+    rows = read_variants(project / "variants" / f"{family.metric}.csv")
+    known = [name for row in rows for name in in_contexts(row.variant, contexts)]
+    if variant in known:
+        return
+    base = variant.partition("@")[0]
+    meant = [name for name in known if name.partition("@")[0] == base]
+    hint = f"write {' or '.join(f'{family.metric}/{name}' for name in meant)}; " if meant else ""
+    raise TokenmartError(
+        f"--metric {text}: no such variant in problem {problem.name}; "
+        f"{hint or did_you_mean(variant, known)}see `tokenmart metrics list --problem "
+        f"{problem.asked} --metric {family.metric}`"
     )
 
 

@@ -20,8 +20,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from analysis.preregistration.definition import RegisteredMetric, define
 from warehouse.errors import TokenmartError
 from warehouse.files import storage_errors, write_whole
+from warehouse.problem.problem_files import namesake
 from warehouse.problem.series import series_of
-from warehouse.sources.lock_file import recorded_files
+from warehouse.sources.lock_file import name_in, recorded_files
 from warehouse.store.provenance import code_revision
 from warehouse.strict_json import StrictJsonError, read_json
 
@@ -101,11 +102,12 @@ def register(
         labels_known: write it although labels are recorded, and say so in the entry.
 
     Raises:
-        TokenmartError: labels are recorded and `labels_known` is false, a metric isn't there, or
-            the file was edited.
+        TokenmartError: labels are recorded and `labels_known` is false, a metric isn't there or is
+            registered already, the problem has the name of another one, or the file was edited.
         StorageError: it can't be written.
     """
-    chosen = tuple(define(workspace.dbt_project, text) for text in dict.fromkeys(metrics))
+    _refuse_namesake(workspace, problem)
+    chosen = tuple(dict.fromkeys(define(workspace.dbt_project, problem, text) for text in metrics))
     known = labels_here(workspace, problem)
     if known and not labels_known:
         raise TokenmartError(
@@ -117,11 +119,13 @@ def register(
         path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{path}.lock", timeout=30):
         before = entries(workspace, problem.name)
+        models = registered_models(problem)
+        _refuse_repeated(problem, chosen, models, before)
         draft = Entry(
             number=len(before) + 1,
             problem=problem.name,
             metrics=chosen,
-            models=registered_models(problem),
+            models=models,
             rule=RULE,
             level=level,
             seed=seed,
@@ -190,13 +194,44 @@ def labels_here(workspace: Workspace, problem: Problem) -> str:
     target = problem.target
     if target is None:
         return ""
+    published = workspace.root / "results" / problem.name / "downstream_scores.parquet"
+    if published.is_file():
+        return f"target scores are published in {published.relative_to(workspace.root).as_posix()}"
     if target.kind == "file":
         if (workspace.root / target.path).exists():
             return f"the target file {target.path.as_posix()} is here"
-        if target.path.as_posix() in recorded_files(workspace, problem.name):
+        name = name_in(workspace, target.path)
+        locks = workspace.lock_files.glob("*.json")
+        if any(name in recorded_files(workspace, lock.stem) for lock in locks):
             return f"the target file {target.path.as_posix()} was read before"
         return ""
     folder = workspace.downstream / f"problem={problem.name}"
     if any(folder.glob("**/*.parquet")):
         return f"target scores are recorded in {folder.name} of the data folder"
     return ""
+
+
+def _refuse_namesake(workspace: Workspace, problem: Problem) -> None:
+    """A copy that kept the name of a problem here would write into the record of that one."""
+    own = namesake(problem, workspace)
+    if own is not None:
+        raise TokenmartError(
+            f"{problem.asked}: name: {problem.name} is that of {own}, and what is registered for "
+            "one would count for the other; give your file a name of its own"
+        )
+
+
+def _refuse_repeated(
+    problem: Problem,
+    chosen: Sequence[RegisteredMetric],
+    models: tuple[RegisteredModel, ...],
+    before: Sequence[Entry],
+) -> None:
+    """Saying it twice only makes the test stricter; what has changed since may be said anew."""
+    for entry in before:
+        for metric in chosen:
+            if metric in entry.metrics and entry.models == models:
+                raise TokenmartError(
+                    f"--metric {metric.name}: registered already, in entry {entry.number} of "
+                    f"{entry.recorded_at}; see `tokenmart preregister --problem {problem.asked}`"
+                )

@@ -295,7 +295,9 @@ def _models_of_others(
     if isinstance(problem.target, FileTarget):
         from warehouse.problem.target_file import read_locked_target
 
-        locked = read_locked_target(workspace, problem.name, problem.target.path).scores
+        models = [spec.full_id for spec in problem.ranked_models]
+        path = problem.target.path
+        locked = read_locked_target(workspace, problem.name, path, models, some=True).scores
     found = []
     for lab in others:
         for model in lab.models:

@@ -30,7 +30,15 @@ def load_target(problem: Ranked, workspace: Workspace) -> tuple[dict[str, float]
     if isinstance(problem.target, FileTarget):
         from warehouse.problem.target_file import read_locked_target
 
-        target = read_locked_target(workspace, problem.name, problem.target.path)
+        models = [spec.full_id for spec in problem.ranked_models]
+        target = read_locked_target(
+            workspace,
+            problem.name,
+            problem.target.path,
+            models,
+            asked=problem.asked,
+            some=True,
+        )
         scores = {
             spec.model_id: target.scores[spec.full_id]
             for spec in problem.ranked_models

@@ -58,6 +58,7 @@ def verify_problem(
     """
     note, asked = "", name
     if name == locked.PROBLEM:
+        checked = read_submission(submission, locked.MODELS, metric_key)
         target = read_locked_target(workspace, name, locked.TARGET_PATH, locked.MODELS)
         scores = target.only(locked.MODELS)
         path = locked.TARGET_PATH.as_posix()
@@ -69,10 +70,14 @@ def verify_problem(
 
         problem = load_problem(name, workspace)
         name, asked = problem.name, problem.asked
-        by_id, source = load_target(problem, workspace)
         ranked = problem.ranked_models
+        try:
+            by_id, source = load_target(problem, workspace)
+        except LockedFileError:  # a submission is checked before its target is here
+            read_submission(submission, [model.full_id for model in ranked], metric_key)
+            raise
         scores = {m.full_id: by_id[m.model_id] for m in ranked if m.model_id in by_id}
-    checked = read_submission(submission, tuple(scores), metric_key)
+        checked = read_submission(submission, tuple(scores), metric_key)
     if note:
         click.echo(note, err=True)
     _refuse_constant(scores, source, asked)

@@ -58,7 +58,8 @@ def write_bundle(plan: Plan, workspace: Workspace, out: Path) -> None:
     """
     if plan.record is None:
         raise TokenmartError(
-            f"merge {plan.merge.name}: not made yet; `tokenmart merge run` makes it"
+            f"merge {plan.merge.name}: not made yet; `tokenmart merge run --problem "
+            f"{plan.problem.asked} --merge {plan.merge.name}` makes it"
         )
     if out.exists() and any(out.iterdir()):
         raise TokenmartError(f"--out {out}: holds something already; choose another folder")

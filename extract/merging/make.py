@@ -88,7 +88,7 @@ def plan_merge(
         if finding.expert in names and not finding.allowed:
             raise TokenmartError(
                 f"merge {merge.name}: expert {finding.expert} is refused, {finding.rule}: "
-                f"{finding.evidence}; see `tokenmart merge check`"
+                f"{finding.evidence}; see `tokenmart merge check {problem.asked}`"
             )
     folders = {name: expert_folder(problem.expert(name), problem, workspace) for name in names}
     files = {name: _as_merged(problem.expert(name), problem, workspace) for name in names}

@@ -58,7 +58,9 @@ def library(minilong):
     (folder / "good.sql").write_text("select 1 from {{ ref('stg_token_stats') }}\n")
     (folder / "good.yml").write_text(FAMILY_YAML)
     (project / "variants").mkdir()
-    (project / "variants" / "good.csv").write_text("metric,variant\ngood,a\ngood,b\n")
+    (project / "variants" / "good.csv").write_text(
+        "metric,variant,aggregation\ngood,a,micro\ngood,b,micro\n"
+    )
     return minilong
 
 
@@ -142,11 +144,11 @@ def test_who_registers_after_the_labels_is_refused_or_marked_for_ever(library):
 def test_registering_everything_pays_for_everything(library):
     """One registered metric passes at its own p; among many the largest of all counts."""
     generator = np.random.default_rng(0)
-    rows = ["metric,variant", "good,a"]
+    rows = ["metric,variant,aggregation", "good,a,micro"]
     for number in range(9):
         values = {m: float(generator.normal()) for m in library.models("minilong")}
         library.metric("minilong", "good", f"x{number}", values)
-        rows.append(f"good,x{number}")
+        rows.append(f"good,x{number},micro")
     (library.workspace.dbt_project / "variants" / "good.csv").write_text("\n".join(rows) + "\n")
     assert preregister("--metric", "good/x0").exit_code == 0
     alone = select()["preregistered"][0]["p_one_sided"]

@@ -230,6 +230,16 @@ def test_a_merge_is_made_once_and_named_by_what_it_depends_on(
     assert plan_merge(problem, problem.merge("m"), workspace).folder != folder
 
 
+def test_a_refused_expert_is_told_with_the_command_that_says_more(
+    experts: Path, workspace: Workspace
+) -> None:
+    rules = {"licences": ["mit"]}
+    path = problem_of(experts, workspace, {"name": "m", "recipe": LINEAR}, rules=rules)
+    done = invoke(path)
+    assert done.exit_code == 1, done.output
+    assert f"see `tokenmart merge check {path}`" in done.stderr
+
+
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "unknown method": ({**LINEAR, "merge_method": "tie"}, "unknown merge_method 'tie'; did you"),
     "no base": ({**TIES, "base_model": None}, "ties needs base_model"),

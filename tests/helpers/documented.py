@@ -142,6 +142,8 @@ class Desk:
             self._imported(self.workspace.problems / "mine.yml", "mine")
         if words[0] in ("verify", "submit", "reproduce"):
             self._labels()
+        if words[0] == "preregister":  # shown twice, but nothing is registered twice
+            shutil.rmtree(self.workspace.preregistered, ignore_errors=True)
         if words[:2] == ["results", "freeze"] and "--add" in words:
             run([word for word in words if word != "--add"])
 

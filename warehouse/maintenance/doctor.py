@@ -20,10 +20,12 @@ from warehouse.errors import TokenmartError
 from warehouse.importers import stored_scores
 from warehouse.metrics import dbt_process
 from warehouse.paths import Workspace
-from warehouse.problem.needs import notices, problem_needs, scored_models
+from warehouse.problem.needs import later_target, notices, problem_needs, scored_models
 from warehouse.problem.recall_target import RecallTarget
 from warehouse.problem.spec import FileTarget, Problem, load_problem
 from warehouse.problem.table_problem import TableProblem, find_table
+from warehouse.sources.lock_file import changed, lock_path
+from warehouse.sources.place import Need
 from warehouse.sources.tokenizer_files import check_sentencepiece
 
 Level = Literal["ok", "note", "missing"]
@@ -215,7 +217,9 @@ def _problem(problem: Problem, workspace: Workspace) -> list[Check]:
     for need in needs:
         name = f"{need.kind}: {need.name}"
         if need.present:
-            checks.append(Check(name, "ok", need.path))
+            checks.append(_kept(name, need, problem, workspace))
+        elif need.kind == "target" and later_target(problem, workspace):
+            checks.append(_later(name, need, problem))
         elif need.kind != "models":
             checks.append(Check(name, "missing", f"not here ({need.source})", need.remedy))
     absent = [need for need in needs if need.kind == "models" and not need.present]
@@ -227,6 +231,24 @@ def _problem(problem: Problem, workspace: Workspace) -> list[Check]:
     told = notices(problem, problem.ranked_models).items()
     checks += [Check(subject, "note", finding) for subject, finding in told]
     return [*checks, *_scores(problem, workspace)]
+
+
+def _kept(name: str, need: Need, problem: Problem, workspace: Workspace) -> Check:
+    """What is here must be what was recorded at its first use, if it was."""
+    path = Path(need.path)
+    difference = changed(workspace, problem.name, path) if path.is_file() else ""
+    if not difference:
+        return Check(name, "ok", need.path)
+    record = lock_path(workspace, problem.name)
+    remedy = f"restore {path}, or remove its entry from {record} if the change is meant"
+    return Check(name, "missing", difference, remedy)
+
+
+def _later(name: str, need: Need, problem: Problem) -> Check:
+    """Nothing lacks a target before a ranking, and a claim is registered without one."""
+    finding = "not here yet, a later step: when it is, no metric can be registered before labels"
+    first = f"tokenmart preregister --problem {problem.asked} --metric METRIC/VARIANT"
+    return Check(name, "note", finding, f"{first}, if you have a claim; then {need.remedy}")
 
 
 def _scores_table(problem: TableProblem, workspace: Workspace) -> Check:

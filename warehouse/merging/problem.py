@@ -5,12 +5,13 @@ A recipe is mergekit's own YAML, in which models are experts by their names.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from warehouse.errors import ProblemFileError, did_you_mean
 from warehouse.frozen import Frozen
@@ -149,6 +150,13 @@ class MergeProblem(Frozen):
     limits: Limits = Limits()
     merges: tuple[Merge, ...] = ()
 
+    _asked: str = PrivateAttr(default="")
+
+    @property
+    def asked(self) -> str:
+        """What a command must be given to mean this problem: its name or the path of its file."""
+        return shlex.quote(self._asked or self.name)
+
     @model_validator(mode="after")
     def _names_are_known(self) -> MergeProblem:
         names = [expert.name for expert in self.experts] + [each.name for each in self.merges]
@@ -213,7 +221,9 @@ def load_merge_problem(name: str, workspace: Workspace) -> MergeProblem:
         )
     folder = tree.path.resolve().parent
     ships = folder == workspace.problems.resolve()
-    return check(MergeProblem, tree.value, tree, folder=None if ships else folder)
+    problem = check(MergeProblem, tree.value, tree, folder=None if ships else folder)
+    problem._asked = name
+    return problem
 
 
 def load_hidden_round(path: Path, workspace: Workspace) -> HiddenRound:

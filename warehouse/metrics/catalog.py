@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from warehouse.errors import TokenmartError, did_you_mean
+from warehouse.metrics.variant_files import in_contexts
 from warehouse.paths import Workspace
 
 if TYPE_CHECKING:
     import duckdb
+
+    from warehouse.problem.spec import Problem
 
 Row = dict[str, Any]
 
@@ -80,6 +83,27 @@ def variants(
     if not rows and (metric or family):
         raise _unknown(connection, metric or family or "")
     return rows
+
+
+def in_problem(rows: Sequence[Row], problem: Problem) -> list[Row]:
+    """Entries of `unbuilt_catalog` under the names that they have in a problem.
+
+    Raises:
+        TokenmartError: none of them can be computed in it.
+    """
+    contexts = problem.contexts
+    found = [
+        {**row, "variant": name}
+        for row in rows
+        for name in in_contexts(row["variant"], contexts.get(row["needs"], ()))
+    ]
+    if not found:
+        needed = sorted({row["needs"] for row in rows})
+        raise TokenmartError(
+            f"problem {problem.name}: no context of the kind {' or '.join(needed) or 'asked for'}, "
+            "which these metrics need; add a probe to its file (docs/probes.md)"
+        )
+    return found
 
 
 def entries(connection: duckdb.DuckDBPyConnection, metric: str, variant: str | None) -> list[Row]:

@@ -29,24 +29,46 @@ def metrics() -> None:
 @click.option("--metric", help="Show the variants of this metric, with their settings.")
 @click.option("--family", help="Show the metrics of this family only.")
 @click.option("--admissible", is_flag=True, help="Show only what an official submission may use.")
+@click.option(
+    "--problem",
+    help="Show every METRIC/VARIANT that this problem's probes allow, built or not.",
+)
 @_JSON
-def list_(metric: str | None, family: str | None, admissible: bool, as_json: bool) -> None:
+def list_(
+    metric: str | None, family: str | None, admissible: bool, problem: str | None, as_json: bool
+) -> None:
     """List all metrics with their formula and direction, and what to be careful about.
 
     With --metric, list the variants of one metric and their settings. What is listed is what was
     built; before a build, what the metrics' own files say.
 
+    With --problem, list the names that `preregister` takes, and `submit` in two parts: of every
+    variant in every context that the problem's probes make. This needs no build.
+
     \b
     tokenmart metrics list
     tokenmart metrics list --metric longppl
+    tokenmart metrics list --problem no4k --metric retrieval_gain
     tokenmart metrics list --admissible --json
     """
     from warehouse.metrics import catalog, listing
 
-    with _catalog(find_workspace()) as connection:
-        rows = catalog.variants(connection, metric, family, admissible)
+    workspace = find_workspace()
+    if problem is None:
+        with _catalog(workspace) as connection:
+            rows = catalog.variants(connection, metric, family, admissible)
+    else:
+        from warehouse.metrics.unbuilt import unbuilt_catalog
+        from warehouse.problem.spec import load_problem
+
+        loaded = load_problem(problem, workspace)
+        with unbuilt_catalog(workspace.dbt_project) as connection:
+            rows = catalog.variants(connection, metric, family, admissible)
+        rows = catalog.in_problem(rows, loaded)
     if as_json:
         click.echo(json.dumps(rows, indent=2))
+    elif problem is not None:
+        _print(listing.list_names(rows))
     else:
         _print(listing.list_variants(rows) if metric else listing.list_metrics(rows))
 
@@ -90,6 +112,7 @@ def show(
     """
     from warehouse.metrics import catalog, listing
     from warehouse.metrics.near_copies import correlate_variants, group_near_copies, ranked
+    from warehouse.metrics.variant_files import read_variants
 
     workspace = find_workspace()
     with _catalog(workspace) as connection:
@@ -110,7 +133,11 @@ def show(
     _print(listing.describe(entries, values, every_value=all_values or variant is not None))
     if variant:
         _print(listing.closest_variants(closest, threshold))
-    elif workspace.database.is_file():
+        return
+    file = workspace.dbt_project / "variants" / f"{metric}.csv"
+    if file.is_file():  # a table of scores has none
+        _print([listing.how_many(entries, len(read_variants(file)), problem)])
+    if workspace.database.is_file():
         _print(listing.near_copies(groups, correlations, metric, len(entries), threshold))
 
 

@@ -30,6 +30,36 @@ def list_variants(rows: Sequence[Row]) -> Iterator[str]:
         yield f"{row['variant']}  {_settings(row['parameters'])}"
 
 
+def list_names(rows: Sequence[Row]) -> Iterator[str]:
+    """One line per variant of a problem: METRIC/VARIANT, as commands take it, and settings."""
+    with_core = {row["metric"] for row in rows if row["core"]}  # without one, all are built
+    for row in rows:
+        built = row["core"] or row["metric"] not in with_core
+        marks = "" if built else "  (built with --grids)"
+        marks += "" if row["admissible"] else "  (not admissible)"
+        yield f"{row['metric']}/{row['variant']}  {_settings(row['parameters'])}{marks}"
+    yield f"{len(rows)} variants of {len({row['metric'] for row in rows})} metrics"
+
+
+def how_many(entries: Sequence[Row], written: int, problem: str | None) -> str:
+    """How many of a metric's variants are shown, and how to see all under their names.
+
+    Args:
+        entries: those shown.
+        written: how many its variants file has.
+        problem: the one asked for, if any.
+    """
+    metric = entries[0]["metric"]
+    shown = len({row["variant"].partition("@")[0] for row in entries})
+    some = (
+        f"; the others come with `tokenmart dbt build --grids {metric}`" if shown < written else ""
+    )
+    return (
+        f"\n{shown} of {written} variants{some}; all names in a problem: "
+        f"`tokenmart metrics list --problem {problem or 'PROBLEM'} --metric {metric}`"
+    )
+
+
 def describe(entries: Sequence[Row], values: Sequence[Row], every_value: bool) -> Iterator[str]:
     """Direction, caution and description of a metric, then each variant with settings and values.
 

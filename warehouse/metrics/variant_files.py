@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -139,6 +139,11 @@ def read_variants(path: Path) -> list[Variant]:
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise TokenmartError(f"{path}: can't be read ({error}); write it as UTF-8 CSV") from error
     return found
+
+
+def in_contexts(variant: str, contexts: Iterable[str]) -> list[str]:
+    """The names of a variant in a problem: one for each context, `""` where none is named."""
+    return [f"{variant}@{context}" if context else variant for context in contexts]
 
 
 def _check_header(path: Path, columns: list[str]) -> None:

@@ -129,7 +129,7 @@ def fetch(
 
     Files placed by hand are accepted when their hash is right. Checkpoints of the hub are
     large: they are fetched with --only models or --model, or when `tokenmart extract` needs
-    them.
+    them. Without --only a locked target comes too, and ends pre-registration.
 
     \b
     tokenmart data fetch --problem minilong
@@ -147,14 +147,17 @@ def fetch(
     kind = only or ("models" if models else None)
     if models and only not in (None, "models"):
         raise click.UsageError(f"--model goes with --only models, not --only {only}")
+    brings_target = kind in (None, "target") and not offline
+    if brings_target and (note := _about_target(problem, workspace, kind)):
+        click.echo(note, err=True)
     if dry_run:
         _show_needs(problem, workspace, kind, chosen)
         return
     place = problem.place(workspace, offline)
     steps: dict[str, Callable[[], None]] = {
         "documents": lambda: _fetch_documents(problem, workspace, offline),
-        "target": lambda: _fetch_target(problem, place),
         "models": lambda: _fetch_models(problem, place, chosen, kind == "models"),
+        "target": lambda: _fetch_target(problem, place),
     }
     failures: list[TokenmartError] = []
     for name, step in steps.items():
@@ -211,11 +214,30 @@ def _fetch_documents(problem: Problem, workspace: Workspace, offline: bool) -> N
     click.echo(f"documents: {table.num_rows} ({characters:,} characters; licence: {licence})")
 
 
+def _about_target(problem: Problem, workspace: Workspace, kind: str | None) -> str:
+    """What a locked target ends, said before it is brought; empty where it was brought before.
+
+    Nor is it said to who asks for the target alone and has registered something.
+    """
+    from warehouse.problem.needs import later_target
+
+    registered = (workspace.preregistered / f"{problem.name}.json").exists()
+    if not later_target(problem, workspace) or (kind == "target" and registered):
+        return ""
+    named = f"--problem {problem.asked}"
+    return (
+        "note: this brings the target, after which no metric can be registered as said before "
+        f"labels; if you have a claim to make, stop here (Ctrl-C), then: tokenmart data fetch "
+        f"{named} --only documents, and tokenmart preregister {named} --metric METRIC/VARIANT"
+    )
+
+
 def _fetch_target(problem: Problem, place: Place) -> None:
     from warehouse.problem.needs import scored_models
     from warehouse.problem.recall_target import RecallTarget
     from warehouse.problem.spec import FileTarget
-    from warehouse.sources.fetch import ensure_target_file
+    from warehouse.problem.target_file import read_locked_target
+    from warehouse.sources.locked_files import ensure_locked_file
 
     target = problem.target
     if target is None:
@@ -223,7 +245,11 @@ def _fetch_target(problem: Problem, place: Place) -> None:
     elif isinstance(target, RecallTarget):
         click.echo(f"target: {len(target.filler.texts(place))} filler texts for the recall task")
     elif isinstance(target, FileTarget):
-        click.echo(f"target: {ensure_target_file(target.path, target.url, place)}")
+        file = ensure_locked_file(target.path, target.url, place, "target")
+        models = [spec.full_id for spec in problem.ranked_models]
+        workspace, asked = place.workspace, problem.asked
+        read_locked_target(workspace, problem.name, target.path, models, asked=asked)
+        click.echo(f"target: {file}")
     else:
         done = len(scored_models(problem, place.workspace))
         click.echo(

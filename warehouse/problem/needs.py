@@ -8,6 +8,7 @@ from warehouse.paths import Workspace
 from warehouse.problem.changes import Rope
 from warehouse.problem.recall_target import RecallTarget
 from warehouse.problem.spec import FileTarget, ModelSpec, Problem
+from warehouse.sources.lock_file import name_in, recorded_files
 from warehouse.sources.place import Need, Place
 
 
@@ -39,6 +40,16 @@ def _target(problem: Problem, place: Place) -> Need | None:
     if isinstance(target, RecallTarget):
         return target.filler.archive_need("target", place)
     return None
+
+
+def later_target(problem: Problem, workspace: Workspace) -> bool:
+    """Whether a locked target was never here: what is to be registered comes before it."""
+    target = problem.target
+    return (
+        isinstance(target, FileTarget)
+        and not (workspace.root / target.path).exists()
+        and name_in(workspace, target.path) not in recorded_files(workspace, problem.name)
+    )
 
 
 def notices(problem: Problem, models: Sequence[ModelSpec]) -> dict[str, str]:

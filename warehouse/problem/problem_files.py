@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from warehouse.errors import ProblemFileError
 from warehouse.paths import Workspace
 
 if TYPE_CHECKING:
     from warehouse.problem.yaml_file import YamlTree
+
+
+class Named(Protocol):
+    """A problem, as far as its name goes; `asked` is what `--problem` says to mean it, quoted."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def asked(self) -> str:
+        """Its name, or the path of its file."""
 
 
 def problem_path(name: str, workspace: Workspace) -> Path:
@@ -24,6 +37,15 @@ def problem_path(name: str, workspace: Workspace) -> Path:
 def list_problems(workspace: Workspace) -> list[str]:
     """Names of the problem files that ship or were added, sorted."""
     return sorted(path.stem for path in workspace.problems.glob("*.yml"))
+
+
+def namesake(problem: Named, workspace: Workspace) -> Path | None:
+    """The problem file here whose name another file has too, when the problem is read from that."""
+    here = workspace.problems / f"{problem.name}.yml"
+    (asked,) = shlex.split(problem.asked)
+    if not here.is_file() or here.samefile(problem_path(asked, workspace)):
+        return None
+    return here
 
 
 def read_problem_file(name: str, workspace: Workspace) -> YamlTree:

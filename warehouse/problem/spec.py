@@ -18,6 +18,7 @@ from warehouse.errors import ProblemFileError, TableProblemError
 from warehouse.frozen import Frozen
 from warehouse.paths import Workspace
 from warehouse.plugins import kinds
+from warehouse.probes.contexts import contexts
 from warehouse.probes.probe import Probe, probe_kinds
 from warehouse.problem.changes import Intervention, Rope
 from warehouse.problem.model_shape import ModelShape
@@ -170,6 +171,11 @@ class Problem(Frozen):
     def ranked_models(self) -> tuple[ModelSpec, ...]:
         """What a command takes when no model is named: all but those `on_request`."""
         return tuple(model for model in self.models if not model.on_request)
+
+    @property
+    def contexts(self) -> dict[str, list[str]]:
+        """What a metric family `needs` → what follows `@` in the names of its variants."""
+        return contexts([each for p in self.probes for each in p.conditions()], self.compare)
 
     def model(self, name: str) -> ModelSpec:
         """The model with this full id or slug.

@@ -53,8 +53,12 @@ class Target:
         return {model: self.scores[model] for model in wanted}
 
 
-def read_target(path: Path) -> Target:
+def read_target(path: Path, how_to_get: str = "place it there") -> Target:
     """Read a target file.
+
+    Args:
+        path: where it is.
+        how_to_get: what to do where it is missing.
 
     Raises:
         LockedFileError: missing, malformed, or not in an accepted format.
@@ -62,11 +66,7 @@ def read_target(path: Path) -> Target:
     try:
         file = read_json(path, MAXIMUM_BYTES)
     except StrictJsonError as error:
-        remedy = (
-            "place it by hand or run `tokenmart data fetch`"
-            if not path.exists()
-            else "restore the original file"
-        )
+        remedy = "restore the original file" if path.exists() else how_to_get
         raise LockedFileError(f"{path}: target file {error}; {remedy}") from error
     scores = _scores(path, _unwrap(path, file.content))
     if not scores:
@@ -75,7 +75,13 @@ def read_target(path: Path) -> Target:
 
 
 def read_locked_target(
-    workspace: Workspace, problem: str, path: Path, required: Iterable[str] = ()
+    workspace: Workspace,
+    problem: str,
+    path: Path,
+    models: Iterable[str],
+    *,
+    asked: str = "",
+    some: bool = False,
 ) -> Target:
     """Read a problem's target file and check it against its lock file, or record it there.
 
@@ -83,16 +89,25 @@ def read_locked_target(
         workspace: the checkout.
         problem: its name.
         path: of the target file, relative to the workspace's root.
-        required: models without which the file isn't even recorded.
+        models: full ids of the problem's models, without which the file isn't even recorded.
+        asked: what `--problem` says to mean it, where it isn't the name.
+        some: a score for one of them is enough.
 
     Raises:
-        LockedFileError: missing, malformed, changed since it was locked, or without a required
-            model.
+        LockedFileError: missing, malformed, changed since it was locked, or without the scores of
+            the models.
     """
     from warehouse.sources.lock_file import check_sha256
 
-    target = read_target(workspace.root / path)
-    target.only(required)
+    said = asked or problem
+    target = read_target(
+        workspace.root / path,
+        f"bring it with `tokenmart data fetch --problem {said} --only target` or place it by hand; "
+        f"to claim a metric, register it before: `tokenmart preregister --problem {said}`",
+    )
+    wanted = list(models)
+    if not some or not any(model in target.scores for model in wanted):
+        target.only(wanted)
     lock = check_sha256(workspace, problem, path, target.sha256)
     return replace(target, first_use=lock.first_use)
 

@@ -1,7 +1,6 @@
 from .archives import PinnedArchive as PinnedArchive
 from .fetch import documents_path as documents_path
 from .fetch import ensure_documents as ensure_documents
-from .fetch import ensure_target_file as ensure_target_file
 from .hashes import remembered as remembered
 from .hashes import remembered_sha256 as remembered_sha256
 from .lock_file import LockFileEntry as LockFileEntry

@@ -1,7 +1,7 @@
-"""What a problem needs, on disk and checked: documents, target files.
+"""A problem's documents, on disk and checked.
 
-Every `ensure_…` function is idempotent: it returns at once what is there and right, fetches
-what is missing, and leaves either a whole file or none. A model's weights come from its source:
+`ensure_documents` is idempotent: it returns at once what is there and right, fetches what is
+missing, and leaves either a whole file or none. A model's weights come from its source:
 `spec.locate(place)`.
 """
 
@@ -14,11 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from warehouse.bucket import footer, source
-from warehouse.files import sha256_file
 from warehouse.paths import Workspace
 from warehouse.sources.documents.interface import DocumentSource, documents_table
-from warehouse.sources.lock_file import check_sha256
-from warehouse.sources.locked_files import ensure_locked_file
 from warehouse.sources.place import Place
 from warehouse.store.parquet_files import write_table
 
@@ -76,14 +73,3 @@ def _made_from(path: Path, origin: str) -> bool:
     except (OSError, pa.ArrowException):
         return False
     return metadata.get(SOURCE_KEY) == origin.encode()
-
-
-def ensure_target_file(path: Path, url: str | None, place: Place) -> Path:
-    """The locked target file of a problem, fetched when missing, checked against its record.
-
-    Raises:
-        LockedFileError: missing and not to be had, or changed since its first use.
-    """
-    file = ensure_locked_file(path, url, place, "target")
-    check_sha256(place.workspace, place.problem, file, sha256_file(file))
-    return file

@@ -63,7 +63,7 @@ def check_file(workspace: Workspace, problem: str, path: Path) -> LockFileEntry:
 
 def check_sha256(workspace: Workspace, problem: str, path: Path, sha256: str) -> LockFileEntry:
     """`check_file` for a caller that has hashed the very bytes it goes on to use."""
-    name = _name_in(workspace, path)
+    name = name_in(workspace, path)
     expected, first_use = _recorded(workspace, problem, "files", name, sha256)
     if expected != sha256:
         raise LockedFileError(
@@ -72,6 +72,15 @@ def check_sha256(workspace: Workspace, problem: str, path: Path, sha256: str) ->
             "if the change is meant"
         )
     return LockFileEntry(value=sha256, first_use=first_use)
+
+
+def changed(workspace: Workspace, problem: str, path: Path) -> str:
+    """How a file differs from its record, in words; empty where it doesn't, or has none."""
+    expected = recorded_files(workspace, problem).get(name_in(workspace, path))
+    found = None if expected is None else file_sha256(workspace.root / path)
+    if expected == found:
+        return ""
+    return f"changed since it was locked: expected sha256 {expected}, found {found}"
 
 
 def record_revision(workspace: Workspace, problem: str, full_id: str, commit: str) -> LockFileEntry:
@@ -101,7 +110,8 @@ def recorded_files(workspace: Workspace, problem: str) -> dict[str, str]:
     return dict(_read(lock_path(workspace, problem))["files"])
 
 
-def _name_in(workspace: Workspace, path: Path) -> str:
+def name_in(workspace: Workspace, path: Path) -> str:
+    """A file's name in records: its path relative to the root, where it lies there."""
     absolute = (workspace.root / path).absolute()
     root = workspace.root.absolute()
     return absolute.relative_to(root).as_posix() if absolute.is_relative_to(root) else str(absolute)

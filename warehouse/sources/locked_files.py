@@ -9,6 +9,7 @@ import yaml
 from warehouse.errors import LockedFileError, TokenmartError
 from warehouse.paths import Workspace
 from warehouse.sources.download import DownloadError, download_json
+from warehouse.sources.lock_file import name_in
 from warehouse.sources.place import Place
 
 
@@ -39,9 +40,14 @@ def ensure_locked_file(path: Path, url: str | None, place: Place, part: str) -> 
                 failures.append(error.format_message())
     if not file.is_file():
         tried = "; ".join(failures) or "no address in data/sources.yml"
+        otherwise = (
+            f"run `{place.fetch_command} --only {part}` where there is a network"
+            if urls
+            else "give its address there, or as `url` in the problem file"
+        )
         raise LockedFileError(
-            f"{path}: missing and not downloaded ({tried}); place the file at {file}, or run "
-            f"`{place.fetch_command} --only {part}` where there is a network"
+            f"{path}: missing and not downloaded ({tried}); place the file at {file}, or "
+            f"{otherwise}"
         )
     return file
 
@@ -52,18 +58,21 @@ def locked_urls(path: Path, url: str | None, place: Place) -> list[str]:
     Raises:
         TokenmartError: sources.yml is not a mapping of problems to paths to addresses.
     """
-    listed = _listed(place.workspace, place.problem, path)
+    listed = _listed(place.workspace, path)
     urls = [listed] if isinstance(listed, str) else listed if isinstance(listed, list) else []
     return [*([url] if url else []), *map(str, urls)]
 
 
-def _listed(workspace: Workspace, problem: str, path: Path) -> object:
+def _listed(workspace: Workspace, path: Path) -> object:
+    """What stands under the path, whatever the problem: a copy of a problem reads the same file."""
     sources = workspace.root / "data" / "sources.yml"
     if not sources.is_file():
         return None
+    name = name_in(workspace, path)
     try:
         content = yaml.safe_load(sources.read_text(encoding="utf-8"))
-        return ((content or {}).get(problem) or {}).get(path.as_posix())
+        paths = [listed or {} for listed in (content or {}).values()]
+        return next((listed[name] for listed in paths if listed.get(name)), None)
     except (yaml.YAMLError, AttributeError, UnicodeDecodeError) as error:
         raise TokenmartError(
             f"{sources}: expected problem → path → list of addresses ({error})"

@@ -117,6 +117,19 @@ def test_malformed_submissions_are_refused(run, tmp_path, content, words):
     assert not out.exists()
 
 
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_the_model_without_a_finite_score_is_named(run, write_json, value):
+    rows = [{"model": m, "score": value if m == MODELS[8] else s} for m, s in GOOD.items()]
+    for content in ({**GOOD, MODELS[8]: value}, rows):
+        assert MODELS[8] in refused(run("--submission", write_json(content)))
+
+
+def test_a_submission_is_checked_before_the_target_is_here(run, target, write_json):
+    target.unlink()
+    assert MODELS[8] in refused(run("--submission", write_json({**GOOD, MODELS[8]: None})))
+    refused(run("--submission", write_json(GOOD)), code=3)
+
+
 JUNK = st.recursive(
     st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=20),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner),

@@ -115,7 +115,9 @@ def test_same_seed_same_document_and_rescaling_changes_nothing(run, write_json, 
 
 def test_a_missing_target_is_exit_3(run, target, write_json):
     target.unlink()
-    assert "data fetch" in refused(run("--submission", write_json(GOOD)), code=3)
+    said = refused(run("--submission", write_json(GOOD)), code=3)
+    assert "`tokenmart data fetch --problem no4k --only target`" in said
+    assert "`tokenmart preregister --problem no4k`" in said
 
 
 def test_a_changed_target_is_exit_3_and_names_both_hashes(run, target, write_json, workspace):

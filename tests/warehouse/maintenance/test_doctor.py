@@ -17,6 +17,7 @@ from tokenmart import cli
 from warehouse.maintenance import doctor
 from warehouse.maintenance.doctor import Check, examine
 from warehouse.paths import Workspace
+from warehouse.sources.lock_file import check_file, file_sha256
 
 PROBLEMS = Path(__file__).parents[3] / "data" / "problems"
 REAL_DEVICES = doctor._devices
@@ -55,10 +56,13 @@ def test_a_problem_that_lacks_everything(workspace: Workspace) -> None:
     checks = by_name(examine(workspace, "tiny"))
     fetch = "tokenmart data fetch --problem tiny"
     assert checks["documents: data/proxy/docs.json"].remedy.startswith(f"{fetch} --only documents")
-    assert checks["target: target.json"].remedy.startswith(f"{fetch} --only target")
+    target = checks["target: target.json"]
+    assert target.level == "note" and target.finding.startswith("not here yet, a later step")
+    register = "tokenmart preregister --problem tiny --metric METRIC/VARIANT"
+    assert target.remedy.startswith(f"{register}, if you have a claim; then {fetch} --only target")
     assert checks["models"].finding == "2 not here: local, org/hub"
     assert checks["models"].remedy == f"{fetch} --only models"
-    assert {checks[n].level for n in ("models", "target: target.json")} == {"missing"}
+    assert checks["models"].level == "missing"
 
 
 def test_what_is_there_is_not_missing(workspace: Workspace) -> None:
@@ -69,6 +73,22 @@ def test_what_is_there_is_not_missing(workspace: Workspace) -> None:
         (workspace.root / path).parent.mkdir(parents=True, exist_ok=True)
         (workspace.root / path).touch()
     assert {check.level for check in examine(workspace, "tiny")[-3:]} == {"ok"}
+
+
+def test_a_locked_file_that_changed_is_not_ok(workspace: Workspace) -> None:
+    (workspace.problems / "tiny.yml").write_text(PROBLEM)
+    path = workspace.root / "results" / "target.json"
+    path.parent.mkdir()
+    path.write_text("{}")
+    locked = check_file(workspace, "tiny", path).value
+    assert by_name(examine(workspace, "tiny"))["target: target.json"].level == "ok"
+    path.write_text("[]")
+    target = by_name(examine(workspace, "tiny"))["target: target.json"]
+    assert target.level == "missing" and target.remedy.startswith(f"restore {path}")
+    assert f"expected sha256 {locked}, found {file_sha256(path)}" in target.finding
+    path.unlink()
+    gone = by_name(examine(workspace, "tiny"))["target: target.json"]
+    assert gone.level == "missing", "a target that was read already is no later step"
 
 
 def test_versions_are_compared_with_the_lock(workspace: Workspace) -> None:

@@ -208,3 +208,12 @@ def test_the_command_tells_all_and_ends_with_1(tmp_path: Path) -> None:
         key: found[next(i for i, f in enumerate(found) if not f["allowed"])][key]
         for key in ("expert", "rule", "allowed")
     } == {"expert": "tuned", "rule": "licence", "allowed": False}
+
+
+def test_remedies_are_commands_as_they_are_typed(tmp_path: Path) -> None:
+    """With the problem they are about, by the path it was given by."""
+    sections = lay_out(tmp_path)
+    (tmp_path / "adapter" / "adapter_config.json").unlink()
+    found = {f.expert: f.evidence for f in judge(tmp_path, sections) if not f.allowed}
+    problem = tmp_path / "made.yml"
+    assert f"make it with `tokenmart merge train lora --problem {problem}`" in found["lora"]

@@ -191,6 +191,58 @@ def test_list_of_one_metric_shows_its_settings(cli: CliRunner) -> None:
     assert "alpha=2.0 beta=-2.0" in shown
 
 
+def test_names_in_a_problem_are_those_that_its_values_get(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Before a build, for every variant: the published values of minilong are among them."""
+    monkeypatch.setenv("TOKENMART_HOME", str(PROJECT.parent))
+    monkeypatch.setenv("TOKENMART_DATABASE", str(tmp_path / "none.duckdb"))
+    shown = CliRunner().invoke(metrics, ["list", "--problem", "minilong"])
+    assert shown.exit_code == 0, shown.output
+    names = [line.split("  ")[0] for line in shown.stdout.splitlines()[:-1]]
+    assert len(names) == len(set(names)) > 300
+    published = PROJECT.parent / "results" / "minilong" / "metric_values.parquet"
+    valued = duckdb.sql(f"select distinct metric || '/' || variant from '{published}'").fetchall()
+    assert {name for (name,) in valued} <= set(names)
+    assert {"retrieval_gain/mean@retrieval", "perplexity/micro"} <= set(names)
+    assert not any(name.startswith("ladder_gain/") for name in names)
+
+
+def test_names_in_a_problem_are_narrowed_and_marked(cli: CliRunner) -> None:
+    chosen = ["list", "--problem", "no4k", "--metric"]
+    gain = cli.invoke(metrics, [*chosen, "retrieval_gain"]).output
+    assert "retrieval_gain/mean@retrieval  aggregation=micro statistic=mean\n" in gain
+    assert "statistic=relative  (built with --grids)\n" in gain
+    assert gain.endswith("15 variants of 1 metrics\n")
+    assert "  (not admissible)\n" in cli.invoke(metrics, [*chosen, "longppl_external"]).output
+    ladder = cli.invoke(metrics, [*chosen, "ladder_gain"])
+    assert ladder.exit_code == 1 and "no context of the kind ladder" in ladder.output
+    rows = json.loads(cli.invoke(metrics, [*chosen, "rank_gain", "--json"]).output)
+    assert {row["variant"].partition("@")[2] for row in rows} == {"window_4096"}
+
+
+def test_show_says_how_many_of_the_variants_it_shows(
+    cli: CliRunner, built: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = tmp_path / "few.duckdb"
+    with duckdb.connect(str(few)) as connection:
+        connection.execute(f"attach '{built.database}' as all_of_it (read_only)")
+        for table in ("metric_catalog", "metric_values"):
+            connection.execute(f"create table {table} as from all_of_it.{table}")
+        connection.execute("delete from metric_catalog where not core")
+    monkeypatch.setenv("TOKENMART_DATABASE", str(few))
+    shown = cli.invoke(metrics, ["show", "retrieval_gain", "--problem", "no4k"]).output
+    assert (
+        "\n3 of 15 variants; the others come with `tokenmart dbt build --grids retrieval_gain`"
+        in (shown)
+    )
+    assert "`tokenmart metrics list --problem no4k --metric retrieval_gain`" in shown
+    monkeypatch.setenv("TOKENMART_DATABASE", str(tmp_path / "none.duckdb"))
+    assert (
+        "\n15 of 15 variants; all names" in cli.invoke(metrics, ["show", "retrieval_gain"]).output
+    )
+
+
 def test_an_unknown_metric_is_named_with_the_known_ones(cli: CliRunner) -> None:
     shown = cli.invoke(metrics, ["show", "perplexitty"])
     assert shown.exit_code == 1

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from warehouse.errors import LockedFileError
-from warehouse.problem.target_file import read_target
+from warehouse.problem.target_file import read_locked_target, read_target
+from warehouse.sources.lock_file import recorded_files
 
 SCORES = {"lab/a": 1.5, "lab/b": 2.0}
 ROWS = [{"model": "lab/a", "overall": 1.5, "ruler": 3}, {"model": "lab/b", "overall": 2}]
@@ -64,9 +66,34 @@ def test_refused_with_one_line(tmp_path, text, words):
     assert refusal.value.exit_code == 3
 
 
-def test_a_missing_file_says_how_to_get_it(tmp_path):
-    with pytest.raises(LockedFileError, match="tokenmart data fetch"):
-        read_target(tmp_path / "target.json")
+def test_a_missing_file_says_how_to_get_it(workspace):
+    with pytest.raises(LockedFileError) as refusal:
+        read_locked_target(workspace, "mine", Path("t.json"), SCORES, asked="~/mine.yml")
+    assert "`tokenmart data fetch --problem ~/mine.yml --only target`" in refusal.value.message
+    assert "register it before: `tokenmart preregister --problem ~/mine.yml`" in (
+        refusal.value.message
+    )
+
+
+@pytest.mark.parametrize("content", [{}, {"x": 1.0}, {"lab/a": 1.0}])
+def test_rubbish_is_not_locked(workspace, content):
+    """What lacks the models of the problem is another file; the right one is taken after it."""
+    file = workspace.root / "t.json"
+    file.write_text(json.dumps(content))
+    with pytest.raises(LockedFileError, match=r"holds no model|no overall score for"):
+        read_locked_target(workspace, "mine", Path("t.json"), SCORES)
+    assert recorded_files(workspace, "mine") == {}
+    file.write_text(json.dumps(SCORES))
+    assert read_locked_target(workspace, "mine", Path("t.json"), SCORES).first_use
+
+
+def test_a_ranking_needs_a_score_for_some_model(workspace):
+    file = workspace.root / "t.json"
+    file.write_text('{"x": 1.0}')
+    with pytest.raises(LockedFileError, match="no overall score for"):
+        read_locked_target(workspace, "mine", Path("t.json"), SCORES, some=True)
+    file.write_text('{"lab/a": 1.0}')
+    assert read_locked_target(workspace, "mine", Path("t.json"), SCORES, some=True).first_use
 
 
 def test_a_missing_model_is_named(tmp_path):

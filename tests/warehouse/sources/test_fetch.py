@@ -27,7 +27,6 @@ from warehouse.paths import Workspace
 from warehouse.problem.spec import ModelSpec
 from warehouse.sources.fetch import (
     ensure_documents,
-    ensure_target_file,
 )
 from warehouse.sources.lock_file import recorded_files
 from warehouse.sources.place import Place
@@ -143,14 +142,18 @@ def test_a_file_placed_by_hand_is_locked_at_first_use(workspace: Workspace) -> N
     assert path.read_bytes() == b'["changed"]', "the user's file is never overwritten"
 
 
-def test_the_target_file_is_locked_too(workspace: Workspace, serve: Serve) -> None:
-    url = serve({"/t.json": b'{"m": 1.0}'}) + "/t.json"
-    target = problem(target={"kind": "file", "path": "results/target.json", "url": url}).target
-    path = ensure_target_file(target.path, target.url, Place(workspace, "tiny"))
-    assert path == workspace.root / "results" / "target.json"
-    path.write_text('{"m": 2.0}')
-    with pytest.raises(LockedFileError, match=r"results/target\.json: changed"):
-        ensure_target_file(target.path, target.url, Place(workspace, "tiny"))
+def test_a_copy_of_a_problem_has_the_addresses_of_its_files(
+    workspace: Workspace, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Addresses belong to a path, whatever the problem and wherever its file lies."""
+    monkeypatch.chdir(workspace.root)
+    sources(workspace, serve({"/docs.json": b'["one", "two"]'}) + "/docs.json")
+    Path("mine.yml").write_text(PROBLEM_FILE.replace("name: tiny", "name: mine"))
+    code, output = run("--problem", "mine.yml", "--only", "documents")
+    assert (code, "documents: 2" in output) == (0, True), output
+    code, output = run("--problem", "mine.yml", "--only", "target")
+    assert code == 3 and "no address in data/sources.yml" in output
+    assert "or give its address there, or as `url` in the problem file" in output
 
 
 @pytest.mark.parametrize("text", ["- a\n", "tiny: [a]\n", "tiny: {\n"])
@@ -343,11 +346,48 @@ def test_the_command_says_what_it_has(workspace: Workspace) -> None:
     assert code == 3
     for missing in ("holds no config.json", "docs.json: missing", "target.json: missing"):
         assert missing in output, "everything that is missing is said at once"
-    assert output.count("\n") == 3
+    assert output.count("\n") == 4 and output.startswith("note: this brings the target")
     place_locked(workspace, b'["one", "two"]')
     code, output = run("--problem", "tiny", "--only", "documents")
     assert (code, "documents: 2" in output) == (0, True)
     assert "here     documents" in run("--problem", "tiny", "--dry-run")[1]
+
+
+def test_a_target_is_locked_when_it_is_one(workspace: Workspace, serve: Serve) -> None:
+    url = serve({"/t.json": b"{}"}) + "/t.json"
+    text = PROBLEM_FILE.replace("target.json}", f"target.json, url: '{url}'}}")
+    (workspace.problems / "tiny.yml").write_text(text)
+    code, output = run("--problem", "tiny", "--only", "target")
+    assert code == 3 and "target file holds no model" in output
+    assert recorded_files(workspace, "tiny") == {}
+    path = workspace.root / "results" / "target.json"
+    path.write_text('{"m": 1.0}')
+    assert run("--problem", "tiny", "--only", "target")[0] == 0
+    assert recorded_files(workspace, "tiny") == {"results/target.json": sha256(b'{"m": 1.0}')}
+    path.write_text('{"m": 2.0}')
+    code, output = run("--problem", "tiny", "--only", "target")
+    assert code == 3 and "results/target.json: changed since it was locked" in output
+
+
+def test_who_fetches_a_target_is_told_what_ends_with_it(workspace: Workspace) -> None:
+    """Unless it was here before, or it alone is asked for and something is registered."""
+    (workspace.problems / "tiny.yml").write_text(PROBLEM_FILE)
+
+    def told(*arguments: str) -> bool:
+        output = run("--problem", "tiny", *arguments, "--dry-run")[1]
+        said = output.startswith("note: this brings the target, after which no metric can be")
+        assert said == ("tokenmart data fetch --problem tiny --only documents, and" in output)
+        assert said == ("tokenmart preregister --problem tiny --metric METRIC/VARIANT" in output)
+        return said
+
+    assert told() and told("--only", "target")
+    assert not told("--only", "documents") and not told("--offline")
+    workspace.preregistered.mkdir()
+    (workspace.preregistered / "tiny.json").touch()
+    assert told() and not told("--only", "target")
+    (workspace.root / "results").mkdir()
+    (workspace.root / "results" / "target.json").touch()
+    assert not told()
 
 
 def test_the_command_refuses_what_does_not_go_together(workspace: Workspace) -> None:
