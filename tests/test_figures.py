@@ -94,6 +94,8 @@ def test_the_readme_says_what_was_found() -> None:
     assert f"Spearman {plain:+.2f} with measured recall at 2k to 8k" in text
     said = f"does ({foretold['spearman']:+.2f}, p {foretold['p_one_sided']:.4f})"
     assert said in text
+    high = STUDY["hangs_on"][BASELINE]["highest_without_two"]["spearman"]
+    assert f"Leave two kinds of damage out, and perplexity reaches {high:+.2f}" in text
     assert f"Measured recall of {STUDY['models']} models" in text
     problems = json.loads((ROOT / "docs" / "e2lm_readings.json").read_text("utf-8"))
     first = next(each for each in problems if each["problem"] == "ladder")["stages"][0]
@@ -102,7 +104,12 @@ def test_the_readme_says_what_was_found() -> None:
     assert next(iter(found)) == "bpb" and max(found.values()) == found["bpb"]
     assert f"scores of {first['runs']} OLMo runs: after 5% of a training" in text
     assert f"order {found['bpb']:.0%} of the pairs" in text
-    assert f"at the same moment, {found['accuracy']:.0%}." in text
+    low, most = first["readings"][0]["minus_target_interval"]
+    lead = f"(a lead of {low:.2f} to {most:.2f})"
+    assert f"at the same moment, {found['accuracy']:.0%} {lead}" in text
+    recipes = next(each for each in problems if each["problem"] == "dclm")["stages"][0]
+    best = max(each["decision_accuracy"] for each in recipes["readings"])
+    assert f"no reading does much better than a coin ({best:.0%})" in text
     for picture in ("recall", "decisions"):
         assert (ROOT / "docs" / "images" / f"{picture}.svg").is_file()
 
