@@ -246,9 +246,7 @@ def readings(
 @click.option(
     "--limit",
     type=click.IntRange(1),
-    default=20,
-    show_default=True,
-    help="Run so many samples; all are counted and searched for leaks.",
+    help="Run so many samples only; the items of all are looked at in any case.",
 )
 @click.option(
     "--leaks-allowed",
@@ -274,17 +272,17 @@ def package(
     base: str,
     onto: Path | None,
     python: str | None,
-    limit: int,
+    limit: int | None,
     leaks_allowed: int,
     seconds: int,
     force: bool,
 ) -> None:
     """Check a task and write submission.zip: evaluation.patch and metadata.yaml.
 
-    Checked in a clean clone: the patch applies, the task loads and runs, its metric comes out as a
-    number, it has 100 to 15,000 samples, no prompt holds its answer as a word, no secret is in the
-    patch. The token that the organisers read the submission with comes from $HF_TOKEN and goes into
-    the zip only.
+    Checked in a clean clone: the patch applies, the task loads and runs, every item has a right
+    answer among its choices, the metric comes out as a number, it has 100 to 15,000 samples, no
+    prompt holds its answer as a word, no secret is in the patch. The token that the organisers read
+    the submission with comes from $HF_TOKEN and goes into the zip only.
 
     \b
     tokenmart e2lm package --task element_symbols --harness lm-evaluation-harness
