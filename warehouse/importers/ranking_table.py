@@ -74,7 +74,7 @@ def read_ranking(path: Path) -> RankingTable:
             row, column, value and what to do.
     """
     with duckdb.connect() as connection:
-        read_plain(connection, path, COLUMNS, REQUIRED)
+        read_plain(connection, path, COLUMNS, REQUIRED, long=("task", "value"))
         notes = _notes(connection)
         for column, default in _DEFAULTS.items():
             connection.execute(f"update plain set {column} = coalesce({column}, {default})")

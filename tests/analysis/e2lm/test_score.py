@@ -194,6 +194,12 @@ def test_what_has_no_sq_is_named_with_its_reason(write: Write, tmp_path: Path) -
     assert "m5, b" not in done.stderr and "and 2 more without SQ" in done.stderr
 
 
+def test_a_model_without_a_benchmark_is_named(write: Write) -> None:
+    rows = {("m0", "q"): [0.1, 0.2], ("m0", "r"): [0.1, 0.2], ("m1", "q"): [0.1, 0.3]}
+    notes = score_table(write(rows, EARLY[:2]), WORKSPACE).notes
+    assert "m1: no score on r; there it is compared with no other model" in notes
+
+
 @pytest.mark.parametrize("weights", ["1,2", "a,b,c", "1,-1,0", "nan,0,0"])
 def test_wrong_weights(write: Write, weights: str) -> None:
     path = str(write(made_up(1), EARLY))
