@@ -34,8 +34,8 @@ def _item(task: Any, doc: Any) -> dict[str, Any]:
     wrong = None
     if task.OUTPUT_TYPE == "multiple_choice" and not isinstance(prompt, int):
         wrong = _wrong_choices(targets, choices)
-    elif task.OUTPUT_TYPE != "loglikelihood_rolling" and (None in targets or not targets):
-        wrong = "has no right answer"
+    elif task.OUTPUT_TYPE != "loglikelihood_rolling":
+        wrong = _wrong_texts(prompt, targets, doc)
     answers = [
         choices[value] if isinstance(value, int) and choices and not wrong else str(value)
         for value in targets
@@ -56,6 +56,17 @@ def _wrong_choices(targets: list[Any], choices: list[str]) -> str | None:
     if bad or not targets:
         found = bad[0] if bad else None
         return f"the right answer is {found!r}, expected one of {len(choices)} choices or its index"
+    return None
+
+
+def _wrong_texts(prompt: Any, targets: list[Any], doc: Any) -> str | None:
+    """What makes an item with one answer unusable: templates write a missing field as `None`."""
+    hollow = isinstance(doc, dict) and any(value is None for value in doc.values())
+    nothing = ("None",) if hollow else ()
+    if isinstance(prompt, str) and prompt.strip() in nothing:
+        return "has no prompt"
+    if not targets or any(each is None or str(each).strip() in nothing for each in targets):
+        return "has no right answer"
     return None
 
 

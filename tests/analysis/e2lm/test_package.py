@@ -340,6 +340,9 @@ def test_other_kinds_run_and_broken_tasks_are_named(harness: Path, tmp_path: Pat
     with (tasks / "no_gold" / "items.jsonl").open("a") as file:
         file.write('{"question": "Which?", "choices": ["a", "b"]}\n')
         file.write('{"question": "And which?", "choices": ["a", "b"], "gold": 2}\n')
+    new_task("no_answer", "cloze", tasks)
+    with (tasks / "no_answer" / "items.jsonl").open("a") as file:
+        file.write('{"question": "Which?"}\n{"answer": "this"}\n')
     new_task("no_json", "multiple-choice", tasks)
     with (tasks / "no_json" / "items.jsonl").open("a") as file:
         file.write("\n{question: 1}\n")
@@ -353,7 +356,7 @@ def test_other_kinds_run_and_broken_tasks_are_named(harness: Path, tmp_path: Pat
         "print(json.dumps({n: check(n, 5) for n in sys.argv[1:]}, default=str))"
     )
     names = ["multiple_choice", "cloze", "generation", "no_field", "no_metric", "none"]
-    names += ["no_gold", "no_json"]
+    names += ["no_gold", "no_answer", "no_json"]
     done = subprocess.run(
         [sys.executable, "-c", script, *names],
         cwd=harness, capture_output=True, text=True, check=False, timeout=200,
@@ -374,6 +377,9 @@ def test_other_kinds_run_and_broken_tasks_are_named(harness: Path, tmp_path: Pat
         in (found["no_gold"]["error"])
     )
     assert "sample 119 ('And which?'): the right answer is 2" in found["no_gold"]["error"]
+    assert found["no_answer"]["failed"] == "items"
+    assert "sample 118 ('Which?'): has no right answer; sample 119" in found["no_answer"]["error"]
+    assert found["no_answer"]["error"].endswith("has no prompt")
     assert found["no_json"]["failed"] == "load"
     assert "items.jsonl: line 120: is not JSON: " in found["no_json"]["error"]
 
