@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner
 from made_up_marts import Marts
 
 from tokenmart import cli
+from warehouse.importers import read_scores
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -188,6 +190,34 @@ def test_growth_is_told_as_it_was_measured(growth_table: Any) -> None:
     assert f"({one_file * growth_table.BYTES_PER_ROW / 1e9:.0f} GB here)" in text
     for name, price in growth_table.PRICES.items():
         assert f"${price:g} a {name}" in text or f"${price:.2f} a {name}" in text
+
+
+def test_the_guide_counts_what_ships() -> None:
+    """Data recipes that runs of DCLM name, and recipes of merges."""
+    scores = read_scores(ROOT / "data" / "published" / "dclm.parquet")
+    recipes = len(set(scores["recipe"].to_pylist()) - {None})
+    runs = len(set(scores["model_id"].to_pylist()))
+    guide = " ".join((ROOT / "docs" / "e2lm.md").read_text("utf-8").split())
+    readme = " ".join(README.split())
+    assert f"`dclm` ({runs} runs on {recipes} recipes)" in guide
+    assert f"1B and 7B parameters on {recipes} data recipes." in readme
+    problem = yaml.safe_load((ROOT / "data" / "problems" / "minimerge.yml").read_text("utf-8"))
+    alone = [each for each in problem["merges"] if each["name"].endswith("-alone")]
+    assert (len(problem["merges"]), len(alone)) == (9, 4)
+    assert "the base and five [merges](docs/merging.md) of them: nine entries" in readme
+
+
+def test_the_guide_says_how_far_readings_lie_apart() -> None:
+    problems = json.loads((ROOT / "docs" / "e2lm_readings.json").read_text("utf-8"))
+    first = next(each for each in problems if each["problem"] == "ladder")["stages"][0]
+    found = {each["reading"]: each for each in first["readings"]}
+    guide = " ".join((ROOT / "docs" / "e2lm.md").read_text("utf-8").split())
+    bpb, accuracy = (found[name]["decision_accuracy"] for name in ("bpb", "accuracy"))
+    lead, (low, high) = found["bpb"]["minus_target"], found["bpb"]["minus_target_interval"]
+    assert f"bits per byte order {bpb:.1%} of pairs" in guide
+    assert (
+        f"accuracy itself {accuracy:.1%}: a lead of {lead:.2f} ({low:.2f} to {high:.2f})" in guide
+    )
 
 
 MERGES = json.loads((ROOT / "benchmarks" / "minimerge.json").read_text("utf-8"))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from analysis.options import FILE
-from warehouse.errors import TokenmartError
+from warehouse.errors import TokenmartError, visible
 
 if TYPE_CHECKING:
     from analysis.competition.standings import Standings
@@ -47,7 +47,8 @@ def import_(name: str, force: bool, file: Path) -> None:
 
     A row is one result of one entry: CSV, TSV, JSON lines or Parquet with entry, task and value,
     and optionally round, round_weight, task_group, metric, direction (higher, lower, none), item
-    and cluster. An empty value is a run that failed. The metric mean_win_rate is taken as it is.
+    and cluster. An empty value is a run that failed. Without a direction higher is better; a column
+    of direction none is left out. The metric mean_win_rate is taken as it is.
 
     \b
     tokenmart rank import --problem challenge results.csv
@@ -68,6 +69,8 @@ def import_(name: str, force: bool, file: Path) -> None:
             f"--problem {name}: results of this name are here; replace them with --force"
         )
     table = read_ranking(file)
+    for line in table.notes:
+        click.echo(visible(line), err=True)
     store_ranking(table, workspace, name)
     entries = len(table.results["entry"].unique())
     click.echo(
@@ -169,7 +172,10 @@ def _standings(name: str | None, results: Path | None, draws: int, seed: int) ->
     from warehouse.paths import find_workspace
 
     if results is not None and name is None:
-        return rank_file(results, find_workspace(), draws, seed)
+        found = rank_file(results, find_workspace(), draws, seed)
+        for line in found.notes:
+            click.echo(visible(line), err=True)
+        return found
     if name is None or results is not None:
         raise TokenmartError("give either --problem or --results")
     return stored_standings(name, find_workspace())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +47,12 @@ class Standings:
         name: the ranking.
         marts: mart → rows as {column: value}; numbers to 12 digits, beyond are the last bits of
             sums, which DuckDB doesn't repeat.
+        notes: what a results file left open and how it was taken, a line each.
     """
 
     name: str
     marts: dict[str, list[Row]]
+    notes: tuple[str, ...] = ()
 
     @property
     def rounds(self) -> list[str]:
@@ -87,7 +89,7 @@ def rank_table(
         models = ModelSql(connection, workspace, variables, given=["eval_item_metrics"])
         for mart in MARTS:
             models.build(mart)
-        return _read(connection, name)
+        return replace(_read(connection, name), notes=table.notes)
 
 
 def _lay(connection: duckdb.DuckDBPyConnection, table: str, problem: str, rows: pa.Table) -> None:

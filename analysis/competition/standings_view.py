@@ -13,6 +13,8 @@ from warehouse.errors import visible
 from warehouse.terminal import print_whole
 
 MOST_NAMES = 6
+LEAST_GROUPS = 5
+"""As int_ranking_draws.sql has it."""
 
 
 def rivals(standings: Standings, round_name: str) -> dict[str, list[str]]:
@@ -56,10 +58,13 @@ def _print_round(console: Console, standings: Standings, name: str) -> None:
             span(row["rank_low"], row["rank_high"]),
             number(row["geometric_mean"]),
             number(row["product"]),
-            visible(row["reason"] or ", ".join(names[:MOST_NAMES]) + more),
+            visible(", ".join(names[:MOST_NAMES]) + more),
         )
     console.print(visible(f"{standings.name}, round {name}"), style="bold", highlight=False)
     print_whole(console, view)
+    for row in rows:
+        if row["reason"]:
+            console.print(visible(f"not ranked: {row['entry']}: {row['reason']}"), highlight=False)
     console.print(note(rows), style="dim", highlight=False)
 
 
@@ -67,9 +72,10 @@ def note(rows: list[Row]) -> str:
     """What was resampled for a round's intervals, and how far they can be trusted."""
     first = rows[0]
     draws = max(row["draws"] for row in rows)
-    if not draws:
-        return "no intervals: nothing was resampled"
     of_tasks = "tasks" in (first["resampled"] or "")
+    if not draws:
+        least = f"; results without items take {LEAST_GROUPS} groups of tasks for that"
+        return "no intervals: nothing was resampled" + (least if of_tasks else "")
     return (
         f"95%: {first['resampled']} resampled {draws} times; the pairs are not corrected for their "
         "number" + ("; groups of tasks are few, take these for rough" if of_tasks else "")

@@ -80,37 +80,46 @@ e2lm.add_command(new)
     type=click.IntRange(2),
     help="Measure the noise on so many checkpoints at the end.",
 )
-@OUT_JSON
+@click.option("--json", "as_json", is_flag=True, help="Print the JSON instead of a table.")
+@click.option("--out", type=FILE, help="Where to write the JSON, beside the table.")
 @FORCE
 def score(
     scores: Path,
     model: str | None,
     weights: tuple[float, float, float],
     last_checkpoints: int,
+    as_json: bool,
     out: Path | None,
     force: bool,
 ) -> None:
     """Score benchmarks as the E2LM competition does, from a plain table.
 
     Signal quality (SQ), monotonicity and autocorrelation are the competition's own formulas, on its
-    window of early checkpoints. RC is inferred from a figure it published, CS is ours. The JSON is
-    {model: {benchmark: {statistic: value}}}, null with a reason where a statistic is undefined.
+    window of early checkpoints. RC is inferred from a figure it published, CS is ours; RC takes two
+    runs with later checkpoints, CS runs with science and with web in a column recipe. The JSON has
+    more: {model: {benchmark: {statistic: value}}}, null with a reason where one is undefined.
 
     \b
     tokenmart e2lm score --scores scores.csv --out signal.json
     tokenmart e2lm score --scores scores.csv --model dense-1b-arch1 --weights 1,0,0
     """
     from analysis.e2lm.score import score_table
+    from analysis.e2lm.score_view import print_scores
+    from warehouse.files import write_whole
 
     workspace = _workspace(out, force, b'"autocorrelation"')
     found = score_table(scores, workspace, model, weights, last_checkpoints)
     _say(found.notes)
     text = _as_json(found.entries)
-    if out is None:
+    if as_json:
         click.echo(text)
-        return
-    benchmarks = {name for entry in found.entries.values() for name in entry}
-    _write(out, text + "\n", f" ({len(found.entries)} models, {len(benchmarks)} benchmarks)")
+    else:
+        print_scores(found)
+    if out is not None:
+        benchmarks = {name for entry in found.entries.values() for name in entry}
+        write_whole(out, text + "\n")
+        counted = f"{len(found.entries)} models, {len(benchmarks)} benchmarks"
+        click.echo(f"written {out} ({counted})", err=as_json)
     without = [
         f"{model}, {benchmark}: no SQ: {entry['reason']}"
         for model, entries in found.entries.items()
@@ -246,9 +255,7 @@ def readings(
 @click.option(
     "--limit",
     type=click.IntRange(1),
-    default=20,
-    show_default=True,
-    help="Run so many samples; all are counted and searched for leaks.",
+    help="Run so many samples only; the items of all are looked at in any case.",
 )
 @click.option(
     "--leaks-allowed",
@@ -274,17 +281,17 @@ def package(
     base: str,
     onto: Path | None,
     python: str | None,
-    limit: int,
+    limit: int | None,
     leaks_allowed: int,
     seconds: int,
     force: bool,
 ) -> None:
     """Check a task and write submission.zip: evaluation.patch and metadata.yaml.
 
-    Checked in a clean clone: the patch applies, the task loads and runs, its metric comes out as a
-    number, it has 100 to 15,000 samples, no prompt holds its answer as a word, no secret is in the
-    patch. The token that the organisers read the submission with comes from $HF_TOKEN and goes into
-    the zip only.
+    Checked in a clean clone: the patch applies, the task loads and runs, every item has a right
+    answer among its choices, the metric comes out as a number, it has 100 to 15,000 samples, no
+    prompt holds its answer as a word, no secret is in the patch. The token that the organisers read
+    the submission with comes from $HF_TOKEN and goes into the zip only.
 
     \b
     tokenmart e2lm package --task element_symbols --harness lm-evaluation-harness

@@ -59,8 +59,10 @@ def curate(
         TokenmartError: too few items, checkpoints or models.
     """
     if scores.items <= fewest:
+        fewer = f", or choose fewer with --fewest {scores.items // 2}" if scores.items > 3 else ""
         raise TokenmartError(
-            f"{scores.items} items have a score everywhere; choosing {fewest} or more needs more"
+            f"{scores.path}: {scores.items} items have a score everywhere, no choice for --fewest "
+            f"{fewest}; add items{fewer}"
         )
     short = {name: n for name, n in scores.checkpoints.items() if n < FEWEST_CHECKPOINTS}
     if short:

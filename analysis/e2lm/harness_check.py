@@ -1,7 +1,7 @@
 """Run inside a clone of lm-evaluation-harness: load a task, show its items, score some of them.
 
-`python -c <this file> TASK LIMIT OUT`, in the clone. Imports nothing of ours: the Python that runs
-it is the harness's own, and may be another one than ours.
+`python -c <this file> TASK LIMIT OUT`, in the clone; a LIMIT of 0 runs all samples. Imports nothing
+of ours: the Python that runs it is the harness's own, and may be another one than ours.
 """
 
 from __future__ import annotations
@@ -31,14 +31,64 @@ def _item(task: Any, doc: Any) -> dict[str, Any]:
     if task.OUTPUT_TYPE == "multiple_choice":
         choices = [str(choice) for choice in task.doc_to_choice(doc)]
     targets = target if isinstance(target, list) else [target]
+    wrong = None
+    if task.OUTPUT_TYPE == "multiple_choice" and not isinstance(prompt, int):
+        wrong = _wrong_choices(targets, choices)
+    elif task.OUTPUT_TYPE != "loglikelihood_rolling":
+        wrong = _wrong_texts(prompt, targets, doc)
     answers = [
-        choices[value] if isinstance(value, int) and choices else str(value) for value in targets
+        choices[value] if isinstance(value, int) and choices and not wrong else str(value)
+        for value in targets
     ]
     # a number in place of a prompt: the choices are the prompts, as winogrande has it
     shown = prompt if isinstance(prompt, str) else None
     if task.OUTPUT_TYPE == "loglikelihood_rolling":
         shown = None
-    return {"prompt": shown, "answers": answers, "choices": choices}
+    return {"prompt": shown, "answers": answers, "choices": choices, "wrong": wrong}
+
+
+def _wrong_choices(targets: list[Any], choices: list[str]) -> str | None:
+    """What makes an item of a multiple choice unusable."""
+    if len(choices) < 2 or not all(choice.strip() for choice in choices):
+        return f"has the choices {choices!r}, expected two or more, none empty"
+    known = {*range(len(choices)), *choices}
+    bad = [target for target in targets if target not in known]
+    if bad or not targets:
+        found = bad[0] if bad else None
+        return f"the right answer is {found!r}, expected one of {len(choices)} choices or its index"
+    return None
+
+
+def _wrong_texts(prompt: Any, targets: list[Any], doc: Any) -> str | None:
+    """What makes an item with one answer unusable: templates write a missing field as `None`."""
+    hollow = isinstance(doc, dict) and any(value is None for value in doc.values())
+    nothing = ("None",) if hollow else ()
+    if isinstance(prompt, str) and prompt.strip() in nothing:
+        return "has no prompt"
+    if not targets or any(each is None or str(each).strip() in nothing for each in targets):
+        return "has no right answer"
+    return None
+
+
+def _items(tasks: list[Any]) -> list[dict[str, Any]]:
+    """All items of some tasks; raises ValueError with the first ones that are wrong."""
+    items = []
+    for task in tasks:
+        for doc in task.eval_docs:
+            try:
+                items.append(_item(task, doc))
+            except Exception as error:
+                raise ValueError(f"sample {len(items)}: {type(error).__name__}: {error}") from error
+    wrong = [(at, item) for at, item in enumerate(items) if item["wrong"]]
+    if wrong:
+        raise ValueError(
+            f"{len(wrong)} of {len(items)} samples are wrong: "
+            + "; ".join(
+                f"sample {at} ({str(item['prompt'])[-60:]!r}): {item['wrong']}"
+                for at, item in wrong[:2]
+            )
+        )
+    return items
 
 
 def _model() -> Any:
@@ -71,14 +121,14 @@ def check(name: str, limit: int) -> dict[str, Any]:
         manager = TaskManager()
         tasks = list(_tasks(get_task_dict([name], manager)))
         found["failed"] = "items"
-        items = [_item(task, doc) for task in tasks for doc in task.eval_docs]
+        items = _items(tasks)
         found |= {"items": items, "types": sorted({task.OUTPUT_TYPE for task in tasks})}
         found["failed"] = "run"
         scored = simple_evaluate(
             model=_model(),
             tasks=[name],
             task_manager=manager,
-            limit=limit,
+            limit=limit or None,
             bootstrap_iters=0,
             log_samples=False,
         )

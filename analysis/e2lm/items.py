@@ -10,6 +10,7 @@ import duckdb
 
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.importers.plain_table import OWN_COLUMNS
+from warehouse.importers.table_mistakes import check_columns, refuse_no_table
 
 REQUIRED = ("model", "item", "score")
 PROGRESS = ("tokens", "step")
@@ -28,9 +29,11 @@ class ItemScores:
 
     Every item is there at every checkpoint of every model.
 
-    models: their names. checkpoints: how many each has. notes: what was left out.
+    path: where they were read. models: their names. checkpoints: how many each has. notes: what
+        was left out.
     """
 
+    path: Path
     database: duckdb.DuckDBPyConnection
     models: tuple[str, ...]
     checkpoints: dict[str, int]
@@ -49,8 +52,7 @@ def read_items(path: Path, metric: str | None) -> ItemScores:
     Raises:
         TokenmartError: other columns, a value that is none, a row given twice, or nothing left.
     """
-    if not path.is_file():
-        raise TokenmartError(f"{path}: no such file; name a table of item scores")
+    refuse_no_table(path)
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
         raise TokenmartError(
@@ -66,6 +68,8 @@ def read_items(path: Path, metric: str | None) -> ItemScores:
         reason = " ".join(str(error).split())[:200]
         raise TokenmartError(f"{path}: can't be read ({reason}); correct it") from error
     columns = [row[0] for row in database.execute("describe given").fetchall()][1:]
+    if database.execute("select count(*) from given").fetchall() == [(0,)]:
+        raise TokenmartError(f"{path}: holds no row; nothing to choose from")
     progress = _check_columns(path, columns)
     _one_metric(database, path, metric, columns)
     _type(database, path, progress, columns)
@@ -73,17 +77,7 @@ def read_items(path: Path, metric: str | None) -> ItemScores:
 
 
 def _check_columns(path: Path, columns: list[str]) -> str:
-    known = [*REQUIRED, *PROGRESS, *OPTIONAL]
-    for name in columns:
-        if name not in known:
-            hint = did_you_mean(name, [each for each in known if each not in columns])
-            raise TokenmartError(
-                f"{path}: unknown column {name!r}; {hint or 'remove it; '}the columns are "
-                f"{', '.join(known)}"
-            )
-    for name in REQUIRED:
-        if name not in columns:
-            raise TokenmartError(f"{path}: column {name!r} is missing; add it")
+    check_columns(path, columns, [*REQUIRED, *PROGRESS, *OPTIONAL], REQUIRED)
     progress = [name for name in PROGRESS if name in columns]
     if not progress:
         raise TokenmartError(f"{path}: neither a column 'tokens' nor 'step'; add one")
@@ -210,6 +204,5 @@ def _complete(database: duckdb.DuckDBPyConnection, path: Path) -> ItemScores:
         notes.append(
             f"{given - kept} of {given} items lack a score at some checkpoint and are left out"
         )
-    return ItemScores(
-        database, tuple(name for name, _ in counts), dict(counts), int(kept), tuple(notes)
-    )
+    models = tuple(name for name, _ in counts)
+    return ItemScores(path, database, models, dict(counts), int(kept), tuple(notes))

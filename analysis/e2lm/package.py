@@ -38,7 +38,7 @@ _TOKEN_NAMES = (TOKEN, "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN")
 _FAILED = {
     "import": "does not start",
     "load": "does not load the task",
-    "items": "can't show the task's items",
+    "items": "can't use the task's items",
     "run": "can't run the task",
 }
 
@@ -65,7 +65,8 @@ class Wish:
     task: its folder. harness: the clone. name, metric: None for the only task, its first metric.
     base: the commit the patch starts from. onto: the clean clone it must apply to; None for the
         harness at `base`.
-    python: runs the harness. limit: samples that are run. leaks_allowed: samples that may leak.
+    python: runs the harness. limit: samples that are run; None for all. leaks_allowed: samples
+        that may leak.
     seconds: that the harness may take.
     """
 
@@ -76,7 +77,7 @@ class Wish:
     base: str = "HEAD"
     onto: Path | None = None
     python: str = sys.executable
-    limit: int = 20
+    limit: int | None = None
     leaks_allowed: int = 0
     seconds: int = 600
 
@@ -109,7 +110,7 @@ def package(wish: Wish, out: Path, say: Callable[[str], None]) -> Packaged:
         refuse_secrets(patch, token)
         say(f"applying it to a clean clone ({len(patch.files)} files)")
         clean = apply_cleanly(patch, onto, revision, scratch)
-        say(f"loading {name} there and running {wish.limit} samples")
+        say(f"loading {name} there and running {wish.limit or 'all'} samples")
         found = _run_harness(wish, clean, name, scratch, token)
     metric, items, leaks = judge(name, wish, found)
     metadata = yaml.safe_dump(
@@ -179,7 +180,7 @@ def _run_harness(wish: Wish, clean: Path, name: str, scratch: Path, token: str) 
     kept |= {"PYTHONPATH": str(clean), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         done = subprocess.run(
-            [wish.python, "-c", source, name, str(wish.limit), str(out)],
+            [wish.python, "-c", source, name, str(wish.limit or 0), str(out)],
             cwd=clean,
             env=kept,
             capture_output=True,

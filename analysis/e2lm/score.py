@@ -175,6 +175,18 @@ def _notes(database: duckdb.DuckDBPyConnection) -> Iterator[str]:
             f"{model}: its checkpoints are not those of the competition's schedule; all up to "
             f"{UNTIL_TOKENS / 1e9:g} billion tokens count as early"
         )
+    absent = database.execute(
+        """
+        select models.full_id, string_agg(benchmarks.benchmark, ', ' order by benchmark)
+        from (select distinct full_id from benchmark_scores) as models
+        cross join (select distinct benchmark from benchmark_scores) as benchmarks
+        anti join benchmark_scores using (full_id, benchmark)
+        group by models.full_id
+        order by models.full_id
+        """
+    ).fetchall()
+    for model, benchmarks in absent:
+        yield f"{model}: no score on {benchmarks}; there it is compared with no other model"
     gaps = database.execute(
         """
         with counted as (

@@ -250,9 +250,11 @@ def load_table(
         if model_id in place and value is not None:
             column[:, place[model_id]] = value, documents
     if not grouped and not ideas:
+        of_table = problem.target is not None and problem.target.kind == "table"
+        bring = "data fetch" if of_table else "extract"
         raise TokenmartError(
             f"{problem.name}: the mart metric_values holds nothing; run "
-            f"`tokenmart extract --problem {problem.asked}` and `tokenmart dbt build`"
+            f"`tokenmart {bring} --problem {problem.asked}` and `tokenmart dbt build`"
         )
     described = {(row[0], row[1]): row for row in catalogue}
     columns = [_column(described.get(key), key, grouped[key]) for key in sorted(grouped)]

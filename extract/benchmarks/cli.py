@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -139,6 +139,8 @@ def eval_command(
         click.echo(f"{len(selection.models)} models; nothing was run")
         return
 
+    conditions: set[str] = set()
+
     def tasks_of(plan: ModelPlan) -> list[EvalTask]:
         """The tasks as this model is asked, their requests stored."""
         asked = tasks
@@ -152,6 +154,7 @@ def eval_command(
             rows = items.get(task.condition)
             rows = item_rows(task, subject, cluster) if rows is None else rows
             store_items(workspace, problem.name, task.condition, rows)
+            conditions.add(task.condition)
         return asked
 
     started = time.monotonic()
@@ -169,6 +172,8 @@ def eval_command(
         f"evaluated {units} units ({tokens:,} tokens) in {seconds:.0f} s; "
         f"{max(0, total - units)} of {total} were there already or failed"
     )
+    if conditions:
+        click.echo(visible(_next_step(problem.name, conditions)))
     if failures:
         for line in summary(failures):
             click.echo(visible(f"error: {line}"), err=True)
@@ -176,6 +181,15 @@ def eval_command(
             f"{len(failures)} failed (listed above); all else is kept: mend the cause and run the "
             "same command again"
         )
+
+
+def _next_step(problem: str, conditions: Collection[str]) -> str:
+    """The commands that show the scores of these conditions."""
+    names = ", ".join(f"'{name}'" for name in sorted(conditions))
+    return (
+        "next: tokenmart dbt build && tokenmart sql \"from eval_metrics where part = 'all' "
+        f"and problem = '{problem}' and condition in ({names})\""
+    )
 
 
 def _run_model(

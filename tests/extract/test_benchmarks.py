@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import shlex
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -111,9 +112,14 @@ def test_metrics_and_answers_are_the_harness_s_own(
     words = ["--problem", str(two_models), "--model", "tiny/one", "--format", "samples"]
     ok(CliRunner().invoke(cli, ["data", "import", *words, *map(str, files)]))
     # those of the first model are there already
-    assert "evaluated 8 units" in ok(evaluate(two_models, tasks, "--tasks", "made_*"))
+    said = ok(evaluate(two_models, tasks, "--tasks", "made_*"))
+    assert "evaluated 8 units" in said
+    (following,) = [line for line in said.splitlines() if line.startswith("next: ")]
+    *command, shown = shlex.split(following)
+    assert command == ["next:", "tokenmart", "dbt", "build", "&&", "tokenmart", "sql"]
     built = Warehouse(workspace.data, workspace.root / "t.duckdb")
     built.run("--select", "+eval_metrics")
+    assert {name for (name,) in built.rows(f"select distinct task from ({shown})")} == set(TASKS)
     query = """
         select
             model_id, condition like '%-samples', task, metric, filter,

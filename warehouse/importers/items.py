@@ -8,9 +8,10 @@ from pathlib import Path
 
 import duckdb
 
-from warehouse.errors import TokenmartError, did_you_mean
+from warehouse.errors import TokenmartError
 from warehouse.importers.interface import Importer, Row
 from warehouse.importers.plain_table import OWN_COLUMNS
+from warehouse.importers.table_mistakes import check_columns, refuse_no_table
 
 REQUIRED = ("task", "item", "score")
 OPTIONAL = ("cluster", "context_tokens")
@@ -40,6 +41,7 @@ class ItemsImporter(Importer):
         """
         if self.metric is not None:
             raise TokenmartError("--metric: a file of items has one score a row; leave it out")
+        refuse_no_table(path)
         reader = _READERS.get(path.suffix.lower())
         if reader is None:
             raise TokenmartError(
@@ -54,20 +56,6 @@ class ItemsImporter(Importer):
             except duckdb.Error as error:
                 reason = " ".join(str(error).split())[:200]
                 raise TokenmartError(f"{path}: can't be read ({reason}); correct it") from error
-        _check_columns(path, columns)
+        check_columns(path, columns, [*REQUIRED, *OPTIONAL], REQUIRED)
         for number, values in enumerate(rows, start=1):
             yield Row(f"{path}: row {number}", dict(zip(columns, values, strict=True)))
-
-
-def _check_columns(path: Path, columns: list[str]) -> None:
-    known = [*REQUIRED, *OPTIONAL]
-    left = [name for name in known if name not in columns]
-    for name in columns:
-        if name not in known:
-            hint = did_you_mean(name, left) or "remove it "
-            raise TokenmartError(
-                f"{path}: unknown column {name!r}; {hint}The columns are {', '.join(known)}"
-            )
-    missing = [name for name in REQUIRED if name not in columns]
-    if missing:
-        raise TokenmartError(f"{path}: column {missing[0]!r} is missing; add it")

@@ -9,7 +9,13 @@ from pathlib import Path
 
 import duckdb
 
-from warehouse.errors import TokenmartError, did_you_mean
+from warehouse.errors import TokenmartError
+from warehouse.importers.table_mistakes import (
+    check_columns,
+    numbers_in,
+    refuse_no_table,
+    refuse_separator,
+)
 
 OWN_COLUMNS = "hive_partitioning = false"
 """Without it DuckDB takes `score=9` in the path for the column."""
@@ -33,6 +39,7 @@ def read_plain(
     columns: Mapping[str, str],
     required: Sequence[str],
     other_names: OtherNames | None = None,
+    long: tuple[str, str] | None = None,
 ) -> None:
     """Make the table `plain` of a file's rows, with `row_number` and all of the columns.
 
@@ -40,21 +47,22 @@ def read_plain(
         connection: a database that may be written.
         path: CSV, TSV, JSON lines or Parquet.
         columns: column → type: varchar, double or bigint; those that the file lacks are null.
-        required: columns it must have, by the names it may use.
+        required: columns it must have, by any of their names.
         other_names: further names of columns.
+        long: the columns for name and value of a score, where tables are often wide instead.
 
     Raises:
         TokenmartError: it can't be read, has other columns or no row, or a value isn't of its
             column's type; one line with file, row, column, value and what to do.
     """
-    if not path.is_file():
-        raise TokenmartError(f"{path}: no such file; correct the path")
+    refuse_no_table(path)
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
         raise TokenmartError(
             f"{path}: suffix {path.suffix!r} is not one of {', '.join(_READERS)}; rename or "
             "convert it"
         )
+    refuse_separator(path)
     with _readable(path):
         connection.execute(
             f"create table given as select row_number() over () as row_number, * from {reader}",
@@ -62,7 +70,16 @@ def read_plain(
         )
     described = connection.execute("describe given").fetchall()
     given = [str(row[0]) for row in described][1:]
-    meant = _columns(path, given, columns, required, other_names or {})
+    others = other_names or {}
+    meant = _columns(path, given, columns, others)
+    check_columns(
+        path,
+        given,
+        [*columns, *others],
+        [name for name in required if others.get(name, (name, ""))[0] not in meant],
+        long,
+        numbers_in(connection, "given"),
+    )
     _type(connection, path, columns, meant)
     if connection.execute("select count(*) from plain").fetchall() == [(0,)]:
         raise TokenmartError(f"{path}: holds no row; nothing to score")
@@ -78,31 +95,18 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 def _columns(
-    path: Path,
-    given: list[str],
-    columns: Mapping[str, str],
-    required: Sequence[str],
-    other_names: OtherNames,
+    path: Path, given: list[str], columns: Mapping[str, str], other_names: OtherNames
 ) -> dict[str, tuple[str, str]]:
-    """Column → (name in the file, how its values are read)."""
-    known = [*columns, *other_names]
+    """Column → (name in the file, how its values are read), as far as they are known."""
     meant: dict[str, tuple[str, str]] = {}
     for name in given:
-        if name not in known:
-            left = [column for column in known if column not in given]
-            raise TokenmartError(
-                f"{path}: unknown column {name!r}; {did_you_mean(name, left) or 'remove it; '}"
-                f"the columns are {', '.join(known)}"
-            )
         column, how = other_names.get(name, (name, "{}"))
         if column in meant:
             raise TokenmartError(
                 f"{path}: columns {meant[column][0]!r} and {name!r} say the same; remove one"
             )
-        meant[column] = (name, how)
-    missing = [name for name in required if name not in given]
-    if missing:
-        raise TokenmartError(f"{path}: column {missing[0]!r} is missing; add it")
+        if column in columns:
+            meant[column] = (name, how)
     return meant
 
 

@@ -35,6 +35,7 @@ COLUMNS = {
 `score` and without `direction` `higher`; an empty value is a run that failed."""
 
 OVERALL = "overall"
+MOST_NAMES = 10
 MEAN_WIN_RATE = "mean_win_rate"
 """The metric whose values are win rates that were worked out elsewhere."""
 
@@ -49,17 +50,21 @@ _DEFAULTS = {
 
 @dataclass(frozen=True)
 class RankingTable:
-    """What entries are ranked by, and their results, in the columns of the stored tables."""
+    """What entries are ranked by, and their results, in the columns of the stored tables.
+
+    notes: what the file left open and how it was taken, a line each.
+    """
 
     columns: pa.Table
     results: pa.Table
+    notes: tuple[str, ...] = ()
 
 
 def read_ranking(path: Path) -> RankingTable:
     """The results of a competition.
 
-    `direction: none` is for a column that has none and is left out. The metric `mean_win_rate` says
-    that a value is a win rate already, among entries that the table may not list.
+    A column of `direction: none` is left out. The metric `mean_win_rate` says that a value is a win
+    rate already, among entries that the table may not list.
 
     Args:
         path: CSV, TSV, JSON lines or Parquet.
@@ -69,11 +74,13 @@ def read_ranking(path: Path) -> RankingTable:
             row, column, value and what to do.
     """
     with duckdb.connect() as connection:
-        read_plain(connection, path, COLUMNS, REQUIRED)
+        read_plain(connection, path, COLUMNS, REQUIRED, long=("task", "value"))
+        notes = _notes(connection)
         for column, default in _DEFAULTS.items():
             connection.execute(f"update plain set {column} = coalesce({column}, {default})")
         _refuse_rows(connection, path)
         _refuse_contradictions(connection, path)
+        _refuse_nothing_ranked(connection, path)
         columns = connection.sql(
             f"""
             select distinct round, round_weight, task_group, task, metric,
@@ -87,7 +94,7 @@ def read_ranking(path: Path) -> RankingTable:
             "select round, entry, task, metric, item, cluster, value from plain"
             " order by round, task, metric, entry, item"
         ).to_arrow_table()
-    return RankingTable(columns.cast(RANKING_COLUMNS), results.cast(RANKING_RESULTS))
+    return RankingTable(columns.cast(RANKING_COLUMNS), results.cast(RANKING_RESULTS), notes)
 
 
 def store_ranking(table: RankingTable, workspace: Workspace, problem: str) -> None:
@@ -99,6 +106,37 @@ def store_ranking(table: RankingTable, workspace: Workspace, problem: str) -> No
     folder = f"problem={problem}"
     write_table(workspace.ranking_results / folder / "results.parquet", table.results)
     write_table(workspace.ranking_columns / folder / "columns.parquet", table.columns)
+
+
+def _notes(connection: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
+    """Which columns get the default direction, and which are left out."""
+    name = "if(metric is null, task, concat(task, ' (', metric, ')'))"
+    notes = []
+    for which, said in (
+        (
+            f"direction is null and metric is distinct from '{MEAN_WIN_RATE}'",
+            "no direction given: higher is better for {} (a cost needs lower in the column "
+            "direction)",
+        ),
+        ("direction = 'none'", "direction none: {} left out of the ranking"),
+    ):
+        rows = connection.execute(
+            f"select distinct {name} from plain where task is not null and {which} order by 1"
+        ).fetchall()
+        if rows:
+            names = [str(row[0]) for row in rows]
+            more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+            notes.append(said.format(", ".join(names[:MOST_NAMES]) + more))
+    return tuple(notes)
+
+
+def _refuse_nothing_ranked(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    ranking = f"direction != 'none' or metric = '{MEAN_WIN_RATE}'"
+    if not connection.execute(f"select 1 from plain where {ranking} limit 1").fetchall():
+        raise TokenmartError(
+            f"{path}: direction is none in every row, so nothing is ranked; write higher or lower "
+            "for what entries are ranked by"
+        )
 
 
 def _refuse_rows(connection: duckdb.DuckDBPyConnection, path: Path) -> None:

@@ -37,6 +37,9 @@ COLUMNS = {
 OTHER_NAMES = {"arch": ("architecture", "{}"), "tokens_bt": ("tokens", "{} * 1e9")}
 """Names that such tables use, too → the column meant, and how its values are read."""
 
+MOST_TOKENS = 1e14
+"""More than anybody trains on: then `tokens_bt` holds tokens and not billions."""
+
 _RUN = ("family", "size", "architecture", "recipe", "parameters")
 _PLACE = ("tokens", "step")
 _POINT = ("model", "benchmark", "metric", *_PLACE)
@@ -48,14 +51,15 @@ def read_scores(path: Path, required: Sequence[str] = REQUIRED) -> pa.Table:
 
     Args:
         path: CSV, TSV, JSON lines or Parquet.
-        required: columns it must have, by the names it may use.
+        required: columns it must have, by any of their names.
 
     Raises:
         TokenmartError: it can't be read, has other columns, or a row is wrong; one line with
             file, row, column, value and what to do.
     """
     with duckdb.connect() as connection:
-        read_plain(connection, path, COLUMNS, required, OTHER_NAMES)
+        read_plain(connection, path, COLUMNS, required, OTHER_NAMES, ("benchmark", "score"))
+        _refuse_plain_counts(connection, path)
         connection.execute("alter table plain rename to scores")
         connection.execute(
             "update scores set metric = coalesce(metric, 'score'),"
@@ -64,6 +68,20 @@ def read_scores(path: Path, required: Sequence[str] = REQUIRED) -> pa.Table:
         _refuse_rows(connection, path)
         _refuse_runs(connection, path)
         return _stored(connection)
+
+
+def _refuse_plain_counts(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Refuse tokens in the column that is for billions of them."""
+    bad = connection.execute(
+        f"select row_number, tokens / 1e9 from plain where tokens > {MOST_TOKENS}"
+        " order by row_number limit 1"
+    ).fetchone()
+    names = {str(row[0]) for row in connection.execute("describe given").fetchall()}
+    if bad and "tokens_bt" in names:
+        raise TokenmartError(
+            f"{path}: row {bad[0]}: tokens_bt is {bad[1]:.15g}, expected billions of tokens; "
+            "divide by 1e9, or name the column 'tokens'"
+        )
 
 
 def _refuse_rows(connection: duckdb.DuckDBPyConnection, path: Path) -> None:

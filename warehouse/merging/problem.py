@@ -18,7 +18,7 @@ from warehouse.frozen import Frozen
 from warehouse.paths import Workspace
 from warehouse.plugins import kinds
 from warehouse.problem.mistakes import check
-from warehouse.problem.problem_files import read_problem_file
+from warehouse.problem.problem_files import paths_start, read_problem_file
 from warehouse.problem.spec import MERGE_KIND
 from warehouse.sources import weights as weight_kinds
 from warehouse.sources.weights.interface import WeightSource
@@ -219,9 +219,8 @@ def load_merge_problem(name: str, workspace: Workspace) -> MergeProblem:
         raise ProblemFileError(
             f"{tree.path}: not a problem of merged models; give one with `kind: {MERGE_KIND}`"
         )
-    folder = tree.path.resolve().parent
-    ships = folder == workspace.problems.resolve()
-    problem = check(MergeProblem, tree.value, tree, folder=None if ships else folder)
+    folder = paths_start(tree.path, workspace)
+    problem = check(MergeProblem, tree.value, tree, folder=folder)
     problem._asked = name
     return problem
 

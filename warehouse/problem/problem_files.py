@@ -34,6 +34,12 @@ def problem_path(name: str, workspace: Workspace) -> Path:
     return workspace.problems / f"{name}.yml"
 
 
+def paths_start(file: Path, workspace: Workspace) -> Path | None:
+    """The folder at which relative paths of a problem file start; None for the checkout."""
+    folder = file.resolve().parent
+    return None if folder == workspace.problems.resolve() else folder
+
+
 def list_problems(workspace: Workspace) -> list[str]:
     """Names of the problem files that ship or were added, sorted."""
     return sorted(path.stem for path in workspace.problems.glob("*.yml"))

@@ -22,7 +22,7 @@ from warehouse.probes.contexts import contexts
 from warehouse.probes.probe import Probe, probe_kinds
 from warehouse.problem.changes import Intervention, Rope
 from warehouse.problem.model_shape import ModelShape
-from warehouse.problem.problem_files import read_problem_file, with_keys
+from warehouse.problem.problem_files import paths_start, read_problem_file, with_keys
 from warehouse.problem.recall_target import Demo, RecallTarget
 from warehouse.sources import documents as document_kinds
 from warehouse.sources import weights as weight_kinds
@@ -319,13 +319,11 @@ def checked_problem(tree: YamlTree, workspace: Workspace) -> Problem:
     inherited = inherit(raw.get("models"), frozenset(ModelSpec.model_fields), tree)
     if "models" in raw:
         raw = {**raw, "models": inherited.models}
-    folder = tree.path.resolve().parent
-    ships = folder == workspace.problems.resolve()
     return check(
         Problem,
         raw,
         tree,
-        folder=None if ships else folder,
+        folder=paths_start(tree.path, workspace),
         found=inherited.mistakes,
         inherited=inherited.places,
     )

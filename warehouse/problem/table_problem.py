@@ -6,12 +6,13 @@ in the end?
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from warehouse.errors import TokenmartError
 from warehouse.frozen import Frozen
@@ -26,13 +27,13 @@ from warehouse.importers.score_store import (
     stored_scores,
 )
 from warehouse.paths import Workspace
-from warehouse.problem.problem_files import read_problem_file
+from warehouse.problem.problem_files import paths_start, read_problem_file
 from warehouse.problem.spec import TABLE_KIND, load_problem
 from warehouse.sources.place import Place
 
 
 class ScoreFile(Frozen):
-    """A plain table of scores; relative paths start at the checkout."""
+    """A plain table of scores."""
 
     path: Path
     sha256: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
@@ -97,6 +98,12 @@ class TableProblem(Frozen):
     early: Early = Early()
     predict: Predict
     target: TableTarget | None = None
+    _asked: str = PrivateAttr(default="")
+
+    @property
+    def asked(self) -> str:
+        """What `--problem` was given, as a shell takes it, for the commands in messages."""
+        return shlex.quote(self._asked or self.name)
 
     @model_validator(mode="after")
     def _sizes_go_together(self) -> TableProblem:
@@ -115,7 +122,7 @@ class TableProblem(Frozen):
     @property
     def command(self) -> str:
         """The command that brings its scores."""
-        return f"tokenmart data fetch --problem {self.name}"
+        return f"tokenmart data fetch --problem {self.asked}"
 
 
 class Ranked(Protocol):
@@ -197,7 +204,9 @@ def find_table(name: str, workspace: Workspace) -> TableProblem | None:
         return None
     from warehouse.problem.mistakes import check
 
-    return check(TableProblem, tree.value, tree)
+    problem = check(TableProblem, tree.value, tree, folder=paths_start(tree.path, workspace))
+    problem._asked = name
+    return problem
 
 
 def load_ranked(name: str, workspace: Workspace) -> Ranked:
@@ -213,12 +222,12 @@ def load_ranked(name: str, workspace: Workspace) -> Ranked:
     scores = stored_scores(workspace, problem.name)
     if scores is None:
         raise TokenmartError(
-            f"problem {problem.name}: its scores are not in the data folder yet; run "
+            f"problem {problem.asked}: its scores are not in the data folder yet; run "
             f"`{problem.command}` and `tokenmart dbt build`"
         )
     return RankedTable(
         name=problem.name,
-        asked=name,
+        asked=problem.asked,
         title=problem.title,
         description=problem.description,
         target=problem.target,
@@ -235,7 +244,7 @@ def read_table(problem: TableProblem, workspace: Workspace) -> BroughtScores:
     file, target = problem.table, problem.target
     path = Place(workspace, problem.name).resolve(file.path)
     return read_problem_scores(
-        problem=problem.name,
+        problem=problem.asked,
         file=ScoreSource(path, file.source, file.licence, file.sha256),
         early=EarlyWindow(**problem.early.model_dump()),
         predict_from=(*map(str, problem.predict.shares), *problem.predict.sizes),

@@ -134,8 +134,14 @@ def sql(
             values = parameters_of(recipe, named, session)
             if chosen := chosen_text(recipe, named, values):
                 click.echo(visible(chosen), err=True)
-        left_out = write_rows(session, text, values, format_, out, limit)
-    if left_out:
+        written = write_rows(session, text, values, format_, out, limit)
+    if written is None:
+        if out is not None:
+            click.echo(f"{out} not written: the last statement has no rows", err=True)
+        return
+    if out is not None:
+        click.echo(f"written {out}: {written.rows:,} rows", err=True)
+    if written.left_out:
         click.echo(f"only {limit} rows shown; --limit 0 shows all, --out saves all", err=True)
 
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from decimal import Decimal
 from io import TextIOWrapper
 from pathlib import Path
@@ -45,6 +46,14 @@ _CHUNK_BYTES = 1 << 20
 _WIDEST_CELL = 80
 
 
+@dataclass(frozen=True)
+class Written:
+    """How many rows were written, and how many a table left out, at least (1 stands for 'more')."""
+
+    rows: int
+    left_out: int = 0
+
+
 def format_of(out: Path | None) -> Format:
     """The format a file's ending asks for; a table on standard output.
 
@@ -68,7 +77,7 @@ def write_rows(
     format_: Format,
     out: Path | None,
     limit: int,
-) -> int:
+) -> Written | None:
     """Write the rows to standard output, or to a file that appears when it is complete.
 
     Args:
@@ -80,7 +89,7 @@ def write_rows(
         limit: see `format_`.
 
     Returns:
-        How many rows `table` left out, at least (1 stands for 'more').
+        How many rows; None, and no file, for a statement that has none.
 
     Raises:
         TokenmartError: a mistake in the SQL, or Parquet or Arrow was asked for without a file.
@@ -92,19 +101,33 @@ def write_rows(
         if format_ == "table":
             with session.ask(sql, parameters) as result:
                 if result.description is None:
-                    return 0
+                    return None
                 with _destination(out) as stream:
                     text = TextIOWrapper(stream, encoding="utf-8", newline="")
-                    left_out = _write_table(result, text, limit)
+                    written = _write_table(result, text, limit)
                     text.detach()
-                return left_out
+                return written
         with session.stream(sql, parameters) as reader:
-            if reader is not None:
-                with _destination(out) as stream:
-                    _write_batches(session, reader, format_, stream)
+            if reader is None:
+                return None
+            counts: list[int] = []
+            with _destination(out) as stream:
+                _write_batches(session, _counting(reader, counts), format_, stream)
+            return Written(sum(counts))
     except duckdb.Error as error:
         raise explain(error) from error
-    return 0
+
+
+def _counting(reader: pa.RecordBatchReader, counts: list[int]) -> pa.RecordBatchReader:
+    """The same batches, whose rows are counted as they pass."""
+    import pyarrow as pa
+
+    def passing() -> Iterator[pa.RecordBatch]:
+        for batch in reader:
+            counts.append(batch.num_rows)
+            yield batch
+
+    return pa.RecordBatchReader.from_batches(reader.schema, passing())
 
 
 @contextmanager
@@ -171,13 +194,13 @@ def _finite(line: bytes) -> bytes:
     return _TEXT_OR_NOT_FINITE.sub(lambda found: found[1] or b"null", line)
 
 
-def _write_table(result: duckdb.DuckDBPyConnection, stream: IO[str], limit: int) -> int:
+def _write_table(result: duckdb.DuckDBPyConnection, stream: IO[str], limit: int) -> Written:
     names = [column[0] for column in result.description or []]
     rows = result.fetchmany(limit + 1) if limit else result.fetchall()
     shown = rows[:limit] if limit else rows
     if names == ["explain_key", "explain_value"]:
         stream.writelines(f"{visible(row[1])}\n" for row in shown)
-        return 0
+        return Written(len(shown))
     columns = [_cell(name) for name in names]
     cells = [[_cell(value) for value in row] for row in shown]
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
@@ -190,7 +213,7 @@ def _write_table(result: duckdb.DuckDBPyConnection, stream: IO[str], limit: int)
     stream.writelines(_line(row, widths, numeric) for row in cells)
     if not rows:
         stream.write("(no rows)\n")
-    return len(rows) - len(shown)
+    return Written(len(shown), len(rows) - len(shown))
 
 
 def _line(cells: list[str], widths: list[int], numeric: list[bool]) -> str:

@@ -121,9 +121,9 @@ class _Shell:
         self.commands[name](arguments)
 
     def _run(self, sql: str, parameters: dict[str, Value]) -> None:
-        left_out = write_rows(self.session, sql, parameters, "table", None, self.limit)
+        written = write_rows(self.session, sql, parameters, "table", None, self.limit)
         self.last = sql, parameters
-        if left_out:
+        if written is not None and written.left_out:
             click.echo(f"only {self.limit} rows shown; .limit 0 shows all, .save FILE saves all")
 
     def _show(self, sql: str, **parameters: Value) -> None:
@@ -179,8 +179,10 @@ class _Shell:
             raise TokenmartError(".save: expected one file, such as .save rows.parquet")
         out = Path(files[0]).expanduser()
         refuse_protected(out, self.workspace, ".save", force=force)
-        write_rows(self.session, *self.last, format_of(out), out, 0)
-        click.echo(f"wrote {out}")
+        written = write_rows(self.session, *self.last, format_of(out), out, 0)
+        if written is None:
+            raise TokenmartError(f".save {out}: the last statement has no rows; run a query first")
+        click.echo(f"wrote {out}: {written.rows:,} rows")
 
 
 def run_shell(

@@ -128,7 +128,11 @@ def test_constant_items_and_missing_scores(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("header", "row", "message"),
     [
-        (("model", "tokens", "item", "scor"), ["m", 1, "q", 1], "unknown column 'scor'.*'score'"),
+        (
+            ("model", "tokens", "item", "scor"),
+            ["m", 1, "q", 1],
+            "mean 'scor'\\? rename that column to 'score'",
+        ),
         (("model", "tokens", "item"), ["m", 1, "q"], "column 'score' is missing"),
         (("model", "item", "score"), ["m", "q", 1], "neither a column 'tokens' nor 'step'"),
         (("model", "step", "item", "score"), ["m", 1, "q", "nan"], "row 1: score is 'nan'"),
@@ -155,7 +159,13 @@ def test_twice_several_readings_and_too_few(tmp_path: Path) -> None:
     assert read_items(path, "bpb").items == 1
     path = write(tmp_path / "few.csv", simulate(5, 5, checkpoints=7))
     done = CliRunner().invoke(cli, ["e2lm", "curate", "--items", str(path)])
-    assert done.exit_code == 1 and "choosing 100 or more needs more" in done.stderr
+    assert done.exit_code == 1 and f"{path}: 10 items have a score everywhere" in done.stderr
+    assert "no choice for --fewest 100; add items, or choose fewer with --fewest 5" in done.stderr
+    empty = write(tmp_path / "empty.csv", [], ("model", "step", "item", "score"))
+    with pytest.raises(TokenmartError, match="holds no row"):
+        read_items(empty, None)
+    with pytest.raises(TokenmartError, match="is a folder"):
+        read_items(tmp_path, None)
     words = ["e2lm", "curate", "--items", str(path), "--fewest", "9", "--most", "3"]
     swapped = CliRunner().invoke(cli, words)
     assert swapped.exit_code == 1 and "less than --fewest 9; swap them" in swapped.stderr

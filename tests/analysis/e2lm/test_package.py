@@ -336,6 +336,16 @@ def test_other_kinds_run_and_broken_tasks_are_named(harness: Path, tmp_path: Pat
     new_task("no_field", "cloze", tasks)
     (tasks / "no_field" / "items.jsonl").write_text('{"question": "q"}\n')
     new_task("no_metric", "cloze", tasks)
+    new_task("no_gold", "multiple-choice", tasks)
+    with (tasks / "no_gold" / "items.jsonl").open("a") as file:
+        file.write('{"question": "Which?", "choices": ["a", "b"]}\n')
+        file.write('{"question": "And which?", "choices": ["a", "b"], "gold": 2}\n')
+    new_task("no_answer", "cloze", tasks)
+    with (tasks / "no_answer" / "items.jsonl").open("a") as file:
+        file.write('{"question": "Which?"}\n{"answer": "this"}\n')
+    new_task("no_json", "multiple-choice", tasks)
+    with (tasks / "no_json" / "items.jsonl").open("a") as file:
+        file.write("\n{question: 1}\n")
     broken = tasks / "no_metric" / "no_metric.yaml"
     broken.write_text(broken.read_text().replace("metric: acc", "metric: !function no_metric.x"))
     script = (
@@ -346,6 +356,7 @@ def test_other_kinds_run_and_broken_tasks_are_named(harness: Path, tmp_path: Pat
         "print(json.dumps({n: check(n, 5) for n in sys.argv[1:]}, default=str))"
     )
     names = ["multiple_choice", "cloze", "generation", "no_field", "no_metric", "none"]
+    names += ["no_gold", "no_answer", "no_json"]
     done = subprocess.run(
         [sys.executable, "-c", script, *names],
         cwd=harness, capture_output=True, text=True, check=False, timeout=200,
@@ -360,6 +371,17 @@ def test_other_kinds_run_and_broken_tasks_are_named(harness: Path, tmp_path: Pat
     for name in ("no_field", "no_metric", "none"):
         assert found[name]["failed"] in ("load", "items", "run")
         assert found[name]["error"]
+    assert found["no_gold"]["failed"] == "items"
+    assert (
+        "2 of 120 samples are wrong: sample 118 ('Which?'): the right answer is None, expected"
+        in (found["no_gold"]["error"])
+    )
+    assert "sample 119 ('And which?'): the right answer is 2" in found["no_gold"]["error"]
+    assert found["no_answer"]["failed"] == "items"
+    assert "sample 118 ('Which?'): has no right answer; sample 119" in found["no_answer"]["error"]
+    assert found["no_answer"]["error"].endswith("has no prompt")
+    assert found["no_json"]["failed"] == "load"
+    assert "items.jsonl: line 120: is not JSON: " in found["no_json"]["error"]
 
 
 def test_without_a_harness_the_check_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

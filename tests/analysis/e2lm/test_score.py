@@ -171,11 +171,15 @@ def test_cs_separates_science_from_web_and_enters_the_weighted_score(tmp_path: P
 def test_the_command_writes_what_it_prints(write: Write, tmp_path: Path) -> None:
     path, out = write(made_up(2), EARLY + LATER), tmp_path / "signal.json"
     arguments = ["e2lm", "score", "--scores", str(path), "--weights", "1,0,0"]
-    printed = CliRunner().invoke(cli, [*arguments, "--model", "m1"])
+    printed = CliRunner().invoke(cli, [*arguments, "--model", "m1", "--json"])
     assert printed.exit_code == 0, printed.output
     entries: dict[str, Any] = json.loads(printed.stdout)
     assert list(entries) == ["m1"]
     assert entries["m1"]["smooth"]["weighted_score"] == entries["m1"]["smooth"]["sq"]
+    shown = CliRunner().invoke(cli, [*arguments, "--model", "m1"])
+    assert shown.exit_code == 0 and "weighted" in shown.output.splitlines()[0], shown.output
+    (line,) = [line for line in shown.output.splitlines() if line.startswith("m1     smooth")]
+    assert f"{entries['m1']['smooth']['sq']:.3g}" in line
     for _ in range(2):  # its own result may be replaced
         done = CliRunner().invoke(cli, [*arguments, "--out", str(out)])
         assert done.exit_code == 0, done.output
@@ -192,6 +196,21 @@ def test_what_has_no_sq_is_named_with_its_reason(write: Write, tmp_path: Path) -
     assert done.exit_code == 0, done.output
     assert "m4, b: no SQ: 4 of at least 8 early checkpoints" in done.stderr
     assert "m5, b" not in done.stderr and "and 2 more without SQ" in done.stderr
+
+
+def test_a_weighted_score_that_is_none_says_what_it_takes(write: Write) -> None:
+    path = write({("m0", "q"): [0.1, 0.2], ("m1", "q"): [0.2, 0.1]}, EARLY[:2])
+    shown = CliRunner().invoke(cli, ["e2lm", "score", "--scores", str(path)])
+    said = " ".join(shown.stdout.split())
+    assert "no weighted score for m0, q and 1 more: sq is undefined (it takes 8 early" in said
+    assert "cs is undefined (it takes runs with science and with web in the column recipe)" in said
+    assert "a weight of 0 leaves a part out, such as --weights 1,0,0" in said
+
+
+def test_a_model_without_a_benchmark_is_named(write: Write) -> None:
+    rows = {("m0", "q"): [0.1, 0.2], ("m0", "r"): [0.1, 0.2], ("m1", "q"): [0.1, 0.3]}
+    notes = score_table(write(rows, EARLY[:2]), WORKSPACE).notes
+    assert "m1: no score on r; there it is compared with no other model" in notes
 
 
 @pytest.mark.parametrize("weights", ["1,2", "a,b,c", "1,-1,0", "nan,0,0"])

@@ -98,7 +98,7 @@ def test_several_files_are_one_models_tasks(workspace: Workspace, tmp_path: Path
         ("4096", "4096.5", "row 1: context_tokens is '4096.5'"),
         ("cluster", "clusters", "unknown column 'clusters'; did you mean 'cluster'?"),
         ("cluster", "weather", "unknown column 'weather'; remove it"),
-        ("score", "cluster2", "unknown column 'cluster2'"),
+        ("score", "cluster2", "column 'score' is missing; if 'cluster2' is that"),
     ],
 )
 def test_a_wrong_row_stops_everything(

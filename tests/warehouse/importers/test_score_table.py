@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import duckdb
@@ -50,7 +53,28 @@ def test_names_of_folders_are_no_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ([HEADER.replace("score", "scores")], "unknown column 'scores'; did you mean 'score'?"),
+        (
+            [HEADER.replace("score", "scores")],
+            "column 'score' is missing; did you mean 'scores'? rename that column to 'score'",
+        ),
+        (
+            [HEADER.replace("score", "accuracy")],
+            "column 'score' is missing; if 'accuracy' is that column, rename it to 'score'",
+        ),
+        (
+            ["who,benchmark,accuracy", "m,q,1"],
+            "columns 'model', 'score' are missing; if some of 'who', 'accuracy' are those columns",
+        ),
+        (
+            [f"{HEADER},scoring", "m,1b,a,1,q,1,2"],
+            "unknown column 'scoring'; remove it",
+        ),
+        ([HEADER.replace(",", ";")], "';' separates its columns, expected ',' in a .csv file"),
+        ([HEADER.replace(",", "\t")], "a tab separates its columns, expected ','"),
+        (
+            [HEADER, "m,1b,a,2e9,q,0.5"],
+            "row 1: tokens_bt is 2000000000, expected billions of tokens; divide by 1e9, or name",
+        ),
         ([f"{HEADER},note"], "unknown column 'note'; remove it"),
         (["model,benchmark", "m,q"], "column 'score' is missing; add it"),
         ([f"{HEADER},tokens"], "'tokens_bt' and 'tokens' say the same; remove one"),
@@ -88,9 +112,38 @@ def test_mistakes(tmp_path: Path, lines: list[str], message: str) -> None:
 def test_other_files(tmp_path: Path) -> None:
     with pytest.raises(TokenmartError, match="no such file"):
         read_scores(tmp_path / "none.csv")
+    with pytest.raises(TokenmartError, match="is a folder; name the table in it"):
+        read_scores(tmp_path)
+    with pytest.raises(TokenmartError, match="holds nothing"):
+        read_scores(written(tmp_path, "", name="empty.csv"))
     with pytest.raises(TokenmartError, match=r"suffix '\.xlsx' is not one of \.csv"):
         read_scores(written(tmp_path, "x", name="t.xlsx"))
     with pytest.raises(TokenmartError, match="can't be read"):
         read_scores(written(tmp_path, "no parquet", name="t.parquet"))
-    with pytest.raises(TokenmartError, match="column 'size' is missing"):
+    with pytest.raises(TokenmartError, match="columns 'size', 'arch', 'tokens_bt' are missing"):
         read_scores(written(tmp_path, "model,benchmark,score", "m,q,1"), HEADER.split(","))
+
+
+def test_a_column_goes_by_any_of_its_names(tmp_path: Path) -> None:
+    other = HEADER.replace("arch", "architecture").replace("tokens_bt", "tokens")
+    rows = [f"m,1b,a,{tokens},q,0.5" for tokens in ("1e9", "2e9")]
+    table = read_scores(written(tmp_path, other, *rows), HEADER.split(","))
+    assert table["tokens"].to_pylist() == [1e9, 2e9]
+
+
+@pytest.mark.parametrize("name", ["wide.csv", 'it\'s "wide".csv'])
+def test_a_wide_table_is_made_long_by_the_command_of_its_message(tmp_path: Path, name: str) -> None:
+    path = written(tmp_path, "model,tokens,arc easy,boolq", "m,1,0.5,", "m,2,0.6,1", name=name)
+    with pytest.raises(TokenmartError, match="'arc easy', 'boolq' look like a column each") as said:
+        read_scores(path)
+    command = shlex.split(said.value.format_message().split("`")[1])
+    assert command[:2] == ["python", "-c"]
+    subprocess.run([sys.executable, *command[1:]], check=True)
+    long = tmp_path / f"{path.stem}-long.csv"
+    assert long.read_text().splitlines() == [
+        "model,tokens,benchmark,score",
+        "m,1,arc easy,0.5",
+        "m,1,boolq,",
+        "m,2,arc easy,0.6",
+        "m,2,boolq,1.0",
+    ]

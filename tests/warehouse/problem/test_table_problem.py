@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -15,7 +16,12 @@ from warehouse.files import sha256_file
 from warehouse.importers import store_scores
 from warehouse.paths import Workspace, find_workspace
 from warehouse.problem.spec import load_problem
-from warehouse.problem.table_problem import find_table, load_ranked, read_table
+from warehouse.problem.table_problem import (
+    TableProblem,
+    find_table,
+    load_ranked,
+    read_table,
+)
 from warehouse.sql.connection import connect_to_parquet
 
 SHIPPED = find_workspace(Path(__file__))
@@ -196,3 +202,30 @@ def test_the_shipped_tables_are_what_their_record_says(name: str) -> None:
     assert path.stat().st_size == record["bytes"] < 3_000_000
     assert problem.table.licence == record["licence"]
     assert record["commit"][:7] in str(problem.table.source)
+
+
+def test_the_table_of_a_problem_elsewhere_lies_beside_it_and_is_asked_for_by_its_path(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = workspace.root / "my tables"
+    folder.mkdir()
+    monkeypatch.chdir(workspace.root)
+    (folder / "mine.yml").write_text(PROBLEM.replace("name: runs", "name: mine"))
+    asked = "'my tables/mine.yml'"
+    missing = f"{folder / 'runs.csv'}: no such file; correct table.path of problem {asked}"
+    with pytest.raises(TokenmartError, match=re.escape(missing)):
+        read_table(find_own("my tables/mine.yml", workspace), workspace)
+    (folder / "runs.csv").write_text("\n".join(ROWS))
+    with pytest.raises(TokenmartError, match=re.escape(f"data fetch --problem {asked}`")):
+        load_ranked("my tables/mine.yml", workspace)
+    shown = CliRunner().invoke(cli, ["doctor", "--problem", "my tables/mine.yml"])
+    assert f"tokenmart data fetch --problem {asked}" in shown.output
+    done = CliRunner().invoke(cli, ["data", "fetch", "--problem", "my tables/mine.yml"])
+    assert done.exit_code == 0, done.output
+    assert len(load_ranked("my tables/mine.yml", workspace).ranked_models) == 3
+
+
+def find_own(name: str, workspace: Workspace) -> TableProblem:
+    found = find_table(name, workspace)
+    assert found is not None
+    return found

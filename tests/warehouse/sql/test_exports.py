@@ -35,7 +35,8 @@ def test_formats_agree(filled: Workspace, tmp_path: Path) -> None:
     for ending in ("json", "csv", "parquet", "arrow"):
         out = tmp_path / f"rows.{ending}"
         result = CliRunner().invoke(cli, ["sql", query, "--out", str(out)])
-        assert (result.exit_code, result.output) == (0, "")
+        assert (result.exit_code, result.stdout) == (0, "")
+        assert result.stderr == f"written {out}: 16 rows\n"
     assert json.loads((tmp_path / "rows.json").read_text()) == expected
     for table in (
         pq.read_table(tmp_path / "rows.parquet"),
@@ -46,6 +47,13 @@ def test_formats_agree(filled: Workspace, tmp_path: Path) -> None:
     with (tmp_path / "rows.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [np.float32(row["nll"]) for row in rows] == [row["nll"] for row in expected]
+
+
+@pytest.mark.parametrize("ending", ["csv", "json", "parquet", "arrow", "txt"])
+def test_no_rows_are_written_and_said(filled: Workspace, tmp_path: Path, ending: str) -> None:
+    out = tmp_path / f"rows.{ending}"
+    none = CliRunner().invoke(cli, ["sql", "from tokens where false", "--out", str(out)])
+    assert (none.exit_code, none.stderr) == (0, f"written {out}: 0 rows\n") and out.is_file()
 
 
 def test_a_table_is_cut_with_a_notice(filled: Workspace) -> None:

@@ -264,6 +264,7 @@ components as (
         'sq' as component,
         1 as place,
         {{ var('weight_sq', 0.5) }} as weight,
+        'it takes 8 early checkpoints with unequal scores' as needs,
         sq as value
     from series_order
     union all by name
@@ -277,6 +278,10 @@ components as (
         case of_benchmarks.statistic
             when 'rc' then {{ var('weight_rc', 0.1) }} else {{ var('weight_cs', 0.4) }}
         end as weight,
+        case of_benchmarks.statistic
+            when 'rc' then 'it takes two runs with checkpoints after the early window'
+            else 'it takes runs with science and with web in the column recipe'
+        end as needs,
         of_benchmarks.value
     from series_order
     inner join of_benchmarks
@@ -297,8 +302,10 @@ weighted as (
             when count(*) filter (where weight != 0 and value is null) = 0
                 then coalesce(sum(weight * value) filter (where weight != 0), 0)
         end as value,
-        string_agg(concat(component, ' is undefined'), ', ' order by place) filter (
-            where weight != 0 and value is null
+        concat(
+            string_agg(concat(component, ' is undefined (', needs, ')'), ', ' order by place)
+            filter (where weight != 0 and value is null),
+            '; a weight of 0 leaves a part out, such as --weights 1,0,0'
         ) as reason
     from components
     group by problem, model_id, benchmark, metric

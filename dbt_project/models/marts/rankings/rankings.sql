@@ -2,6 +2,16 @@ with scores as (
     select * from {{ ref('int_ranking_scores') }}
 ),
 
+gaps as (
+    select
+        problem,
+        round,
+        entry,
+        string_agg(concat(task_group, ' (', cause, ')'), '; ' order by task_group) as causes
+    from {{ ref('int_ranking_gaps') }}
+    group by problem, round, entry
+),
+
 draws as (
     select * from {{ ref('int_ranking_draws') }}
 ),
@@ -63,7 +73,14 @@ rankings as (
         resampled.resampled,
         if(
             scores.score is null,
-            concat('no win rate in ', scores.missing_groups, ' of ', scores.task_groups, ' groups'),
+            concat(
+                'no win rate in ',
+                scores.missing_groups,
+                ' of ',
+                scores.task_groups,
+                ' groups: ',
+                gaps.causes
+            ),
             null
         ) as reason
     from scores
@@ -71,6 +88,10 @@ rankings as (
         on scores.problem = drawn.problem
         and scores.round = drawn.round
         and scores.entry = drawn.entry
+    left join gaps
+        on scores.problem = gaps.problem
+        and scores.round = gaps.round
+        and scores.entry = gaps.entry
     left join resampled
         on scores.problem = resampled.problem
         and scores.round = resampled.round
