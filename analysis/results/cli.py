@@ -101,7 +101,7 @@ def tell(problem: str, tables: Path | None, out: Path | None, check: bool, seed:
     found = frozen(folder)
     figures = None if found is None else study(found, workspace, seed)
     page = out or workspace.root / PAGE
-    refuse_protected(page, workspace, force=True)
+    refuse_protected(page, workspace, force=True, tracked=True)
     made = {page: findings_page(workspace, figures)}
     if figures is not None:
         made[folder / FIGURES] = json.dumps(figures, indent=1) + "\n"
