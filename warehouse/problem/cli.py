@@ -191,13 +191,17 @@ def _fetch_scores(problem: TableProblem, workspace: Workspace, dry_run: bool) ->
 def _show_needs(
     problem: Problem, workspace: Workspace, kind: str | None, chosen: list[ModelSpec]
 ) -> None:
-    from warehouse.problem.needs import problem_needs
+    from warehouse.problem.needs import downloads_text, problem_needs
 
-    for need in problem_needs(problem, workspace, chosen or None):
-        if kind in (None, need.kind):
-            state = "here   " if need.present else "missing"
-            where = need.path if need.present else f"from {need.source}"
-            click.echo(f"{state}  {need.kind:<9}  {need.name}  ({where})")
+    needs = [n for n in problem_needs(problem, workspace, chosen or None) if kind in (None, n.kind)]
+    for need in needs:
+        state = "here   " if need.present else "missing"
+        where = need.path if need.present else f"from {need.source}"
+        if not need.present and need.download_bytes:
+            where += f", about {need.download_bytes / 1e9:,.1f} GB"
+        click.echo(f"{state}  {need.kind:<9}  {need.name}  ({where})")
+    if to_fetch := downloads_text(needs):
+        click.echo(f"to download: {to_fetch}")
     if problem.target is None and kind in (None, "target"):
         click.echo(NO_TARGET)
 
