@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from analysis.options import FILE, PROBLEM, SEED
+from warehouse.terminal import counted
 
 FIGURES = "figures.json"
 
@@ -134,7 +135,8 @@ def _tell_added(part: dict[str, Any]) -> None:
         )
     else:
         click.echo(
-            f"read twice: {overlap['documents']} documents by {overlap['models']} models; of "
+            f"read twice: {counted(overlap['documents'], 'document')} by "
+            f"{counted(overlap['models'], 'model')}; of "
             f"{overlap['values']} values the one furthest apart, of {overlap['variant']}, differs "
             f"by {overlap['largest']:.2g} standard deviations between models"
         )

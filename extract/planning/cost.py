@@ -22,6 +22,7 @@ from warehouse.paths import Workspace
 from warehouse.probes.request import Condition, Reading
 from warehouse.problem.spec import ModelSpec, Problem
 from warehouse.sources.fetch import documents_path
+from warehouse.terminal import counted
 
 CHARACTERS_PER_TOKEN = 4
 BYTES_PER_ROW = 10
@@ -154,7 +155,7 @@ def document_lengths(
         sizes = sizes[: selection.documents]
         lengths = [int(size / CHARACTERS_PER_TOKEN) for size in sizes]
         source = (
-            f"{len(lengths)} documents of {sum(sizes):,} characters, counted as "
+            f"{counted(len(lengths), 'document')} of {sum(sizes):,} characters, counted as "
             f"{CHARACTERS_PER_TOKEN:g} a token"
         )
     else:

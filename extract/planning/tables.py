@@ -30,6 +30,7 @@ from warehouse.problem.needs import downloads_text, notices, problem_needs
 from warehouse.problem.spec import ModelSpec, Problem
 from warehouse.sources.fetch import documents_path
 from warehouse.store.token_files import finished_units, published_path
+from warehouse.terminal import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -92,7 +93,7 @@ def make_plan(
         workspace: where ledger and files are.
         device_here: whether the selection's device is one of this machine.
     """
-    lengths, counted = document_lengths(problem, selection, workspace)
+    lengths, told_of = document_lengths(problem, selection, workspace)
     longest = max(lengths, default=0)
     work = work_of(lengths, selection.conditions)
     documents = _documents(problem, workspace, len(lengths))
@@ -135,7 +136,7 @@ def make_plan(
     if selection.device == "cpu" and gpu_hours > 0.1:
         elsewhere = " " + on_a_gpu(selection, longest, workspace, problem.name, flops)
     notes = (
-        f"device {selection.device}{'' if device_here else ' (not here)'}; {counted}. Memory: "
+        f"device {selection.device}{'' if device_here else ' (not here)'}; {told_of}. Memory: "
         "weights + KV cache + activations and logits of the longest document. Times are estimates "
         f"({flops:.1e} FLOPs to do) at an assumed speed of {speed}; the progress bar shows the "
         f"measured one.{elsewhere}",
@@ -144,8 +145,8 @@ def make_plan(
         *(f"{subject}: {told}" for subject, told in notices(problem, selection.models).items()),
     )
     title = (
-        f"{problem.name}: {len(selection.models)} models × {len(selection.conditions)} "
-        f"conditions × {len(lengths)} documents"
+        f"{problem.name}: {counted(len(selection.models), 'model')} × "
+        f"{counted(len(selection.conditions), 'condition')} × {counted(len(lengths), 'document')}"
     )
     return Plan(title, tuple(models), notes)
 
@@ -266,6 +267,7 @@ def status_rows(
             file = published_path(workspace, problem.name, spec.model_id, condition.name)
             rows.append(
                 {
+                    "model": spec.full_id,
                     "model_id": spec.model_id,
                     "condition": condition.name,
                     "done": len(done),
@@ -290,8 +292,8 @@ def status_rows(
 def fallbacks(rows: Sequence[dict[str, Any]]) -> list[str]:
     """What runs slower or coarser than it should, a line per model: from `status_rows`."""
     lines = []
-    for model_id in dict.fromkeys(row["model_id"] for row in rows):
-        mine = [row for row in rows if row["model_id"] == model_id]
+    for model in dict.fromkeys(row["model"] for row in rows):
+        mine = [row for row in rows if row["model"] == model]
         found = {
             f"prefixes {words}"
             for row in mine
@@ -303,7 +305,7 @@ def fallbacks(rows: Sequence[dict[str, Any]]) -> list[str]:
             for words in row["attention"]
             if words.startswith(("eager", "sdpa/math"))
         }
-        lines += [f"{model_id}: {words}" for words in sorted(found)]
+        lines += [f"{model}: {words}" for words in sorted(found)]
     return lines
 
 
@@ -315,6 +317,7 @@ def per_model(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         models.setdefault(row["model_id"], []).append(row)
     return [
         {
+            "model": mine[0]["model"],
             "model_id": model_id,
             "condition": f"{sum(row['done'] == row['documents'] for row in mine)} of {len(mine)}",
             **{name: _sum(row[name] for row in mine) for name in summed},
@@ -338,11 +341,11 @@ def status_table(
     from rich.text import Text
 
     table = Table(title=f"{problem.name}: what has been extracted")
-    counted = "condition" if by_condition else "conditions whole"
+    covered = "condition" if by_condition else "conditions whole"
     for column in (
-        "model", counted, "units", "failed", "of", "rows", "tokens", "seconds", "MB", "peak GiB",
+        "model", covered, "units", "failed", "of", "rows", "tokens", "seconds", "MB", "peak GiB",
     ):  # fmt: skip
-        left = column in ("model", counted)
+        left = column in ("model", covered)
         table.add_column(
             column,
             justify="left" if left else "right",
@@ -352,7 +355,7 @@ def status_table(
         )
     for row in rows if by_condition else per_model(rows):
         cells = (
-            row["model_id"], row["condition"], str(row["done"]), str(row["failed"] or ""),
+            row["model"], row["condition"], str(row["done"]), str(row["failed"] or ""),
             str(row["documents"] or "?"), f"{row['rows']:,}", f"{row['tokens_processed']:,}",
             f"{row['seconds']:,.0f}", f"{row['bytes'] / 1e6:.1f}", _peak(row),
         )  # fmt: skip
@@ -364,10 +367,10 @@ def status_notes(
     problem: Problem, selection: Selection, rows: Sequence[dict[str, Any]]
 ) -> list[str]:
     """What stands below the table: why units failed, what ran over its limit, what to know."""
-    failures = [Failure(row["model_id"], reason) for row in rows for reason in row["reasons"]]
+    failures = [Failure(row["model"], reason) for row in rows for reason in row["reasons"]]
     over: dict[str, int] = {}
     for row in rows:
-        over[row["model_id"]] = max(row["over_limit"], over.get(row["model_id"], 0))
+        over[row["model"]] = max(row["over_limit"], over.get(row["model"], 0))
     counts = ", ".join(f"{model} ({count})" for model, count in over.items() if count)
     return [
         *(f"failed: {line}" for line in summary(failures)),

@@ -150,7 +150,7 @@ def test_documents_or_the_target_alone(path: Path, workspace: Workspace) -> None
     assert not workspace.tokens.exists()
     documents = CliRunner().invoke(cli, [*asked, "documents", "--documents", "1"])
     assert documents.exit_code == 0, documents.output
-    assert "all models have 1 documents\n" in documents.output
+    assert "all models have 1 document\n" in documents.output
     assert campaign_of(path, workspace)._contexts_done() == [1, 1]
 
 
@@ -160,7 +160,7 @@ def test_the_first_documents_can_be_left_out(path: Path, workspace: Workspace) -
     asked = ["campaign", "--problem", str(path), "--device", "cpu", "--only", "documents"]
     done = CliRunner().invoke(cli, [*asked, "--skip-documents", "1", "--documents", "2"])
     assert done.exit_code == 0, done.output
-    assert "all models have 1 documents after the first 1\n" in done.output
+    assert "all models have 1 document after the first 1\n" in done.output
     assert work._documents_done() == [2, 2]
     assert [piece.left for piece in work.pieces()] == [1, 0, 1, 1]
     assert campaign_of(path, workspace)._documents_done() == [0, 0]

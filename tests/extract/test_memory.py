@@ -188,6 +188,7 @@ def test_dry_run_and_status_show_memory(
     assert "One GPU" not in shown.output  # what takes minutes here needs none
     before = CliRunner().invoke(status, ["--problem", path])
     assert before.exit_code == 0 and "~0." in before.output, before.output
+    assert "tiny/one" in before.output and "tiny--one" not in before.output
 
 
 def test_the_dry_run_of_the_locked_problem_names_gated_repositories() -> None:

@@ -10,6 +10,7 @@ import click
 
 from warehouse.errors import TokenmartError
 from warehouse.paths import find_workspace
+from warehouse.terminal import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,8 +92,8 @@ def new(name: str | None, texts: Path | None, models: tuple[str, ...], out: Path
     tokens = sum(made.lengths) // CHARACTERS_PER_TOKEN
     asked = made.problem.asked
     click.echo(
-        f"wrote {out}: {len(made.lengths)} documents (about {tokens:,} tokens), {len(models)} "
-        f"model{'s' * (len(models) > 1)}, no target"
+        f"wrote {out}: {counted(len(made.lengths), 'document')} (about {tokens:,} tokens), "
+        f"{counted(len(models), 'model')}, no target"
     )
     for model in made.problem.models:
         where = "the hub, when it is first needed" if model.source.on_demand else "this machine"
@@ -323,4 +324,7 @@ def import_(
 
 def _say_imported(full_id: str, counts: dict[str, int]) -> None:
     tasks = ", ".join(f"{task} ({count})" for task, count in counts.items())
-    click.echo(f"{full_id}: {sum(counts.values())} items of {len(counts)} tasks: {tasks}")
+    click.echo(
+        f"{full_id}: {counted(sum(counts.values()), 'item')} of "
+        f"{counted(len(counts), 'task')}: {tasks}"
+    )
