@@ -126,7 +126,7 @@ def test_what_fell_back_is_told_by_the_run_and_by_status(
     source = {"kind": "local", "path": str(tiny_checkpoint("llama_ntk"))}
     model = {"full_id": "tiny/ntk", "family": "tiny", "source": source, "context": 512}
     path = tiny_problem(texts=2, models=[model])
-    line = "warning: tiny--ntk: prefixes separate: frequencies follow the length"
+    line = "warning: tiny/ntk: prefixes separate: frequencies follow the length"
     assert run(path).output.count(line) == 1
     shown = CliRunner().invoke(status, ["--problem", str(path)])
     assert shown.exit_code == 0 and shown.output.count(line) == 1
