@@ -87,8 +87,8 @@ def main(
     data sheet's dense half-precision figure. Memory is what the plan of `tokenmart extract`
     predicts, and the most that PyTorch held, weights included.
 
-    Ends with exit code 1 when something measured is wrong: a difference too large, memory that
-    did not come back, a run that failed.
+    Ends with exit code 1 when something measured is wrong (a difference too large, memory that
+    did not come back, a run that failed), or there is no GPU.
 
     \b
     python benchmarks/bench_gpu.py --out bench_gpu.json
@@ -105,6 +105,11 @@ def main(
     exact_float32()
     size, shapes = sizes(tiny)
     place = resolve_device(device)
+    if device == "auto" and place == "cpu":
+        raise click.ClickException(
+            "no GPU here, so there is nothing to measure; run this on the machine with the GPU, or "
+            "see that all runs with --device cpu --tiny"
+        )
     place = "cuda:0" if place in ("cuda", "auto-map") else place
     subjects = [real_subject(folder, place) for folder in models] or [
         random_subject(name, shape, count, place) for name, (shape, count) in shapes.items()

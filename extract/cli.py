@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from warehouse.errors import visible
-from warehouse.terminal import print_whole
+from warehouse.terminal import counted, print_whole
 
 if TYPE_CHECKING:
     from extract.planning.plan import Document, Selection
@@ -253,8 +253,8 @@ def _extract(
     seconds = time.monotonic() - started
     before = total - outcome.units - outcome.elsewhere
     click.echo(
-        f"extracted {outcome.units} units ({outcome.tokens:,} tokens) in {seconds:.0f} s; "
-        f"{max(0, before)} of {total} were there already or failed"
+        f"extracted {counted(outcome.units, 'unit')} ({outcome.tokens:,} tokens) in "
+        f"{seconds:.0f} s; {max(0, before)} of {total} were there already or failed"
         + (f"; {outcome.elsewhere} are being done by another process" if outcome.elsewhere else "")
     )
     for line in outcome.messages.lines():
@@ -269,8 +269,9 @@ def _extract(
             click.echo(visible(f"error: {line}"), err=True)
         models = len({failure.model for failure in outcome.failures})
         raise UnitFailedError(
-            f"{len(lines)} failed (listed above), of {models} of {len(selection.models)} models; "
-            "all else is kept: mend the cause and run the same command again"
+            f"{len(lines)} failed (listed above), of {models} of "
+            f"{counted(len(selection.models), 'model')}; all else is kept: mend the cause and run "
+            "the same command again"
         )
 
 
@@ -321,7 +322,7 @@ def recall(
     with progress_bar(len(selection.models), "models") as progress:
         outcome = measure_recall(problem, target, selection, workspace, progress)
     done = len(selection.models) - outcome.measured - len(outcome.failures)
-    click.echo(f"measured {outcome.measured} models; {done} were done before")
+    click.echo(f"measured {counted(outcome.measured, 'model')}; {done} were done before")
     if note := standard_error_note(target.contexts):
         click.echo(f"note: {note}")
     for line in outcome.messages.lines():
@@ -330,8 +331,8 @@ def recall(
         for line in summary(outcome.failures):
             click.echo(visible(f"error: {line}"), err=True)
         raise UnitFailedError(
-            f"{len(outcome.failures)} models failed (listed above); the others are kept: mend "
-            "the cause and run the same command again"
+            f"{counted(len(outcome.failures), 'model')} failed (listed above); the others are "
+            "kept: mend the cause and run the same command again"
         )
 
 

@@ -100,6 +100,13 @@ def test_what_no_longer_fits_is_named(bench_gpu: Any, tmp_path: Path) -> None:
     assert all(f"left out for its time: {each}" in done.output for each in found["skipped"])
 
 
+def test_without_a_gpu_nothing_is_measured(bench_gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("extract.planning.devices.resolve_device", lambda asked: "cpu")
+    done = CliRunner().invoke(bench_gpu.main, [])
+    assert done.exit_code == 1 and "|" not in done.output
+    assert "no GPU here, so there is nothing to measure" in done.output
+
+
 def test_peaks_are_found_by_the_names_that_cuda_gives(bench_gpu: Any) -> None:
     names = {
         "NVIDIA H100 80GB HBM3": 989.0,

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import os
+import subprocess
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from warehouse.paths import Workspace
 
 _CHUNK_BYTES = 1 << 20
 _HEAD_BYTES = 1 << 14
+_CODE = {"analysis", "benchmarks", "dbt_project", "extract", "scripts", "tests", "warehouse"}
 _AGAIN = "then run the same command again"
 _REMEDIES = {
     errno.ENOSPC: "the disk is full; free some space",
@@ -164,11 +166,13 @@ def refuse_protected(
     *,
     force: bool = False,
     own: bytes | None = None,
+    tracked: bool = False,
 ) -> None:
     """Stop before a user's output replaces what the project must keep, or any other file.
 
     Protected: lock files, the files they record, problem files, pre-registrations, the folders of
-    locked files, the token store and the database.
+    locked files, the token store and the database; of the checkout what git tracks, but for earlier
+    outputs of the same kind outside the folders of the code.
 
     Args:
         path: the output.
@@ -176,6 +180,7 @@ def refuse_protected(
         option: names the output in the message.
         force: replace a file that is there and not protected.
         own: what a file of the same kind has in its first bytes; such a file is replaced.
+        tracked: whether the command is there to write a file that git tracks.
 
     Raises:
         TokenmartError: the path is one of these.
@@ -210,7 +215,14 @@ def refuse_protected(
         reasons.append("it is a locked file")
     if reasons:
         raise TokenmartError(f"{option} {path}: not written, {reasons[0]}; choose another place")
-    if not force and _is_foreign(place, own):
+    foreign = _is_foreign(place, own)
+    inside = not tracked and place.is_relative_to(root) and place.is_file()
+    # the code that writes a mark holds it, too
+    if inside and (foreign or place.relative_to(root).parts[0] in _CODE) and _is_tracked(place):
+        raise TokenmartError(
+            f"{option} {path}: not written, git tracks it; choose another place, or remove it first"
+        )
+    if not force and foreign:
         raise TokenmartError(
             f"{option} {path}: not written, the file is there already; choose another place, or "
             "replace it with --force"
@@ -225,6 +237,19 @@ def _is_foreign(path: Path, mark: bytes | None) -> bool:
                 head = file.read(_HEAD_BYTES)
             return bool(head) and (mark is None or mark not in head)
     return False
+
+
+def _is_tracked(path: Path) -> bool:
+    """Whether git tracks a file; False where there is no git."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", path.parent, "ls-files", "--error-unmatch", "--", path.name],
+            capture_output=True,
+            check=False,
+        )
+    except OSError:
+        return False
+    return done.returncode == 0
 
 
 def _locked_files(workspace: Workspace, root: Path) -> set[Path]:

@@ -1,4 +1,4 @@
-"""Tables on a terminal of which nothing is cut."""
+"""What a terminal shows: whole tables, and numbers of things."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things: `1 model`, `1,200 models`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def print_whole(console: Console, table: Table) -> None:

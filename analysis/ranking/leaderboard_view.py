@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from analysis.ranking.coverage import fewer_text
+from analysis.ranking.documents import MINIMUM_DOCUMENTS
 from analysis.ranking.leaderboard import Leaderboard, LeaderboardRow
 from analysis.statistics import Interval
 from warehouse.errors import visible
@@ -115,6 +116,9 @@ def _document_note(rows: Sequence[LeaderboardRow]) -> str:
     """What the columns about documents and pairs say, or why they are empty."""
     found = [row.documents for row in rows if row.documents]
     if not found:
+        resting = max((count for row in rows for count in row.column.documents), default=0)
+        if resting < MINIMUM_DOCUMENTS:
+            return "new docs, pairs: empty, since no value here rests on two documents or more"
         return "new docs, pairs: no metric_documents to draw from; run `tokenmart dbt build`"
     text = (
         f"new docs: Spearman with {found[0].documents} documents and the models drawn anew, 95% "

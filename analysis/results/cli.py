@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from analysis.options import FILE, PROBLEM, SEED
+from warehouse.terminal import counted
 
 FIGURES = "figures.json"
 
@@ -101,7 +102,7 @@ def tell(problem: str, tables: Path | None, out: Path | None, check: bool, seed:
     found = frozen(folder)
     figures = None if found is None else study(found, workspace, seed)
     page = out or workspace.root / PAGE
-    refuse_protected(page, workspace, force=True)
+    refuse_protected(page, workspace, force=True, tracked=True)
     made = {page: findings_page(workspace, figures)}
     if figures is not None:
         made[folder / FIGURES] = json.dumps(figures, indent=1) + "\n"
@@ -134,7 +135,8 @@ def _tell_added(part: dict[str, Any]) -> None:
         )
     else:
         click.echo(
-            f"read twice: {overlap['documents']} documents by {overlap['models']} models; of "
+            f"read twice: {counted(overlap['documents'], 'document')} by "
+            f"{counted(overlap['models'], 'model')}; of "
             f"{overlap['values']} values the one furthest apart, of {overlap['variant']}, differs "
             f"by {overlap['largest']:.2g} standard deviations between models"
         )

@@ -114,21 +114,37 @@
         | selectattr('status', 'equalto', 'success') | list -%}
     {%- if execute and built -%}
         {%- set query -%}
+            with families as (
+                select
+                    problem,
+                    metric,
+                    mode(reason) as reason
+                from {{ graph.nodes[values].relation_name }}
+                group by problem, metric
+                having count(value) = 0
+            )
+
             select
                 problem,
-                metric,
-                mode(reason) as reason
-            from {{ graph.nodes[values].relation_name }}
-            group by problem, metric
-            having count(value) = 0
-            order by problem, metric
+                if(
+                    count(*) > 8,
+                    concat(count(*), ' metrics'),
+                    string_agg(metric, ', ' order by metric)
+                ) as metrics,
+                reason
+            from families
+            group by problem, reason
+            order by problem, reason
         {%- endset -%}
         {%- set any = run_query('select 1 from ' ~ graph.nodes[values].relation_name ~ ' limit 1') -%}
         {%- if not any.rows | length -%}
-            {%- do print('metric_values is empty: nothing was extracted; run `tokenmart extract`') -%}
+            {%- do print(
+                'metric_values is empty: nothing was extracted; run `tokenmart extract --problem '
+                ~ 'minilong --demo`, or another problem'
+            ) -%}
         {%- endif -%}
-        {%- for problem, metric, reason in run_query(query).rows -%}
-            {%- do print(problem ~ ': no value of ' ~ metric ~ ' for any model: ' ~ reason) -%}
+        {%- for problem, metrics, reason in run_query(query).rows -%}
+            {%- do print(problem ~ ': no value of ' ~ metrics ~ ' for any model: ' ~ reason) -%}
         {%- endfor -%}
     {%- endif -%}
 {%- endmacro %}

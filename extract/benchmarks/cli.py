@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from warehouse.errors import visible
+from warehouse.terminal import counted
 
 if TYPE_CHECKING:
     from extract.benchmarks.run import EvalRun
@@ -134,9 +135,12 @@ def eval_command(
         for task in tasks:
             requests = items[task.condition].num_rows
             click.echo(
-                visible(f"{task.condition}: {requests:,} requests in {len(task.units)} units")
+                visible(
+                    f"{task.condition}: {counted(requests, 'request')} in "
+                    f"{counted(len(task.units), 'unit')}"
+                )
             )
-        click.echo(f"{len(selection.models)} models; nothing was run")
+        click.echo(f"{counted(len(selection.models), 'model')}; nothing was run")
         return
 
     conditions: set[str] = set()
@@ -169,7 +173,7 @@ def eval_command(
             tokens += run.tokens if run else 0
     seconds = time.monotonic() - started
     click.echo(
-        f"evaluated {units} units ({tokens:,} tokens) in {seconds:.0f} s; "
+        f"evaluated {counted(units, 'unit')} ({tokens:,} tokens) in {seconds:.0f} s; "
         f"{max(0, total - units)} of {total} were there already or failed"
     )
     if conditions:

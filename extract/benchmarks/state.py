@@ -35,6 +35,7 @@ def benchmark_rows(problem: Problem, workspace: Workspace) -> list[dict[str, Any
             file = published_path(workspace.evals, *keys)
             rows.append(
                 {
+                    "model": spec.full_id,
                     "model_id": spec.model_id,
                     "condition": condition,
                     "done": len(done),
@@ -65,7 +66,7 @@ def benchmark_table(problem: Problem, rows: list[dict[str, Any]]) -> Table:
         )
     for row in rows:
         cells = (
-            row["model_id"], row["condition"], str(row["done"]), str(row["failed"] or ""),
+            row["model"], row["condition"], str(row["done"]), str(row["failed"] or ""),
             str(row["outdated"] or ""), str(row["units"]), f"{row['rows']:,}",
             f"{row['tokens_processed']:,}", f"{row['seconds']:,.0f}",
         )  # fmt: skip
@@ -75,7 +76,7 @@ def benchmark_table(problem: Problem, rows: list[dict[str, Any]]) -> Table:
 
 def benchmark_notes(rows: list[dict[str, Any]]) -> list[str]:
     """Why units failed, and what would finish the rest."""
-    failures = [Failure(row["model_id"], reason) for row in rows for reason in row["reasons"]]
+    failures = [Failure(row["model"], reason) for row in rows for reason in row["reasons"]]
     notes = [f"failed: {line}" for line in summary(failures)]
     missing = sum(row["done"] < row["units"] for row in rows)
     if missing:

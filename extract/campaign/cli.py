@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from warehouse.errors import visible
+from warehouse.terminal import counted
 
 if TYPE_CHECKING:
     from extract.campaign.pieces import Piece
@@ -152,7 +153,9 @@ def _show_plan(work: Campaign, budget: float | None) -> None:
         click.echo("everything is there already")
         return
     within = fitting(pieces, budget)
-    click.echo(f"{len(work.selection.models)} models, {len(pieces)} pieces to do:")
+    click.echo(
+        f"{counted(len(work.selection.models), 'model')}, {counted(len(pieces), 'piece')} to do:"
+    )
     total = 0.0
     for place, piece in enumerate(pieces):
         total += piece.seconds
@@ -174,15 +177,21 @@ def _show_state(work: Campaign, seconds: float, pieces: int) -> None:
     for piece in work.pieces():
         if piece.left == 0:
             upto[piece.kind] = piece.upto
-    read = f"{max(upto['documents'] - work.skip, 0)} documents"
+    read = counted(max(upto["documents"] - work.skip, 0), "document")
     if work.skip:
         read += f" after the first {work.skip}"
     there = [read] * (work.documents > 0)
-    there += [f"{upto['recall']} contexts of the target"] * (work.target is not None)
-    click.echo(f"ran {pieces} pieces in {_words(seconds)}; all models have {' and '.join(there)}")
+    there += [f"{counted(upto['recall'], 'context')} of the target"] * (work.target is not None)
+    click.echo(
+        f"ran {counted(pieces, 'piece')} in {_words(seconds)}; "
+        f"all models have {' and '.join(there)}"
+    )
     if left:
         rest = sum(piece.seconds for piece in left)
-        click.echo(f"left: {len(left)} pieces, about {_words(rest)}; run the same command to go on")
+        click.echo(
+            f"left: {counted(len(left), 'piece')}, about {_words(rest)}; "
+            "run the same command to go on"
+        )
 
 
 def _words(seconds: float) -> str:

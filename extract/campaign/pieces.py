@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from warehouse.terminal import counted
+
 Kind = Literal["recall", "documents"]
 
-NOUNS: dict[Kind, str] = {"recall": "contexts of the target", "documents": "documents"}
+ONE: dict[Kind, str] = {"recall": "context", "documents": "document"}
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,8 @@ class Piece:
     @property
     def name(self) -> str:
         """In words."""
-        return f"{self.upto} {NOUNS[self.kind]}"
+        text = counted(self.upto, ONE[self.kind])
+        return f"{text} of the target" if self.kind == "recall" else text
 
 
 @dataclass(frozen=True)

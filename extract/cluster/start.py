@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from warehouse.errors import TokenmartError, UnitFailedError, visible
+from warehouse.terminal import counted
 
 if TYPE_CHECKING:
     from extract.failures import Failure
@@ -62,7 +63,9 @@ def run_elsewhere(
 
         failures, notes = extract_on_slurm(context, problem, selection, documents, workspace, total)
     done = count_finished(problem, selection, documents, workspace)
-    click.echo(f"extracted {done - before} units; {before} of {total} were there already")
+    click.echo(
+        f"extracted {counted(done - before, 'unit')}; {before} of {total} were there already"
+    )
     for note in notes:
         click.echo(visible(f"note: {note}"), err=True)
     from extract.failures import summary

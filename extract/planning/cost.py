@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import string
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from warehouse.paths import Workspace
 from warehouse.probes.request import Condition, Reading
 from warehouse.problem.spec import ModelSpec, Problem
 from warehouse.sources.fetch import documents_path
+from warehouse.terminal import counted
 
 CHARACTERS_PER_TOKEN = 4
 BYTES_PER_ROW = 10
@@ -154,7 +155,7 @@ def document_lengths(
         sizes = sizes[: selection.documents]
         lengths = [int(size / CHARACTERS_PER_TOKEN) for size in sizes]
         source = (
-            f"{len(lengths)} documents of {sum(sizes):,} characters, counted as "
+            f"{counted(len(lengths), 'document')} of {sum(sizes):,} characters, counted as "
             f"{CHARACTERS_PER_TOKEN:g} a token"
         )
     else:
@@ -198,6 +199,33 @@ def planned_memory(
         longest=longest,
         branch_tokens=BRANCH_TOKENS if any(c.kind.branches for c in selection.conditions) else 0,
     )
+
+
+def on_a_gpu(
+    selection: Selection, longest: int, workspace: Workspace, problem: str, flops: float
+) -> str:
+    """What a plan for the processor says of one GPU: its time, and the memory it must have.
+
+    Args:
+        selection: the models and conditions.
+        longest: tokens of the longest document.
+        workspace: where the models' files are.
+        problem: its name.
+        flops: what is still to do.
+    """
+    dtype = "bfloat16"
+    there = replace(selection, device="cuda", dtype=dtype)
+    peaks = {
+        spec.full_id: peak.total
+        for spec in there.models
+        if (peak := planned_memory(spec, there, longest, workspace, None, problem)) is not None
+    }
+    hours = flops / assumed_speed("cuda", dtype)[0] / 3600
+    told = f"One GPU of the A100 class would take about {hours:,.1f} h"
+    if peaks:
+        largest = max(peaks, key=lambda each: peaks[each])
+        told += f" in {dtype}, and up to {peaks[largest] / 2**30:.1f} GiB of its memory ({largest})"
+    return f"{told}; each model: --device cuda."
 
 
 def refuse_too_many(

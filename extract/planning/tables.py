@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 
 from extract.failures import Failure, summary
+from extract.planning.cells import UNKNOWN, amounts, gibibytes, gigabytes, rounded
 from extract.planning.cost import (
     assumed_speed,
     document_lengths,
     estimate,
+    on_a_gpu,
     planned_memory,
     work_of,
 )
@@ -24,15 +26,14 @@ from extract.planning.plan import Document, Selection
 from warehouse.bucket import footer, source
 from warehouse.errors import visible
 from warehouse.paths import Workspace
-from warehouse.problem.needs import notices
+from warehouse.problem.needs import downloads_text, notices, problem_needs
 from warehouse.problem.spec import ModelSpec, Problem
 from warehouse.sources.fetch import documents_path
 from warehouse.store.token_files import finished_units, published_path
+from warehouse.terminal import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ class PlannedModel:
     """One model of a plan: units done and asked for, and what the whole of it costs.
 
     `seconds` and `memory` are None where the model's size is not known. `assumed` says that only
-    its number of weights is.
+    its number of weights is. `download_bytes` are still to be fetched: 0 where nothing is, or with
+    another model; None where nothing says how many.
     """
 
     spec: ModelSpec
@@ -50,6 +52,7 @@ class PlannedModel:
     rows: int
     flops: float
     disk_bytes: int
+    download_bytes: int | None
     seconds: float | None
     memory: Footprint | None
     assumed: bool
@@ -90,10 +93,12 @@ def make_plan(
         workspace: where ledger and files are.
         device_here: whether the selection's device is one of this machine.
     """
-    lengths, counted = document_lengths(problem, selection, workspace)
+    lengths, told_of = document_lengths(problem, selection, workspace)
     longest = max(lengths, default=0)
     work = work_of(lengths, selection.conditions)
     documents = _documents(problem, workspace, len(lengths))
+    needs = problem_needs(problem, workspace, selection.models)
+    missing = {need.name: need.download_bytes for need in needs if not need.present}
     models = []
     for spec in selection.models:
         size = model_size(spec, workspace, problem=problem.name)
@@ -117,6 +122,7 @@ def make_plan(
                 rows=cost.rows,
                 flops=cost.flops if size else 0.0,
                 disk_bytes=cost.disk_bytes,
+                download_bytes=missing.pop(spec.base or spec.full_id, 0),
                 seconds=cost.seconds if size else None,
                 memory=planned_memory(spec, selection, longest, workspace, None, problem.name),
                 assumed=size is not None and size.assumed,
@@ -125,19 +131,22 @@ def make_plan(
     flops = sum(model.left * model.flops for model in models)
     dtypes = {resolve_dtype(m.spec, selection.dtype, selection.device) for m in models}
     speed = " or ".join(sorted({assumed_speed(selection.device, each)[1] for each in dtypes}))
-    hours = flops / assumed_speed("cuda", "bfloat16")[0] / 3600
-    elsewhere = f" One GPU of the A100 class would take about {hours:,.1f} h."
+    gpu_hours = flops / assumed_speed("cuda", "bfloat16")[0] / 3600
+    elsewhere = ""
+    if selection.device == "cpu" and gpu_hours > 0.1:
+        elsewhere = " " + on_a_gpu(selection, longest, workspace, problem.name, flops)
     notes = (
-        f"device {selection.device}{'' if device_here else ' (not here)'}; {counted}. Memory: "
+        f"device {selection.device}{'' if device_here else ' (not here)'}; {told_of}. Memory: "
         "weights + KV cache + activations and logits of the longest document. Times are estimates "
         f"({flops:.1e} FLOPs to do) at an assumed speed of {speed}; the progress bar shows the "
-        "measured one." + (elsewhere if selection.device == "cpu" and hours > 0.1 else ""),
+        f"measured one.{elsewhere}",
         *_unknown(models),
+        *([f"To download: {to_fetch}."] if (to_fetch := downloads_text(needs)) else []),
         *(f"{subject}: {told}" for subject, told in notices(problem, selection.models).items()),
     )
     title = (
-        f"{problem.name}: {len(selection.models)} models × {len(selection.conditions)} "
-        f"conditions × {len(lengths)} documents"
+        f"{problem.name}: {counted(len(selection.models), 'model')} × "
+        f"{counted(len(selection.conditions), 'condition')} × {counted(len(lengths), 'document')}"
     )
     return Plan(title, tuple(models), notes)
 
@@ -167,7 +176,16 @@ def plan_table(plan: Plan) -> Table:
     from rich.table import Table
 
     table = Table(title=plan.title)
-    for name in ("model", "units done", "tokens", "rows", "time", "peak memory, GiB", "disk"):
+    for name in (
+        "model",
+        "units done",
+        "tokens",
+        "rows",
+        "time",
+        "peak memory, GiB",
+        "rows on disk",
+        "download",
+    ):
         left = name == "model"
         table.add_column(
             name,
@@ -180,9 +198,10 @@ def plan_table(plan: Plan) -> Table:
         table.add_row(
             model.spec.full_id,
             f"{model.done}/{model.units}",
-            *_amounts(model.tokens, model.rows, model.seconds),
-            _gibibytes(model),
-            _counted(model.disk_bytes, "B"),
+            *amounts(model.tokens, model.rows, model.seconds),
+            gibibytes(model.memory, model.assumed),
+            rounded(model.disk_bytes, "B"),
+            gigabytes(model.download_bytes),
         )
     table.add_section()
     tokens = sum(int(model.left * model.tokens) for model in plan.models)
@@ -190,33 +209,12 @@ def plan_table(plan: Plan) -> Table:
     size = sum(int(model.left * model.disk_bytes) for model in plan.models)
     known = all(model.seconds is not None for model in plan.models)
     seconds = plan.hours * 3600 if known or plan.hours else None
-    table.add_row("still to do", "", *_amounts(tokens, rows, seconds), "", _counted(size, "B"))
+    fetched = sum(model.download_bytes or 0 for model in plan.models)
+    table.add_row(
+        "still to do", "", *amounts(tokens, rows, seconds), "", rounded(size, "B"),
+        gigabytes(fetched),
+    )  # fmt: skip
     return table
-
-
-def _amounts(tokens: int, rows: int, seconds: float | None) -> tuple[str, str, str]:
-    if seconds is None:
-        time = UNKNOWN
-    elif seconds < 60:
-        time = f"{seconds:.0f} s"
-    else:
-        time = f"{seconds / 3600:,.1f} h" if seconds >= 3600 else f"{seconds / 60:,.1f} min"
-    return _counted(tokens), _counted(rows), time
-
-
-def _counted(number: float, unit: str = "") -> str:
-    if number < 1e6:
-        return f"{number / 1e3:,.1f} k{unit}"
-    return f"{number / 1e6:,.1f} M{unit}"
-
-
-def _gibibytes(model: PlannedModel) -> str:
-    peak = model.memory
-    if peak is None:
-        return UNKNOWN
-    parts = (peak.weights, peak.cache, peak.activations + peak.logits)
-    split = " + ".join(f"{part / 2**30:.1f}" for part in parts)
-    return f"{'~' if model.assumed else ''}{peak.total / 2**30:.1f} = {split}"
 
 
 def count_finished(
@@ -269,6 +267,7 @@ def status_rows(
             file = published_path(workspace, problem.name, spec.model_id, condition.name)
             rows.append(
                 {
+                    "model": spec.full_id,
                     "model_id": spec.model_id,
                     "condition": condition.name,
                     "done": len(done),
@@ -293,8 +292,8 @@ def status_rows(
 def fallbacks(rows: Sequence[dict[str, Any]]) -> list[str]:
     """What runs slower or coarser than it should, a line per model: from `status_rows`."""
     lines = []
-    for model_id in dict.fromkeys(row["model_id"] for row in rows):
-        mine = [row for row in rows if row["model_id"] == model_id]
+    for model in dict.fromkeys(row["model"] for row in rows):
+        mine = [row for row in rows if row["model"] == model]
         found = {
             f"prefixes {words}"
             for row in mine
@@ -306,7 +305,7 @@ def fallbacks(rows: Sequence[dict[str, Any]]) -> list[str]:
             for words in row["attention"]
             if words.startswith(("eager", "sdpa/math"))
         }
-        lines += [f"{model_id}: {words}" for words in sorted(found)]
+        lines += [f"{model}: {words}" for words in sorted(found)]
     return lines
 
 
@@ -318,6 +317,7 @@ def per_model(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         models.setdefault(row["model_id"], []).append(row)
     return [
         {
+            "model": mine[0]["model"],
             "model_id": model_id,
             "condition": f"{sum(row['done'] == row['documents'] for row in mine)} of {len(mine)}",
             **{name: _sum(row[name] for row in mine) for name in summed},
@@ -341,11 +341,11 @@ def status_table(
     from rich.text import Text
 
     table = Table(title=f"{problem.name}: what has been extracted")
-    counted = "condition" if by_condition else "conditions whole"
+    covered = "condition" if by_condition else "conditions whole"
     for column in (
-        "model", counted, "units", "failed", "of", "rows", "tokens", "seconds", "MB", "peak GiB",
+        "model", covered, "units", "failed", "of", "rows", "tokens", "seconds", "MB", "peak GiB",
     ):  # fmt: skip
-        left = column in ("model", counted)
+        left = column in ("model", covered)
         table.add_column(
             column,
             justify="left" if left else "right",
@@ -355,7 +355,7 @@ def status_table(
         )
     for row in rows if by_condition else per_model(rows):
         cells = (
-            row["model_id"], row["condition"], str(row["done"]), str(row["failed"] or ""),
+            row["model"], row["condition"], str(row["done"]), str(row["failed"] or ""),
             str(row["documents"] or "?"), f"{row['rows']:,}", f"{row['tokens_processed']:,}",
             f"{row['seconds']:,.0f}", f"{row['bytes'] / 1e6:.1f}", _peak(row),
         )  # fmt: skip
@@ -367,10 +367,10 @@ def status_notes(
     problem: Problem, selection: Selection, rows: Sequence[dict[str, Any]]
 ) -> list[str]:
     """What stands below the table: why units failed, what ran over its limit, what to know."""
-    failures = [Failure(row["model_id"], reason) for row in rows for reason in row["reasons"]]
+    failures = [Failure(row["model"], reason) for row in rows for reason in row["reasons"]]
     over: dict[str, int] = {}
     for row in rows:
-        over[row["model_id"]] = max(row["over_limit"], over.get(row["model_id"], 0))
+        over[row["model"]] = max(row["over_limit"], over.get(row["model"], 0))
     counts = ", ".join(f"{model} ({count})" for model, count in over.items() if count)
     return [
         *(f"failed: {line}" for line in summary(failures)),

@@ -34,12 +34,21 @@ def test_an_empty_warehouse_builds(tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path / "data", tmp_path / "tokenmart.duckdb")
     done = warehouse.dbt("build", "--quiet", "--vars", '{"grids": true}', *NO_UNIT_TESTS)
     assert done.returncode == 0, done.stdout
-    assert "metric_values is empty: nothing was extracted" in done.stdout
+    assert "nothing was extracted; run `tokenmart extract --problem minilong --demo`" in done.stdout
     assert warehouse.rows("select count(*) from metric_values") == [(0,)]
     assert warehouse.rows("select count(*) from tokens") == [(0,)]
     assert warehouse.rows("select count(*) >= 300 from metric_catalog where admissible") == [
         (True,)
     ]
+
+
+def test_metrics_without_a_value_share_a_line_for_each_reason(new_warehouse: NewWarehouse) -> None:
+    skip = frozenset((f"lab--model-{model}", "window_64", None) for model in range(3))
+    warehouse = new_warehouse(replace(SMALL, skip=skip))
+    done = warehouse.dbt("run", "--quiet")
+    told = [line for line in done.stdout.splitlines() if ": no value of " in line]
+    reasons = [line.partition(" for any model: ")[2] for line in told]
+    assert told and len(set(reasons)) == len(reasons), told
 
 
 def test_what_is_missing_or_failed_is_reported_and_leaves_the_rest(

@@ -115,7 +115,7 @@ def test_classes_of_attention_are_never_mixed(
     assert "extracted 0 units" in run(path, "--attention", "sdpa").output
     redone = run(path, "--attention", "eager")
     assert "extracted 8 units" in redone.output
-    assert redone.output.count("warning: tiny--one: attention eager") == 1
+    assert redone.output.count("warning: tiny/one: attention eager") == 1
     (unit,) = read_units(published_path(workspace, "tiny", "tiny--one", "full"))
     assert unit.attention == "eager"
 
@@ -126,7 +126,7 @@ def test_what_fell_back_is_told_by_the_run_and_by_status(
     source = {"kind": "local", "path": str(tiny_checkpoint("llama_ntk"))}
     model = {"full_id": "tiny/ntk", "family": "tiny", "source": source, "context": 512}
     path = tiny_problem(texts=2, models=[model])
-    line = "warning: tiny--ntk: prefixes separate: frequencies follow the length"
+    line = "warning: tiny/ntk: prefixes separate: frequencies follow the length"
     assert run(path).output.count(line) == 1
     shown = CliRunner().invoke(status, ["--problem", str(path)])
     assert shown.exit_code == 0 and shown.output.count(line) == 1

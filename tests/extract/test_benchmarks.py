@@ -196,7 +196,7 @@ def test_a_killed_run_goes_on_inside_its_task(
         shutil.rmtree(workspace.data / folder)
     words = ["--problem", str(two_models), "--include-path", str(tasks), "--device", "cpu"]
     assert eval_until_killed([*words, *options], units=2) < 0
-    assert "evaluated 1 units" in ok(evaluate(two_models, tasks, *options))
+    assert "evaluated 1 unit " in ok(evaluate(two_models, tasks, *options))
     again = stored(workspace)
     assert again.keys() == whole.keys()
     for name, rows in whole.items():

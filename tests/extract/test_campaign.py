@@ -137,7 +137,7 @@ def test_the_command_plans_runs_and_says_what_is_left(path: Path, workspace: Wor
     assert "ran 0 pieces" in small.output and "run the same command to go on" in small.output
     whole = CliRunner().invoke(cli, [*asked, "--hours", "1", "--documents", "2", "--contexts", "1"])
     assert whole.exit_code == 0, whole.output
-    assert "all models have 2 documents and 1 contexts of the target" in whole.output
+    assert "all models have 2 documents and 1 context of the target" in whole.output
     again = CliRunner().invoke(cli, [*asked, "--documents", "2", "--contexts", "1"])
     assert "everything is there already" in again.output
 
@@ -146,11 +146,11 @@ def test_documents_or_the_target_alone(path: Path, workspace: Workspace) -> None
     asked = ["campaign", "--problem", str(path), "--device", "cpu", "--only"]
     target = CliRunner().invoke(cli, [*asked, "target", "--contexts", "1"])
     assert target.exit_code == 0, target.output
-    assert "all models have 1 contexts of the target\n" in target.output
+    assert "all models have 1 context of the target\n" in target.output
     assert not workspace.tokens.exists()
     documents = CliRunner().invoke(cli, [*asked, "documents", "--documents", "1"])
     assert documents.exit_code == 0, documents.output
-    assert "all models have 1 documents\n" in documents.output
+    assert "all models have 1 document\n" in documents.output
     assert campaign_of(path, workspace)._contexts_done() == [1, 1]
 
 
@@ -160,7 +160,7 @@ def test_the_first_documents_can_be_left_out(path: Path, workspace: Workspace) -
     asked = ["campaign", "--problem", str(path), "--device", "cpu", "--only", "documents"]
     done = CliRunner().invoke(cli, [*asked, "--skip-documents", "1", "--documents", "2"])
     assert done.exit_code == 0, done.output
-    assert "all models have 1 documents after the first 1\n" in done.output
+    assert "all models have 1 document after the first 1\n" in done.output
     assert work._documents_done() == [2, 2]
     assert [piece.left for piece in work.pieces()] == [1, 0, 1, 1]
     assert campaign_of(path, workspace)._documents_done() == [0, 0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import resource
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -187,6 +188,7 @@ def test_dry_run_and_status_show_memory(
     assert "One GPU" not in shown.output  # what takes minutes here needs none
     before = CliRunner().invoke(status, ["--problem", path])
     assert before.exit_code == 0 and "~0." in before.output, before.output
+    assert "tiny/one" in before.output and "tiny--one" not in before.output
 
 
 def test_the_dry_run_of_the_locked_problem_names_gated_repositories() -> None:
@@ -195,6 +197,19 @@ def test_the_dry_run_of_the_locked_problem_names_gated_repositories() -> None:
     (here,) = re.findall(r"still to do .* ([\d,.]+) h ", shown.output)
     (there,) = re.findall(r"One GPU of the A100 class would take about ([\d,.]+) h", shown.output)
     assert float(there) < float(here.replace(",", "")) / 100
+
+
+def test_the_dry_run_tells_what_is_to_be_downloaded_and_what_a_gpu_needs(
+    workspace: Workspace,
+) -> None:
+    shutil.copy(CHECKOUT.problems / "no4k.yml", workspace.problems)
+    shown = CliRunner().invoke(extract, ["--problem", "no4k", "--dry-run", "--device", "cpu"])
+    assert re.search(r"Qwen2\.5-14B-Instruct .* 29\.5 GB │\n", shown.output)
+    assert re.search(r"still to do .* 194\.9 GB │\n", shown.output)
+    assert "To download: about 194.9 GB for 17 models, at 16 bits a weight; 67.4" in shown.output
+    assert "up to 38.8 GiB of its memory (Qwen/Qwen2.5-14B-Instruct)" in shown.output
+    there = CliRunner().invoke(extract, ["--problem", "no4k", "--dry-run", "--device", "cuda"])
+    assert "38.8 = 27.5 + 6.2 + 5.1" in there.output
 
 
 @pytest.mark.parametrize(("name", "measured"), [("smollm2-135m", 1.9), ("gemma3-270m", 3.2)])

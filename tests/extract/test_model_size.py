@@ -144,7 +144,7 @@ def test_an_unknown_size_is_called_unknown(
     (unknown,) = [
         line for line in shown.output.splitlines() if line.lstrip("│ ").startswith("tiny/one")
     ]
-    assert unknown.count("unknown") == 2 and "~" not in unknown
+    assert unknown.count("unknown") == 3 and "~" not in unknown
     (known,) = [
         line for line in shown.output.splitlines() if line.lstrip("│ ").startswith("tiny/two")
     ]

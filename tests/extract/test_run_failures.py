@@ -179,7 +179,7 @@ def test_documents_longer_than_the_context(
         ok(result)
         assert over == [0, *(length - 63 for length in lengths[1:])] and min(over[1:]) > 0
         shown = ok(CliRunner().invoke(status, ["--problem", str(path)]))
-        assert "Documents over the model's context: tiny--one (3)." in shown
+        assert "Documents over the model's context: tiny/one (3)." in shown
     else:
         message = one_line_error(result, 5)
         assert "1 failed" in message and "1 of 2 models" in message
@@ -189,7 +189,7 @@ def test_documents_longer_than_the_context(
         assert [unit.status for unit in units] == ["done", "failed", "failed", "failed"]
         assert all("whose context is 64" in unit.reason for unit in units[1:])
         shown = ok(CliRunner().invoke(status, ["--problem", str(path)]))
-        assert shown.count("failed: tiny--one: ") == shown.count("whose context is 64") == 1
+        assert shown.count("failed: tiny/one: ") == shown.count("whose context is 64") == 1
     other = read_units(published_path(workspace, "tiny", "tiny--two", "full"))
     assert {unit.status for unit in other} == {"done"}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import subprocess
 import threading
 from pathlib import Path
 
@@ -110,6 +111,26 @@ def test_a_file_that_is_there_is_replaced_with_force_or_by_its_own_kind(
     workspace.database.touch()
     with pytest.raises(TokenmartError, match="the database that dbt builds"):
         refuse_protected(workspace.database, workspace, force=True)
+
+
+def test_a_file_that_git_tracks_is_replaced_by_its_own_kind_alone(workspace: Workspace) -> None:
+    root = workspace.root
+    readme, mine, code = root / "README.md", root / "mine.json", root / "analysis" / "page.py"
+    code.parent.mkdir()
+    for path in (readme, mine, code):
+        path.write_text("mark" if path != readme else "read me")
+    for words in (["init", "-q"], ["add", "README.md", "mine.json", "analysis"]):
+        subprocess.run(["git", "-C", str(root), *words], check=True)
+    for path in (readme, code):
+        with pytest.raises(TokenmartError, match="not written, git tracks it; choose another"):
+            refuse_protected(path, workspace, force=True, own=b"mark")
+    refuse_protected(mine, workspace, own=b"mark")
+    refuse_protected(readme, workspace, force=True, tracked=True)
+    readme.unlink()
+    refuse_protected(readme, workspace, force=True)
+    untracked = root / "values.csv"
+    untracked.write_text("model_id,value")
+    refuse_protected(untracked, workspace, force=True)
 
 
 def test_a_data_folder_that_is_missing_names_the_variable(

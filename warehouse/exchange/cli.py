@@ -10,6 +10,7 @@ import click
 
 from warehouse.errors import TokenmartError, visible
 from warehouse.paths import find_workspace
+from warehouse.terminal import counted
 
 if TYPE_CHECKING:
     from warehouse.paths import Workspace
@@ -69,7 +70,10 @@ def export(
             else f"hashes and values, no texts (licence: {each.licence})"
         )
         click.echo(
-            visible(f"{name}: {len(each.models)} models, {each.documents} documents; {what}")
+            visible(
+                f"{name}: {counted(len(each.models), 'model')}, "
+                f"{counted(each.documents, 'document')}; {what}"
+            )
         )
     if dry_run:
         click.echo(f"{len(plan.files)} files of the store, {plan.size:,} bytes; nothing written")

@@ -16,6 +16,7 @@ import click
 from warehouse.errors import StorageError, TokenmartError, visible
 from warehouse.exchange.cli import attach, detach, export
 from warehouse.paths import find_workspace
+from warehouse.terminal import counted
 
 if TYPE_CHECKING:
     from warehouse.maintenance.check import Defect, DocumentFacts
@@ -63,7 +64,7 @@ def publish(problem_name: str | None) -> None:
     workspace = find_workspace()
     name = load_problem(problem_name, workspace).name if problem_name else None
     units = publish_all(workspace, name) + publish_all(workspace.evals, name)
-    click.echo(f"published {units} units")
+    click.echo(f"published {counted(units, 'unit')}")
 
 
 @warehouse.command(short_help="Verify every token file against its ledger.")
@@ -116,7 +117,8 @@ def check(problem_name: str | None, repair: bool, as_json: bool) -> None:
     else:
         _say(defects, mended)
         click.echo(
-            f"checked {len(files)} files, {units:,} units, {rows:,} rows in {seconds:.1f} s: "
+            f"checked {counted(len(files), 'file')}, {counted(units, 'unit')}, "
+            f"{rows:,} rows in {seconds:.1f} s: "
             + (f"{len(defects)} defects" if defects else "all is well")
         )
     if mended:

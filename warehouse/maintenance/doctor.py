@@ -20,7 +20,13 @@ from warehouse.errors import TokenmartError
 from warehouse.importers import stored_scores
 from warehouse.metrics import dbt_process
 from warehouse.paths import Workspace
-from warehouse.problem.needs import later_target, notices, problem_needs, scored_models
+from warehouse.problem.needs import (
+    downloads_text,
+    later_target,
+    notices,
+    problem_needs,
+    scored_models,
+)
 from warehouse.problem.recall_target import RecallTarget
 from warehouse.problem.spec import FileTarget, Problem, load_problem
 from warehouse.problem.table_problem import TableProblem, find_table
@@ -181,6 +187,34 @@ def _disk(workspace: Workspace) -> Check:
     return Check("disk", "ok", finding)
 
 
+def _room(absent: list[Need], workspace: Workspace) -> list[Check]:
+    """Whether the disks take the checkpoints that are still to be fetched, and converted copies."""
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    wanted = {
+        Path(HF_HUB_CACHE): sum(need.download_bytes or 0 for need in absent),
+        workspace.cache: sum(need.copy_bytes for need in absent),
+    }
+    finding, short = downloads_text(absent), False
+    if not finding:
+        return []
+    disks: dict[int, list[Path]] = {}
+    for folder, size in wanted.items():
+        if size:
+            disks.setdefault(_nearest_existing(folder).stat().st_dev, []).append(folder)
+    for folders in disks.values():
+        free = shutil.disk_usage(_nearest_existing(folders[0])).free
+        short |= free < sum(wanted[folder] for folder in folders)
+        finding += f"; {free / 1e9:.1f} GB free at {' and '.join(map(str, folders))}"
+    if not short:
+        return [Check("downloads", "ok", finding)]
+    remedy = (
+        "free some space, set HF_HOME (downloads) and TOKENMART_DATA (converted copies) to a "
+        "larger disk, or take a part of the models with --model"
+    )
+    return [Check("downloads", "missing", finding, remedy)]
+
+
 def _nearest_existing(path: Path) -> Path:
     """The path itself or its closest parent that exists."""
     while not path.exists() and path != path.parent:
@@ -228,6 +262,7 @@ def _problem(problem: Problem, workspace: Workspace) -> list[Check]:
         several = f"tokenmart data fetch --problem {problem.asked} --only models"
         remedy = absent[0].remedy if len(absent) == 1 else several
         checks.append(Check("models", "missing", finding, remedy))
+        checks += _room(absent, workspace)
     told = notices(problem, problem.ranked_models).items()
     checks += [Check(subject, "note", finding) for subject, finding in told]
     return [*checks, *_scores(problem, workspace)]

@@ -10,6 +10,7 @@ import click
 
 from warehouse.errors import TokenmartError
 from warehouse.paths import find_workspace
+from warehouse.terminal import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,8 +92,8 @@ def new(name: str | None, texts: Path | None, models: tuple[str, ...], out: Path
     tokens = sum(made.lengths) // CHARACTERS_PER_TOKEN
     asked = made.problem.asked
     click.echo(
-        f"wrote {out}: {len(made.lengths)} documents (about {tokens:,} tokens), {len(models)} "
-        f"model{'s' * (len(models) > 1)}, no target"
+        f"wrote {out}: {counted(len(made.lengths), 'document')} (about {tokens:,} tokens), "
+        f"{counted(len(models), 'model')}, no target"
     )
     for model in made.problem.models:
         where = "the hub, when it is first needed" if model.source.on_demand else "this machine"
@@ -194,13 +195,17 @@ def _fetch_scores(problem: TableProblem, workspace: Workspace, dry_run: bool) ->
 def _show_needs(
     problem: Problem, workspace: Workspace, kind: str | None, chosen: list[ModelSpec]
 ) -> None:
-    from warehouse.problem.needs import problem_needs
+    from warehouse.problem.needs import downloads_text, problem_needs
 
-    for need in problem_needs(problem, workspace, chosen or None):
-        if kind in (None, need.kind):
-            state = "here   " if need.present else "missing"
-            where = need.path if need.present else f"from {need.source}"
-            click.echo(f"{state}  {need.kind:<9}  {need.name}  ({where})")
+    needs = [n for n in problem_needs(problem, workspace, chosen or None) if kind in (None, n.kind)]
+    for need in needs:
+        state = "here   " if need.present else "missing"
+        where = need.path if need.present else f"from {need.source}"
+        if not need.present and need.download_bytes:
+            where += f", about {need.download_bytes / 1e9:,.1f} GB"
+        click.echo(f"{state}  {need.kind:<9}  {need.name}  ({where})")
+    if to_fetch := downloads_text(needs):
+        click.echo(f"to download: {to_fetch}")
     if problem.target is None and kind in (None, "target"):
         click.echo(NO_TARGET)
 
@@ -345,4 +350,7 @@ def import_(
 
 def _say_imported(full_id: str, counts: dict[str, int]) -> None:
     tasks = ", ".join(f"{task} ({count})" for task, count in counts.items())
-    click.echo(f"{full_id}: {sum(counts.values())} items of {len(counts)} tasks: {tasks}")
+    click.echo(
+        f"{full_id}: {counted(sum(counts.values()), 'item')} of "
+        f"{counted(len(counts), 'task')}: {tasks}"
+    )

@@ -10,6 +10,7 @@ from warehouse.problem.recall_target import RecallTarget
 from warehouse.problem.spec import FileTarget, ModelSpec, Problem
 from warehouse.sources.lock_file import name_in, recorded_files
 from warehouse.sources.place import Need, Place
+from warehouse.terminal import counted
 
 
 def problem_needs(
@@ -50,6 +51,24 @@ def later_target(problem: Problem, workspace: Workspace) -> bool:
         and not (workspace.root / target.path).exists()
         and name_in(workspace, target.path) not in recorded_files(workspace, problem.name)
     )
+
+
+def downloads_text(needs: Iterable[Need]) -> str:
+    """What is still to be downloaded, in all; empty when nothing is."""
+    missing = [need for need in needs if not need.present and need.download_bytes != 0]
+    known = [need for need in missing if need.download_bytes]
+    unknown = [need.name for need in missing if not need.download_bytes]
+    parts = []
+    if known:
+        size = sum(need.download_bytes or 0 for need in known)
+        parts.append(
+            f"about {size / 1e9:,.1f} GB for {counted(len(known), 'model')}, at 16 bits a weight"
+        )
+    if copies := sum(need.copy_bytes for need in known):
+        parts.append(f"{copies / 1e9:,.1f} GB more for converted copies where weights come as .bin")
+    if unknown:
+        parts.append(f"an unknown size (no `parameters` in the problem file): {', '.join(unknown)}")
+    return "; ".join(parts)
 
 
 def notices(problem: Problem, models: Sequence[ModelSpec]) -> dict[str, str]:

@@ -32,6 +32,7 @@ _SHORTEST_WINDOW, _LONGEST_WINDOW = 32, 4096
 _LARGEST_CONFIG = 16 << 20
 _NAME = r"[a-z0-9][a-z0-9_-]{0,99}"
 _HUB_ID = r"[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9._+-]+)?"
+_FOLDERS = {"checkpoint", "checkpoints", "experts", "models", "outputs"}
 _CONTENT_HASH = r"[0-9a-f]{32,}"
 
 
@@ -168,7 +169,12 @@ def _described(model: str, folder: Path) -> _Model:
         return _Model(full_id, _family(full_id), f"{{kind: gguf, path: {_path(path, folder)}}}")
     beside = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
     hint = did_you_mean(path.name, beside)
-    looks_like_a_path = model.startswith((".", "~", os.sep)) or model.count("/") > 1
+    # as in `checkpoints/my-model`: on the hub, no organisation is called so
+    looks_like_a_path = (
+        model.startswith((".", "~", os.sep))
+        or model.count("/") > 1
+        or model.partition("/")[0].lower() in _FOLDERS
+    )
     if looks_like_a_path or hint or not re.fullmatch(_HUB_ID, model):
         raise TokenmartError(
             f"--model {model}: no such folder or GGUF file, and no id of the hub (org/name); "

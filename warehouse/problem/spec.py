@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Union
 
@@ -54,6 +55,9 @@ TABLE_KIND = "table"
 """What `kind` says in a problem file without models: see `table_problem`."""
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+
+PUBLISHED_BYTES = 2
+"""Of a weight, as nearly all checkpoints are published."""
 
 
 def slug(full_id: str) -> str:
@@ -112,8 +116,13 @@ class ModelSpec(Frozen):
         return self.source.present(self.base or self.full_id, place)
 
     def need(self, place: Place) -> Need:
-        """What must be here for the model, and how it comes."""
-        return self.source.need(self.base or self.full_id, place)
+        """What must be here for the model, how it comes and about how large it is."""
+        need = self.source.need(self.base or self.full_id, place)
+        if not self.source.on_demand:
+            return need
+        size = self.parameters and PUBLISHED_BYTES * self.parameters
+        pickled = getattr(self.source, "pickled", False)
+        return replace(need, download_bytes=size, copy_bytes=(size or 0) if pickled else 0)
 
 
 if TYPE_CHECKING:

@@ -64,7 +64,9 @@ class Need:
     """One thing a problem needs.
 
     `path` is where it lies (a file to place by hand, where that works), `source` where it
-    comes from, `remedy` the command or action that brings it.
+    comes from, `remedy` the command or action that brings it. `download_bytes` is about what a
+    checkpoint of the hub takes, None where nothing says its size; `copy_bytes` is what its
+    conversion may add.
     """
 
     kind: Literal["documents", "models", "target"]
@@ -73,3 +75,5 @@ class Need:
     path: str
     source: str
     remedy: str
+    download_bytes: int | None = 0
+    copy_bytes: int = 0

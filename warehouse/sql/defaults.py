@@ -87,7 +87,18 @@ def parameters_of(recipe: Query, given: Mapping[str, Value], session: Session) -
 
 
 def chosen_text(recipe: Query, given: Mapping[str, Value], values: Mapping[str, Value]) -> str:
-    """`model=…, short=… (chosen; --param …)`: what was chosen, empty when nothing was."""
+    """What was chosen, or that nothing was there to choose from; empty where all was given."""
+    open_ = [
+        parameter.name
+        for parameter in recipe.parameters
+        if parameter.name in CHOICES and values[parameter.name] is None
+    ]
+    if open_:
+        text = f"{recipe.name}: nothing was extracted to choose {', '.join(open_)} from"
+        problem = values.get("problem") or "minilong --demo"
+        # a condition alone may be missing because the problem has no such probe
+        models = {"problem", "model", "model_a"}.intersection(open_)
+        return f"{text}; run `tokenmart extract --problem {problem}`" if models else text
     chosen = [
         f"{parameter.name}={values[parameter.name]}"
         for parameter in recipe.parameters

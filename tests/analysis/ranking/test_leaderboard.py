@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
+import pytest
 
 from analysis.ranking.leaderboard import rank_metrics
+from analysis.ranking.leaderboard_view import _document_note
 from analysis.ranking.metric_table import MetricColumn, MetricTable, Model
 
 MODELS = 17
@@ -33,3 +37,15 @@ def test_the_best_of_many_variants_that_lack_a_model_is_no_discovery_among_noise
         assert best.low < best.high
         found += best.low > 0 or best.high < 0
     assert found <= 1
+
+
+@pytest.mark.parametrize(
+    ("resting", "told"),
+    [
+        ((0, 0), "empty, since no value here rests on two documents or more"),
+        ((2, 1), "no metric_documents to draw from; run `tokenmart dbt build`"),
+    ],
+)
+def test_why_nothing_is_drawn_anew_is_told(resting, told):
+    row = SimpleNamespace(documents=None, column=SimpleNamespace(documents=resting))
+    assert _document_note([row]) == f"new docs, pairs: {told}"

@@ -213,7 +213,7 @@ def test_two_machines_say_what_one_would(machine: Callable[..., Workspace], tmp_
     added = tell("freeze", "--problem", "minilong", "--add")
     assert added.exit_code == 0, added.output
     assert "added: documents 1, 2, 3" in added.output
-    assert "read twice: 1 documents by 2 models" in added.output
+    assert "read twice: 1 document by 2 models" in added.output
     assert second.database.read_bytes() == built
 
     joined, alone = folder_of(second, "minilong"), folder_of(whole, "minilong")

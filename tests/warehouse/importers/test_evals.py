@@ -61,7 +61,7 @@ def test_tokens_of_another_program_become_token_rows(
     other = {**CHOICE, "choice": 0, "is_gold": False, "logprobs": [-2.0, -0.25]}
     assert run("token-logprobs", written(tmp_path / f"x{suffix}", CHOICE, other)) == (
         0,
-        "org/a: 1 items of 1 tasks: qa (1)\n",
+        "org/a: 1 item of 1 task: qa (1)\n",
     )
     rows = asked(
         workspace,
@@ -82,7 +82,7 @@ def test_tokens_of_another_program_become_token_rows(
 def test_imported_files_are_checked_like_others(workspace: Workspace, tmp_path: Path) -> None:
     assert run("token-logprobs", written(tmp_path / "x.jsonl", CHOICE))[0] == 0
     done = CliRunner().invoke(cli, ["warehouse", "check", "--problem", "tiny"])
-    assert (done.exit_code, "checked 1 files, 1 units, 2 rows" in done.output) == (0, True)
+    assert (done.exit_code, "checked 1 file, 1 unit, 2 rows" in done.output) == (0, True)
     (file,) = workspace.evals.tokens.rglob("tokens.parquet")
     file.write_bytes(file.read_bytes()[:-9] + b"damaged!!")
     done = CliRunner().invoke(cli, ["warehouse", "check", "--problem", "tiny"])

@@ -204,3 +204,33 @@ def test_what_to_know_of_the_locked_models_is_said(workspace: Workspace) -> None
     assert "up to 512 tokens" in notes["Too long documents"]
     assert notes["On request only, with --model"].count("-stock-dynamic") == 3
     assert "17 not here" in notes["models"] and "stock-dynamic" not in notes["models"]
+
+
+def test_the_disk_must_take_what_is_still_to_be_downloaded(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(PROBLEMS / "no4k.yml", workspace.problems)
+    usage = namedtuple("usage", "total used free")
+    for free, level in ((262 * 10**9, "missing"), (263 * 10**9, "ok")):
+        monkeypatch.setattr(shutil, "disk_usage", lambda _, free=free: usage(10**12, 0, free))
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(workspace.cache / "hub"))
+        check = by_name(examine(workspace, "no4k"))["downloads"]
+        assert check.level == level
+        assert check.finding.startswith(
+            "about 194.9 GB for 17 models, at 16 bits a weight; 67.4 GB"
+        )
+        assert f"{free / 1e9:.1f} GB free at {workspace.cache}" in check.finding
+        assert ("set HF_HOME" in check.remedy) == (level == "missing")
+
+
+def test_a_download_of_unknown_size_is_said(workspace: Workspace) -> None:
+    (workspace.problems / "tiny.yml").write_text(PROBLEM)
+    check = by_name(examine(workspace, "tiny"))["downloads"]
+    assert check.finding == "an unknown size (no `parameters` in the problem file): org/hub"
+    sized = PROBLEM.replace("{kind: hub}", "{kind: hub}, parameters: 1000000000")
+    (workspace.problems / "tiny.yml").write_text(sized)
+    fetch = ["data", "fetch", "--problem", "tiny", "--dry-run"]
+    shown = CliRunner().invoke(cli, fetch).output
+    assert "org/hub  (from the Hugging Face hub, about 2.0 GB)" in shown
+    assert shown.endswith("to download: about 2.0 GB for 1 model, at 16 bits a weight\n")
+    assert "to download" not in CliRunner().invoke(cli, [*fetch, "--only", "documents"]).output

@@ -174,6 +174,7 @@ def test_other_forms_of_texts(
         (("mine", "empty", "my model"), "no file that ends in .txt, .md"),
         (("mine", "texts", "texts"), "its config.json does not exist"),
         (("mine", "texts", "my modle"), "no such folder or GGUF file, and no id of the hub"),
+        (("mine", "texts", "checkpoints/gone"), "--model checkpoints/gone: no such folder or GGUF"),
         (("mine", "texts", "./nothing"), "--model ./nothing: no such folder or GGUF file"),
         (("mine", "texts", "texts/b.txt"), "a file that is no GGUF"),
         (("minilong", "texts", "my model"), "there is a problem minilong already"),

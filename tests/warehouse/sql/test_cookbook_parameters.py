@@ -22,6 +22,15 @@ def test_the_list_shows_parameters_and_the_sql_can_be_read(workspace: Workspace)
     assert "sum(nll)" in CliRunner().invoke(cli, ["sql", "--name", "perplexity", "--show"]).output
 
 
+def test_a_query_with_nothing_to_choose_from_says_so(workspace: Workspace) -> None:
+    said = CliRunner().invoke(cli, ["sql", "--name", "top_gain_tokens"])
+    assert (said.exit_code, "(no rows)" in said.stdout) == (0, True)
+    assert said.stderr == (
+        "top_gain_tokens: nothing was extracted to choose problem, model, short from; run "
+        "`tokenmart extract --problem minilong --demo`\n"
+    )
+
+
 def test_parameters_fit_what_is_there(workspace: Workspace) -> None:
     """Another problem, models and condition than any file could name: every query has rows."""
     shape = Shape("elsewhere", models=3, documents=2, tokens=900, windows=(Window(200, 64),))

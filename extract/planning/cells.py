@@ -1,0 +1,39 @@
+"""Numbers of a plan as its table shows them."""
+
+from __future__ import annotations
+
+from extract.planning.memory import Footprint
+
+UNKNOWN = "unknown"
+
+
+def amounts(tokens: int, rows: int, seconds: float | None) -> tuple[str, str, str]:
+    """Tokens, rows and time; seconds are None where a model's size is not known."""
+    if seconds is None:
+        time = UNKNOWN
+    elif seconds < 60:
+        time = f"{seconds:.0f} s"
+    else:
+        time = f"{seconds / 3600:,.1f} h" if seconds >= 3600 else f"{seconds / 60:,.1f} min"
+    return rounded(tokens), rounded(rows), time
+
+
+def rounded(number: float, unit: str = "") -> str:
+    """A number in thousands or millions."""
+    if number < 1e6:
+        return f"{number / 1e3:,.1f} k{unit}"
+    return f"{number / 1e6:,.1f} M{unit}"
+
+
+def gigabytes(size: int | None) -> str:
+    """Bytes, None where nobody knows; nothing for none."""
+    return UNKNOWN if size is None else f"{size / 1e9:,.1f} GB" if size else ""
+
+
+def gibibytes(peak: Footprint | None, assumed: bool) -> str:
+    """A peak and its parts; `assumed` marks it as rough."""
+    if peak is None:
+        return UNKNOWN
+    parts = (peak.weights, peak.cache, peak.activations + peak.logits)
+    split = " + ".join(f"{part / 2**30:.1f}" for part in parts)
+    return f"{'~' if assumed else ''}{peak.total / 2**30:.1f} = {split}"
