@@ -134,11 +134,15 @@ def _tell_added(part: dict[str, Any]) -> None:
             err=True,
         )
     else:
+        told = (
+            f"of {overlap['values']} values the one furthest apart, of {overlap['variant']}, "
+            f"differs by {overlap['largest']:.2g} standard deviations between models"
+            if overlap["largest"]
+            else f"all {overlap['values']} values are the same to the last digit"
+        )
         click.echo(
             f"read twice: {counted(overlap['documents'], 'document')} by "
-            f"{counted(overlap['models'], 'model')}; of "
-            f"{overlap['values']} values the one furthest apart, of {overlap['variant']}, differs "
-            f"by {overlap['largest']:.2g} standard deviations between models"
+            f"{counted(overlap['models'], 'model')}; {told}"
         )
     if part["left_out"]:
         names = ", ".join(part["left_out"])
