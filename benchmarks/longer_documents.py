@@ -38,6 +38,8 @@ OUT = told.ROOT / "benchmarks" / "longer_documents.json"
 RESULTS = told.ROOT / "results" / "minilong"
 NAME = "minilong_longer"
 TOKENS = 8064
+FEWEST = 5
+"""Metrics that fewer models have in both readings are named and not correlated."""
 MIN_BYTES = 45_001
 """Of a document: 8,064 tokens are at most about 5.5 characters each in these texts."""
 
@@ -114,12 +116,17 @@ def compare(workspace: Workspace) -> dict[str, Any]:
             " from units where problem = $1 and status = 'done'",
             NAME,
         )
-    shorter = values(values_from_documents(at_own_length(read), NAME, workspace))
+    models = sorted({model for row in longer.values() for model in row})
+    own = at_own_length(read, models)
+    shorter = values(values_from_documents(own, NAME, workspace))
     recall = target()
-    compared = {}
+    compared, left_out = {}, []
     for name in dict.fromkeys(names):
         sign = 1 if direction[name] == "higher" else -1
-        models = sorted(set(longer[name]) & set(shorter[name]) & set(recall["overall"]))
+        models = sorted(longer.get(name, {}).keys() & shorter.get(name, {}).keys())
+        if len(models) < FEWEST:
+            left_out.append(name)
+            continue
         short, long = (np.array([r[name][m] for m in models]) for r in (shorter, longer))
         compared[name] = {
             "models": len(models),
@@ -141,6 +148,7 @@ def compare(workspace: Workspace) -> dict[str, Any]:
         "documents": [{key: row[key] for key in ("name", "sha256", "models")} for row in read],
         "cost": cost[0],
         "metrics": compared,
+        "too_few_models": left_out,
     }
 
 
@@ -163,7 +171,7 @@ def values(table: pa.Table) -> dict[str, dict[str, float]]:
     return found
 
 
-def at_own_length(read: list[dict[str, Any]]) -> pa.Table:
+def at_own_length(read: list[dict[str, Any]], models: list[str]) -> pa.Table:
     """Frozen values of the same documents, under the names that they have in the longer reading."""
     known = pa.Table.from_pylist([{"sha256": row["sha256"], "here": row["doc_id"]} for row in read])
     with duckdb.connect() as connection:
@@ -172,10 +180,12 @@ def at_own_length(read: list[dict[str, Any]]) -> pa.Table:
             "select values.* replace ($1 as problem, known.here::int as doc_id)"
             " from read_parquet($2, hive_partitioning = false) as values"
             " inner join read_parquet($3, hive_partitioning = false) as documents"
-            " using (problem, doc_id) inner join known using (sha256)",
+            " using (problem, doc_id) inner join known using (sha256)"
+            " where list_contains($4, model_id)",
             params=[
                 NAME,
                 *(str(RESULTS / f"{t}.parquet") for t in ("metric_documents", "documents")),
+                models,
             ],
         ).to_arrow_table()
 
