@@ -58,7 +58,9 @@ def main() -> None:
     words = ["--problem", problem, "--only", "documents", "--document-step", "1", *chosen]
     run(workspace, "campaign", *words, "--documents", str(arguments.documents))
     run(workspace, "dbt", "--quiet", "run")
-    found = compare(workspace)
+    asked = " ".join(["--documents", str(arguments.documents), *chosen])
+    found = {"command": f"python benchmarks/longer_documents.py --folder FOLDER {asked}"}
+    found |= compare(workspace)
     write_whole(arguments.out, json.dumps(found, indent=1) + "\n")
     print(f"written {arguments.out}; `tokenmart results tell` puts it into docs/findings.md")
 
@@ -123,33 +125,42 @@ def compare(workspace: Workspace) -> dict[str, Any]:
     compared, left_out = {}, []
     for name in dict.fromkeys(names):
         sign = 1 if direction[name] == "higher" else -1
-        models = sorted(longer.get(name, {}).keys() & shorter.get(name, {}).keys())
-        if len(models) < FEWEST:
+        both = sorted(longer.get(name, {}).keys() & shorter.get(name, {}).keys())
+        if len(both) < FEWEST:
             left_out.append(name)
             continue
-        short, long = (np.array([r[name][m] for m in models]) for r in (shorter, longer))
+        short, long = (np.array([r[name][m] for m in both]) for r in (shorter, longer))
         compared[name] = {
-            "models": len(models),
+            "models": len(both),
             "alike": spearman(short, long),
             "spearman": {
                 length: {
-                    "shorter": sign * spearman(short, np.array([scores[m] for m in models])),
-                    "longer": sign * spearman(long, np.array([scores[m] for m in models])),
+                    "shorter": sign * spearman(short, np.array([scores[m] for m in both])),
+                    "longer": sign * spearman(long, np.array([scores[m] for m in both])),
                 }
                 for length, scores in recall.items()
             },
         }
     return {
-        "command": "python benchmarks/longer_documents.py --folder FOLDER",
         "date": datetime.now(timezone.utc).date().isoformat(),
         **code_revision(),
         "machine": told.machine("torch", "transformers", "tokenmart"),
         "tokens": {"shorter": 4096, "longer": TOKENS},
         "documents": [{key: row[key] for key in ("name", "sha256", "models")} for row in read],
+        "models": models,
+        "luck_reaches": luck(len(models)),
         "cost": cost[0],
         "metrics": compared,
         "too_few_models": left_out,
     }
+
+
+def luck(models: int, draws: int = 20_000) -> float:
+    """What |rho| of so many models in random order exceeds one time in twenty."""
+    generator = np.random.default_rng(0)
+    order = np.arange(float(models))
+    found = [abs(spearman(order, generator.permutation(order))) for _ in range(draws)]
+    return float(np.quantile(found, 0.95))
 
 
 def rows(connection: duckdb.DuckDBPyConnection, query: str, problem: str) -> list[dict[str, Any]]:

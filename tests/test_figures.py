@@ -147,6 +147,15 @@ def test_the_findings_words_are_those_of_the_figures() -> None:
     assert min(spreads, key=spreads.get) == "common_words" and spreads["common_words"] < 0.06
 
 
+def test_longer_documents_tell_of_their_own_length() -> None:
+    longer = json.loads((ROOT / "benchmarks" / "longer_documents.json").read_text("utf-8"))
+    assert not longer["dirty"] and len(longer["models"]) >= 8
+    for name in (STUDY["registered"][0]["metric"], BASELINE):
+        asked = longer["metrics"][name]["spearman"]
+        assert asked["8064"]["longer"] > asked["8064"]["shorter"] + 0.1, name
+        assert asked["2048"]["longer"] < asked["2048"]["shorter"] - 0.1, name
+
+
 def test_growth_is_told_as_it_was_measured(growth_table: Any) -> None:
     runs = growth_table.told_runs()
     found = json.loads((ROOT / "benchmarks" / "growth.json").read_text("utf-8"))
