@@ -40,7 +40,8 @@ demo: $(READY)  ## small real models, documents to ranked correlations: minutes 
 	$(TOKENMART) correlate --problem minilong
 	$(TOKENMART) report --problem minilong
 
-results: $(READY)  ## every figure of docs/findings.md anew, from the small tables in results/
+results: $(READY)  ## every figure of docs/findings.md anew, from results/ and data/published/
+	$(TOKENMART) e2lm readings --out docs/e2lm_readings.json
 	$(TOKENMART) results tell
 
 results-from-scratch: $(READY)  ## the tables themselves: all models of minilong, HOURS=5 of computing
@@ -48,6 +49,7 @@ results-from-scratch: $(READY)  ## the tables themselves: all models of minilong
 	$(TOKENMART) campaign --problem minilong --hours $(HOURS)
 	$(TOKENMART) dbt --quiet build
 	$(TOKENMART) results freeze --problem minilong
+	$(TOKENMART) e2lm readings --out docs/e2lm_readings.json
 	$(TOKENMART) results tell
 
 extract: $(READY)  ## token statistics of the locked problem (GPU; elsewhere: the plan and its cost)

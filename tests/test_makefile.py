@@ -65,7 +65,7 @@ def test_the_demo_goes_the_whole_road_in_order() -> None:
 
 def test_results_from_scratch_ends_with_what_results_does() -> None:
     steps = re.findall(r"tokenmart (\w+)", recipe("results-from-scratch"))
-    assert steps == ["data", "campaign", "dbt", "results", "results"]
+    assert steps == ["data", "campaign", "dbt", "results", "e2lm", "results"]
     assert recipe("results").strip() in recipe("results-from-scratch")
     assert "--hours 2.5" in recipe("results-from-scratch", "HOURS=2.5")
 
