@@ -151,7 +151,9 @@ class LibraryMessages:
         return lines
 
     def keep(self, library: str, place: str, text: str) -> None:
-        """Take one message."""
+        """Take one message; not transformers' report of tensors that `load_weights` refuses."""
+        if "LOAD REPORT" in text:
+            return
         first = next((line.strip() for line in text.splitlines() if line.strip()), "")
         _, models = self._said.setdefault(
             (library, place), (textwrap.shorten(first, LONGEST_REASON, placeholder=" …"), [])

@@ -279,7 +279,9 @@ class Extraction:
             )
             unit = ledger.get(task.document.doc_id)
             wanted = task.fingerprints[condition.name]
-            if not is_settled(unit, wanted, self.since, condition, self.workspace):
+            if not is_settled(
+                unit, wanted, self.since, condition, self.workspace, plan.recorded_only
+            ):
                 left.append(condition)
         return tuple(left)
 

@@ -81,4 +81,5 @@ def unit_record(
         finished_at=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         content_sha256="",
         over_limit_tokens=tokenized.over_limit_tokens if tokenized else 0,
+        weights=scorer.weights if scorer else "",
     )

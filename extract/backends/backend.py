@@ -58,11 +58,14 @@ class Scorer(Protocol):
         attention: what computes attention, for the ledger.
         prefixes: `shared`, or `separate: ` and the reason why requests with one trunk each read
             their own part of it.
+        weights: `complete`, which a backend says only where it made sure that every tensor of the
+            model was in its files; `none` for a backend without weights.
     """
 
     parameters: int
     attention: str
     prefixes: str
+    weights: str
 
     def check(self) -> None:
         """Score a short text and compare it with the model's own forward.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -24,6 +24,7 @@ from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.probes.request import Condition, Reading
 from warehouse.problem.spec import ModelSpec, Problem
+from warehouse.sources.hashes import remembered
 from warehouse.store.ledger import UnitRecord, fingerprint
 from warehouse.store.token_files import finished_units
 from warehouse.store.top_tokens import has_top_tokens
@@ -81,6 +82,8 @@ class ModelPlan:
         margin: how many tokens beyond it may run.
         free: how many tokens of it a truncated document leaves free.
         tasks: what is missing.
+        recorded_only: whether units of which no complete weights were recorded are missing, too:
+            the files turned out to lack tensors.
         done: number of settled units.
         failed: which of them failed in this run, and why.
     """
@@ -96,6 +99,7 @@ class ModelPlan:
     tasks: tuple[Task, ...]
     done: int
     failed: tuple[Failure, ...]
+    recorded_only: bool = False
 
     @cached_property
     def tokenizer(self) -> DocumentTokenizer:
@@ -334,6 +338,7 @@ def plan_model(
         condition.name: finished_units(workspace, problem.name, spec.model_id, condition.name)
         for condition in selection.conditions
     }
+    recorded_only = not _are_whole(finished.values(), checkpoint, spec, workspace)
     tasks, failed, done = [], [], 0
     for document in documents:
         prints = {
@@ -349,6 +354,7 @@ def plan_model(
                 since,
                 condition,
                 workspace,
+                recorded_only,
             )
         )
         failed += [
@@ -372,7 +378,38 @@ def plan_model(
         tasks=tuple(tasks),
         done=done,
         failed=tuple(dict.fromkeys(failed)),
+        recorded_only=recorded_only,
     )
+
+
+def _are_whole(
+    finished: Iterable[Mapping[int, UnitRecord]],
+    checkpoint: Checkpoint,
+    spec: ModelSpec,
+    workspace: Workspace,
+) -> bool:
+    """Whether units that were stored before complete weights were recorded had them.
+
+    The files are compared with the model once, without reading any weights.
+    """
+    unrecorded = any(
+        unit.status == "done" and not unit.weights and unit.backend == DEFAULT
+        for units in finished
+        for unit in units.values()
+    )
+    if not unrecorded:
+        return True
+
+    def compared() -> str:
+        from extract.scoring.loading import check_weights
+
+        try:
+            check_weights(checkpoint, spec)
+        except TokenmartError:
+            return "incomplete"
+        return "complete"
+
+    return remembered(f"weights|{checkpoint.revision}", compared, workspace) == "complete"
 
 
 def is_settled(
@@ -381,14 +418,18 @@ def is_settled(
     since: str | None,
     condition: Condition,
     workspace: Workspace,
+    recorded_only: bool = False,
 ) -> bool:
     """Whether the ledger holds this unit with this fingerprint: done, or failed in this run.
 
-    Done is a unit with as many first choices as its condition asks for.
+    Done is a unit with as many first choices as its condition asks for; with `recorded_only`, one
+    whose weights were complete on record.
     """
     if unit is None or unit.fingerprint != wanted:
         return False
     if unit.status == "done":
+        if recorded_only and not unit.weights and unit.backend == DEFAULT:
+            return False
         wants = condition.top_k and unit.rows
         return not wants or has_top_tokens(workspace, unit, condition.top_k)
     return since is not None and unit.finished_at >= since

@@ -49,6 +49,7 @@ class Engine:
         parameters: weights of the model.
         attention: implementation and kernel, such as `sdpa/flash`.
         prefixes: `shared`, or `separate: ` and the reason why every branch reads its own prefix.
+        weights: from `load_weights`; empty for a model that was made in memory.
 
     Args:
         model: a causal language model of transformers, in eval mode, on its device.
@@ -82,6 +83,7 @@ class Engine:
     ) -> None:
         self.model: Any = model
         self.backbone: Any = self.model.get_decoder()
+        self.weights = str(getattr(model, "loading_record", ""))
         exact_float32()
         self.device: torch.device = execution_device(self.model.get_input_embeddings())
         self.dtype: torch.dtype = self.model.dtype
@@ -151,6 +153,7 @@ class Engine:
         distinct: dict[Any, Request] = {}
         for request in requests:
             distinct.setdefault(request.key, request)
+        self._refuse_unknown_ids(distinct.values())
         budgets = self.budgets
         try:
             while (scores := self._attempt(list(distinct.values()))) is None:
@@ -167,6 +170,22 @@ class Engine:
             found.append(each)
             by_key[request.key] = Scored(each.scores, 0)
         return found
+
+    def _refuse_unknown_ids(self, requests: Iterable[Request]) -> None:
+        """Stop before the device does: on a GPU an id without embeddings ends the process.
+
+        Raises:
+            TokenmartError: a text has a token for which the model has no embeddings.
+        """
+        rows = int(self.model.get_input_embeddings().weight.shape[0])
+        for request in requests:
+            largest = max(int(ids.max(initial=0)) for ids in (request.ids, request.trunk))
+            if largest >= rows:
+                raise TokenmartError(
+                    f"a text has token {largest}, and the model has embeddings for {rows} tokens; "
+                    "remove this special token from the text, or take the tokenizer that was "
+                    "trained with these weights"
+                )
 
     def _attempt(self, requests: Sequence[Request]) -> list[Scored] | None:
         """Score within the budgets; None when memory ran out, and then they are halved.

@@ -51,7 +51,7 @@ from extract import Backend, Scored, TokenScores
 
 
 class UniformScorer:
-    parameters, attention, prefixes = 0, "none", "shared"
+    parameters, attention, prefixes, weights = 0, "none", "shared", "none"
 
     def check(self):
         pass

@@ -10,7 +10,7 @@ from extract import Backend, Scored, TokenScores
 
 class Held(Backend):
     kind = "held"
-    parameters, attention, prefixes = 0, "none", "shared"
+    parameters, attention, prefixes, weights = 0, "none", "shared", "none"
 
     def load(self, loading):
         return self

@@ -33,7 +33,9 @@ class UnitRecord:
     `tokens_scored` the rows; `seconds` is wall-clock, `peak_bytes` the process's (or the
     GPU's) peak memory while the unit ran. `document_tokens` of `document_tokens_total`
     tokens were used, `over_limit_tokens` of them beyond the model's context. Work shared
-    between conditions is booked on the first that needed it.
+    between conditions is booked on the first that needed it. `weights` begins with `complete`
+    where every tensor of the model was in its files; it is empty of units that were written
+    before this was checked.
     """
 
     problem: str
@@ -69,6 +71,7 @@ class UnitRecord:
     finished_at: str
     content_sha256: str
     over_limit_tokens: int = 0
+    weights: str = ""
 
 
 def whole_tokens(unit: UnitRecord, limit: int | None) -> int:
@@ -144,7 +147,11 @@ def _parse(payload: bytes) -> tuple[UnitRecord, ...]:
 
 
 def _digest(unit: UnitRecord) -> str:
-    canonical = json.dumps(vars(unit), sort_keys=True)  # flat: `asdict` copies, ten times slower
+    record = vars(unit)  # flat: `asdict` copies, ten times slower
+    if not unit.weights:
+        # written before there was this field, and hashed without it
+        record = {name: value for name, value in record.items() if name != "weights"}
+    canonical = json.dumps(record, sort_keys=True)
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 
