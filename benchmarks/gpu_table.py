@@ -176,7 +176,7 @@ def line(*cells: str) -> None:
 
 
 def _environment(bench: Bench) -> dict[str, Any]:
-    from extract.observe import running_code
+    from extract.unit_rows import running_code
 
     commit, dirty = running_code()
     return {
@@ -218,7 +218,7 @@ def measure(work: Callable[[], Any], device: str, repeats: int) -> tuple[float, 
     Returns:
         Seconds, and the peak of memory in bytes over all calls, weights included.
     """
-    from extract.observe import PeakMemory
+    from extract.device_memory import PeakMemory
 
     memory = PeakMemory(device)
     memory.reset()

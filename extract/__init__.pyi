@@ -2,10 +2,10 @@ from .backends.backend import Backend as Backend
 from .backends.backend import Loading as Loading
 from .backends.backend import Scorer as Scorer
 from .checkpoints import Checkpoint as Checkpoint
+from .extraction import Extraction as Extraction
 from .planning.plan import Selection as Selection
 from .planning.plan import select as select
-from .run import Extraction as Extraction
-from .scored import NonFiniteLogits as NonFiniteLogits
-from .scored import Scored as Scored
-from .scored import TokenScores as TokenScores
+from .token_scores import NonFiniteLogits as NonFiniteLogits
+from .token_scores import Scored as Scored
+from .token_scores import TokenScores as TokenScores
 from .tokenization import TokenizedDocument as TokenizedDocument

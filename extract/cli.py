@@ -235,10 +235,10 @@ def _extract(
     since: str | None,
     quiet: bool,
 ) -> None:
+    from extract.extraction import Extraction
     from extract.failures import summary
     from extract.planning.tables import fallbacks, status_rows
-    from extract.run import Extraction
-    from extract.stopping import sigterm_interrupts
+    from extract.sigterm import sigterm_interrupts
     from warehouse.errors import UnitFailedError
     from warehouse.progress import no_progress, progress_bar, without_library_bars
 

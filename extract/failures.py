@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from extract.scored import NonFiniteLogits
+from extract.token_scores import NonFiniteLogits
 from warehouse.errors import TokenmartError
 from warehouse.problem.spec import ModelSpec
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from extract.stopping import sigterm_interrupts
+from extract.sigterm import sigterm_interrupts
 from warehouse.errors import visible
 from warehouse.files import storage_errors
 from warehouse.paths import Workspace

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from extract.checkpoints import Checkpoint
-from extract.scored import Scored
+from extract.token_scores import Scored
 from warehouse import plugins
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Ids, Request
@@ -56,7 +56,7 @@ class Scorer(Protocol):
     Attributes:
         parameters: weights of the model, interventions applied.
         attention: what computes attention, for the ledger.
-        prefixes: `shared`, or `separate: ` and the reason why requests with one trunk each read
+        prefixes: `shared`, or `separate: ` and the reason why requests with one prefix each read
             their own part of it.
         weights: `complete`, which a backend says only where it made sure that every tensor of the
             model was in its files; `none` for a backend without weights.

@@ -19,12 +19,11 @@ from extract.backends.backend import Loading, Scorer, find_backend
 from extract.benchmarks.encoding import PairEncoder
 from extract.benchmarks.scoring import ScoredRequests, answer_text, score_unit
 from extract.benchmarks.tasks import EvalTask, EvalUnit
-from extract.claims import claim
+from extract.device_memory import PeakMemory
 from extract.failures import Failure, explain
-from extract.observe import PeakMemory
 from extract.planning.plan import Document, ModelPlan, Selection, Task, model_parts
-from extract.rows import model_row
-from extract.units import ScoredUnit, unit_record
+from extract.unit_rows import ScoredUnit, model_row, unit_record
+from extract.work_claims import claim
 from warehouse.errors import StorageError
 from warehouse.paths import Workspace
 from warehouse.probes.request import Condition, ConditionKind, Ids

@@ -14,8 +14,8 @@ import pyarrow as pa
 from extract.backends.backend import Scorer
 from extract.benchmarks.encoding import Pair, PairEncoder
 from extract.benchmarks.tasks import EvalRequest, EvalUnit
-from extract.rows import columns_of_rows
-from extract.scored import Scored
+from extract.token_scores import Scored
+from extract.unit_rows import columns_of_rows
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Ids, Request
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from extract.campaign.pieces import Kind, Piece, Rate, ordered, steps
+from extract.extraction import Extraction
 from extract.failures import Failure
 from extract.planning.cost import Work, document_lengths, estimate, work_of
 from extract.planning.current import current_units
@@ -23,7 +24,6 @@ from extract.recall.contexts import Context, make_contexts
 from extract.recall.items import asked_in
 from extract.recall.run import measure_recall
 from extract.recall.store import contexts_stored, items_path
-from extract.run import Extraction
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.files import storage_errors, write_whole
 from warehouse.paths import Workspace

@@ -7,10 +7,10 @@ from copy import copy
 from dataclasses import dataclass, replace
 
 from extract.backends.backend import Scorer
+from extract.device_memory import release_memory
+from extract.extraction import Extraction
 from extract.failures import Failure, explain
-from extract.observe import release_memory
 from extract.planning.plan import Document, ModelPlan, Selection
-from extract.run import Extraction
 from extract.tokenization import TokenizedDocument
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from extract.stopping import sigterm_interrupts
+from extract.sigterm import sigterm_interrupts
 from warehouse.errors import TokenmartError
 from warehouse.merging.problem import GIGABYTE, Limits
 

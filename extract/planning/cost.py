@@ -15,7 +15,7 @@ from extract.planning.devices import resolve_dtype
 from extract.planning.memory import Footprint, available_memory, footprint
 from extract.planning.model_size import model_size
 from extract.planning.plan import Selection, max_tokens_of
-from extract.scoring.budgets import BRANCH_TOKENS
+from extract.scoring.budgets import SUFFIX_TOKENS
 from warehouse import bucket
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
@@ -73,11 +73,11 @@ def work_of(tokens_per_document: Sequence[int], selected: Sequence[Condition]) -
             choices += condition.top_k * sum(len(request.targets) for request in group)
         read = {request.ids.tobytes() for request in requests if not request.prefix_length}
         for request in requests:
-            trunk = request.trunk.tobytes()
-            if request.prefix_length and trunk not in read:
-                read.add(trunk)
-                tokens += len(request.trunk)
-                pairs += len(request.trunk) ** 2 / 2
+            prefix = request.prefix.tobytes()
+            if request.prefix_length and prefix not in read:
+                read.add(prefix)
+                tokens += len(request.prefix)
+                pairs += len(request.prefix) ** 2 / 2
             own = len(request.ids)
             tokens += own
             rows += len(request.targets)
@@ -197,7 +197,9 @@ def planned_memory(
         dtype=resolve_dtype(spec, selection.dtype, selection.device),
         device=selection.device,
         longest=longest,
-        branch_tokens=BRANCH_TOKENS if any(c.kind.branches for c in selection.conditions) else 0,
+        suffix_tokens=SUFFIX_TOKENS
+        if any(c.kind.shares_prefix for c in selection.conditions)
+        else 0,
     )
 
 

@@ -48,7 +48,7 @@ def footprint(
     dtype: str,
     device: str,
     longest: int,
-    branch_tokens: int,
+    suffix_tokens: int,
 ) -> Footprint:
     """Predict the peak of scoring one document.
 
@@ -58,8 +58,8 @@ def footprint(
         dtype: a torch dtype's name.
         device: `cpu` counts the process and the head's float32 copy, too.
         longest: tokens of the longest document.
-        branch_tokens: tokens of one packed forward behind the document; 0 when no condition
-            branches off it, and then no cache is kept.
+        suffix_tokens: tokens of one packed forward behind the document; 0 when no condition
+            continues it, and then no cache is kept.
     """
     shape, number = size.shape, BYTES[dtype]
     on_cpu = device == "cpu"
@@ -69,14 +69,14 @@ def footprint(
         if dtype == "float32":
             # packed copies of the linear layers; the mapped file stays resident beside them
             weights += 4 * linear_parameters(shape)
-    kept = longest + branch_tokens if branch_tokens else 0
+    kept = longest + suffix_tokens if suffix_tokens else 0
     cache = 2 * shape.layers * shape.kv_width * kept * number
     activations = longest * activation_bytes_per_token(shape, number)
     local = shape.window is not None and longest > shape.window
     if local or any(isinstance(i, WindowIntervention) for i in spec.interventions):
         # a boolean mask, and the additive one that SDPA makes of it
         activations += longest * longest * (1 + number)
-    activations += branch_tokens * kept * (2 + number)
+    activations += suffix_tokens * kept * (2 + number)
     rows, tile = (CPU_ROWS, CPU_TILE) if on_cpu else (GPU_ROWS, GPU_TILE)
     logits = 3 * 4 * rows * min(tile, shape.vocabulary)
     return Footprint(weights, cache, activations, logits)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -13,6 +13,7 @@ from extract.backends.backend import DEFAULT, find_backend
 from extract.checkpoints import Checkpoint, find_checkpoint
 from extract.failures import Failure
 from extract.planning.devices import resolve_attention, resolve_dtype
+from extract.planning.unrecorded_weights import are_whole, lacks_record
 from extract.scoring.numerics import ENGINE_VERSION, attention_class
 from extract.tokenization import (
     DocumentTokenizer,
@@ -24,7 +25,6 @@ from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.probes.request import Condition, Reading
 from warehouse.problem.spec import ModelSpec, Problem
-from warehouse.sources.hashes import remembered
 from warehouse.store.ledger import UnitRecord, fingerprint
 from warehouse.store.token_files import finished_units
 from warehouse.store.top_tokens import has_top_tokens
@@ -338,7 +338,8 @@ def plan_model(
         condition.name: finished_units(workspace, problem.name, spec.model_id, condition.name)
         for condition in selection.conditions
     }
-    recorded_only = not _are_whole(finished.values(), checkpoint, spec, workspace)
+    everything = [unit for units in finished.values() for unit in units.values()]
+    recorded_only = not are_whole(everything, checkpoint, spec, workspace)
     tasks, failed, done = [], [], 0
     for document in documents:
         prints = {
@@ -382,36 +383,6 @@ def plan_model(
     )
 
 
-def _are_whole(
-    finished: Iterable[Mapping[int, UnitRecord]],
-    checkpoint: Checkpoint,
-    spec: ModelSpec,
-    workspace: Workspace,
-) -> bool:
-    """Whether units that were stored before complete weights were recorded had them.
-
-    The files are compared with the model once, without reading any weights.
-    """
-    unrecorded = any(
-        unit.status == "done" and not unit.weights and unit.backend == DEFAULT
-        for units in finished
-        for unit in units.values()
-    )
-    if not unrecorded:
-        return True
-
-    def compared() -> str:
-        from extract.scoring.loading import check_weights
-
-        try:
-            check_weights(checkpoint, spec)
-        except TokenmartError:
-            return "incomplete"
-        return "complete"
-
-    return remembered(f"weights|{checkpoint.revision}", compared, workspace) == "complete"
-
-
 def is_settled(
     unit: UnitRecord | None,
     wanted: str,
@@ -428,7 +399,7 @@ def is_settled(
     if unit is None or unit.fingerprint != wanted:
         return False
     if unit.status == "done":
-        if recorded_only and not unit.weights and unit.backend == DEFAULT:
+        if recorded_only and lacks_record(unit):
             return False
         wants = condition.top_k and unit.rows
         return not wants or has_top_tokens(workspace, unit, condition.top_k)

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from extract.backends.backend import Loading, find_backend
+from extract.device_memory import release_memory
 from extract.failures import Failure, LibraryMessages, explain
-from extract.observe import release_memory
 from extract.planning.plan import ModelPlan, Selection, plan_model
 from extract.recall.contexts import make_contexts
 from extract.recall.items import build_items, describe_items, score_items
@@ -153,7 +153,7 @@ class _Measuring:
         for number, items in todo:
             self.progress(f"{self.spec.full_id}: recall, context {number + 1}", 0)
             if scorer is None:
-                sample = items[0].request.trunk if items else None
+                sample = items[0].request.prefix if items else None
                 loading = Loading(
                     self.spec,
                     self.plan.checkpoint,

@@ -21,7 +21,7 @@ FUSED = (
     SDPBackend.CUDNN_ATTENTION,
     SDPBackend.EFFICIENT_ATTENTION,
 )
-"""In the order of preference. Flash takes no masks, so packed branches go to cuDNN or the
+"""In the order of preference. Flash takes no masks, so packed suffixes go to cuDNN or the
 memory-efficient kernel. The math path is left out: it holds heads × length² scores, 128 GiB for
 32 heads at 32,768 tokens in float32 (reckoned)."""
 
@@ -92,7 +92,7 @@ def fused_kernels(device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def with_masks(config: Any) -> Iterator[None]:
-    """SDPA while branches run: FlashAttention, good for trunks, takes no tree masks."""
+    """SDPA while suffixes run: FlashAttention, good for whole texts, takes no masks."""
     chosen = config._attn_implementation
     if chosen in ("sdpa", REPEATED_HEADS, "eager"):
         yield
@@ -105,7 +105,7 @@ def with_masks(config: Any) -> Iterator[None]:
 
 
 def describe(config: Any, device: torch.device, dtype: torch.dtype) -> str:
-    """Implementation and, for SDPA, the kernel it takes for a trunk: `sdpa/flash`, `eager` ….
+    """Implementation and, for SDPA, the kernel it takes for a whole text: `sdpa/flash`, `eager` ….
 
     Args:
         config: of the model's text part.

@@ -14,8 +14,8 @@ CPU_BATCH_TOKENS = 1024
 GPU_BATCH_TOKENS = 65_536
 """Tokens per forward of batched requests: what suits a processor's caches, a GPU's most."""
 
-BRANCH_TOKENS = 1024
-"""Tokens of branches (retrieval excerpts, recall questions) packed into one forward."""
+SUFFIX_TOKENS = 1024
+"""Tokens of suffixes (retrieval excerpts, recall questions) packed into one forward."""
 
 SMALLEST = 32
 """No budget is halved below this."""
@@ -27,15 +27,15 @@ class Budgets:
 
     Attributes:
         batch_tokens: per forward of batched requests, padding included.
-        branch_tokens: of branches packed into one forward.
+        suffix_tokens: of suffixes packed into one forward.
         rows: hidden states per block of the head.
-        trunk_tokens: a longer text goes through its KV cache in pieces; None for never.
+        prefix_tokens: a longer text goes through its KV cache in pieces; None for never.
     """
 
     batch_tokens: int
-    branch_tokens: int
+    suffix_tokens: int
     rows: int
-    trunk_tokens: int | None = None
+    prefix_tokens: int | None = None
 
     @property
     def piece_tokens(self) -> int:
@@ -44,14 +44,14 @@ class Budgets:
         Half of the budget: behind a cache each token also brings its row of the mask, which at
         32,768 tokens takes about as much as its activations in a model of 7B (reckoned).
         """
-        return max(SMALLEST, (self.trunk_tokens or 0) // 2)
+        return max(SMALLEST, (self.prefix_tokens or 0) // 2)
 
     def halved(self, longest: int) -> Budgets | None:
         """All of them halved, for texts of at most `longest` tokens; None at the smallest."""
-        trunk = min(self.trunk_tokens or longest, longest)
-        if max(self.batch_tokens, self.branch_tokens, self.rows, trunk) <= SMALLEST:
+        longest = min(self.prefix_tokens or longest, longest)
+        if max(self.batch_tokens, self.suffix_tokens, self.rows, longest) <= SMALLEST:
             return None
-        halves = (each // 2 for each in (self.batch_tokens, self.branch_tokens, self.rows, trunk))
+        halves = (each // 2 for each in (self.batch_tokens, self.suffix_tokens, self.rows, longest))
         return Budgets(*(max(SMALLEST, half) for half in halves))
 
 

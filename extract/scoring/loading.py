@@ -70,8 +70,8 @@ def load_model(
         room: bytes that a device map leaves free on each GPU for the forward.
 
     Raises:
-        TokenmartError: it can't be loaded, its files lack tensors, its interventions can't act on offloaded weights, or
-            an architecture that has fused attention got eager attention unasked.
+        TokenmartError: it can't be loaded, its files lack tensors, its interventions can't act on
+            offloaded weights, or an architecture that has fused attention got eager attention unasked.
     """
     if interventions.needs_masks(spec):
         attention = "sdpa"

@@ -25,7 +25,7 @@ from published_tables import assert_same
 
 from extract.benchmarks.cli import eval_command
 from extract.benchmarks.run import EvalRun
-from extract.claims import claim
+from extract.work_claims import claim
 from tokenmart import cli
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace

@@ -134,7 +134,9 @@ def test_names_of_wrappers_are_removed_and_recorded(
     assert all(torch.equal(tensor, expected[n]) for n, tensor in loaded.model.state_dict().items())
 
 
-def test_a_tied_head_need_not_be_there(tmp_path: Path, tiny_checkpoint: Callable[..., Path]) -> None:
+def test_a_tied_head_need_not_be_there(
+    tmp_path: Path, tiny_checkpoint: Callable[..., Path]
+) -> None:
     folder = write(tmp_path / "m", tiny_checkpoint(), _without("lm_head.weight"))
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": True}))

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tiny_requests import RETRIEVAL, load
 
+from extract.extraction import scoring_groups
 from extract.planning.cost import estimate, planned_reading, work_of
-from extract.run import scoring_groups
 from extract.scoring.engine import Engine
 from warehouse.probes import FullProbe, WindowProbe
 

@@ -19,7 +19,7 @@ from tiny_requests import requests_of
 from transformers import AutoModelForCausalLM
 
 from extract.cli import extract, status
-from extract.observe import PeakMemory
+from extract.device_memory import PeakMemory
 from extract.planning.cost import planned_memory
 from extract.planning.memory import footprint, refuse_too_large
 from extract.planning.model_size import count_parameters, model_size
@@ -80,7 +80,7 @@ def test_the_attention_layout_of_every_locked_model_agrees_with_plain_logits(
     requests = requests_of(0)
     plain = references(model, requests)
     engine = Engine(model)
-    assert engine.share_trunks == (rope != "dynamic")
+    assert engine.share_prefixes == (rope != "dynamic")
     for expected, result in zip(plain, engine.score(requests), strict=True):
         assert_agree(result.scores, expected)
 
@@ -106,9 +106,9 @@ def test_the_plan_adds_up_by_hand() -> None:
     spec = LOCKED.model("Leooyii/PI_32k_Slimpajama_1B")
     size = model_size(spec, CHECKOUT)
     assert size is not None and not size.assumed
-    alone = footprint(spec, size, dtype="bfloat16", device="cuda", longest=32_768, branch_tokens=0)
+    alone = footprint(spec, size, dtype="bfloat16", device="cuda", longest=32_768, suffix_tokens=0)
     shared = footprint(
-        spec, size, dtype="bfloat16", device="cuda", longest=32_768, branch_tokens=1024
+        spec, size, dtype="bfloat16", device="cuda", longest=32_768, suffix_tokens=1024
     )
     assert alone.weights == 6_738_415_616 * 2
     assert alone.cache == 0
@@ -131,7 +131,7 @@ def test_a_model_that_can_not_fit_is_refused_with_the_numbers() -> None:
     spec = LOCKED.model("Qwen/Qwen2.5-14B-Instruct")
     size = model_size(spec, CHECKOUT)
     assert size is not None
-    needed = footprint(spec, size, dtype="float32", device="cpu", longest=10**7, branch_tokens=1024)
+    needed = footprint(spec, size, dtype="float32", device="cpu", longest=10**7, suffix_tokens=1024)
     with pytest.raises(TokenmartError, match=r"weights \d+\.\d, KV cache \d+\.\d"):
         refuse_too_large(spec, needed, "cpu", 10**7)
 
@@ -142,7 +142,7 @@ def test_on_a_gpu_only_weights_and_cache_must_fit(monkeypatch: pytest.MonkeyPatc
     size = model_size(spec, CHECKOUT)
     assert size is not None
     needed = footprint(
-        spec, size, dtype="bfloat16", device="cuda", longest=32_768, branch_tokens=1024
+        spec, size, dtype="bfloat16", device="cuda", longest=32_768, suffix_tokens=1024
     )
     assert needed.total > 40e9 > needed.weights + needed.cache
     monkeypatch.setattr("extract.planning.memory.available_memory", lambda device: 40e9)
@@ -172,7 +172,7 @@ def test_tiles_of_the_vocabulary_are_of_whole_blocks(monkeypatch: pytest.MonkeyP
 
 def test_peak_memory_of_a_mac_is_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no /proc there, and the system counts in bytes."""
-    monkeypatch.setattr("extract.observe.Path", lambda path: tmp_path / "nothing" / path[1:])
+    monkeypatch.setattr("extract.device_memory.Path", lambda path: tmp_path / "nothing" / path[1:])
     monkeypatch.setattr(sys, "platform", "darwin")
     measured = PeakMemory("mps")
     measured.reset()

@@ -43,7 +43,7 @@ def test_a_model_partly_on_disk_gives_the_same_statistics(
     model = load_model(Checkpoint(folder, "0"), spec_of(folder), device="auto-map", dtype="float32")
     assert is_offloaded(model) and "disk" in model.hf_device_map.values()
     engine = Engine(model)
-    assert engine.share_trunks
+    assert engine.share_prefixes
     for expected, result in zip(plain, engine.score(requests), strict=True):
         assert_agree(result.scores, expected)
 
@@ -68,10 +68,10 @@ def test_a_device_map_leaves_room_on_gpus_only() -> None:
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_attention_without_masks_serves_trunks_and_leaves_branches_to_sdpa(
+def test_attention_without_masks_serves_whole_texts_and_leaves_suffixes_to_sdpa(
     architecture: str, tiny_checkpoint: Callable[..., Path]
 ) -> None:
-    """The path of FlashAttention 2, with an attention that like it takes no tree mask."""
+    """The path of FlashAttention 2, with an attention that like it takes no mask."""
     calls: list[int] = []
 
     def maskless(
@@ -115,7 +115,7 @@ def test_attention_without_masks_serves_trunks_and_leaves_branches_to_sdpa(
         for layer in model.model.layers:
             setattr(layer.self_attn, name, value)
     engine = Engine(model)
-    assert engine.share_trunks == (architecture != "llama_ntk")
+    assert engine.share_prefixes == (architecture != "llama_ntk")
     calls.clear()
     results = engine.score(requests)
     assert calls and model.config._attn_implementation == "maskless"

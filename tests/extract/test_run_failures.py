@@ -17,8 +17,8 @@ from tiny_runs import CONDITIONS, everything, ok, one_line_error, run
 from transformers import AutoTokenizer
 
 from extract.cli import extract, status
-from extract.scored import NonFiniteLogits
 from extract.scoring.engine import Engine
+from extract.token_scores import NonFiniteLogits
 from warehouse.paths import Workspace
 from warehouse.store.ledger import read_units
 from warehouse.store.token_files import published_path

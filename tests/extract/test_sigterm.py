@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from extract.stopping import sigterm_interrupts
+from extract.sigterm import sigterm_interrupts
 
 
 def test_a_terminated_run_ends_the_process_that_it_watches(tmp_path: Path) -> None:

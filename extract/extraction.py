@@ -9,12 +9,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from extract.ahead import Ahead
 from extract.backends.backend import Loading, Scorer, find_backend
-from extract.background import Background
-from extract.claims import claim
+from extract.background_store import Background
+from extract.device_memory import PeakMemory, release_memory
 from extract.failures import Failure, LibraryMessages, explain
-from extract.observe import PeakMemory, release_memory
 from extract.planning.cost import CHARACTERS_PER_TOKEN, planned_memory
 from extract.planning.memory import refuse_too_large
 from extract.planning.plan import (
@@ -25,10 +23,11 @@ from extract.planning.plan import (
     is_settled,
     max_tokens_of,
 )
-from extract.rows import model_row, token_rows, top_token_rows
-from extract.scored import Scored
+from extract.prefetch import Prefetch
+from extract.token_scores import Scored
 from extract.tokenization import TokenizedDocument
-from extract.units import ScoredUnit, unit_record
+from extract.unit_rows import ScoredUnit, model_row, token_rows, top_token_rows, unit_record
+from extract.work_claims import claim
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
 from warehouse.probes.request import Condition, Request, with_bos
@@ -98,7 +97,7 @@ class Extraction:
         longest = max((len(d.text) for d in documents), default=0) / CHARACTERS_PER_TOKEN
         limit = max_tokens_of(problem, selection)
         self.longest = int(min(longest, limit) if limit else longest)
-        self.ahead = Ahead(problem, selection, documents, workspace, self.longest, since)
+        self.prefetch = Prefetch(problem, selection, documents, workspace, self.longest, since)
 
     def run(self) -> Outcome:
         """Compute what is missing, model by model; a model that fails does not stop the others.
@@ -107,7 +106,7 @@ class Extraction:
             StorageError: nothing more can be stored; what was finished is kept.
         """
         send_spooled(self.workspace)
-        with self.ahead:
+        with self.prefetch:
             return self._run()
 
     def _run(self) -> Outcome:
@@ -136,7 +135,7 @@ class Extraction:
         self.progress(f"{spec.full_id}: looking for its files", 0)
         libraries = ("huggingface_hub",) if spec.source.on_demand else ()
         with self.outcome.messages.about(spec.full_id, libraries):
-            plan = self.ahead.plan(spec)
+            plan = self.prefetch.plan(spec)
         self.progress(f"{spec.full_id}: planned", plan.done)
         self.outcome.failures += plan.failed
         return plan
@@ -189,7 +188,7 @@ class Extraction:
         for task in plan.tasks:
             number = task.document.doc_id
             try:
-                documents[number] = self.ahead.tokenize(plan, task.document)
+                documents[number] = self.prefetch.tokenize(plan, task.document)
             except TokenmartError as error:
                 reason = self._reason(plan.spec, error)
                 self.outcome.failures.append(Failure(plan.spec.full_id, reason, number))
@@ -199,7 +198,7 @@ class Extraction:
     def _run_model(self, plan: ModelPlan) -> None:
         room = self._check_memory(plan.spec, plan.checkpoint.folder)
         documents = self._tokenize(plan)
-        self.ahead.begin_after(plan.spec)
+        self.prefetch.begin_after(plan.spec)
         if not documents:
             return
         scorer = self._load(plan, next(iter(documents.values())), room)
