@@ -256,7 +256,7 @@ def out_of_memory_named(told: list[str]) -> Iterator[None]:
     """Catch what running out of memory raises, in plain PyTorch and in ours; tell it in a word."""
     from baselines import ForeignError
 
-    from extract.scoring.engine import is_out_of_memory
+    from extract.device_errors import is_out_of_memory
     from warehouse.errors import TokenmartError
 
     try:

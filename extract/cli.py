@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -169,6 +170,8 @@ def extract(
     )
     plan = make_plan(problem, selection, workspace, here)
     sharing = sharing_of(plan, device, selection.device, workers)
+    if selection.device != "cpu":
+        plan = replace(plan, workers=sharing.workers)
     if dry_run:
         _print_plan(plan)
     if sharing.sentence and as_worker is None:

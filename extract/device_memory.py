@@ -58,6 +58,14 @@ class PeakMemory:
         with contextlib.suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5")
 
+    def reserved_bytes(self) -> int:
+        """The peak of what the GPUs' allocators held, with what nothing used; 0 without a GPU."""
+        if not self.gpu:
+            return 0
+        import torch
+
+        return sum(int(torch.cuda.max_memory_reserved(n)) for n in range(torch.cuda.device_count()))
+
     def bytes(self) -> int:
         """The peak."""
         if self.gpu:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from extract.device_errors import is_out_of_memory
 from extract.token_scores import NonFiniteLogits
 from warehouse.errors import TokenmartError
 from warehouse.problem.spec import ModelSpec
@@ -93,17 +94,6 @@ def explain(error: BaseException) -> str:
             "correct its `source`"
         )
     return f"failed with {type(error).__name__} ({first}); run it alone with --model to see more"
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether the device or the host had no memory left."""
-    text = str(error).lower()
-    return (
-        isinstance(error, MemoryError)
-        or type(error).__name__ == "OutOfMemoryError"
-        or (isinstance(error, RuntimeError) and "out of memory" in text)
-        or (isinstance(error, RuntimeError) and "can't allocate memory" in text)
-    )
 
 
 def _missing_package(error: BaseException, text: str) -> str | None:

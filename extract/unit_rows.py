@@ -19,8 +19,10 @@ from extract.planning.plan import ModelPlan, Selection, Task, describe_intervent
 from extract.scoring.numerics import ENGINE_VERSION
 from extract.token_scores import Scored
 from extract.tokenization import TokenizedDocument
+from warehouse.paths import Workspace
 from warehouse.probes.request import Condition, Request
 from warehouse.store.ledger import UnitRecord
+from warehouse.store.parquet_files import write_table
 from warehouse.store.provenance import code_revision
 from warehouse.store.schema import MODELS, TOKENS, TOP_TOKENS
 from warehouse.store.token_files import STEP_NATS
@@ -37,6 +39,7 @@ class ScoredUnit:
     tokens: int
     seconds: float
     peak_bytes: int
+    reserved_bytes: int = 0
 
 
 def token_rows(
@@ -138,6 +141,16 @@ def model_row(plan: ModelPlan, parameters: int) -> pa.Table:
     return pa.Table.from_pylist([row], schema=MODELS)
 
 
+def write_model(workspace: Workspace, problem: str, plan: ModelPlan, parameters: int) -> None:
+    """Write the row of a model where the warehouse looks for it.
+
+    Raises:
+        StorageError: the folder can't be written.
+    """
+    place = f"problem={problem}/model_id={plan.spec.model_id}/model.parquet"
+    write_table(workspace.models / place, model_row(plan, parameters))
+
+
 @cache
 def running_code() -> tuple[str, bool]:
     """Commit of the running code and whether it was changed; ("unknown", False) outside git.
@@ -199,4 +212,5 @@ def unit_record(
         content_sha256="",
         over_limit_tokens=tokenized.over_limit_tokens if tokenized else 0,
         weights=scorer.weights if scorer else "",
+        reserved_bytes=scored.reserved_bytes,
     )

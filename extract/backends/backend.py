@@ -34,7 +34,8 @@ class Loading:
         dtype: a torch dtype's name: float32, bfloat16 or float16.
         attention: attention implementation; None leaves the choice to the backend.
         compiled: whether the user asked for compilation.
-        room: bytes per GPU that the forward needs beside the weights.
+        working: bytes per GPU that activations and logits of the longest document need.
+        cache_share: bytes of KV cache that it needs for each byte of weights.
         sample: the first document's tokens, to check the model on; None where there is none.
         top_k: how many first choices of each token are wanted, at most the vocabulary.
     """
@@ -45,7 +46,8 @@ class Loading:
     dtype: str
     attention: str | None = None
     compiled: bool = False
-    room: int = 0
+    working: int = 0
+    cache_share: float = 0.0
     sample: Ids | None = None
     top_k: int = 0
 
@@ -63,9 +65,11 @@ class Scorer(Protocol):
     """
 
     parameters: int
-    attention: str
     prefixes: str
     weights: str
+
+    @property
+    def attention(self) -> str: ...
 
     def check(self) -> None:
         """Score a short text and compare it with the model's own forward.
@@ -98,6 +102,23 @@ class Backend(ABC):
         Raises:
             TokenmartError: it can't be loaded.
         """
+
+
+def check_results(results: Sequence[Scored], asked: int, wants_choices: bool, backend: str) -> None:
+    """Stop at a backend that gives other results than were asked for.
+
+    Raises:
+        TokenmartError: it gives too few or too many, or no first choices.
+    """
+    if len(results) != asked:
+        raise TokenmartError(
+            f"backend {backend}: {len(results)} results for {asked} requests; it must give one for "
+            "each, in their order"
+        )
+    if wants_choices and any(each.scores.choices is None for each in results):
+        raise TokenmartError(
+            f"backend {backend} gives no first choices; leave out --top-k and top_k"
+        )
 
 
 def find_backend(name: str) -> Backend:

@@ -237,9 +237,7 @@ class Campaign:
                     "`parameters` in the problem file"
                 )
             dtype = resolve_dtype(spec, self.selection.dtype, self.selection.device)
-            seconds += estimate(
-                work, parameters=size.parameters, dtype=dtype, device=self.selection.device
-            ).seconds
+            seconds += estimate(work, size, dtype=dtype, device=self.selection.device).seconds
         return Rate(seconds / count, "reckoned from sizes; the first piece will tell")
 
     def _work_of_a_context(self) -> Work:

@@ -9,7 +9,6 @@ batches under a token budget. The LM head runs over scored positions only.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -20,10 +19,23 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from extract.scoring import attention, generation, self_check
-from extract.scoring.budgets import CPU_BATCH_TOKENS, SUFFIX_TOKENS, Budgets, gpu_budgets
+from extract.scoring.attempts import Attempts, free_bytes, give_back
+from extract.scoring.budgets import (
+    CPU_BATCH_TOKENS,
+    SUFFIX_TOKENS,
+    Budgets,
+    cache_bytes_per_token,
+    gpu_budgets,
+)
 from extract.scoring.head import LogitTransform, VocabularyHead, to_host
 from extract.scoring.onednn_linear import onednn_available, pack_linear_layers
-from extract.scoring.placement import exact_float32, execution_device, reset_frequencies
+from extract.scoring.placement import (
+    compile_layers,
+    exact_float32,
+    execution_device,
+    reset_frequencies,
+)
+from extract.scoring.refusals import refuse_large_caches, refuse_unknown_ids
 from extract.scoring.shared_prefix import (
     PACKED_TOKENS,
     Layout,
@@ -44,19 +56,11 @@ _OnDevice = tuple[Tensor, int]
 """A request's statistics where they were computed, and the backbone tokens spent on it."""
 
 
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an exception means that the device (or the host) ran out of memory."""
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or (
-        isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
-    )
-
-
 class Engine:
     """Scores requests with one model; its attributes describe it for the ledger.
 
     Attributes:
         parameters: weights of the model.
-        attention: implementation and kernel, such as `sdpa/flash`.
         prefixes: `shared`, or `separate: ` and the reason why every suffix reads its own prefix.
         weights: from `load_weights`; empty for a model that was made in memory.
 
@@ -66,7 +70,7 @@ class Engine:
             what suits a processor's caches, or a GPU's free memory.
         suffix_tokens: tokens of suffixes packed into one forward behind a prefix.
         prefix_tokens: a text longer than this goes through its KV cache in pieces; by default
-            never on a processor, and what a batch may have on a GPU.
+            never on a processor, and what has room in a GPU's free memory.
         compiled: fuse norms, feed-forward layers and the head's tiles with `torch.compile`; the
             first document waits for the compiler.
         sample: tokens of real text for `check`; fixed random ones without it.
@@ -97,19 +101,25 @@ class Engine:
         self.device: torch.device = execution_device(self.model.get_input_embeddings())
         self.dtype: torch.dtype = self.model.dtype
         self.config: Any = self.model.config.get_text_config()
+        self.devices = {p.device for p in self.model.parameters() if p.device.type != "meta"}
         self.parameters = sum(parameter.numel() for parameter in self.model.parameters())
         attention.repeat_heads_where_needed(self.config, self.device, self.dtype)
-        kernel = attention.describe(self.config, self.device, self.dtype)
-        self.attention = f"{kernel}, compiled" if compiled else kernel
+        self.compiled = compiled
         transform = LogitTransform.of(self.config)
         head = self.model.get_output_embeddings()
         text = self._ids(self_check.check_text(sample, head.out_features))
         with attention.fused_kernels(self.device):
             self._reference = self_check.own_forward(self.model, text, transform)
         self.head = VocabularyHead(head, transform, compiled=compiled, top_k=top_k)
-        self.budgets = self._budgets(batch_tokens, suffix_tokens, prefix_tokens)
+        shape = ModelShape.of_config(self.config.to_dict())
+        self.cache_bytes = cache_bytes_per_token(shape, self.dtype.itemsize) if shape else 0
+        self.attempts = Attempts(
+            self.device,
+            self._budgets(shape, batch_tokens, suffix_tokens, prefix_tokens),
+            attention.preferred_kernels(self.device),
+        )
         if compiled:
-            self._compile_layers()
+            compile_layers(self.backbone)
         elif onednn_available(self.device, self.dtype):
             pack_linear_layers(self.backbone)
         rope = getattr(self.config, "rope_parameters", None) or {}
@@ -126,29 +136,40 @@ class Engine:
         if check:
             self.check()
 
-    def _budgets(self, batch: int | None, suffix: int, prefix: int | None) -> Budgets:
+    def _budgets(
+        self, shape: ModelShape | None, batch: int | None, suffix: int, prefix: int | None
+    ) -> Budgets:
         """What was asked for, else what suits the device."""
         if self.device.type != "cuda":
-            return Budgets(batch or CPU_BATCH_TOKENS, suffix, self.head.rows, prefix)
+            return Budgets(batch or CPU_BATCH_TOKENS, suffix, self.head.rows, prefix, prefix)
         # what an earlier model left to the allocator is free, too
-        gc.collect()
-        torch.cuda.empty_cache()
-        free, _ = torch.cuda.mem_get_info(self.device)
-        shape = ModelShape.of_config(self.config.to_dict())
-        fitting, rows = gpu_budgets(free, shape, self.dtype.itemsize)
-        return Budgets(batch or fitting, suffix, rows, prefix or fitting)
+        give_back(self.device)
+        fitting = gpu_budgets(free_bytes(self.device), shape, self.dtype.itemsize)
+        return Budgets(
+            batch or fitting.batch_tokens,
+            suffix,
+            fitting.rows,
+            prefix or fitting.prefix_tokens,
+            prefix or fitting.text_tokens,
+        )
+
+    @property
+    def budgets(self) -> Budgets:
+        """How much is computed at once."""
+        return self.attempts.budgets
+
+    @property
+    def attention(self) -> str:
+        """Implementation and kernel, such as `sdpa/flash`, and why no better one."""
+        kernels = self.attempts.kernels
+        kernel = attention.describe(self.config, self.device, self.dtype, kernels)
+        kernel = f"{kernel}, compiled" if self.compiled else kernel
+        return f"{kernel}; {self.attempts.refused}" if self.attempts.refused else kernel
 
     @property
     def share_prefixes(self) -> bool:
         """Whether suffixes of one prefix share its KV cache."""
         return self.prefixes == "shared"
-
-    def _compile_layers(self) -> None:
-        """Compile what all layers share; attention has kernels of its own, and a cache inside."""
-        for layer in self.backbone.layers:
-            for child in layer.children():
-                if not hasattr(child, "layer_idx"):
-                    child.compile(dynamic=True)
 
     def score(self, requests: Sequence[Request]) -> list[Scored]:
         """Score requests; results come back in their order. Equal requests are scored once.
@@ -157,20 +178,21 @@ class Engine:
 
         Raises:
             NonFiniteLogits: the model produced NaN or infinite logits.
+            DoesNotFitError: a shared prefix's KV cache is more than the GPU has free.
+            DeviceLostError: the GPU failed.
             TokenmartError: out of memory at the smallest budgets.
         """
         distinct: dict[Any, Request] = {}
         for request in requests:
             distinct.setdefault(request.key, request)
-        self._refuse_unknown_ids(distinct.values())
-        budgets = self.budgets
-        try:
-            while (scores := self._attempt(list(distinct.values()))) is None:
-                gc.collect()
-                if self.device.type == "cuda":
-                    torch.cuda.empty_cache()
-        finally:
-            self.budgets = budgets
+        asked = list(distinct.values())
+        refuse_unknown_ids(asked, int(self.model.get_input_embeddings().weight.shape[0]))
+        if self.device.type == "cuda" and self.share_prefixes and len(self.devices) == 1:
+            refuse_large_caches(asked, self.cache_bytes, free_bytes(self.device))
+        longest = max((max(r.length, len(r.prefix)) for r in asked), default=0)
+        scores = self.attempts.run(lambda: self._score_all(asked), longest)
+        if not all(np.isfinite(each.scores.logprob).all() for each in scores):
+            raise NonFiniteLogits("the model produced NaN or infinite logits")
         by_key = dict(zip(distinct, scores, strict=True))
         # the first of equal requests is charged with the tokens
         found = []
@@ -180,48 +202,10 @@ class Engine:
             by_key[request.key] = Scored(each.scores, 0)
         return found
 
-    def _refuse_unknown_ids(self, requests: Iterable[Request]) -> None:
-        """Stop before the device does: on a GPU an id without embeddings ends the process.
-
-        Raises:
-            TokenmartError: a text has a token for which the model has no embeddings.
-        """
-        rows = int(self.model.get_input_embeddings().weight.shape[0])
-        for request in requests:
-            largest = max(int(ids.max(initial=0)) for ids in (request.ids, request.prefix))
-            if largest >= rows:
-                raise TokenmartError(
-                    f"a text has token {largest}, and the model has embeddings for {rows} tokens; "
-                    "remove this special token from the text, or take the tokenizer that was "
-                    "trained with these weights"
-                )
-
-    def _attempt(self, requests: Sequence[Request]) -> list[Scored] | None:
-        """Score within the budgets; None when memory ran out, and then they are halved.
-
-        What holds tensors is gone when this returns: the traceback of an exception keeps every
-        frame alive, and with it what did not fit.
-        """
-        try:
-            with torch.inference_mode(), attention.fused_kernels(self.device):
-                found = self._score(requests)
-                scores = to_host([block for block, _ in found])
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-            shortage = str(error)[:80]
-        else:
-            if not all(np.isfinite(each.logprob).all() for each in scores):
-                raise NonFiniteLogits("the model produced NaN or infinite logits")
-            return [Scored(s, spent) for s, (_, spent) in zip(scores, found, strict=True)]
-        smaller = self.budgets.halved(max(max(r.length, len(r.prefix)) for r in requests))
-        if smaller is None:
-            raise TokenmartError(
-                f"out of memory even at the smallest batch ({shortage}); use --dtype bfloat16, "
-                "a larger device, or fewer --max-tokens"
-            )
-        self.budgets = smaller
-        return None
+    def _score_all(self, requests: Sequence[Request]) -> list[Scored]:
+        found = self._score(requests)
+        scores = to_host([block for block, _ in found])
+        return [Scored(each, spent) for each, (_, spent) in zip(scores, found, strict=True)]
 
     def _score(self, requests: Sequence[Request]) -> list[_OnDevice]:
         results: dict[int, _OnDevice] = {}
@@ -269,11 +253,7 @@ class Engine:
     def _states(self, ids: Ids, cache: DynamicCache | None = None) -> Tensor:
         """Hidden states of one text, shape (len(ids), width); its keys and values go to `cache`."""
         budgets = self.budgets
-        if (
-            self.length_dependent
-            or budgets.prefix_tokens is None
-            or len(ids) <= budgets.prefix_tokens
-        ):
+        if self.length_dependent or budgets.one_forward(len(ids), cached=cache is not None):
             output = self.backbone(
                 input_ids=self._ids(ids[None]), past_key_values=cache, use_cache=cache is not None
             )
@@ -401,17 +381,22 @@ class Engine:
         self, contexts: Sequence[Ids], writing: generation.Writing
     ) -> list[NDArray[np.int32]]:
         """What the model writes behind each context; see `generation.generate`."""
-        with attention.fused_kernels(self.device), attention.with_masks(self.config):
+        kernels = attention.fused_kernels(self.device, self.attempts.kernels)
+        with kernels, attention.with_masks(self.config):
             return generation.generate(self.model, contexts, writing, self.budgets.batch_tokens)
 
     def check(self) -> None:
-        """Compare the plain path and the shared-prefix paths with the model's own forward.
-
-        An architecture that takes no such mask reads every prefix anew, and `prefixes` says so.
+        """Compare all paths with the model's own forward; see `check_paths`.
 
         Raises:
             TokenmartError: they differ beyond rounding, or a shared prefix fails on an architecture
                 where it must work.
             NonFiniteLogits: the model produces NaN or infinite logits.
         """
-        self.prefixes = self_check.check_paths(self, self._reference)
+        try:
+            self.prefixes = self_check.check_paths(self, self._reference)
+        except TokenmartError as error:
+            if attention.without_cudnn(self.attempts.kernels) == self.attempts.kernels:
+                raise
+            self.attempts.refuse_cudnn(error.format_message())
+            self.prefixes = self_check.check_paths(self, self._reference)

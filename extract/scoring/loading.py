@@ -55,7 +55,8 @@ def load_model(
     device: str,
     dtype: str,
     attention: str | None = None,
-    room: int = 0,
+    working: int = 0,
+    cache_share: float = 0.0,
 ) -> Any:
     """Load a model in eval mode, with its interventions, on a device.
 
@@ -67,17 +68,19 @@ def load_model(
         device: `cpu`, `cuda`, `cuda:1` …, or `auto-map` for accelerate's device map.
         dtype: a torch dtype's name.
         attention: attention implementation; None leaves the choice to transformers.
-        room: bytes that a device map leaves free on each GPU for the forward.
+        working: bytes that a device map leaves free on each GPU for activations and logits.
+        cache_share: bytes of KV cache for each byte of weights, which it leaves free, too.
 
     Raises:
         TokenmartError: it can't be loaded, its files lack tensors, its interventions can't act on
-            offloaded weights, or an architecture that has fused attention got eager attention unasked.
+            offloaded weights, or an architecture that has fused attention got eager attention
+            unasked.
     """
     if interventions.needs_masks(spec):
         attention = "sdpa"
     options: dict[str, Any] = {}
     if device == "auto-map":
-        options = device_map_options(room)
+        options = device_map_options(working, cache_share)
     elif device != "cpu":
         # straight to the device: no copy of the weights waits in the host's memory
         options = {"device_map": {"": device}}

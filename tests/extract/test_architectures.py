@@ -113,7 +113,7 @@ def test_what_did_not_fit_is_gone_before_the_next_attempt(
         return backbone(*args, **kwargs)
 
     monkeypatch.setattr(engine.backbone, "forward", once_too_much)
-    monkeypatch.setattr("extract.scoring.engine.gc.collect", lambda: 0)
+    monkeypatch.setattr("extract.scoring.attempts.gc.collect", lambda: 0)
     engine.score(requests_of(0))
     assert left
 

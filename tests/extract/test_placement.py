@@ -20,7 +20,7 @@ from extract.planning.devices import resolve_attention, resolve_dtype
 from extract.scoring import placement
 from extract.scoring.engine import Engine
 from extract.scoring.loading import load_model
-from extract.scoring.placement import is_offloaded, with_room
+from extract.scoring.placement import is_offloaded, weights_memory
 from warehouse.errors import TokenmartError
 from warehouse.problem.spec import ModelSpec
 from warehouse.sources.weights import LocalSource
@@ -64,7 +64,10 @@ def test_noise_is_refused_where_it_could_not_reach_the_weights(
 
 
 def test_a_device_map_leaves_room_on_gpus_only() -> None:
-    assert with_room({0: 100, 1: 20, "cpu": 70}, 30) == {0: 70, 1: 0, "cpu": 70}
+    free: dict[int | str, int] = {0: 100, 1: 20, "cpu": 70}
+    assert weights_memory(free, 30, 0.0) == {0: 70, 1: 0, "cpu": 70}
+    # half as much cache as weights, of the layers that a card has: two thirds are for weights
+    assert weights_memory({0: 90, 1: 60}, 30, 0.5) == {0: 40, 1: 20}
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
