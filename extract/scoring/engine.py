@@ -105,6 +105,7 @@ class Engine:
         self.parameters = sum(parameter.numel() for parameter in self.model.parameters())
         attention.repeat_heads_where_needed(self.config, self.device, self.dtype)
         self.compiled = compiled
+        self._described: dict[attention.Kernels, str] = {}
         transform = LogitTransform.of(self.config)
         head = self.model.get_output_embeddings()
         text = self._ids(self_check.check_text(sample, head.out_features))
@@ -162,8 +163,10 @@ class Engine:
     def attention(self) -> str:
         """Implementation and kernel, such as `sdpa/flash`, and why no better one."""
         kernels = self.attempts.kernels
-        kernel = attention.describe(self.config, self.device, self.dtype, kernels)
-        kernel = f"{kernel}, compiled" if self.compiled else kernel
+        if kernels not in self._described:
+            kernel = attention.describe(self.config, self.device, self.dtype, kernels)
+            self._described[kernels] = f"{kernel}, compiled" if self.compiled else kernel
+        kernel = self._described[kernels]
         return f"{kernel}; {self.attempts.refused}" if self.attempts.refused else kernel
 
     @property

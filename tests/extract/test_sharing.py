@@ -80,7 +80,7 @@ def test_the_decision_is_printed_and_workers_get_the_models_that_fit(
     shown = CliRunner().invoke(cli.extract, ["--problem", path, "--dry-run"])
     assert shown.exit_code == 0, shown.output
     assert "2 GPUs; 2 workers, each with a copy of the model on one GPU" in shown.output
-    assert "0 GiB: tiny/two." in shown.output.replace("\n", " ")
+    assert "0 GiB free: tiny/two." in shown.output.replace("\n", " ")
 
     monkeypatch.setattr(devices, "resolve_device", lambda asked: "auto-map")
     monkeypatch.setattr(devices, "resolve_dtype", lambda spec, asked, device: "float32")
