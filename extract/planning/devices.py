@@ -129,7 +129,9 @@ def resolve_dtype(spec: ModelSpec, asked: str, device: str) -> str:
     if device == "auto-map" and not torch.cuda.is_available():
         return "float32"
     if device.startswith(("cuda", "auto-map")) and torch.cuda.is_available():
-        return "bfloat16" if torch.cuda.is_bf16_supported() else "float16"
+        # older cards emulate it in float32, which is neither fast nor bfloat16
+        native = torch.cuda.is_bf16_supported(including_emulation=False)
+        return "bfloat16" if native else "float16"
     return "bfloat16"
 
 

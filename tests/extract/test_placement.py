@@ -164,7 +164,7 @@ def test_the_default_dtype_is_the_devices(
 ) -> None:
     """No processor is asked what it is good at; None is a machine without a GPU."""
     monkeypatch.setattr("torch.cuda.is_available", lambda: gpu_has_bfloat16 is not None)
-    monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda: bool(gpu_has_bfloat16))
+    monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda **options: bool(gpu_has_bfloat16))
     assert resolve_dtype(spec_of(tmp_path, dtype=of_model), asked, device) == expected
 
 

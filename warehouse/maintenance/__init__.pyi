@@ -4,7 +4,7 @@ from .check import check_documents as check_documents
 from .check import check_file as check_file
 from .check import repair_file as repair_file
 from .check import token_files as token_files
-from .doctor import Check as Check
+from .findings import Check as Check
 from .doctor import examine as examine
 from .garbage import Garbage as Garbage
 from .garbage import find_garbage as find_garbage
