@@ -211,6 +211,7 @@ def unit_record(
         finished_at=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         content_sha256="",
         over_limit_tokens=tokenized.over_limit_tokens if tokenized else 0,
-        weights=scorer.weights if scorer else "",
+        # a backend of a plugin may say nothing of it
+        weights=getattr(scorer, "weights", "") if scorer else "",
         reserved_bytes=scored.reserved_bytes,
     )

@@ -69,7 +69,8 @@ class Scorer(Protocol):
     weights: str
 
     @property
-    def attention(self) -> str: ...
+    def attention(self) -> str:
+        """What computes attention: implementation and kernel."""
 
     def check(self) -> None:
         """Score a short text and compare it with the model's own forward.

@@ -19,6 +19,7 @@ from extract.backends.backend import Loading, Scorer, find_backend
 from extract.benchmarks.encoding import PairEncoder
 from extract.benchmarks.scoring import ScoredRequests, answer_text, score_unit
 from extract.benchmarks.tasks import EvalTask, EvalUnit
+from extract.device_errors import DeviceLostError, raise_if_lost
 from extract.device_memory import PeakMemory
 from extract.failures import Failure, explain
 from extract.planning.plan import Document, ModelPlan, Selection, Task, model_parts
@@ -168,9 +169,10 @@ class EvalRun:
             reason, scored = "", ScoredRequests(TOKENS.empty_table(), [], [])
             try:
                 scored = score_unit(unit, self.scorer, self.encoder)
-            except StorageError:
+            except (StorageError, DeviceLostError):
                 raise
             except Exception as error:  # the next unit is tried
+                raise_if_lost(error)
                 reason = explain(error).removeprefix(f"{self.plan.spec.full_id}: ")
                 self.failures.append(Failure(f"{self.plan.spec.full_id}, {task.name}", reason))
             seconds = time.perf_counter() - started

@@ -82,8 +82,7 @@ class ModelPlan:
         margin: how many tokens beyond it may run.
         free: how many tokens of it a truncated document leaves free.
         tasks: what is missing.
-        recorded_only: whether units of which no complete weights were recorded are missing, too:
-            the files turned out to lack tensors.
+        recorded_only: whether units without a record of complete weights are missing, too.
         done: number of settled units.
         failed: which of them failed in this run, and why.
     """
@@ -335,11 +334,10 @@ def plan_model(
     dtype = resolve_dtype(spec, selection.dtype, selection.device)
     parts = model_parts(problem, selection, spec, checkpoint, tokenizer_sha256, dtype)
     finished = {
-        condition.name: finished_units(workspace, problem.name, spec.model_id, condition.name)
-        for condition in selection.conditions
+        c.name: finished_units(workspace, problem.name, spec.model_id, c.name)
+        for c in selection.conditions
     }
-    everything = [unit for units in finished.values() for unit in units.values()]
-    recorded_only = not are_whole(everything, checkpoint, spec, workspace)
+    recorded_only = not are_whole(finished.values(), checkpoint, spec, workspace)
     tasks, failed, done = [], [], 0
     for document in documents:
         prints = {
@@ -352,12 +350,9 @@ def plan_model(
             if not is_settled(
                 finished[condition.name].get(document.doc_id),
                 prints[condition.name],
-                since,
-                condition,
-                workspace,
-                recorded_only,
+                since, condition, workspace, recorded_only,
             )
-        )
+        )  # fmt: skip
         failed += [
             Failure(spec.full_id, unit.reason, document.doc_id)
             for condition in selection.conditions
@@ -393,8 +388,7 @@ def is_settled(
 ) -> bool:
     """Whether the ledger holds this unit with this fingerprint: done, or failed in this run.
 
-    Done is a unit with as many first choices as its condition asks for; with `recorded_only`, one
-    whose weights were complete on record.
+    Done is a unit with as many first choices as its condition asks for, and on record (if asked).
     """
     if unit is None or unit.fingerprint != wanted:
         return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from extract.backends.backend import DEFAULT
 from extract.checkpoints import Checkpoint
@@ -19,13 +19,16 @@ def lacks_record(unit: UnitRecord) -> bool:
 
 
 def are_whole(
-    units: Iterable[UnitRecord], checkpoint: Checkpoint, spec: ModelSpec, workspace: Workspace
+    finished: Iterable[Mapping[int, UnitRecord]],
+    checkpoint: Checkpoint,
+    spec: ModelSpec,
+    workspace: Workspace,
 ) -> bool:
     """Whether the units that lack the record came from files with all tensors of the model.
 
     Files and model are compared once for a checkpoint, without reading any weights.
     """
-    if not any(map(lacks_record, units)):
+    if not any(lacks_record(unit) for units in finished for unit in units.values()):
         return True
 
     def compared() -> str:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from extract.backends.backend import Loading, find_backend
+from extract.device_errors import DeviceLostError, raise_if_lost
 from extract.device_memory import release_memory
 from extract.failures import Failure, LibraryMessages, explain
 from extract.planning.plan import ModelPlan, Selection, plan_model
@@ -106,9 +107,10 @@ def measure_recall(
             with messages.about(spec.full_id):
                 job = _Measuring(problem, target, plan, selection, workspace, texts, progress)
                 measured += job.run()
-        except StorageError:
+        except (StorageError, DeviceLostError):
             raise
         except Exception as error:  # whatever it was, the next model is tried
+            raise_if_lost(error)
             reason = explain(error).removeprefix(f"{spec.full_id}: ")
         # after the handler, whose exception keeps the model in memory
         release_memory()

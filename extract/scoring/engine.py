@@ -69,8 +69,8 @@ class Engine:
         batch_tokens: tokens per forward of batched requests (padding included); by default
             what suits a processor's caches, or a GPU's free memory.
         suffix_tokens: tokens of suffixes packed into one forward behind a prefix.
-        prefix_tokens: a text longer than this goes through its KV cache in pieces; by default
-            never on a processor, and what has room in a GPU's free memory.
+        prefix_tokens: a longer text goes through its KV cache in pieces; by default never on a
+            processor, and what has room in a GPU's free memory.
         compiled: fuse norms, feed-forward layers and the head's tiles with `torch.compile`; the
             first document waits for the compiler.
         sample: tokens of real text for `check`; fixed random ones without it.
@@ -166,8 +166,7 @@ class Engine:
         if kernels not in self._described:
             kernel = attention.describe(self.config, self.device, self.dtype, kernels)
             self._described[kernels] = f"{kernel}, compiled" if self.compiled else kernel
-        kernel = self._described[kernels]
-        return f"{kernel}; {self.attempts.refused}" if self.attempts.refused else kernel
+        return "; ".join(filter(None, [self._described[kernels], self.attempts.refused]))
 
     @property
     def share_prefixes(self) -> bool:
@@ -182,8 +181,7 @@ class Engine:
         Raises:
             NonFiniteLogits: the model produced NaN or infinite logits.
             DoesNotFitError: a shared prefix's KV cache is more than the GPU has free.
-            DeviceLostError: the GPU failed.
-            TokenmartError: out of memory at the smallest budgets.
+            TokenmartError: out of memory at the smallest budgets; or the GPU failed.
         """
         distinct: dict[Any, Request] = {}
         for request in requests:
@@ -197,11 +195,10 @@ class Engine:
         if not all(np.isfinite(each.scores.logprob).all() for each in scores):
             raise NonFiniteLogits("the model produced NaN or infinite logits")
         by_key = dict(zip(distinct, scores, strict=True))
-        # the first of equal requests is charged with the tokens
         found = []
         for request in requests:
-            each = by_key[request.key]
-            found.append(each)
+            found.append(each := by_key[request.key])
+            # the first of equal requests is charged with the tokens
             by_key[request.key] = Scored(each.scores, 0)
         return found
 
@@ -392,9 +389,7 @@ class Engine:
         """Compare all paths with the model's own forward; see `check_paths`.
 
         Raises:
-            TokenmartError: they differ beyond rounding, or a shared prefix fails on an architecture
-                where it must work.
-            NonFiniteLogits: the model produces NaN or infinite logits.
+            TokenmartError, NonFiniteLogits: see there.
         """
         try:
             self.prefixes = self_check.check_paths(self, self._reference)

@@ -219,7 +219,7 @@ def _broken(folder: Path, how: str) -> str:
     weights = folder / "model.safetensors"
     if how == "wrong sizes":
         config["hidden_size"] = config["hidden_size"] * 2
-        says = "don't have the sizes that its config.json says"
+        says = "don't have the shapes that its config.json gives"
     elif how == "cut off":
         weights.write_bytes(weights.read_bytes()[:1000])
         says = "damaged or incomplete"

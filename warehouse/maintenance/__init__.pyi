@@ -4,8 +4,8 @@ from .check import check_documents as check_documents
 from .check import check_file as check_file
 from .check import repair_file as repair_file
 from .check import token_files as token_files
-from .findings import Check as Check
 from .doctor import examine as examine
+from .findings import Check as Check
 from .garbage import Garbage as Garbage
 from .garbage import find_garbage as find_garbage
 from .garbage import remove_garbage as remove_garbage
