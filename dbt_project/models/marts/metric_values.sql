@@ -15,11 +15,7 @@ families as (
 ),
 
 expected_values as (
-    select * from {{ ref('int_expected_values') }}
-),
-
-early_scores as (
-    select * from {{ ref('early_scores') }}
+    select * from {{ ref('expected_values') }}
 ),
 
 combined as (
@@ -81,8 +77,13 @@ measured as (
 
 found as (
     select * from measured
+    {%- for plugin in context.keys() | sort if plugin.startswith('adds_metric_values__') %}
+    {%- set given = context[plugin]() %}
+    {%- if load_relation(given) is not none %}
     union all by name
-    select * from early_scores
+    select * from {{ given }}
+    {%- endif %}
+    {%- endfor %}
 ),
 
 missing as (
