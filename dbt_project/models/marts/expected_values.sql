@@ -155,16 +155,9 @@ lacking as (
 ),
 
 evaluated as (
-    select distinct evaluators.problem
-    from {{ ref('evaluators') }} as evaluators
-    inner join states
-        on evaluators.problem = states.problem
-        and evaluators.model_id = states.model_id
-    inner join conditions
-        on states.problem = conditions.problem
-        and states.condition = conditions.condition
-    where states.documents_done > 0
-        and conditions.condition_kind = 'window'
+    select distinct problem
+    from {{ ref('token_units') }}
+    where is_evaluator and pair is not null
 ),
 
 expected_values as (

@@ -52,7 +52,11 @@
     {%- endif -%}
 {%- endfor %}
 
+{% if var('shards', none) -%}
+select * from read_parquet('{{ var('shards') }}/*/metric_documents.parquet')
+{%- else -%}
 {% for relation in built -%}
 select * from {{ relation }}
 {{ 'union all by name' if not loop.last }}
 {% endfor -%}
+{%- endif %}

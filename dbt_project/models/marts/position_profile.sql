@@ -1,3 +1,6 @@
+{% if var('shards', none) -%}
+select * from read_parquet('{{ var('shards') }}/*/position_profile.parquet')
+{%- else -%}
 with tokens as (
     select * from {{ ref('fct_tokens') }}
 ),
@@ -85,3 +88,4 @@ position_profile as (
 )
 
 select * from position_profile
+{%- endif %}

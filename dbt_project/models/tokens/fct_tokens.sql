@@ -8,8 +8,12 @@
 
 with units as (
     select * from {{ ref('token_units') }}
+    where true
     {%- if is_incremental() %}
-    where unit_id not in (select distinct unit_id from {{ this }})
+        and unit_id not in (select distinct unit_id from {{ this }})
+    {%- endif %}
+    {%- if var('models', none) %}
+        and (is_evaluator or model_id in ('{{ var('models') | join("', '") }}'))
     {%- endif %}
 ),
 
@@ -24,7 +28,7 @@ features as (
 
 in_full_context as (
     select
-        units.* exclude (condition, short_condition),
+        units.* exclude (condition, short_condition, is_tokenization, is_evaluator),
         tokens.* exclude (problem, model_id, condition, doc_id)
     from tokens
     inner join units

@@ -13,6 +13,12 @@ with units as (
     {%- if is_incremental() %}
         and tokenization_id not in (select distinct tokenization_id from {{ this }})
     {%- endif %}
+    {%- if var('models', none) %}
+        and tokenization_id in (
+            select tokenization_id from {{ ref('token_units') }}
+            where is_evaluator or model_id in ('{{ var('models') | join("', '") }}')
+        )
+    {%- endif %}
 ),
 
 all_tokens as (

@@ -14,6 +14,10 @@ documents as (
     select * from {{ source('extract', 'documents') }}
 ),
 
+lineup as (
+    select * from {{ source('extract', 'lineup') }}
+),
+
 declared_pairs as (
     select * from {{ source('extract', 'condition_pairs') }}
 ),
@@ -41,7 +45,6 @@ contexts as (
         ledger.document_tokens,
         ledger.rows as token_rows,
         models.tokenizer_sha256,
-        models.parameters,
         hash(
             ledger.problem,
             ledger.model_id,
@@ -132,6 +135,34 @@ paired as (
         and context_id not in (select context_id from pairs)
 ),
 
+-- The largest checkpoint of the problem finds key tokens for others (longppl_external). What was done
+-- to a checkpoint (`base_id`) makes no other evaluator, and one that isn't extracted has no deputy.
+evaluators as (
+    select
+        problem,
+        {% if var('evaluator', none) -%}
+        '{{ var('evaluator') }}' as model_id
+        {%- else -%}
+        arg_max(model_id, (parameters, model_id)) as model_id
+        {%- endif %}
+    from (
+        select
+            problem,
+            model_id,
+            parameters
+        from models
+        where base_id is null
+        union all
+        select
+            problem,
+            model_id,
+            parameters
+        from lineup
+        where parameters is not null
+    )
+    group by problem
+),
+
 token_units as (
     select
         paired.problem,
@@ -142,11 +173,11 @@ token_units as (
         paired.short_condition,
         paired.document_tokens,
         text_ends.text_characters,
-        paired.parameters,
         paired.tokenizer_sha256,
         tokenizations.tokenization_id,
         tokenizations.model_id = paired.model_id
         and tokenizations.condition = paired.condition as is_tokenization,
+        paired.model_id is not distinct from evaluators.model_id as is_evaluator,
         paired.condition_kind = 'full' and row_number() over (
             partition by paired.context_id
             order by paired.pair
@@ -166,6 +197,8 @@ token_units as (
     left join text_ends
         on paired.problem = text_ends.problem
         and paired.doc_id = text_ends.doc_id
+    left join evaluators
+        on paired.problem = evaluators.problem
 )
 
 select * from token_units

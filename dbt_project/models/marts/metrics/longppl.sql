@@ -1,3 +1,5 @@
+{{ config(materialized = 'table') }}
+
 -- The filter of a variant finds the key tokens; the pieces of one character are key together.
 
 with units as (

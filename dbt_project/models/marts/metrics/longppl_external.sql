@@ -1,3 +1,5 @@
+{{ config(materialized = 'table') }}
+
 -- The largest checkpoint of a problem (or `--vars '{evaluator: MODEL_ID}'`) finds the key tokens.
 -- Where it is not extracted there is no value, and no other model takes its place.
 
@@ -14,21 +16,14 @@ variants as (
     where metric = 'longppl_external'
 ),
 
-evaluators as (
-    select * from {{ ref('evaluators') }}
-),
-
 evaluator_units as (
     select
-        units.problem,
-        units.doc_id,
-        units.pair,
-        units.unit_id
+        problem,
+        doc_id,
+        pair,
+        unit_id
     from units
-    inner join evaluators
-        on units.problem = evaluators.problem
-        and units.model_id = evaluators.model_id
-    where units.pair is not null
+    where is_evaluator and pair is not null
 ),
 
 key_tokens as (
