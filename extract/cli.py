@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -104,6 +104,12 @@ def _selection(command: Callable[..., Any]) -> Callable[..., Any]:
     help="Ask Slurm for this, as submitit names it: partition, gpus_per_node, timeout_min; "
     "repeatable.",
 )
+@click.option(
+    "--hours",
+    type=click.FloatRange(0, min_open=True),
+    help="Take documents in order, each with all models, until the next would not end within so "
+    "many hours.",
+)
 @click.option("--as-worker", hidden=True, help="Be a worker of the run that started at this time.")
 @click.option("--dry-run", is_flag=True, help="Print what would be computed and its cost.")
 def extract(
@@ -124,6 +130,7 @@ def extract(
     on: str | None,
     address: str | None,
     slurm: tuple[str, ...],
+    hours: float | None,
     as_worker: str | None,
     dry_run: bool,
 ) -> None:
@@ -169,6 +176,10 @@ def extract(
     )
     plan = make_plan(problem, selection, workspace, here)
     sharing = sharing_of(plan, device, selection.device, workers)
+    if hours is not None and (on is not None or sharing.workers > 1):
+        raise click.UsageError(
+            "--hours keeps a time budget in one process; add --workers 1, and leave out --on"
+        )
     if dry_run:
         _print_plan(plan)
     if sharing.sentence and as_worker is None:
@@ -176,7 +187,7 @@ def extract(
     if dry_run:
         return
     if selection.device == "cpu" and as_worker is None and on is None:
-        _guard_processor(plan, asked_by_name=device == "cpu")
+        _guard_processor(plan, asked_by_name=device == "cpu" or hours is not None)
     corpus = ensure_documents(problem, workspace)
     chosen = documents_of(corpus, selection.documents, selection.conditions)
     store_pairs(problem, workspace)
@@ -189,7 +200,7 @@ def extract(
         since = datetime.now(timezone.utc).isoformat(timespec="seconds")
         share_work(context, since, problem, selection, sharing, chosen, workspace)
     quiet = as_worker is not None
-    _extract(problem, selection, chosen, workspace, since, quiet)
+    _extract(problem, selection, chosen, workspace, since, quiet, hours)
 
 
 def _guard_processor(plan: Plan, *, asked_by_name: bool) -> None:
@@ -234,22 +245,38 @@ def _extract(
     workspace: Workspace,
     since: str | None,
     quiet: bool,
+    hours: float | None,
 ) -> None:
     from extract.failures import summary
     from extract.planning.tables import fallbacks, status_rows
-    from extract.run import Extraction
+    from extract.run import Extraction, Outcome
     from extract.stopping import sigterm_interrupts
+    from extract.time_budget import extract_within
     from warehouse.errors import UnitFailedError
     from warehouse.progress import no_progress, progress_bar, without_library_bars
 
-    total = len(selection.models) * len(documents) * len(selection.conditions)
+    each = len(selection.models) * len(selection.conditions)
+    total = len(documents) * each
+    outcome = Outcome()
     started = time.monotonic()
     # a worker's part is in the ledger, which its parent reads
     shown = nullcontext(no_progress) if quiet else progress_bar(total, "units")
     stopped = sigterm_interrupts() if quiet else nullcontext()  # its parent ends it so
     with stopped, without_library_bars(), shown as progress:
-        run = Extraction(problem, selection, documents, workspace, progress, since)
-        outcome = run.run()
+
+        def score(part: Sequence[Document]) -> int:
+            before = outcome.units
+            Extraction(problem, selection, part, workspace, progress, since, outcome).run()
+            return outcome.units - before
+
+        if hours is None:
+            score(documents)
+        else:
+            taken = extract_within(hours, documents, each, score)
+            total = taken * each
+    if hours is not None:
+        click.echo(f"took {taken} of {counted(len(documents), 'document')} within {hours:g} h")
+        outcome.failures = list(dict.fromkeys(outcome.failures))
     seconds = time.monotonic() - started
     before = total - outcome.units - outcome.elsewhere
     click.echo(
