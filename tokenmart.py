@@ -27,7 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "extract.benchmarks.cli:eval_command",
         "Run benchmarks of lm-evaluation-harness on models, token by token.",
     ),
-    "recall": ("extract.cli:recall", "Measure the recall target of a problem."),
+    "recall": ("extract.recall.cli:recall", "Measure the recall target of a problem."),
     "merge": (
         "extract.merging.cli:merge",
         "Merge expert models within rules and limits, and make them again.",

@@ -1,4 +1,4 @@
-"""`tokenmart extract`, `recall` and `status`."""
+"""`tokenmart extract` and `status`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # A plain `make extract` on a machine without a GPU must not start a job of weeks.
 LONGEST_CPU_HOURS = 12.0
 
-_PROBLEM = click.option(
+PROBLEM = click.option(
     "--problem", "problem_name", required=True, help="Problem by name, or a path to its .yml."
 )
 _SELECTION = (
@@ -51,7 +51,8 @@ _SELECTION = (
 )
 
 
-def _selection(command: Callable[..., Any]) -> Callable[..., Any]:
+def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say which models run, and how."""
     for option in reversed(_SELECTION):
         command = option(command)
     return command
@@ -59,8 +60,8 @@ def _selection(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command()
 @click.pass_context
-@_PROBLEM
-@_selection
+@PROBLEM
+@selection_options
 @click.option("--probe", "probes", multiple=True, help="Take only this probe; repeatable.")
 @click.option("--documents", type=click.IntRange(1), help="Take only the first N documents.")
 @click.option(
@@ -303,68 +304,7 @@ def _extract(
 
 
 @click.command()
-@_PROBLEM
-@_selection
-@click.option(
-    "--contexts", type=click.IntRange(1), help="Ask in N contexts per model instead of the file's."
-)
-def recall(
-    problem_name: str,
-    demo: bool,
-    models: tuple[str, ...],
-    device: str,
-    dtype: str,
-    backend: str,
-    contexts: int | None,
-) -> None:
-    """Measure the recall target of a problem on its models, in the manner of RULER.
-
-    Never touches the proxy documents. Answers are stored context by context: what is measured
-    already is skipped, interrupt at any time and run the same command to go on.
-
-    \b
-    tokenmart recall --problem minilong --demo
-    """
-    from extract.failures import summary
-    from extract.planning.devices import resolve_device
-    from extract.planning.plan import select
-    from extract.recall.run import measure_recall, recall_target
-    from extract.recall.store import standard_error_note
-    from warehouse.errors import UnitFailedError
-    from warehouse.paths import find_workspace
-    from warehouse.problem.spec import load_problem
-    from warehouse.progress import progress_bar
-
-    workspace = find_workspace()
-    problem = load_problem(problem_name, workspace)
-    target = recall_target(problem, contexts, demo)
-    selection = select(
-        problem,
-        models=models,
-        demo=demo,
-        device=resolve_device(device),
-        dtype=dtype,
-        backend=backend,
-    )
-    with progress_bar(len(selection.models), "models") as progress:
-        outcome = measure_recall(problem, target, selection, workspace, progress)
-    done = len(selection.models) - outcome.measured - len(outcome.failures)
-    click.echo(f"measured {counted(outcome.measured, 'model')}; {done} were done before")
-    if note := standard_error_note(target.contexts):
-        click.echo(f"note: {note}")
-    for line in outcome.messages.lines():
-        click.echo(visible(f"note: {line}"), err=True)
-    if outcome.failures:
-        for line in summary(outcome.failures):
-            click.echo(visible(f"error: {line}"), err=True)
-        raise UnitFailedError(
-            f"{counted(len(outcome.failures), 'model')} failed (listed above); the others are "
-            "kept: mend the cause and run the same command again"
-        )
-
-
-@click.command()
-@_PROBLEM
+@PROBLEM
 @click.option(
     "--conditions", "by_condition", is_flag=True, help="Show a row for each condition of a model."
 )
