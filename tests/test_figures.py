@@ -39,7 +39,7 @@ demo_figures = of_benchmarks("demo_figures")
 statistics_winners = of_benchmarks("statistics_winners")
 curate_series = of_benchmarks("curate_series")
 growth_table = of_benchmarks("growth_table")
-minimerge_table = of_benchmarks("minimerge_table")
+minimerge = of_benchmarks("minimerge")
 
 
 def test_the_guide_says_what_choosing_items_was_worth(curate_series: Any) -> None:
@@ -82,8 +82,8 @@ def test_the_readme_shows_the_committed_figures_of_the_demo(demo_figures: Any) -
     assert figures["command"] in README
 
 
-def test_growth_is_told_as_it_was_measured(growth_table: Any) -> None:
-    runs = growth_table.told_runs()
+def test_growth_is_shown_as_it_was_measured(growth_table: Any) -> None:
+    runs = growth_table.committed_runs()
     found = json.loads((ROOT / "benchmarks" / "growth.json").read_text("utf-8"))
     guide = (ROOT / "docs" / "scale.md").read_text("utf-8")
     assert growth_table.results_block(runs) in RESULTS
@@ -146,10 +146,10 @@ def test_the_guide_counts_what_ships() -> None:
 MERGES = json.loads((ROOT / "benchmarks" / "minimerge.json").read_text("utf-8"))
 
 
-def test_the_guide_shows_what_merging_found(minimerge_table: Any) -> None:
+def test_the_guide_shows_what_merging_found(minimerge: Any) -> None:
     guide = (ROOT / "docs" / "merging.md").read_text("utf-8")
     text = " ".join(guide.split())
-    assert minimerge_table.docs_block(MERGES) in guide
+    assert minimerge.docs_block(MERGES) in guide
     assert f"in {MERGES['minutes']:.0f} minutes: three experts" in text
     assert MERGES["minutes"] <= 60 and MERGES["cores"] == 2
     said = f"five merges of them in {MERGES['minutes']:.0f} minutes on two cores"

@@ -127,6 +127,15 @@ def minilong_claims() -> list[str]:
     for task in dict.fromkeys(key.split()[0] for key in means):
         row = [f"{means[f'{task} {length}']:.2f}" for length in (1024, 2048, 4096, 8064)]
         claims.append(f"| `{'single_key' if task == 'recall' else task}` | {' | '.join(row)} |")
+    for length, tasks in f["control"]["smollm2-135m"].items():
+        planted, never = tasks["single_key"], tasks["no_key"]
+        assert planted["n"] == never["n"]
+        row = [f"{task[name]:.2f}" for name in ("digits", "first_digit", "exact")
+               for task in (planted, never)]  # fmt: skip
+        claims.append(f"| {int(length):,} | {planted['n']} | {' | '.join(row)} |")
+        # "most of the digits score is reached without the key, and little of the exact score"
+        assert never["digits"] > planted["digits"] / 2
+        assert never["exact"] <= planted["exact"] / 2
     return claims
 
 

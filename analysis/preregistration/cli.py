@@ -86,10 +86,13 @@ def preregister(
         return
     if not shown:
         click.echo(f"{loaded.name}: nothing is pre-registered; name it with --metric")
+    since = loaded.labels_known_since
     replaced = {entry.supersedes: entry for entry in shown}
     for entry in shown:
         names = ", ".join(f"{m.name} ({m.direction} is better)" for m in entry.metrics)
         when = "no label was found" if entry.before_labels else f"labels were known: {entry.target}"
+        if since is not None and entry.recorded_at >= since.isoformat():
+            when = f"labels were known from {since} on, as the problem file states"
         click.echo(f"{entry.number}  {entry.recorded_at}  {names}; level {entry.level:g}; {when}")
         if by := replaced.get(entry.number):
             click.echo(f"   replaced by entry {by.number}: {by.reason}")

@@ -6,7 +6,7 @@ import csv
 import hashlib
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -125,16 +125,21 @@ def definition_sha256(
     Raises:
         TokenmartError: no such variant, or its files can't be read.
     """
-    parts = {
-        "metric": lambda: _metric_text(project, metric, variant),
-        "documents": lambda: problem.documents.model_dump(mode="json"),
-        "probes": lambda: [probe.model_dump(mode="json") for probe in problem.probes],
-        "target": lambda: problem.target and problem.target.model_dump(mode="json"),
-    }
-    if covers == ("metric",):
-        return hashlib.sha256(_metric_text(project, metric, variant).encode()).hexdigest()
-    content = json.dumps({name: parts[name]() for name in covers}, sort_keys=True)
-    return hashlib.sha256(content.encode()).hexdigest()
+    text = _metric_text(project, metric, variant)
+    if covers != ("metric",):
+        parts: dict[Covered, Any] = {
+            "metric": text,
+            "documents": _settings(problem.documents),
+            "probes": [_settings(probe) for probe in problem.probes],
+            "target": problem.target and _settings(problem.target),
+        }
+        text = json.dumps({name: parts[name] for name in covers}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _settings(part: BaseModel) -> dict[str, Any]:
+    """What a part of a problem file sets; a later version's new defaults change no hash."""
+    return part.model_dump(mode="json", exclude_defaults=True)
 
 
 def _metric_text(project: Path, metric: str, variant: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from analysis.preregistration.definition import Covered, RegisteredMetric, definition_sha256
 from analysis.preregistration.entry_file import Entry, entries, registered_models
 from warehouse.errors import TokenmartError
-from warehouse.problem.table_problem import TableProblem
+from warehouse.problem.spec import Problem
 
 if TYPE_CHECKING:
     from warehouse.paths import Workspace
@@ -72,7 +72,7 @@ def _changes(
         for full_id in then
         if full_id in now and now[full_id] != then[full_id]
     ]
-    if isinstance(problem, TableProblem):
+    if not isinstance(problem, Problem):
         return [*found, "a table of scores was put in the problem's place"]
     known = problem.labels_known_since
     if known is not None and entry.recorded_at >= known.isoformat():

@@ -156,6 +156,30 @@ def common_cause(groups: dict[tuple[str, str], list[int]], dose: Floats) -> list
     return found
 
 
+def control() -> dict[str, Any]:
+    """Model → length → task → questions, and mean scores: planted keys beside the control."""
+    found: dict[str, Any] = {}
+    for row in rows("no_key_control"):
+        of_task = found.setdefault(row["model_id"], {}).setdefault(str(row["length"]), {})
+        of_task.setdefault(row["task"], []).append(row)
+    return {
+        model: {
+            length: {
+                task: {
+                    "n": len(each),
+                    **{
+                        name: float(np.mean([row[name] for row in each]))
+                        for name in ("digits", "first_digit", "exact")
+                    },
+                }
+                for task, each in of_length.items()
+            }
+            for length, of_length in lengths.items()
+        }
+        for model, lengths in found.items()
+    }
+
+
 def figures() -> dict[str, Any]:
     """Every figure of the page, JSON-ready."""
     registered = json.loads((FOLDER / "models.json").read_text("utf-8"))
@@ -242,6 +266,7 @@ def figures() -> dict[str, Any]:
             models, lambda t, n, task=task, length=length: (t, n) == (task, length))))
             for task in ("recall", "multi_key", "multi_value", "variable_tracking", "common_words")
             for length in (1024, *COUNTED)},
+        "control": control(),
         "cost": {
             "tokens_processed": sum(row["tokens_processed"] for row in costs),
             "hours": sum(row["seconds"] for row in costs) / 3600,

@@ -200,3 +200,17 @@ def test_entries_that_ship_stand() -> None:
         workspace = Workspace(ROOT, ROOT / "data", ROOT / "warehouse" / "tokenmart.duckdb")
         content = json.loads(path.read_text())
         assert len(entries(workspace, path.stem)) == len(content["entries"]) >= 1
+
+
+def test_the_entry_of_the_locked_problem_is_what_would_be_computed() -> None:
+    """After a change of its SQL or of no4k.yml: register it again, with --supersedes."""
+    workspace = Workspace(ROOT, ROOT / "data", ROOT / "warehouse" / "tokenmart.duckdb")
+    *replaced, last = preregistered_metrics(workspace, load_problem("no4k", workspace))
+    assert all(each.replaced for each in replaced)
+    assert last.counts and last.metric.name == VALID, last.changed
+
+
+def test_nothing_was_registered_for_minilong_before_its_labels() -> None:
+    workspace = Workspace(ROOT, ROOT / "data", ROOT / "warehouse" / "tokenmart.duckdb")
+    (only,) = preregistered_metrics(workspace, load_problem("minilong", workspace))
+    assert not only.counts and "labels were known from 2026-11-22 on" in only.changed[0]
