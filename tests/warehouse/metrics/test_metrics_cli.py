@@ -201,7 +201,7 @@ def test_names_in_a_problem_are_those_that_its_values_get(
     assert shown.exit_code == 0, shown.output
     names = [line.split("  ")[0] for line in shown.stdout.splitlines()[:-1]]
     assert len(names) == len(set(names)) > 300
-    published = PROJECT.parent / "results" / "minilong" / "metric_values.parquet"
+    published = PROJECT.parent / "studies" / "minilong" / "tables" / "metric_values.parquet"
     valued = duckdb.sql(f"select distinct metric || '/' || variant from '{published}'").fetchall()
     assert {name for (name,) in valued} <= set(names)
     assert {"retrieval_gain/mean@retrieval", "perplexity/micro"} <= set(names)

@@ -12,18 +12,18 @@ import json
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from analysis.preregistration.definition import RegisteredMetric, define
+from analysis.preregistration.definition import COVERED, Covered, RegisteredMetric, define
 from warehouse.errors import TokenmartError
 from warehouse.files import storage_errors, write_whole
 from warehouse.problem.problem_files import namesake
 from warehouse.problem.series import series_of
 from warehouse.sources.lock_file import name_in, recorded_files
-from warehouse.store.provenance import code_revision
+from warehouse.store.provenance import code_revision, last_commit_of
 from warehouse.strict_json import StrictJsonError, read_json
 
 if TYPE_CHECKING:
@@ -32,11 +32,14 @@ if TYPE_CHECKING:
     from warehouse.problem.table_problem import Ranked
 
 SCHEMA = "tokenmart/preregistration/1"
+PUBLISHED = ("results/{}/downstream_scores.parquet", "studies/{}/tables/downstream_scores.parquet")
+"""Where target scores of a problem are committed."""
 RULE = (
     "one-sided permutation test of Spearman's rho in the stated direction, series of models "
     "permuted within families, the largest of all metrics registered for the problem"
 )
 _MAXIMUM_BYTES = 4 << 20
+_LATER_FIELDS = ("covers", "supersedes", "reason")
 
 
 class RegisteredModel(BaseModel):
@@ -52,7 +55,11 @@ class RegisteredModel(BaseModel):
 class Entry(BaseModel):
     """One pre-registration.
 
-    target: `unknown` when no label was recorded yet, else what was already there.
+    target: `unknown` when no label was found (see `known_labels`), else what was found.
+    covers: what the hashes of the definitions are over; None in entries before 2026-11-25, which
+        cover the metric's SQL and variant alone.
+    supersedes: number of an earlier entry that this one replaces; `reason` says why. Only entries
+        written before labels replace others.
     previous: sha256 of the entry before, empty for the first.
     sha256: over everything else.
     """
@@ -68,18 +75,23 @@ class Entry(BaseModel):
     seed: int
     code: dict[str, str | bool | None]
     target: str
+    covers: tuple[Covered, ...] | None = None
+    supersedes: int | None = None
+    reason: str | None = None
     recorded_at: str
     previous: str
     sha256: str
 
     @property
     def before_labels(self) -> bool:
-        """Whether it was written before any label was recorded here."""
+        """Whether no label was found when it was written, as the entry states."""
         return self.target == "unknown"
 
     def digest(self) -> str:
         """The hash that `sha256` must be."""
-        content = self.model_dump(mode="json", exclude={"sha256"})
+        # fields that an entry doesn't have were unknown to the version that wrote it
+        absent = {name for name in _LATER_FIELDS if getattr(self, name) is None}
+        content = self.model_dump(mode="json", exclude={"sha256"} | absent)
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
@@ -90,6 +102,8 @@ def register(
     level: float,
     seed: int,
     labels_known: bool,
+    supersedes: int | None = None,
+    reason: str | None = None,
 ) -> Entry:
     """Add an entry to the problem's file.
 
@@ -99,21 +113,25 @@ def register(
         metrics: `METRIC/VARIANT` or `METRIC/VARIANT:DIRECTION`.
         level: of the test, shared by all metrics registered for the problem.
         seed: of the test.
-        labels_known: write it although labels are recorded, and say so in the entry.
+        labels_known: write it although labels are known; the entry states so.
+        supersedes: number of an entry that is no longer tested.
+        reason: why it is replaced.
 
     Raises:
-        TokenmartError: labels are recorded and `labels_known` is false, a metric isn't there or is
+        TokenmartError: labels are known and `labels_known` is false, a metric isn't there or is
             registered already, the problem has the name of another one, or the file was edited.
         StorageError: it can't be written.
     """
     _refuse_namesake(workspace, problem)
     chosen = tuple(dict.fromkeys(define(workspace.dbt_project, problem, text) for text in metrics))
-    known = labels_here(workspace, problem)
-    if known and not labels_known:
-        raise TokenmartError(
-            f"{problem.name}: {known}: this would be no pre-registration; with --labels-known it "
-            "is written and says so for ever"
+    known = known_labels(workspace, problem)
+    if known and (not labels_known or supersedes is not None):
+        remedy = (
+            "leave out --supersedes; no entry is replaced once labels are known"
+            if supersedes is not None
+            else "with --labels-known it is written, and states that for ever"
         )
+        raise TokenmartError(f"{problem.name}: {known}: this is no pre-registration; {remedy}")
     path = record_path(workspace, problem.name)
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -121,6 +139,7 @@ def register(
         before = entries(workspace, problem.name)
         models = registered_models(problem)
         _refuse_repeated(problem, chosen, models, before)
+        _check_superseded(before, supersedes, reason)
         draft = Entry(
             number=len(before) + 1,
             problem=problem.name,
@@ -131,6 +150,9 @@ def register(
             seed=seed,
             code=code_revision(),
             target=known or "unknown",
+            covers=COVERED,
+            supersedes=supersedes,
+            reason=reason,
             recorded_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
             previous=before[-1].sha256 if before else "",
             sha256="",
@@ -138,7 +160,7 @@ def register(
         entry = draft.model_copy(update={"sha256": draft.digest()})
         content = {
             "schema": SCHEMA,
-            "entries": [one.model_dump(mode="json") for one in (*before, entry)],
+            "entries": [_as_written(one) for one in (*before, entry)],
         }
         write_whole(path, json.dumps(content, indent=2) + "\n")
     return entry
@@ -189,17 +211,26 @@ def registered_models(problem: Ranked) -> tuple[RegisteredModel, ...]:
     )
 
 
-def labels_here(workspace: Workspace, problem: Problem) -> str:
-    """Which labels are recorded already, in words; empty when none are."""
+def known_labels(workspace: Workspace, problem: Problem) -> str:
+    """Where target scores are known from already, in words; empty where nothing shows it.
+
+    What the repository itself states comes first, since it does not depend on this machine: the
+    problem file's `labels_known_since`, committed tables, and git's history of them.
+    """
     target = problem.target
     if target is None:
         return ""
-    published = workspace.root / "results" / problem.name / "downstream_scores.parquet"
-    if published.is_file():
-        return f"target scores are published in {published.relative_to(workspace.root).as_posix()}"
+    if problem.labels_known_since is not None:
+        return f"the problem file states labels_known_since: {problem.labels_known_since}"
+    published = [Path(each.format(problem.name)) for each in PUBLISHED]
+    paths = [*published, *([target.path] if target.kind == "file" else [])]
+    for path in paths:
+        if (workspace.root / path).exists():
+            return f"target scores are in {path.as_posix()}"
+    revision = last_commit_of(workspace.root, paths)
+    if revision:
+        return f"target scores were committed in {revision}"
     if target.kind == "file":
-        if (workspace.root / target.path).exists():
-            return f"the target file {target.path.as_posix()} is here"
         name = name_in(workspace, target.path)
         locks = workspace.lock_files.glob("*.json")
         if any(name in recorded_files(workspace, lock.stem) for lock in locks):
@@ -209,6 +240,22 @@ def labels_here(workspace: Workspace, problem: Problem) -> str:
     if any(folder.glob("**/*.parquet")):
         return f"target scores are recorded in {folder.name} of the data folder"
     return ""
+
+
+def _as_written(entry: Entry) -> dict[str, Any]:
+    absent = {name for name in _LATER_FIELDS if getattr(entry, name) is None}
+    return entry.model_dump(mode="json", exclude=absent)
+
+
+def _check_superseded(before: Sequence[Entry], number: int | None, reason: str | None) -> None:
+    if (number is None) != (reason is None):
+        raise TokenmartError("--supersedes NUMBER and --reason TEXT are given together")
+    if number is None:
+        return
+    replaced = {entry.supersedes for entry in before}
+    if number in replaced or number not in {entry.number for entry in before}:
+        left = ", ".join(str(e.number) for e in before if e.number not in replaced) or "none"
+        raise TokenmartError(f"--supersedes {number}: no entry to replace; there are: {left}")
 
 
 def _refuse_namesake(workspace: Workspace, problem: Problem) -> None:
