@@ -35,7 +35,7 @@ demo: $(READY)  ## small real models, documents to ranked correlations: minutes 
 	$(TOKENMART) data fetch --problem minilong
 	$(TOKENMART) extract --problem minilong --demo
 	$(TOKENMART) recall --problem minilong --demo
-	$(TOKENMART) dbt --quiet build
+	$(TOKENMART) dbt --quiet run
 	$(TOKENMART) correlate --problem minilong
 	$(TOKENMART) report --problem minilong
 
