@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 import told
 import yaml
 
-from analysis.statistics import spearman
+from analysis.statistics.correlations import spearman
 from warehouse.files import write_whole
 from warehouse.metrics.sharded.from_documents import values_from_documents
 from warehouse.paths import Workspace, find_workspace

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from made_up_marts import Marts
 
 from tokenmart import cli
-from warehouse.importers import read_scores
+from warehouse.importers.score_table import read_scores
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")

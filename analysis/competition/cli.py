@@ -53,9 +53,9 @@ def import_(name: str, force: bool, file: Path) -> None:
     \b
     tokenmart rank import --problem challenge results.csv
     """
-    from warehouse.importers import read_ranking, store_ranking
+    from warehouse.importers.ranking_table import read_ranking, store_ranking
     from warehouse.paths import find_workspace
-    from warehouse.problem import list_problems
+    from warehouse.problem.problem_files import list_problems
 
     workspace = find_workspace()
     if not _NAME.fullmatch(name):
@@ -154,7 +154,7 @@ def report(
     tokenmart rank report --results results.csv --out standings.html
     """
     from analysis.competition.standings_page import standings_page
-    from analysis.report import OWN_PAGE
+    from analysis.report.cli import OWN_PAGE
     from warehouse.files import refuse_protected, write_whole
     from warehouse.paths import find_workspace
     from warehouse.progress import progress_bar

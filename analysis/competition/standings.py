@@ -10,8 +10,8 @@ import duckdb
 import pyarrow as pa
 
 from warehouse.errors import TokenmartError, did_you_mean
-from warehouse.importers import RankingTable, read_ranking
-from warehouse.metrics import ModelSql
+from warehouse.importers.ranking_table import RankingTable, read_ranking
+from warehouse.metrics.model_sql import ModelSql
 from warehouse.paths import Workspace
 from warehouse.sql.connection import connect_read_only
 from warehouse.store.schema import MERGE_RUNS, RANKING_COLUMNS, RANKING_RESULTS

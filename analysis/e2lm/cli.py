@@ -149,7 +149,7 @@ def collect(results: tuple[Path, ...], out: Path, force: bool) -> None:
     \b
     tokenmart e2lm collect results --out scores.csv
     """
-    from warehouse.importers import read_results
+    from warehouse.importers.harness_results import read_results
 
     _workspace(out, force, b"model,step,benchmark")
     found = read_results(results)
@@ -182,7 +182,8 @@ def report(
     tokenmart e2lm report --scores scores.csv --out signal.html
     """
     from analysis.e2lm.curves import gather_page
-    from analysis.report import OWN_PAGE, signal_page
+    from analysis.report.cli import OWN_PAGE
+    from analysis.report.training_page import signal_page
     from warehouse.errors import TokenmartError
     from warehouse.progress import progress_bar
 

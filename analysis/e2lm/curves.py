@@ -6,7 +6,7 @@ from pathlib import Path
 
 from analysis.e2lm.score import open_table, table_notes
 from analysis.e2lm.scores import open_problem
-from analysis.report import SignalData, gather_signal
+from analysis.report.signal_data import SignalData, gather_signal
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.metrics.model_sql import ModelSql
 from warehouse.paths import Workspace

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from analysis.e2lm.scores import open_problem
-from analysis.statistics import Flags, Floats
+from analysis.statistics.correlations import Flags, Floats
 from warehouse.errors import TokenmartError
 from warehouse.metrics.model_sql import ModelSql
 from warehouse.paths import Workspace

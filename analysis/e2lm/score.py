@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from analysis.e2lm.scores import open_scores
 from warehouse.errors import TokenmartError, did_you_mean
-from warehouse.importers import read_scores
+from warehouse.importers.score_table import read_scores
 from warehouse.metrics.model_sql import ModelSql
 from warehouse.paths import Workspace
 from warehouse.store.schema import BENCHMARK_TABLES

@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 import pyarrow as pa
 
-from warehouse.importers import BroughtScores
+from warehouse.importers.score_store import BroughtScores
 from warehouse.store.schema import BENCHMARK_SCORES, BENCHMARK_TABLES
 
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from analysis.preregistration import Foretold, foretold
+from analysis.preregistration.foretold import Foretold, foretold
 from analysis.ranking.target import load_target
 from analysis.ranking.tried import tried_besides
-from analysis.statistics import Flags, Floats
+from analysis.statistics.correlations import Flags, Floats
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.metrics.tries import built_tries
 from warehouse.problem.series import series_of

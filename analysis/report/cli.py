@@ -36,7 +36,7 @@ def report(
     tokenmart report --problem minilong --out report.html
     tokenmart report --problem minilong --figures figures/
     """
-    from analysis.ranking import load_table
+    from analysis.ranking.metric_table import load_table
     from analysis.report.data import detailed_rows, gather
     from analysis.report.page import figure_files, report_page
     from analysis.report.svg import file_png, file_svg

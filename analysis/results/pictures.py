@@ -6,10 +6,10 @@ from typing import Any
 
 import altair as alt
 
-from analysis.report import file_svg
 from analysis.report.figures import Chart
 from analysis.report.formats import signed
 from analysis.report.palette import CATEGORIES, FAINT, INK
+from analysis.report.svg import file_svg
 
 DECIDED = "ladder"
 """The problem whose early decisions are drawn: the one with the most independent runs."""

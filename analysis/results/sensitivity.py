@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 
-from analysis.statistics import Floats, spearman
+from analysis.statistics.correlations import Floats, spearman
 
 FEWEST = 5
 """Fewer models than these are not correlated."""

@@ -11,26 +11,18 @@ import duckdb
 import numpy as np
 from scipy.stats import rankdata
 
-from analysis.ranking import (
-    DocumentNoise,
-    Leaderboard,
-    LeaderboardRow,
-    MetricColumn,
-    MetricSelection,
-    MetricTable,
-    document_noise,
-    load_table,
-    number,
-    parts_reader,
-    rank_metrics,
-    select_metric,
-)
+from analysis.ranking.documents import DocumentNoise, document_noise, parts_reader
+from analysis.ranking.leaderboard import Leaderboard, LeaderboardRow, number, rank_metrics
+from analysis.ranking.metric_selection import MetricSelection, select_metric
+from analysis.ranking.metric_table import MetricColumn, MetricTable, load_table
 from analysis.ranking.registered import registered_record
 from analysis.results.sensitivity import Without, by_part, kinds_left_out
 from analysis.results.sufficiency import sufficiency
 from analysis.results.tables import Frozen, frozen_parts, open_tables
 from analysis.results.target import parts_of_target, target_figures
-from analysis.statistics import DEFAULT_RESAMPLES, Floats, Interval, difference, draw
+from analysis.statistics.bootstrap import DEFAULT_RESAMPLES, Interval, draw
+from analysis.statistics.comparison import difference
+from analysis.statistics.correlations import Floats
 from warehouse.problem.table_problem import load_ranked
 from warehouse.sql.connection import connect_read_only
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.statistics import DocumentParts, Floats, split_half
-from analysis.statistics.correlations import spearman_rows
+from analysis.statistics.correlations import Floats, spearman_rows
+from analysis.statistics.document_noise import DocumentParts, split_half
 
 SUBSETS = 400
 """Random sets of documents of each size."""

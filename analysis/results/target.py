@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.ranking import MetricTable, number
+from analysis.ranking.leaderboard import number
+from analysis.ranking.metric_table import MetricTable
 from warehouse.problem.recall_target import RecallTarget
 from warehouse.problem.spec import Problem
 
 if TYPE_CHECKING:
     import duckdb
 
-    from analysis.statistics import Floats
+    from analysis.statistics.correlations import Floats
     from warehouse.problem.table_problem import Ranked
 
 

@@ -196,7 +196,7 @@ def scores_again(
     import tempfile
 
     from extract.merging.evaluate import METRIC, Round, evaluate
-    from warehouse.metrics import ModelSql
+    from warehouse.metrics.model_sql import ModelSql
     from warehouse.sql.views import create_views
 
     wanted = {task: score for tasks in promised.values() for task, score in tasks.items()}

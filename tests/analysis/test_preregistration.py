@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from analysis.preregistration import entries
 from analysis.preregistration.cli import preregister
-from analysis.preregistration.record import labels_here
+from analysis.preregistration.record import entries, labels_here
 from warehouse.paths import Workspace
-from warehouse.problem import load_problem
+from warehouse.problem.spec import load_problem
 
 ROOT = Path(__file__).parents[2]
 VALID = "retrieval_gain/mean@retrieval"

@@ -10,7 +10,8 @@ import pytest
 from dbt_harness import NewWarehouse, Warehouse, add_variant, assert_same_values
 from made_up_warehouse import Shape, Window, write_warehouse
 
-from warehouse.metrics import last_build, run_dbt
+from warehouse.metrics import last_build
+from warehouse.metrics.dbt_process import run_dbt
 from warehouse.metrics.last_build import narrowed
 from warehouse.metrics.lineage import ancestors
 

@@ -22,7 +22,7 @@ from extract.merging.bundle import largest_difference
 from extract.merging.watchdog import folder_bytes
 from tokenmart import cli
 from warehouse.errors import TokenmartError
-from warehouse.merging import load_merge_problem
+from warehouse.merging.problem import load_merge_problem
 from warehouse.paths import Workspace
 
 pytest.importorskip("mergekit")

@@ -23,7 +23,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from warehouse.probes import Condition, ConditionKind, Probe, Request
+from warehouse.probes.probe import Probe
+
+from warehouse.probes.request import Condition, ConditionKind, Request
 
 LAST = ConditionKind("last_tokens", contiguous=True)
 
@@ -47,7 +49,9 @@ class LastTokens(Probe):
 BACKEND = """
 import numpy as np
 
-from extract import Backend, Scored, TokenScores
+from extract.backends.backend import Backend
+
+from extract.scored import Scored, TokenScores
 
 
 class UniformScorer:

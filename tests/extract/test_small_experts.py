@@ -110,7 +110,7 @@ def test_answers_are_right() -> None:
 
 def test_the_harness_loads_the_tasks(tmp_path: Path) -> None:
     pytest.importorskip("lm_eval")
-    from extract.benchmarks import load_tasks
+    from extract.benchmarks.tasks import load_tasks
 
     write_tasks(validation_sets(6, "0"), tmp_path, "mini")
     tasks = load_tasks(["mini_reading", "mini_maths", "mini_code"], [tmp_path])
@@ -125,7 +125,7 @@ def test_the_documented_task_of_the_real_mawps_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("lm_eval")
-    from extract.benchmarks import load_tasks
+    from extract.benchmarks.tasks import load_tasks
 
     page = (Path(__file__).parents[2] / "docs" / "merging.md").read_text()
     (configuration,) = re.findall(r"```yaml\n(task: mawps\n.*?)```", page, re.DOTALL)

@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from warehouse.errors import TokenmartError
-from warehouse.importers import stored_scores
+from warehouse.importers.score_store import stored_scores
 from warehouse.metrics import dbt_process
 from warehouse.paths import Workspace
 from warehouse.problem.needs import (

@@ -321,7 +321,8 @@ def import_(
     tokenmart data import --problem mine --model org/model --format lm-eval --metric acc *.jsonl
     tokenmart data import --problem mine --model org/model --format samples *.jsonl
     """
-    from warehouse.importers import eval_importers, import_answers, import_items, importer
+    from warehouse.importers.evals import eval_importers, import_answers
+    from warehouse.importers.store import import_items, importer
     from warehouse.problem.spec import ImportedTarget, load_problem
 
     workspace = find_workspace()

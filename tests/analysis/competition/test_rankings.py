@@ -16,7 +16,7 @@ from dbt_harness import Warehouse
 from scipy.stats import spearmanr
 from win_rate_oracle import geometric_mean, rank_of, win_rates
 
-from analysis.competition import Standings, rank_file
+from analysis.competition.standings import Standings, rank_file
 from tokenmart import cli
 from warehouse.errors import TokenmartError
 from warehouse.paths import find_workspace

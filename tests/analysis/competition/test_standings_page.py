@@ -12,7 +12,7 @@ import pytest
 from browser import evaluate
 from click.testing import CliRunner
 
-from analysis.competition import Standings, rank_file
+from analysis.competition.standings import Standings, rank_file
 from analysis.competition.standings_page import standings_page
 from tokenmart import cli
 from warehouse.paths import find_workspace

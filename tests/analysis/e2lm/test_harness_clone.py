@@ -25,7 +25,7 @@ from click.testing import CliRunner, Result
 from analysis.e2lm.new_task import KINDS, METRIC, Kind
 from analysis.e2lm.patch import TASKS, git
 from tokenmart import cli
-from warehouse.importers import read_results
+from warehouse.importers.harness_results import read_results
 
 # six checkouts of 15,000 files and six starts of the harness, on a machine that may be busy
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]

@@ -16,7 +16,7 @@ from signal_oracle import order_agreement
 
 from analysis.e2lm.readings import _medians, compare_readings
 from analysis.e2lm.scores import open_problem
-from warehouse.importers import store_scores
+from warehouse.importers.score_store import store_scores
 from warehouse.metrics.model_sql import ModelSql
 from warehouse.paths import Workspace, find_workspace
 from warehouse.problem.table_problem import TableProblem, find_table, read_table

@@ -16,9 +16,8 @@ from click.testing import CliRunner, Result
 from dbt_harness import PARSED
 from made_up_warehouse import Retrieval, Shape, Window, write_warehouse
 
-from analysis.results import folder_of, frozen
 from analysis.results.joined import join
-from analysis.results.tables import frozen_parts
+from analysis.results.tables import folder_of, frozen, frozen_parts
 from tokenmart import cli
 from warehouse.errors import TokenmartError
 from warehouse.metrics.tries import Try, remember, tries_in

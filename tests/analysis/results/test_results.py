@@ -15,20 +15,12 @@ import pytest
 from click.testing import CliRunner
 from made_up_marts import Marts, fill_minilong
 
-from analysis.results import (
-    findings_page,
-    folder_of,
-    freeze,
-    frozen,
-    readings_saved,
-    study,
-    sufficiency,
-)
-from analysis.results.findings import PAGE, PREDICTED, compute_shares
-from analysis.results.study import _parts
-from analysis.results.sufficiency import prophecy, sizes
-from analysis.results.tables import Frozen
-from analysis.statistics import DocumentParts, spearman
+from analysis.results.findings import PAGE, PREDICTED, compute_shares, findings_page, readings_saved
+from analysis.results.study import _parts, study
+from analysis.results.sufficiency import prophecy, sizes, sufficiency
+from analysis.results.tables import Frozen, folder_of, freeze, frozen
+from analysis.statistics.correlations import spearman
+from analysis.statistics.document_noise import DocumentParts
 from tokenmart import cli
 from warehouse.errors import StorageError
 from warehouse.paths import Workspace, find_workspace

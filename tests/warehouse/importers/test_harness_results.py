@@ -11,7 +11,8 @@ from click.testing import CliRunner
 
 from tokenmart import cli
 from warehouse.errors import TokenmartError
-from warehouse.importers import read_results, read_scores
+from warehouse.importers.harness_results import read_results
+from warehouse.importers.score_table import read_scores
 
 
 def written(folder: Path, name: str, values: dict[str, Any], **more: Any) -> Path:

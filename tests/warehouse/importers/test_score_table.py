@@ -12,7 +12,7 @@ import duckdb
 import pytest
 
 from warehouse.errors import TokenmartError
-from warehouse.importers import read_scores
+from warehouse.importers.score_table import read_scores
 from warehouse.store.schema import BENCHMARK_SCORES
 
 HEADER = "model,size,arch,tokens_bt,benchmark,score"

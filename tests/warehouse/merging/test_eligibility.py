@@ -20,13 +20,9 @@ from merge_samples import (
 )
 
 from tokenmart import cli
-from warehouse.merging import (
-    Finding,
-    count_parameters,
-    judge_experts,
-    load_merge_problem,
-    read_headers,
-)
+from warehouse.merging.eligibility import Finding, judge_experts
+from warehouse.merging.headers import count_parameters, read_headers
+from warehouse.merging.problem import load_merge_problem
 from warehouse.paths import find_workspace
 
 WORKSPACE = find_workspace(Path(__file__))

@@ -12,7 +12,7 @@ from merge_samples import local, make_expert, write_problem
 
 from extract.merging.tasks import hidden_sets, write_hidden_round
 from tokenmart import cli
-from warehouse.merging import load_hidden_round
+from warehouse.merging.problem import load_hidden_round
 from warehouse.paths import find_workspace
 
 WORKSPACE = find_workspace(Path(__file__))

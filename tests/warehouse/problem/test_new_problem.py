@@ -18,7 +18,7 @@ from tokenmart import cli
 from warehouse.paths import Workspace, find_workspace
 from warehouse.problem.new_problem import _path, _scalar
 from warehouse.problem.spec import load_problem
-from warehouse.sources.documents import FolderDocuments
+from warehouse.sources.documents.folder import FolderDocuments
 
 CHECKOUT = find_workspace(Path(__file__))
 LONG = "the warehouse reads every token in place " * 120

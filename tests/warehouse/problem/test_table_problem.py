@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from tokenmart import cli
 from warehouse.errors import ProblemFileError, TableProblemError, TokenmartError
 from warehouse.files import sha256_file
-from warehouse.importers import store_scores
+from warehouse.importers.score_store import store_scores
 from warehouse.paths import Workspace, find_workspace
 from warehouse.problem.spec import load_problem
 from warehouse.problem.table_problem import (
