@@ -24,10 +24,10 @@ import duckdb
 import yaml
 from minimerge_table import SKILLS, tell
 
-from extract.merging.watchdog import folder_bytes, run_within
+from plugins.merging.problem import Limits
+from plugins.merging.watchdog import folder_bytes, run_within
 from warehouse.errors import TokenmartError
 from warehouse.files import write_whole
-from warehouse.merging.problem import Limits
 from warehouse.paths import find_workspace
 from warehouse.store.provenance import code_revision
 
@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "benchmarks" / "minimerge.json"
 HIDDEN = ("leaderboard", "final")
 OVERLAP = 0.25
-MARTS = ["dbt", "run", "--quiet", "--select", "+path:models/marts/rankings", "+eval_metrics"]
+MARTS = ["dbt", "run", "--quiet", "--select", "+tag:rankings", "+eval_metrics"]
 SHARED_CACHE = ("archives", "checkpoints", "weights")
 HEARTBEAT_SECONDS = 30.0
 

@@ -22,7 +22,7 @@ GROUND = "warehouse"
 STORE, PROBES = "warehouse.store", "warehouse.probes"
 SOURCES, IMPORTERS, PROBLEM = "warehouse.sources", "warehouse.importers", "warehouse.problem"
 SQL, METRICS, MAINTENANCE = "warehouse.sql", "warehouse.metrics", "warehouse.maintenance"
-MERGING, EXCHANGE = "warehouse.merging", "warehouse.exchange"
+MERGING, EXCHANGE = "plugins.merging", "plugins.exchange"
 WAREHOUSE = {
     GROUND, STORE, PROBES, SOURCES, IMPORTERS, PROBLEM, SQL, METRICS, MAINTENANCE, MERGING,
     EXCHANGE,
@@ -49,8 +49,8 @@ MAY_IMPORT = {
     RANKING: {ANALYSIS, STATISTICS, PREREGISTRATION, *WAREHOUSE},
     "analysis.report": {ANALYSIS, STATISTICS, RANKING, *WAREHOUSE},
     "analysis.results": {ANALYSIS, STATISTICS, RANKING, "analysis.report", *WAREHOUSE},
-    "analysis.e2lm": {ANALYSIS, STATISTICS, "analysis.report", *WAREHOUSE},
-    "analysis.competition": {ANALYSIS, STATISTICS, "analysis.report", *WAREHOUSE},
+    "plugins.benchmarks.e2lm": {ANALYSIS, STATISTICS, "analysis.report", *WAREHOUSE},
+    "plugins.merging.competition": {ANALYSIS, STATISTICS, "analysis.report", *WAREHOUSE},
     "analysis.submission": {ANALYSIS, STATISTICS, RANKING, PREREGISTRATION, *WAREHOUSE},
     "scripts": {"analysis.submission", *WAREHOUSE},
     "tokenmart": {GROUND},

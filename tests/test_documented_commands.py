@@ -67,27 +67,27 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
     ),
     "extract --problem no4k": (
         "extract --problem no4k --dry-run",
-        "needs a GPU and a hub; tests/rehearsal runs it, tests/extract/test_bucket_store.py into "
-        "a bucket",
+        "needs a GPU and a hub; tests/rehearsal runs it, and into a bucket "
+        "plugins/cluster/tests/test_bucket_store.py",
     ),
     "extract --problem no4k --on ray --address head:6379": (
         None,
-        "needs a Ray cluster and GPUs; tests/extract/test_cluster.py starts three nodes",
+        "needs a Ray cluster and GPUs; plugins/cluster/tests/test_cluster.py starts three nodes",
     ),
     "extract --problem no4k --on slurm --workers 16 --slurm partition=gpu": (
         None,
-        "needs Slurm; tests/extract/test_cluster.py runs it through submitit's local executor",
+        "needs Slurm; plugins/cluster/tests/test_cluster.py uses submitit's local executor",
     ),
     **dict.fromkeys(
         (
             "correlate --problem minilong --with lab2",
-            "warehouse attach shared --name lab2",
-            "warehouse detach lab2",
-            "warehouse attach",
-            "warehouse attach s3://lab/minilong --name lab2",
-            "warehouse export s3://lab/minilong --problem minilong --organisation Our lab",
+            "exchange attach shared --name lab2",
+            "exchange detach lab2",
+            "exchange attach",
+            "exchange attach s3://lab/minilong --name lab2",
+            "exchange export s3://lab/minilong --problem minilong --organisation Our lab",
         ),
-        (None, "needs two labs or a bucket; tests/warehouse/exchange/test_exchange.py"),
+        (None, "needs two labs or a bucket; plugins/exchange/tests/test_exchange.py"),
     ),
     "dbt build --shards 4": (None, "tests/warehouse/metrics/test_sharded.py builds in shards"),
     "dbt build --shards 32 --on ray --address head:6379": (
@@ -123,19 +123,19 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
     "dbt build --grids longppl context_gain": (None, "tests/dbt_project builds every grid"),
     "e2lm curate --items item_scores.parquet --out chosen.json": (
         None,
-        "needs item scores of many checkpoints, as tests/analysis/e2lm/test_curation.py makes them",
+        "needs many checkpoints' item scores: plugins/benchmarks/tests/e2lm/test_curation.py",
     ),
     "e2lm collect results --out scores.csv": (
         None,
-        "files of other programs; tests/warehouse/importers/test_harness_results.py makes them",
+        "files of other programs: plugins/benchmarks/tests/test_harness_results.py",
     ),
     "e2lm package --task element_symbols --harness lm-evaluation-harness": (
         None,
-        "needs a checkout of the harness; tests/analysis/e2lm/test_package.py",
+        "needs a checkout of the harness; plugins/benchmarks/tests/e2lm/test_package.py",
     ),
     "e2lm package --task element_symbols --harness lm-evaluation-harness --out submission.zip": (
         None,
-        "needs a checkout of the harness; tests/analysis/e2lm/test_package.py",
+        "needs a checkout of the harness; plugins/benchmarks/tests/e2lm/test_package.py",
     ),
     "e2lm report --problem ladder --out ladder.html": (None, "takes a minute of figures"),
     **dict.fromkeys(
@@ -147,14 +147,17 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
             "eval --problem minilong --tasks my_task --include-path tasks --apply-chat-template",
             "eval --problem minilong --tasks my_task --include-path tasks --dry-run",
         ),
-        (None, "needs real models, and some the network; tests/extract/test_benchmarks.py"),
+        (None, "needs real models, and some the network; plugins/benchmarks/tests/test_harness.py"),
     ),
     **dict.fromkeys(
         (
             "data import --problem minilong --model gemma3-270m --format token-logprobs mine.jsonl",
             "data import --problem minilong --model gemma3-270m --format vllm scored.jsonl",
         ),
-        (None, "files of other programs; tests/warehouse/importers/test_evals.py makes them"),
+        (
+            None,
+            "files of other programs: plugins/benchmarks/tests/test_imported_answers.py",
+        ),
     ),
     "e2lm readings --out readings.json": (None, "takes half a minute; run below for one problem"),
     **dict.fromkeys(
@@ -175,7 +178,10 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
             "merge train maths --problem minimerge",
             "merge train reading --problem minimerge",
         ),
-        (None, "needs real models, or minutes; tests/extract/test_merging.py and beside it"),
+        (
+            None,
+            "needs real models, or minutes; plugins/merging/tests",
+        ),
     ),
     **dict.fromkeys(
         (
@@ -185,7 +191,7 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
             "rank show --problem minimerge",
             "rank show --problem minimerge --out standings.json",
         ),
-        (None, "needs another build; tests/analysis/competition/test_rankings.py"),
+        (None, "needs another build; plugins/merging/tests/competition/test_rankings.py"),
     ),
     "report --problem minilong --figures figures/": (
         "report --problem minilong --figures figures/ --out report.html",

@@ -15,8 +15,8 @@ import yaml
 from click.testing import CliRunner
 from made_up_marts import Marts
 
+from plugins.benchmarks.scores.score_table import read_scores
 from tokenmart import cli
-from warehouse.importers.score_table import read_scores
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")

@@ -11,7 +11,7 @@ from warehouse.errors import TokenmartError
 
 if TYPE_CHECKING:
     from warehouse.paths import Workspace
-    from warehouse.problem.table_problem import Ranked
+    from warehouse.problem.kinds import Ranked
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ def correlate(
     from analysis.ranking.others import other_labs
     from warehouse.errors import visible
     from warehouse.paths import find_workspace
-    from warehouse.problem.table_problem import load_ranked
+    from warehouse.problem.spec import load_ranked
     from warehouse.progress import progress_bar
 
     if sql is not None and values is not None:
@@ -177,7 +177,7 @@ def select(
     from analysis.ranking.metric_table import load_table
     from analysis.ranking.selection_view import print_selection, selection_record
     from warehouse.paths import find_workspace
-    from warehouse.problem.table_problem import load_ranked
+    from warehouse.problem.spec import load_ranked
 
     workspace = find_workspace()
     table = load_table(load_ranked(problem, workspace), workspace)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from analysis.ranking.others import OtherLab
     from warehouse.metrics.tries import Kind, Try
     from warehouse.paths import Workspace
-    from warehouse.problem.table_problem import Ranked
+    from warehouse.problem.kinds import Ranked
 
 Direction = Literal["higher", "lower"]
 

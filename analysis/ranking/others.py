@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from warehouse.errors import TokenmartError
-from warehouse.exchange.compare import describe, differences
+from warehouse.problem.share_comparison import describe, differences
 from warehouse.problem.spec import FileTarget, Problem
 from warehouse.sql.connection import attach_marts, connect_to_parquet
 from warehouse.sql.others import unchanged
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from warehouse.paths import Workspace
-    from warehouse.problem.table_problem import Ranked
+    from warehouse.problem.kinds import Ranked
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def other_labs(problem: Ranked, workspace: Workspace, names: Sequence[str]) -> l
         if name not in known:
             raise TokenmartError(
                 f"--with {name}: no such bundle; attached: {', '.join(known) or 'none'} "
-                "(`tokenmart warehouse attach`)"
+                "(`tokenmart exchange attach`)"
             )
     found: list[OtherLab] = []
     with connect_to_parquet(workspace) as connection:

@@ -42,7 +42,7 @@ def report(
     from analysis.report.svg import file_png, file_svg
     from warehouse.files import refuse_protected, write_whole
     from warehouse.paths import find_workspace
-    from warehouse.problem.table_problem import load_ranked
+    from warehouse.problem.spec import load_ranked
     from warehouse.progress import progress_bar
 
     workspace = find_workspace()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from warehouse.paths import Workspace
-    from warehouse.problem.table_problem import Ranked
+    from warehouse.problem.kinds import Ranked
     from warehouse.progress import Progress
 
 

@@ -47,7 +47,7 @@ def freeze(problem: str, out: Path | None, add: bool) -> None:
     from analysis.results.tables import freeze as write
     from warehouse.files import refuse_protected
     from warehouse.paths import find_workspace
-    from warehouse.problem.table_problem import load_ranked
+    from warehouse.problem.spec import load_ranked
 
     workspace = find_workspace()
     chosen = load_ranked(problem, workspace)
@@ -94,7 +94,7 @@ def tell(problem: str, tables: Path | None, out: Path | None, check: bool, seed:
     from warehouse.errors import TokenmartError
     from warehouse.files import refuse_protected, write_whole
     from warehouse.paths import find_workspace
-    from warehouse.problem.table_problem import load_ranked
+    from warehouse.problem.spec import load_ranked
 
     workspace = find_workspace()
     name = load_ranked(problem, workspace).name

@@ -23,7 +23,7 @@ from analysis.results.target import parts_of_target, target_figures
 from analysis.statistics.bootstrap import DEFAULT_RESAMPLES, Interval, draw
 from analysis.statistics.comparison import difference
 from analysis.statistics.correlations import Floats
-from warehouse.problem.table_problem import load_ranked
+from warehouse.problem.spec import load_ranked
 from warehouse.sql.connection import connect_read_only
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from warehouse.sql.views import quoted_file
 from warehouse.store.provenance import code_revision, versions
 
 if TYPE_CHECKING:
-    from warehouse.problem.table_problem import Ranked
+    from warehouse.problem.kinds import Ranked
 
 SCHEMA = "tokenmart/results/1"
 MANIFEST = "manifest.json"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from analysis.statistics.correlations import Floats
-    from warehouse.problem.table_problem import Ranked
+    from warehouse.problem.kinds import Ranked
 
 
 def target_figures(

@@ -19,8 +19,8 @@ def test_a_terminated_run_ends_the_process_that_it_watches(tmp_path: Path) -> No
     code = (
         "import os, sys\n"
         "from pathlib import Path\n"
-        "from extract.merging.watchdog import run_within\n"
-        "from warehouse.merging.problem import Limits\n"
+        "from plugins.merging.watchdog import run_within\n"
+        "from plugins.merging.problem import Limits\n"
         "child = 'import os, time; print(os.getpid(), flush=True); time.sleep(3600)'\n"
         "def tick(seconds):\n"
         "    print((Path(sys.argv[1]) / 'log.txt').read_text(), flush=True)\n"

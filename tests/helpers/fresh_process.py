@@ -37,8 +37,8 @@ def eval_until_killed(words: Sequence[str], units: int) -> int:
 
 
 def _eval(words: list[str], units: int, folder: str, environment: Mapping[str, str]) -> None:
-    from extract.benchmarks import run
-    from extract.benchmarks.cli import eval_command
+    from plugins.benchmarks.commands.eval import eval_command
+    from plugins.benchmarks.harness import run
 
     os.chdir(folder)
     os.environ.clear()

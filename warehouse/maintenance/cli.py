@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from warehouse.errors import StorageError, TokenmartError, visible
-from warehouse.exchange.cli import attach, detach, export
 from warehouse.paths import find_workspace
 from warehouse.terminal import counted
 
@@ -47,11 +46,7 @@ def doctor(problem_name: str | None, as_json: bool) -> None:
 
 @click.group()
 def warehouse() -> None:
-    """Look after the Parquet files of the warehouse, and share them."""
-
-
-for command in (export, attach, detach):
-    warehouse.add_command(command)
+    """Look after the Parquet files of the warehouse."""
 
 
 @warehouse.command(short_help="Merge finished units into the published files.")

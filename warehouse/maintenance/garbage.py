@@ -16,7 +16,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from warehouse.errors import StorageError, TableProblemError, TokenmartError
+from warehouse.errors import OtherKindError, StorageError, TokenmartError
 from warehouse.files import storage_errors
 from warehouse.maintenance.check import DocumentFacts, check_documents
 from warehouse.paths import Workspace
@@ -70,7 +70,7 @@ def find_garbage(
     for name in sorted(known):
         try:
             file = load_problem(name, workspace)
-        except TableProblemError:
+        except OtherKindError:
             pass  # it has no units
         except TokenmartError:
             notes.append(f"{name}: no readable problem file; its units are left alone")

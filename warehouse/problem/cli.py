@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from warehouse.paths import Workspace
     from warehouse.problem.spec import ModelSpec, Problem
-    from warehouse.problem.table_problem import TableProblem
     from warehouse.sources.place import Place
 
 NO_TARGET = "target: none; the problem is for `tokenmart extract` and `tokenmart sql`"
@@ -136,12 +135,13 @@ def fetch(
     tokenmart data fetch --problem minilong
     tokenmart data fetch --problem no4k --only models --model Qwen/Qwen2-0.5B-Instruct
     """
+    from warehouse.problem.kinds import problem_kind
+    from warehouse.problem.problem_files import read_problem_file
     from warehouse.problem.spec import load_problem
-    from warehouse.problem.table_problem import find_table
 
     workspace = find_workspace()
-    if table := find_table(problem_name, workspace):
-        _fetch_scores(table, workspace, dry_run)
+    if other := problem_kind(problem_name, read_problem_file(problem_name, workspace), workspace):
+        other.fetch(dry_run)
         return
     problem = load_problem(problem_name, workspace)
     chosen = [problem.model(name) for name in models]
@@ -172,24 +172,6 @@ def fetch(
         failure.show()
     if failures:
         raise failures[-1]
-
-
-def _fetch_scores(problem: TableProblem, workspace: Workspace, dry_run: bool) -> None:
-    from warehouse.importers.score_store import store_scores, stored_scores
-    from warehouse.problem.table_problem import read_table
-
-    if dry_run:
-        state = "here   " if stored_scores(workspace, problem.name) else "missing"
-        click.echo(f"{state}  scores     {problem.table.path.name}  (from {problem.table.path})")
-        return
-    brought = read_table(problem, workspace)
-    store_scores(brought, workspace, problem.name)
-    scores = brought.scores
-    runs, benchmarks = (len(scores[name].unique()) for name in ("model_id", "benchmark"))
-    click.echo(
-        f"scores: {scores.num_rows:,} of {runs} runs on {benchmarks} benchmarks (licence: "
-        f"{problem.table.licence}); next: tokenmart dbt build"
-    )
 
 
 def _show_needs(
@@ -321,19 +303,16 @@ def import_(
     tokenmart data import --problem mine --model org/model --format lm-eval --metric acc *.jsonl
     tokenmart data import --problem mine --model org/model --format samples *.jsonl
     """
-    from warehouse.importers.evals import eval_importers, import_answers
-    from warehouse.importers.store import import_items, importer
+    from warehouse.importers.store import import_items, importer, storing_importers
     from warehouse.problem.spec import ImportedTarget, load_problem
 
     workspace = find_workspace()
-    if (answers := eval_importers().get(format_name)) is not None:
+    if (storing := storing_importers().get(format_name)) is not None:
         if metric is not None:
-            raise TokenmartError("--metric: benchmark answers have all of them; leave it out")
+            raise TokenmartError(f"--metric: format {format_name} imports all; leave it out")
         problem = load_problem(problem_name, workspace)
         spec = problem.model(model)
-        found = import_answers(
-            answers(), files, workspace, problem.name, spec.model_id, force=force
-        )
+        found = storing().import_files(files, workspace, problem.name, spec.model_id, force=force)
         _say_imported(spec.full_id, found)
         return
     reader = importer(format_name, metric)

@@ -76,7 +76,7 @@ def unchanged(bundle: Attached) -> Manifest:
     manifest, sha256 = read_manifest(bundle.address)
     if sha256 != bundle.sha256:
         raise TokenmartError(
-            f"{bundle.address}: has changed since it was attached; run `tokenmart warehouse attach "
+            f"{bundle.address}: has changed since it was attached; run `tokenmart exchange attach "
             f"{bundle.address} --name {bundle.name}` to check it again"
         )
     return manifest

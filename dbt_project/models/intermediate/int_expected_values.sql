@@ -188,12 +188,14 @@ expected_values as (
 )
 
 select * from expected_values
+{% for name in context.keys() | sort if name.startswith('adds_metric_values__') %}
 union all by name
--- a table of scores names what it lacks itself
+-- a plugin's relation names what it lacks itself
 select
     problem,
     metric,
     variant,
     model_id,
     coalesce(reason, 'no score') as reason_if_missing
-from {{ ref('early_scores') }}
+from {{ context[name]() }}
+{% endfor %}

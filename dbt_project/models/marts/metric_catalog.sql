@@ -61,5 +61,7 @@ metric_catalog as (
 )
 
 select * from metric_catalog
+{% for name in context.keys() | sort if name.startswith('adds_metric_catalog__') %}
 union all by name
-select * from {{ ref('early_score_catalog') }}
+select * from {{ context[name]() }}
+{% endfor %}

@@ -18,10 +18,6 @@ expected_values as (
     select * from {{ ref('int_expected_values') }}
 ),
 
-early_scores as (
-    select * from {{ ref('early_scores') }}
-),
-
 combined as (
     select
         documents.problem,
@@ -81,8 +77,10 @@ measured as (
 
 found as (
     select * from measured
+    {% for name in context.keys() | sort if name.startswith('adds_metric_values__') %}
     union all by name
-    select * from early_scores
+    select * from {{ context[name]() }}
+    {% endfor %}
 ),
 
 missing as (

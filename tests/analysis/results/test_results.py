@@ -24,8 +24,7 @@ from analysis.statistics.document_noise import DocumentParts
 from tokenmart import cli
 from warehouse.errors import StorageError
 from warehouse.paths import Workspace, find_workspace
-from warehouse.problem.spec import load_problem
-from warehouse.problem.table_problem import load_ranked
+from warehouse.problem.spec import load_problem, load_ranked
 
 ROOT = Path(__file__).parents[3]
 HERE = find_workspace(ROOT)
