@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from warehouse.errors import TokenmartError
-from warehouse.problem.share_comparison import describe, differences
 from warehouse.problem.spec import FileTarget, Problem
 from warehouse.sql.connection import attach_marts, connect_to_parquet
 from warehouse.sql.others import unchanged
+from warehouse.sql.share_comparison import describe, differences
 from warehouse.store.attached import Attached, attached
 from warehouse.store.bundle import SharedModel
 

@@ -25,12 +25,12 @@ from extract.recall.store import (
     stored_answers,
     target_fingerprint,
 )
-from warehouse.bucket import source
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
 from warehouse.problem.recall_target import RecallTarget
 from warehouse.problem.spec import ModelSpec, Problem
 from warehouse.progress import Progress
+from warehouse.remote import source
 from warehouse.sources.place import Place
 from warehouse.store.parquet_files import write_table
 

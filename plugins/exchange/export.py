@@ -21,14 +21,14 @@ import pyarrow.parquet as pq
 
 from plugins.exchange.card import card
 from plugins.exchange.records import records
-from warehouse.bucket import BucketPath, source
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.files import appearing, sha256_file, storage_errors, write_whole
 from warehouse.paths import Workspace
-from warehouse.problem.share_comparison import describe
 from warehouse.problem.spec import Problem
 from warehouse.progress import Progress
+from warehouse.remote import RemotePath, source
 from warehouse.sql.connection import attach_marts, connect_to_parquet
+from warehouse.sql.share_comparison import describe
 from warehouse.store.bundle import (
     CARD,
     MANIFEST,
@@ -177,7 +177,7 @@ def write_export(
 
 
 def _refuse_other(workspace: Workspace, top: Path, address: str) -> None:
-    if not isinstance(top, BucketPath):
+    if not isinstance(top, RemotePath):
         own = (workspace.root.resolve(), workspace.data.resolve())
         if top.resolve() in own or any(top.resolve() == each.parent for each in own):
             raise TokenmartError(f"{address}: is the checkout or its data; choose a new folder")
@@ -229,7 +229,7 @@ def _remove_earlier(export: Export, top: Path, address: str, force: bool) -> Non
 
 def _copy(path: Path, top: Path, place: str) -> BundleFile:
     target = top / place
-    if not isinstance(path, BucketPath) and not isinstance(target, BucketPath):
+    if not isinstance(path, RemotePath) and not isinstance(target, RemotePath):
         sha256 = sha256_file(path)
         if not (target.is_file() and not target.is_symlink() and sha256_file(target) == sha256):
             with appearing(target) as draft:
@@ -252,7 +252,7 @@ def _hashes_only(path: Path, top: Path, place: str) -> BundleFile:
 
 def _put(top: Path, place: str, content: bytes) -> BundleFile:
     target = top / place
-    if isinstance(target, BucketPath):
+    if isinstance(target, RemotePath):
         target.put(content)
     else:
         write_whole(target, content)

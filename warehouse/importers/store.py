@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 from pydantic import Field, ValidationError
 
 import warehouse.importers as package
-from warehouse.bucket import footer
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.files import sha256_file
 from warehouse.frozen import Frozen
 from warehouse.importers.interface import Importer, Row, StoringImporter
 from warehouse.paths import Workspace
 from warehouse.plugins import kinds
+from warehouse.remote import footer
 from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import DOWNSTREAM
 

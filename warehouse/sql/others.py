@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
-from warehouse.bucket import let_duckdb_read
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
+from warehouse.remote import let_duckdb_read
 from warehouse.sql.views import create_ledger_view, create_table_view, quoted, quoted_file
 from warehouse.store.attached import Attached, attached
 

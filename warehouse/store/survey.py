@@ -15,9 +15,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from warehouse.bucket import footer
 from warehouse.errors import StorageError
-from warehouse.object_store import UnreachableError
+from warehouse.remote import UnreachableError, footer
 from warehouse.store.ledger import read_ledger
 from warehouse.store.parquet_files import altered_files
 from warehouse.store.schema import TABLES, TOKENS

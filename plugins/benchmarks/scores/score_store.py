@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from plugins.benchmarks.scores.score_table import read_scores
-from warehouse.bucket import source
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.files import sha256_file, storage_errors
 from warehouse.paths import Workspace
+from warehouse.remote import source
 from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import BENCHMARK_SCORES, BENCHMARK_TABLES, DOWNSTREAM
 

@@ -19,11 +19,13 @@ pytest.importorskip("moto", reason="the extra `dev` isn't installed")
 from bucket_server import BUCKET, Server, Wire, make_bucket, new_user, point_at, running
 from warehouse_samples import KEYS, make_rows, make_unit
 
-from warehouse import bucket, object_store
-from warehouse.bucket import BucketPath, bucket_path, footer
+from plugins.cluster import object_store
+from plugins.cluster.object_store import filesystem
+from plugins.cluster.stores import s3
+from plugins.cluster.stores.s3 import BucketPath
 from warehouse.errors import StorageError, TokenmartError
-from warehouse.object_store import ChangedError, filesystem
 from warehouse.paths import Workspace
+from warehouse.remote import ChangedError, footer, remote_path
 from warehouse.store import leases
 from warehouse.store.leases import lease
 from warehouse.store.ledger import read_units
@@ -61,7 +63,7 @@ def lab(workspace: Workspace, top: str) -> Workspace:
 
 
 def one(address: str) -> BucketPath:
-    path = bucket_path(address)
+    path = remote_path(address)
     assert isinstance(path, BucketPath)
     return path
 
@@ -275,7 +277,7 @@ def test_what_could_not_be_read_is_not_taken_for_damaged(
 def test_half_an_upload_is_never_seen(
     top: str, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bucket, "_PART_BYTES", 5 << 20)
+    monkeypatch.setattr(s3, "_PART_BYTES", 5 << 20)
     big = tmp_path / "big"
     big.write_bytes(bytes(range(256)) * (11 << 12))
     path = one(f"{top}/tokens.parquet")
@@ -328,7 +330,7 @@ def test_a_key_that_expires_is_named_and_what_was_finished_stays(
         ("s3://lab/../x", "and .. mean nothing in a bucket"),
         ("s3://", "no address of a bucket"),
         ("s3://a/b//c", "no address of a bucket"),
-        ("https://a/b", "no address of a bucket"),
+        ("https://a/b", "no address of a store; schemes here: s3://"),
     ],
 )
 def test_a_wrong_address_is_one_line(

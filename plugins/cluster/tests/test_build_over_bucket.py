@@ -14,12 +14,12 @@ from bucket_server import BUCKET, make_bucket, point_at, running, upload
 from dbt_harness import NO_UNIT_TESTS, NewWarehouse, Warehouse, assert_same_values
 from made_up_warehouse import Retrieval, Shape, Window
 
-from warehouse.bucket import bucket_path
 from warehouse.errors import TokenmartError
 from warehouse.metrics.last_build import read_by_build
 from warehouse.metrics.sharded.local import run_here
 from warehouse.metrics.sharded.on_ray import on_ray
 from warehouse.metrics.sharded.run import build_sharded
+from warehouse.remote import remote_path
 from warehouse.sql.session import Session
 
 SMALL = Shape(
@@ -63,7 +63,7 @@ def test_sql_reads_a_bucket_in_place_and_opens_nothing_else(
             found = rows.fetchall()
         with session.ask("select count(*), sum(rows) from units") as rows:
             units = rows.fetchall()
-        (bucket_path(f"s3://{BUCKET}/secret.parquet")).put(b"x")  # type: ignore[attr-defined]
+        (remote_path(f"s3://{BUCKET}/secret.parquet")).put(b"x")  # type: ignore[attr-defined]
         for other in (f"s3://{BUCKET}/secret.parquet", f"{here.data}/tokens/*/*/*/*.parquet"):
             asking = session.ask(f"from read_parquet('{other}')")
             with pytest.raises(TokenmartError, match=r"(?i)permission|access"), asking as rows:

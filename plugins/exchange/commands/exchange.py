@@ -166,9 +166,9 @@ def _stored(workspace: Workspace) -> list[str]:
 def _differences(workspace: Workspace, manifest: Manifest) -> dict[str, list[dict[str, object]]]:
     """By problem of both: what isn't alike."""
     from warehouse.problem.problem_files import list_problems
-    from warehouse.problem.share_comparison import describe, differences
     from warehouse.problem.spec import load_problem
     from warehouse.sql.connection import connect_to_parquet
+    from warehouse.sql.share_comparison import describe, differences
 
     known = set(list_problems(workspace)) & set(_stored(workspace)) & manifest.problems.keys()
     found: dict[str, list[dict[str, object]]] = {}

@@ -52,7 +52,7 @@ def bundle(far: Lab, tell: Run, tmp_path: Path) -> Path:
     if "bundle" not in _exported:
         folder = Path(tempfile.mkdtemp(prefix="tokenmart-exchange-"))
         atexit.register(shutil.rmtree, folder)
-        tell(far, "warehouse", "export", str(folder / "shared"), "--problem", "synthetic")
+        tell(far, "exchange", "export", str(folder / "shared"), "--problem", "synthetic")
         _exported["bundle"] = folder / "shared"
     shutil.copytree(_exported["bundle"], tmp_path / "shared")
     return tmp_path / "shared"

@@ -13,7 +13,8 @@ pytest.importorskip("moto", reason="the extra `dev` isn't installed")
 from bucket_server import BUCKET, make_bucket, point_at, running
 from two_labs import Lab, Run, asked
 
-from warehouse.bucket import BucketPath, bucket_path
+from plugins.cluster.stores.s3 import BucketPath
+from warehouse.remote import remote_path
 from warehouse.store.bundle import read_manifest
 
 ADDRESS = f"s3://{BUCKET}/shared"
@@ -25,8 +26,8 @@ def in_bucket(far: Lab, tell: Run, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     with running() as server:
         point_at(monkeypatch, server.address)
         make_bucket()
-        tell(far, "warehouse", "export", ADDRESS, "--problem", "synthetic")
-        top = bucket_path(ADDRESS)
+        tell(far, "exchange", "export", ADDRESS, "--problem", "synthetic")
+        top = remote_path(ADDRESS)
         assert isinstance(top, BucketPath)
         yield top
 
@@ -36,8 +37,8 @@ def test_rows_of_a_bundle_in_a_bucket_are_those_of_a_folder(
 ) -> None:
     names = {path.relative_to(bundle).as_posix() for path in bundle.rglob("*") if path.is_file()}
     assert {str(path).removeprefix(f"{ADDRESS}/") for path in in_bucket.glob("**/*")} == names
-    tell(near, "warehouse", "attach", str(bundle), "--name", "folder")
-    tell(near, "warehouse", "attach", ADDRESS, "--name", "bucket")
+    tell(near, "exchange", "attach", str(bundle), "--name", "folder")
+    tell(near, "exchange", "attach", ADDRESS, "--name", "bucket")
     for table in ("tokens", "units", "metric_values", "documents"):
         rows = f"select count(*) as rows, sum(hash(t)) as content from {{}}.{table} as t"
         there = asked(near, tell, rows.format("bucket"))
@@ -45,12 +46,12 @@ def test_rows_of_a_bundle_in_a_bucket_are_those_of_a_folder(
     ranked = tell(near, "correlate", "--problem", "synthetic", "--with", "bucket", "--json").stdout
     assert all(f"lab/model-{number}" in ranked for number in range(8))
     # a finished export is not written over, and is again what it was when it is
-    assert "--force" in tell(far, "warehouse", "export", ADDRESS, code=1).output
+    assert "--force" in tell(far, "exchange", "export", ADDRESS, code=1).output
     before = {str(path): path.read_bytes() for path in in_bucket.glob("data/**/*")}
-    tell(far, "warehouse", "export", ADDRESS, "--force")
+    tell(far, "exchange", "export", ADDRESS, "--force")
     assert {str(path): path.read_bytes() for path in in_bucket.glob("data/**/*")} == before
     # nor does anything stay of what another export leaves out
-    tell(far, "warehouse", "export", ADDRESS, "--force", "--texts", "never")
+    tell(far, "exchange", "export", ADDRESS, "--force", "--texts", "never")
     listed = {f"{ADDRESS}/{file.path}" for file in read_manifest(ADDRESS)[0].files}
     assert {str(path) for path in in_bucket.glob("**/*")} == {*listed, f"{ADDRESS}/manifest.json"}
     assert not list(in_bucket.glob("data/tokens/**/*"))
@@ -76,6 +77,6 @@ def test_damage_in_a_bucket_is_named_and_nothing_is_attached(
         victim.put(content[:50] + bytes([content[50] ^ 1]) + content[51:])
     else:
         victim.put(content[: len(content) // 2])
-    done = tell(near, "warehouse", "attach", ADDRESS, "--name", "evil", code=4)
+    done = tell(near, "exchange", "attach", ADDRESS, "--name", "evil", code=4)
     assert words in done.output
-    assert tell(near, "warehouse", "attach").output == ""
+    assert tell(near, "exchange", "attach").output == ""

@@ -27,7 +27,7 @@ from warehouse.store.token_files import read_rows, write_units
 def test_sql_sees_both_and_ranking_is_that_of_one_warehouse_with_all_models(
     near: Lab, far: Lab, bundle: Path, tell: Run, tmp_path: Path
 ) -> None:
-    said = tell(near, "warehouse", "attach", str(bundle), "--name", "lab2").output
+    said = tell(near, "exchange", "attach", str(bundle), "--name", "lab2").output
     assert "in both, yours count: lab--model-3" in said and "not compared" not in said
     query = "select lab, count(distinct model_id) as models from labs.tokens group by 1 order by 1"
     rows = asked(near, tell, query)
@@ -44,8 +44,8 @@ def test_sql_sees_both_and_ranking_is_that_of_one_warehouse_with_all_models(
     assert figures(found) == figures(wanted) and figures(wanted)
     alone = tell(near, "correlate", "--problem", "synthetic", "--json").stdout
     assert len(json.loads(alone)["models"]) == 4, "only where it is asked for"
-    tell(near, "warehouse", "detach", "lab2")
-    assert tell(near, "warehouse", "attach").output == ""
+    tell(near, "exchange", "detach", "lab2")
+    assert tell(near, "exchange", "attach").output == ""
     done = tell(near, "correlate", "--problem", "synthetic", "--with", "lab2", code=1)
     assert "--with lab2: no such bundle" in done.output
 
@@ -57,7 +57,7 @@ def test_a_bundle_in_a_folder_whose_name_is_a_pattern_is_read_and_no_other(
         shutil.copytree(bundle, tmp_path / name)
     for path in (tmp_path / "lab2").rglob("*.parquet"):
         pq.write_table(pq.read_table(path, partitioning=None).slice(0, 0), path)
-    tell(near, "warehouse", "attach", str(tmp_path / "lab[2]"), "--name", "lab2")
+    tell(near, "exchange", "attach", str(tmp_path / "lab[2]"), "--name", "lab2")
     for table in ("tokens", "units", "metric_values"):
         assert asked(near, tell, f"select count(*) > 0 as some from lab2.{table}") == [
             {"some": True}
@@ -143,18 +143,18 @@ def test_without_a_licence_there_are_hashes_and_values_and_no_text(
     tmp_path: Path, near: Lab, tell: Run
 ) -> None:
     closed = Lab(tmp_path / "closed", MODELS[3:], licence="unknown")
-    said = tell(closed, "warehouse", "export", str(tmp_path / "b"), "--dry-run").output
+    said = tell(closed, "exchange", "export", str(tmp_path / "b"), "--dry-run").output
     assert (
         "hashes and values, no texts (licence: unknown)" in said and not (tmp_path / "b").exists()
     )
-    tell(closed, "warehouse", "export", str(tmp_path / "b"))
+    tell(closed, "exchange", "export", str(tmp_path / "b"))
     assert not (tmp_path / "b" / "data" / "tokens").exists()
     (documents,) = (tmp_path / "b" / "data" / "documents").rglob("*.parquet")
     table = pq.read_table(documents, partitioning=None)
     assert (
         set(table["text"].to_pylist()) == {""} and min(map(len, table["sha256"].to_pylist())) == 64
     )
-    tell(near, "warehouse", "attach", str(tmp_path / "b"), "--name", "closed")
+    tell(near, "exchange", "attach", str(tmp_path / "b"), "--name", "closed")
     record = tell(near, "correlate", "--problem", "synthetic", "--with", "closed", "--json").stdout
     assert len(json.loads(record)["models"]) == 8
 
@@ -169,7 +169,7 @@ def test_an_export_that_replaces_another_leaves_nothing_of_it(
     def listed() -> set[str]:
         return {file.path for file in read_manifest(str(tmp_path / "b"))[0].files}
 
-    export = ("warehouse", "export", str(tmp_path / "b"))
+    export = ("exchange", "export", str(tmp_path / "b"))
     tell(far, *export)
     assert any(path.startswith("data/tokens/") for path in files())
     shutil.copytree(tmp_path / "b", tmp_path / "cut off")
@@ -180,7 +180,7 @@ def test_an_export_that_replaces_another_leaves_nothing_of_it(
 
     (tmp_path / "cut off" / "manifest.json").unlink()
     before = files("cut off")
-    done = tell(far, "warehouse", "export", str(tmp_path / "cut off"), "--texts", "never", code=1)
+    done = tell(far, "exchange", "export", str(tmp_path / "cut off"), "--texts", "never", code=1)
     assert "which is not of this export; delete it" in done.output and files("cut off") == before
 
     (tmp_path / "b" / "data" / "thesis.tex").write_text("x")
@@ -190,11 +190,11 @@ def test_an_export_that_replaces_another_leaves_nothing_of_it(
 
 @pytest.mark.hostile
 def test_an_export_removes_nothing_behind_a_link(far: Lab, tell: Run, tmp_path: Path) -> None:
-    tell(far, "warehouse", "export", str(tmp_path / "b"))
+    tell(far, "exchange", "export", str(tmp_path / "b"))
     shutil.move(tmp_path / "b" / "data", tmp_path / "elsewhere")
     (tmp_path / "b" / "data").symlink_to(tmp_path / "elsewhere")
     done = tell(
-        far, "warehouse", "export", str(tmp_path / "b"), "--texts", "never", "--force", code=4
+        far, "exchange", "export", str(tmp_path / "b"), "--texts", "never", "--force", code=4
     )
     assert "a link, where a bundle has files" in done.output
     assert list((tmp_path / "elsewhere" / "tokens").rglob("*.parquet"))
@@ -215,8 +215,8 @@ def test_what_is_not_alike_is_named_and_not_correlated(
         for path in (far.root / "data" / "tokens").rglob("condition=window_64/*.parquet"):
             units = [replace(u, probe_params='{"stride": 8}') for u in read_units(path)]
             write_units(path, units, [read_rows(path)])
-    tell(far, "warehouse", "export", str(tmp_path / "b"))
-    said = tell(near, "warehouse", "attach", str(tmp_path / "b"), "--name", "lab2").output
+    tell(far, "exchange", "export", str(tmp_path / "b"))
+    said = tell(near, "exchange", "attach", str(tmp_path / "b"), "--name", "lab2").output
     assert f"not compared, {what}" in said
     done = tell(near, "correlate", "--problem", "synthetic", "--with", "lab2", code=1)
     assert "not comparable with yours" in done.output and what in done.output
@@ -226,8 +226,8 @@ def test_a_metric_computed_otherwise_is_left_out_and_dtypes_are_named(
     near: Lab, far: Lab, tell: Run, tmp_path: Path
 ) -> None:
     far.change("update metric_catalog set code = 'other' where metric = 'noise'")
-    tell(far, "warehouse", "export", str(tmp_path / "b"))
-    tell(near, "warehouse", "attach", str(tmp_path / "b"), "--name", "lab2")
+    tell(far, "exchange", "export", str(tmp_path / "b"))
+    tell(near, "exchange", "attach", str(tmp_path / "b"), "--name", "lab2")
     done = tell(near, "correlate", "--problem", "synthetic", "--with", "lab2", "--json")
     assert "1 variants are computed otherwise there and were left out" in done.output
 
@@ -260,7 +260,7 @@ def test_a_path_that_leads_elsewhere_is_refused(
     bundle: Path, near: Lab, tell: Run, name: str, line: str
 ) -> None:
     rewrite(bundle, lambda found: entry(found, "README.md").update(path=name))
-    done = tell(near, "warehouse", "attach", str(bundle), "--name", "evil", code=1)
+    done = tell(near, "exchange", "attach", str(bundle), "--name", "evil", code=1)
     assert line in done.output and not (near.root / "data" / "attached.json").exists()
 
 
@@ -295,7 +295,7 @@ def test_a_damaged_bundle_is_named_and_nothing_is_attached(
                 bundle,
                 lambda found: entry(found, place).update(bytes=len(broken), sha256=digest),
             )
-    done = tell(near, "warehouse", "attach", str(bundle), "--name", "evil", code=4)
+    done = tell(near, "exchange", "attach", str(bundle), "--name", "evil", code=4)
     words = {
         "truncated": "bytes, the manifest says",
         "flipped": "another sha256",
@@ -303,7 +303,7 @@ def test_a_damaged_bundle_is_named_and_nothing_is_attached(
         "garbage": "damaged",
     }.get(how, "a link")
     assert words in done.output
-    assert tell(near, "warehouse", "attach").output == ""
+    assert tell(near, "exchange", "attach").output == ""
 
 
 @pytest.mark.hostile
@@ -315,14 +315,14 @@ def test_a_manifest_that_is_none_is_refused(
 ) -> None:
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "manifest.json").write_text(content)
-    done = tell(near, "warehouse", "attach", str(tmp_path / "b"), code=1)
+    done = tell(near, "exchange", "attach", str(tmp_path / "b"), code=1)
     assert "not the manifest of a bundle" in done.output
 
 
 def test_a_bundle_that_is_gone_or_changed_takes_nothing_else_away(
     near: Lab, bundle: Path, tell: Run
 ) -> None:
-    tell(near, "warehouse", "attach", str(bundle), "--name", "lab2")
+    tell(near, "exchange", "attach", str(bundle), "--name", "lab2")
     rewrite(bundle, lambda found: found["problems"]["synthetic"].update(title="Another"))
     done = tell(near, "sql", "select count(*) as n from labs.tokens", code=1)
     assert "has changed since it was attached" in done.output
@@ -335,8 +335,8 @@ def test_an_export_goes_only_where_nothing_is_lost(
     far: Lab, bundle: Path, tell: Run, tmp_path: Path
 ) -> None:
     before = read_manifest(str(bundle))[0]
-    assert "--force" in tell(far, "warehouse", "export", str(bundle), code=1).output
-    tell(far, "warehouse", "export", str(bundle), "--force")
+    assert "--force" in tell(far, "exchange", "export", str(bundle), code=1).output
+    tell(far, "exchange", "export", str(bundle), "--force")
     again = read_manifest(str(bundle))[0]
     records = "eval_results/"
     mine, theirs = (
@@ -345,6 +345,6 @@ def test_an_export_goes_only_where_nothing_is_lost(
     assert mine == theirs
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "thesis.tex").write_text("x")
-    assert "thesis.tex" in tell(far, "warehouse", "export", str(tmp_path / "home"), code=1).output
-    assert "checkout" in tell(far, "warehouse", "export", str(far.root), code=1).output
+    assert "thesis.tex" in tell(far, "exchange", "export", str(tmp_path / "home"), code=1).output
+    assert "checkout" in tell(far, "exchange", "export", str(far.root), code=1).output
     assert find_workspace().root == far.root

@@ -11,35 +11,43 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime, timezone
-from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple, cast
+from pathlib import Path
+from typing import Any, cast
 
+from plugins.cluster.object_store import SCHEME, explained, filesystem
 from warehouse.errors import TokenmartError
-from warehouse.object_store import SCHEME, explained, filesystem
+from warehouse.remote import Marks, RemotePath
 
 _PART_BYTES = 256 << 20
 _TAIL_BYTES = 64 << 10
 _CHUNK_BYTES = 8 << 20
 
 
-class Marks(NamedTuple):
-    """What the store says of an object: bytes, seconds since 1970, version."""
-
-    st_size: int
-    st_mtime: float
-    etag: str
-
-    @property
-    def st_mtime_ns(self) -> int:
-        """The same time in nanoseconds."""
-        return int(self.st_mtime * 1e9)
-
-
-class BucketPath(PurePosixPath):
+class BucketPath(RemotePath):
     """A bucket, a prefix or an object in it."""
 
-    known: Marks | None = None
-    """Of a path that a listing gave: what it said."""
+    kind = "s3"
+
+    @classmethod
+    def at(cls, address: str) -> BucketPath:
+        """The path of `s3://bucket/prefix`.
+
+        Raises:
+            TokenmartError: it is no such address.
+        """
+        if not re.fullmatch(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[^/]+)*/?", address):
+            raise TokenmartError(f"{address}: no address of a bucket; write s3://bucket/prefix")
+        if {".", ".."} & set(address.split("/")):
+            raise TokenmartError(f"{address}: . and .. mean nothing in a bucket; leave them out")
+        return cls(address)
+
+    def filesystem(self) -> Any:
+        """This process's s3fs.
+
+        Raises:
+            TokenmartError: s3fs isn't installed.
+        """
+        return filesystem()
 
     def __str__(self) -> str:
         if self.parts[:1] == ("s3:",):
@@ -256,57 +264,6 @@ class BucketPath(PurePosixPath):
             return call(*arguments, **options)
         except Exception as error:
             raise explained(str(self), self.bucket, error) from error
-
-
-def bucket_path(address: str) -> Path:
-    """`s3://bucket/prefix` as what the store takes for a folder.
-
-    Raises:
-        TokenmartError: it is no such address.
-    """
-    if not re.fullmatch(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[^/]+)*/?", address):
-        raise TokenmartError(f"{address}: no address of a bucket; write s3://bucket/prefix")
-    if {".", ".."} & set(address.split("/")):
-        raise TokenmartError(f"{address}: . and .. mean nothing in a bucket; leave them out")
-    return cast(Path, BucketPath(address))
-
-
-def source(path: Path) -> Any:
-    """What pyarrow reads a whole file from: the path itself, or an object's bytes.
-
-    Raises:
-        FileNotFoundError, StorageError: see `BucketPath.read_bytes`.
-    """
-    return path.open("rb") if isinstance(path, BucketPath) else path
-
-
-def footer(path: Path) -> Any:
-    """What pyarrow reads a file's footer from; of an object only its end is fetched.
-
-    Raises:
-        FileNotFoundError, StorageError: see `BucketPath.read_bytes`.
-    """
-    return path.tail() if isinstance(path, BucketPath) else path
-
-
-def version_of(path: Path) -> str | None:
-    """An object's version, empty where there is none; None of a file on this machine.
-
-    Raises:
-        StorageError: the store can't be asked.
-    """
-    if not isinstance(path, BucketPath):
-        return None
-    try:
-        return path.stat().etag
-    except FileNotFoundError:
-        return ""
-
-
-def let_duckdb_read(connection: Any, path: Path) -> None:
-    """Let a DuckDB connection read objects in place, where the path is a bucket's."""
-    if isinstance(path, BucketPath):
-        connection.register_filesystem(filesystem())
 
 
 class _Tail(io.RawIOBase):

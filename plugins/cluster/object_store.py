@@ -6,7 +6,8 @@ import os
 from functools import lru_cache
 from typing import Any
 
-from warehouse.errors import StorageError, TokenmartError
+from warehouse.errors import TokenmartError
+from warehouse.remote import ChangedError, UnreachableError
 
 SCHEME = "s3://"
 _AGAIN = "then run the same command again; what was finished is kept"
@@ -15,14 +16,6 @@ _KEYS = {
     "AccessDenied", "ExpiredToken", "InvalidAccessKeyId", "InvalidClientTokenId", "InvalidToken",
     "RequestTimeTooSkewed", "SignatureDoesNotMatch", "401", "403",
 }  # fmt: skip
-
-
-class ChangedError(StorageError):
-    """A conditional write lost: another process has written the object since it was read."""
-
-
-class UnreachableError(StorageError):
-    """The store was asked and did not say: nothing is known of the object, least of all damage."""
 
 
 def explained(path: str, bucket: str, error: Exception) -> Exception:
