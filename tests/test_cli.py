@@ -18,6 +18,7 @@ from tokenmart import COMMANDS, cli
 from warehouse.errors import TokenmartError
 from warehouse.metrics import dbt_process
 from warehouse.paths import Workspace
+from warehouse.plugins import summary
 
 ROOT = Path(__file__).parents[1]
 
@@ -33,12 +34,43 @@ def program(*arguments: str, **options: object) -> subprocess.CompletedProcess[s
     return subprocess.run(command, capture_output=True, text=True, timeout=60, **options)
 
 
+ALL = cli.list_commands(click.Context(cli))
+
+
 def test_help_lists_every_command() -> None:
     code, output = run("--help")
     assert code == 0
     for name, (_, short) in COMMANDS.items():
         assert name in output
         assert short.split(":")[0][:20] in output
+    for name, path in tokenmart.plugin_commands().items():
+        assert f"\n  {name}" in output
+        assert len(summary(path)) <= 72 and summary(path).endswith(".")
+    for group in tokenmart.GROUPS:
+        assert f"\n{group}:\n" in output
+
+
+@pytest.mark.parametrize(("old", "new"), tokenmart.RENAMED.items())
+def test_an_old_name_prints_the_new_one(old: str, new: str) -> None:
+    code, output = run(*old.split(), "--some", "option")
+    assert code == 2
+    assert output.splitlines()[-1] == f"Error: `tokenmart {old}` is now `tokenmart {new}`"
+    assert old not in ALL and (new.split()[0] in ALL or "exchange" in new)
+
+
+def test_a_command_of_a_users_plugin(tmp_path: Path) -> None:
+    (tmp_path / "commands").mkdir()
+    (tmp_path / "commands" / "hello.py").write_text(
+        '"""Greet the world."""\nimport click\n\n\n@click.command()\ndef hello():\n'
+        '    """Greet."""\n    click.echo("hello, world")\n'
+    )
+    (tmp_path / "commands" / "empty.py").write_text('"""Do nothing."""\n')
+    environment = {**os.environ, "TOKENMART_PLUGINS": str(tmp_path)}
+    assert "hello  Greet the world.\n" in program("--help", env=environment).stdout
+    assert program("hello", env=environment).stdout == "hello, world\n"
+    done = program("empty", env=environment)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "empty.py: defines no click command named 'empty'" in done.stderr
 
 
 def test_help_starts_fast() -> None:
@@ -48,7 +80,7 @@ def test_help_starts_fast() -> None:
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", ALL)
 def test_every_command_exists_and_explains_itself(name: str) -> None:
     code, output = run(name, "--help")
     assert code == 0, output
@@ -63,7 +95,7 @@ def test_short_help_is_the_commands_own(name: str) -> None:
     assert len(COMMANDS[name][1]) <= 72
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", ALL)
 def test_a_groups_page_has_whole_sentences(name: str) -> None:
     command = cli.get_command(click.Context(cli), name)
     if isinstance(command, click.Group):

@@ -182,8 +182,8 @@ def report(
     tokenmart e2lm report --scores scores.csv --out signal.html
     """
     from analysis.report.cli import OWN_PAGE
-    from analysis.report.training_page import signal_page
-    from plugins.benchmarks.e2lm.curves import gather_page
+    from plugins.benchmarks.page.curves import gather_page
+    from plugins.benchmarks.page.signal_page import signal_page
     from warehouse.errors import TokenmartError
     from warehouse.progress import progress_bar
 

@@ -46,7 +46,7 @@ class RoundView:
 
 def standings_page(standings: Standings, progress: Progress) -> str:
     """The whole page; `progress` is told of each round."""
-    pages = environment("analysis.report", escape_html=True)
+    pages = environment("plugins.merging.competition", "analysis.report", escape_html=True)
     pages.filters.update({**FILTERS, "number": number, "gigabytes": _gigabytes})
     rounds = []
     for place, name in enumerate(reversed(standings.rounds)):

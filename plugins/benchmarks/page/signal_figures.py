@@ -8,7 +8,7 @@ import altair as alt
 
 from analysis.report.figures import Chart
 from analysis.report.palette import CATEGORIES, INK, NEGATIVE, POSITIVE, SURFACE
-from analysis.report.signal_data import Curves, DecisionCell
+from plugins.benchmarks.page.signal_data import Curves, DecisionCell
 
 PANEL = (290, 170)
 """Width and height of one panel of curves, in pixels."""

@@ -10,10 +10,10 @@ from analysis.report.figures import Chart
 from analysis.report.formats import FILTERS
 from analysis.report.page import PHONE, Drawing
 from analysis.report.palette import CATEGORIES, ROLES, variable_of
-from analysis.report.signal_data import FEWEST_PAIRS, DecisionCell, SignalData, SignalRow
-from analysis.report.signal_figures import curves_figure, decisions_figure
 from analysis.report.svg import page_svg
 from analysis.templates import environment
+from plugins.benchmarks.page.signal_data import FEWEST_PAIRS, DecisionCell, SignalData, SignalRow
+from plugins.benchmarks.page.signal_figures import curves_figure, decisions_figure
 from warehouse.progress import Progress
 
 WIDE = 860
@@ -23,7 +23,7 @@ FIRST_ROWS = 60
 
 def signal_page(data: SignalData, progress: Progress) -> str:
     """The whole page; `progress` is told of each panel and of both heat maps."""
-    pages = environment("analysis.report", escape_html=True)
+    pages = environment("plugins.benchmarks.page", "analysis.report", escape_html=True)
     pages.filters.update(FILTERS)
     panels = {}
     for number, curves in enumerate(data.curves):
