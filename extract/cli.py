@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from warehouse.errors import visible
+from warehouse.options import BACKEND, DEVICE, DTYPE, JSON, MODELS, PROBLEM
 from warehouse.terminal import counted, print_whole
 
 if TYPE_CHECKING:
@@ -23,31 +24,13 @@ if TYPE_CHECKING:
 # A plain `make extract` on a machine without a GPU must not start a job of weeks.
 LONGEST_CPU_HOURS = 12.0
 
-_PROBLEM = click.option(
-    "--problem", "problem_name", required=True, help="Problem by name, or a path to its .yml."
-)
+
 _SELECTION = (
     click.option("--demo", is_flag=True, help="Take only the problem's small demo part."),
-    click.option("--model", "models", multiple=True, help="Take only this model; repeatable."),
-    click.option(
-        "--device",
-        default="auto",
-        show_default=True,
-        help="Compute on auto, cpu, cuda, cuda:1, or auto-map (one model over several GPUs).",
-    ),
-    click.option(
-        "--dtype",
-        default="auto",
-        type=click.Choice(["auto", "float32", "bfloat16", "float16"]),
-        show_default=True,
-        help="Compute in this type; auto takes the model's, else float32 (a GPU: bfloat16).",
-    ),
-    click.option(
-        "--backend",
-        default="transformers",
-        show_default=True,
-        help="Score with this backend; further ones come from $TOKENMART_PLUGINS.",
-    ),
+    MODELS,
+    DEVICE,
+    DTYPE,
+    BACKEND,
 )
 
 
@@ -59,7 +42,7 @@ def _selection(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command()
 @click.pass_context
-@_PROBLEM
+@PROBLEM
 @_selection
 @click.option("--probe", "probes", multiple=True, help="Take only this probe; repeatable.")
 @click.option("--documents", type=click.IntRange(1), help="Take only the first N documents.")
@@ -277,7 +260,7 @@ def _extract(
 
 
 @click.command()
-@_PROBLEM
+@PROBLEM
 @_selection
 @click.option(
     "--contexts", type=click.IntRange(1), help="Ask in N contexts per model instead of the file's."
@@ -338,13 +321,11 @@ def recall(
 
 
 @click.command()
-@_PROBLEM
+@PROBLEM
 @click.option(
     "--conditions", "by_condition", is_flag=True, help="Show a row for each condition of a model."
 )
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print all conditions as JSON for other programs."
-)
+@JSON
 def status(problem_name: str, by_condition: bool, as_json: bool) -> None:
     """Show how many units of each model are done, failed or missing.
 

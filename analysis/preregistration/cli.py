@@ -8,6 +8,7 @@ import click
 from click.core import ParameterSource
 
 from analysis.options import PROBLEM, SEED
+from warehouse.options import JSON
 
 
 @click.command()
@@ -33,7 +34,7 @@ from analysis.options import PROBLEM, SEED
     is_flag=True,
     help="Write the entry although labels are recorded; it says so for ever.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the entries as JSON.")
+@JSON
 @click.pass_context
 def preregister(
     context: click.Context,

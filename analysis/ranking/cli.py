@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from analysis.options import FILE, PROBLEM, RESAMPLES, SEED
+from analysis.options import PROBLEM, RESAMPLES, SEED
+from warehouse.options import FILE, JSON
 
 if TYPE_CHECKING:
     from analysis.ranking.metric_table import Direction
@@ -26,7 +27,6 @@ TOP = click.option(
     type=click.IntRange(1),
     help="Show this many rows of the table.",
 )
-JSON = click.option("--json", "as_json", is_flag=True, help="Print all rows as JSON.")
 
 
 @click.command()

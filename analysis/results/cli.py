@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from analysis.options import FILE, PROBLEM, SEED
+from analysis.options import PROBLEM, SEED
+from warehouse.options import FILE
 from warehouse.terminal import counted
 
 FIGURES = "figures.json"

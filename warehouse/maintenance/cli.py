@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from warehouse.errors import StorageError, TokenmartError, visible
+from warehouse.options import ANY_PROBLEM, JSON
 from warehouse.paths import find_workspace
 from warehouse.terminal import counted
 
@@ -21,12 +22,10 @@ if TYPE_CHECKING:
     from warehouse.maintenance.check import Defect, DocumentFacts
     from warehouse.paths import Workspace
 
-_PROBLEM = click.option("--problem", "problem_name", help="Look at this problem only.")
-
 
 @click.command()
 @click.option("--problem", "problem_name", help="Say also what this problem lacks.")
-@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@JSON
 def doctor(problem_name: str | None, as_json: bool) -> None:
     """Check the environment; say what is missing and the remedy.
 
@@ -50,7 +49,7 @@ def warehouse() -> None:
 
 
 @warehouse.command(short_help="Merge finished units into the published files.")
-@click.option("--problem", "problem_name", help="Look at this problem only.")
+@ANY_PROBLEM
 def publish(problem_name: str | None) -> None:
     """Merge finished units into the published files; extract does it by itself."""
     from warehouse.problem.spec import load_problem
@@ -63,9 +62,9 @@ def publish(problem_name: str | None) -> None:
 
 
 @warehouse.command(short_help="Verify every token file against its ledger.")
-@_PROBLEM
+@ANY_PROBLEM
 @click.option("--repair", is_flag=True, help="Set damaged files aside and drop damaged units.")
-@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@JSON
 def check(problem_name: str | None, repair: bool, as_json: bool) -> None:
     """Verify every token file against its ledger; say what to extract again.
 
@@ -175,7 +174,7 @@ def _as_json(
 
 
 @warehouse.command()
-@_PROBLEM
+@ANY_PROBLEM
 @click.option("--yes", is_flag=True, help="Remove without asking.")
 @click.option("--dry-run", is_flag=True, help="Show and remove nothing, as outside a terminal.")
 def gc(problem_name: str | None, yes: bool, dry_run: bool) -> None:

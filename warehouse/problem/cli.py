@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from warehouse.errors import TokenmartError
+from warehouse.options import FILE, FORCE, MODELS, PROBLEM
 from warehouse.paths import find_workspace
 from warehouse.terminal import counted
 
@@ -21,13 +22,6 @@ if TYPE_CHECKING:
 
 NO_TARGET = "target: none; the problem is for `tokenmart extract` and `tokenmart sql`"
 
-_PROBLEM = click.option(
-    "--problem",
-    "problem_name",
-    required=True,
-    help="Name of the problem, or path of its .yml.",
-)
-
 
 @click.group()
 def problem() -> None:
@@ -38,7 +32,7 @@ def problem() -> None:
 @click.argument("name", required=False)
 @click.option(
     "--texts",
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="Read the documents from this folder of .txt and .md files, from one such file, or from "
     "a .json or .jsonl file; .gz is unpacked.",
 )
@@ -50,7 +44,7 @@ def problem() -> None:
 )
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="Write the problem file there instead of NAME.yml in this folder.",
 )
 def new(name: str | None, texts: Path | None, models: tuple[str, ...], out: Path | None) -> None:
@@ -113,13 +107,11 @@ def data() -> None:
 
 
 @data.command(short_help="Bring what a problem needs, checked by hash.")
-@_PROBLEM
+@PROBLEM
 @click.option(
     "--only", type=click.Choice(["documents", "models", "target"]), help="Fetch this kind only."
 )
-@click.option(
-    "--model", "models", multiple=True, help="Fetch the weights of this model only (repeatable)."
-)
+@MODELS
 @click.option("--offline", is_flag=True, help="Check what is here and download nothing.")
 @click.option("--dry-run", is_flag=True, help="Say what is here and what would be fetched.")
 def fetch(
@@ -266,12 +258,12 @@ def _fetch_models(
 
 
 @data.command("import", short_help="Bring in scores or answers that were made elsewhere.")
-@_PROBLEM
+@PROBLEM
 @click.option("--model", required=True, help="The model that was scored, by its id.")
 @click.option("--format", "format_name", required=True, help="How the files are written.")
 @click.option("--metric", help="The metric to take, where the files hold several.")
-@click.option("--force", is_flag=True, help="Replace scores of the model that are here already.")
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@FORCE
+@click.argument("files", nargs=-1, required=True, type=FILE)
 def import_(
     problem_name: str,
     model: str,

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from analysis.options import FILE, RESAMPLES, SEED, WEIGHTS
+from analysis.options import RESAMPLES, SEED
 from plugins.benchmarks.e2lm.new_cli import new
+from plugins.benchmarks.e2lm.score_weights import WEIGHTS
 from warehouse.errors import visible
+from warehouse.options import FILE, FORCE, JSON
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from warehouse.paths import Workspace
 
+
 OUT_JSON = click.option("--out", type=FILE, help="Where to write the JSON, instead of printing it.")
-FORCE = click.option(
-    "--force", is_flag=True, help="Replace a file that is there and no earlier result."
-)
 
 
 SHOWN_REASONS = 5
@@ -80,7 +80,7 @@ e2lm.add_command(new)
     type=click.IntRange(2),
     help="Measure the noise on so many checkpoints at the end.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the JSON instead of a table.")
+@JSON
 @click.option("--out", type=FILE, help="Where to write the JSON, beside the table.")
 @FORCE
 def score(
@@ -349,7 +349,7 @@ def package(
 )
 @SEED
 @click.option("--out", type=FILE, help="Where to write the JSON with chosen items and figures.")
-@click.option("--force", is_flag=True, help="Replace a file that is there and no earlier result.")
+@FORCE
 def curate(
     items: Path,
     metric: str | None,

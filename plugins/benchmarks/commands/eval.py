@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from warehouse.errors import visible
+from warehouse.options import BACKEND, DEVICE, DTYPE, FILE, MODELS, PROBLEM
 from warehouse.terminal import counted
 
 if TYPE_CHECKING:
@@ -24,9 +25,7 @@ if TYPE_CHECKING:
 
 
 @click.command("eval")
-@click.option(
-    "--problem", "problem_name", required=True, help="Problem by name, or a path to its .yml."
-)
+@PROBLEM
 @click.option(
     "--tasks",
     "names",
@@ -38,10 +37,10 @@ if TYPE_CHECKING:
 @click.option(
     "--include-path",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="Look for tasks in this folder, too; repeatable.",
 )
-@click.option("--model", "models", multiple=True, help="Take only this model; repeatable.")
+@MODELS
 @click.option(
     "--num-fewshot",
     "shots",
@@ -73,22 +72,9 @@ if TYPE_CHECKING:
 @click.option(
     "--cluster", help="Documents that agree in this field share a text, for standard errors."
 )
-@click.option(
-    "--device", default="auto", show_default=True, help="Compute on auto, cpu, cuda or cuda:1."
-)
-@click.option(
-    "--dtype",
-    default="auto",
-    type=click.Choice(["auto", "float32", "bfloat16", "float16"]),
-    show_default=True,
-    help="Compute in this type; auto takes the model's, else float32 (a GPU: bfloat16).",
-)
-@click.option(
-    "--backend",
-    default="transformers",
-    show_default=True,
-    help="Score with this backend; further ones come from $TOKENMART_PLUGINS.",
-)
+@DEVICE
+@DTYPE
+@BACKEND
 @click.option("--dry-run", is_flag=True, help="Print what would be run: requests and units.")
 def eval_command(
     problem_name: str,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from analysis.options import FILE
+from warehouse.options import FILE
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from warehouse.errors import TokenmartError, visible
+from warehouse.options import FORCE, JSON
 from warehouse.paths import find_workspace
 from warehouse.terminal import counted
 
@@ -35,7 +36,7 @@ def exchange() -> None:
 @click.option(
     "--organisation", default="unknown", show_default=True, help="Name who evaluated, in records."
 )
-@click.option("--force", is_flag=True, help="Replace a finished export.")
+@FORCE
 @click.option("--dry-run", is_flag=True, help="Say what would be written, and write nothing.")
 def export(
     address: str,
@@ -95,7 +96,7 @@ def export(
 @exchange.command(short_help="Read another lab's bundle beside your own warehouse.")
 @click.argument("address", metavar="DIR|s3://BUCKET/PREFIX", required=False)
 @click.option("--name", help="Call it this in SQL; by default the address's last part.")
-@click.option("--json", "as_json", is_flag=True, help="Print what differs as JSON.")
+@JSON
 def attach(address: str | None, name: str | None, as_json: bool) -> None:
     """Read another lab's bundle beside your own warehouse; without an address, list them.
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from warehouse.errors import TokenmartError, visible
+from warehouse.options import FILE, JSON, PROBLEM
 
 
 @click.group()
@@ -18,7 +19,7 @@ def merge() -> None:
 
 @merge.command("check", short_help="Judge which experts may take part, and on what evidence.")
 @click.argument("problem_name", metavar="FILE")
-@click.option("--json", "as_json", is_flag=True, help="Print all findings as JSON.")
+@JSON
 def check_command(problem_name: str, as_json: bool) -> None:
     """Judge the experts of a merge problem: which may take part, and on what evidence.
 
@@ -51,7 +52,7 @@ def check_command(problem_name: str, as_json: bool) -> None:
 
 
 @merge.command("run", short_help="Make the merged models of a problem through mergekit.")
-@click.option("--problem", "problem_name", required=True, help="A merge problem by name or path.")
+@PROBLEM
 @click.option("--merge", "names", multiple=True, help="Make only this merge; repeatable.")
 @click.option("--dry-run", is_flag=True, help="Fetch nothing, check, and print what would be made.")
 def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> None:
@@ -104,11 +105,11 @@ def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> Non
 
 @merge.command(short_help="Train a small expert in reading, maths or code.")
 @click.argument("skill")
-@click.option("--base", type=click.Path(path_type=Path), help="A checkpoint to train from.")
+@click.option("--base", type=FILE, help="A checkpoint to train from.")
 @click.option(
     "--problem", "problem_name", help="Or take the base and the folder of this merge problem."
 )
-@click.option("--out", type=click.Path(path_type=Path), help="Where to write the adapter.")
+@click.option("--out", type=FILE, help="Where to write the adapter.")
 @click.option(
     "--steps", default=200, show_default=True, type=click.IntRange(1), help="Train N steps."
 )
@@ -168,13 +169,13 @@ def train(
 
 
 @merge.command(short_help="Write generated tasks, open or hidden, for the harness.")
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder to write to.")
+@click.option("--out", required=True, type=FILE, help="Folder to write to.")
 @click.option("--count", default=200, show_default=True, type=click.IntRange(1),
               help="Write this many items for each skill.")  # fmt: skip
 @click.option("--seed", default="0", show_default=True, help="Seed of the open items.")
 @click.option(
     "--secret",
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="Write the hidden sets, drawn by the secret in this file, instead of the open ones.",
 )
 @click.option(
@@ -185,7 +186,7 @@ def train(
 )
 @click.option(
     "--participant",
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="Refuse when this folder holds a hidden item.",
 )
 def tasks(
@@ -235,9 +236,9 @@ def tasks(
 
 
 @merge.command(short_help="Write what is needed to make a merge again.")
-@click.option("--problem", "problem_name", required=True, help="A merge problem by name or path.")
+@PROBLEM
 @click.option("--merge", "name", required=True, help="Bundle this merge of the problem.")
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="The bundle's folder.")
+@click.option("--out", required=True, type=FILE, help="The bundle's folder.")
 def bundle(problem_name: str, name: str, out: Path) -> None:
     """Write what is needed to make a merge again: recipe, adapters, hashes, versions, scores.
 
@@ -256,11 +257,11 @@ def bundle(problem_name: str, name: str, out: Path) -> None:
 
 
 @merge.command(short_help="Make a bundle's merge again, and compare the two.")
-@click.argument("folder", metavar="BUNDLE", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="BUNDLE", type=FILE)
 @click.option(
     "--include-path",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="Compare scores, too, on the bundle's tasks in this folder; repeatable.",
 )
 @click.option(
@@ -314,13 +315,13 @@ def reproduce(folder: Path, include_path: tuple[Path, ...], tolerance: float, de
 
 
 @merge.command("eval", short_help="Score merged models on a round's tasks.")
-@click.option("--problem", "problem_name", required=True, help="A merge problem by name or path.")
+@PROBLEM
 @click.option("--round", "round_name", help="The round that the tasks make up.")
 @click.option("--tasks", "names", multiple=True, help="Its tasks; commas or repeated.")
 @click.option(
     "--include-path",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="Look for tasks in this folder, too; repeatable.",
 )
 @click.option(
@@ -332,7 +333,7 @@ def reproduce(folder: Path, include_path: tuple[Path, ...], tolerance: float, de
 )
 @click.option(
     "--hidden-round",
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="Or a round's problem file, as `tokenmart merge tasks --secret` writes it.",
 )
 @click.option("--merge", "merges", multiple=True, help="Evaluate only this merge; repeatable.")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from analysis.options import FILE
 from warehouse.errors import TokenmartError, visible
+from warehouse.options import FILE, FORCE, JSON
 
 if TYPE_CHECKING:
     from plugins.merging.competition.standings import Standings
@@ -40,7 +40,7 @@ def rank() -> None:
 
 @rank.command("import", short_help="Bring results that were made elsewhere into the warehouse.")
 @click.option("--problem", "name", required=True, help="Name of the ranking, such as challenge.")
-@click.option("--force", is_flag=True, help="Replace results of this name.")
+@FORCE
 @click.argument("file", type=FILE)
 def import_(name: str, force: bool, file: Path) -> None:
     """Bring results of a competition that were made elsewhere into the warehouse.
@@ -85,9 +85,9 @@ def import_(name: str, force: bool, file: Path) -> None:
 @click.option("--round", "round_name", help="Show this round only.")
 @_DRAWS
 @_RANKING_SEED
-@click.option("--json", "as_json", is_flag=True, help="Print all rows as JSON.")
+@JSON
 @click.option("--out", type=FILE, help="Where to write the JSON, beside the tables.")
-@click.option("--force", is_flag=True, help="Replace a file that is there and no earlier result.")
+@FORCE
 def show(
     name: str | None,
     results: Path | None,
@@ -141,7 +141,7 @@ def show(
     show_default=True,
     help="Write the page to this file.",
 )
-@click.option("--force", is_flag=True, help="Replace a file that is there and no page of ours.")
+@FORCE
 def report(
     name: str | None, results: Path | None, draws: int, seed: int, out: Path, force: bool
 ) -> None:
