@@ -8,23 +8,15 @@ from pathlib import Path
 
 import click
 
-from warehouse.errors import TokenmartError
+from warehouse.errors import RenamedError, TokenmartError
 from warehouse.plugins import load, plugin_files, summary
 
 GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Set up": {
         "doctor": ("warehouse.maintenance.cli:doctor", "Check the environment; print remedies."),
-        "problem": (
-            "warehouse.problem.cli:problem",
-            "Write a problem file for your own texts and models.",
-        ),
         "data": (
-            "warehouse.problem.cli:data",
-            "Fetch and check what a problem needs; import scores made elsewhere.",
-        ),
-        "warehouse": (
-            "warehouse.maintenance.cli:warehouse",
-            "Look after the Parquet files of the warehouse.",
+            "warehouse.maintenance.cli:data",
+            "Write a problem file; fetch, import, check and clean its data.",
         ),
     },
     "Extract": {
@@ -54,7 +46,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Conclude": {
         "preregister": (
             "analysis.preregistration.cli:preregister",
-            "Say which metric will predict the target, before it is read.",
+            "Register a prediction before the target is read.",
         ),
         "correlate": (
             "analysis.ranking.cli:correlate",
@@ -85,9 +77,15 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 
 RENAMED = {
+    "problem": "data",
+    "problem new": "data new",
+    "warehouse": "data",
     "warehouse attach": "exchange attach",
+    "warehouse check": "data check",
     "warehouse detach": "exchange detach",
     "warehouse export": "exchange export",
+    "warehouse gc": "data gc",
+    "warehouse publish": "data publish",
 }
 """Old command → the one that does the same now."""
 
@@ -134,7 +132,7 @@ class LazyGroup(click.Group):
         """Find the command, name the new one of an old name, or the closest one."""
         for old in (" ".join(args[:2]), args[0]):
             if old in RENAMED:
-                raise click.UsageError(f"`tokenmart {old}` is now `tokenmart {RENAMED[old]}`", ctx)
+                raise RenamedError(f"`tokenmart {old}` is now `tokenmart {RENAMED[old]}`")
         name = args[0]
         known = self.list_commands(ctx)
         if name not in known and not name.startswith("-"):

@@ -285,7 +285,7 @@ def recall(
     from extract.failures import summary
     from extract.planning.devices import resolve_device
     from extract.planning.plan import select
-    from extract.recall.run import measure_recall, recall_target
+    from extract.recall.measurement import measure_recall, recall_target
     from extract.recall.store import standard_error_note
     from warehouse.errors import UnitFailedError
     from warehouse.paths import find_workspace

@@ -199,8 +199,8 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
         "takes seconds; one page for both examples",
     ),
     "report --problem minilong --out report.html": (None, "written with the figures above"),
-    "warehouse check --problem minilong --repair": (
-        "warehouse check --problem minilong",
+    "data check --problem minilong --repair": (
+        "data check --problem minilong",
         "would move the made-up files away",
     ),
 }
@@ -215,8 +215,8 @@ FEWER = {
 BUILD = ["dbt", "run", "--quiet"]
 ENDS = {
     "doctor --problem no4k": 1,  # the locked files are missing
-    "warehouse check": 4,  # made-up rows are not those that the ledger has hashed
-    "warehouse check --problem minilong": 4,
+    "data check": 4,  # made-up rows are not those that the ledger has hashed
+    "data check --problem minilong": 4,
 }
 """Exit codes other than 0."""
 

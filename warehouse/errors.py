@@ -27,6 +27,12 @@ class OtherKindError(ProblemFileError):
     """A command was given a problem file of a kind that it has no use for."""
 
 
+class RenamedError(TokenmartError):
+    """A command has another name now; exit code 2."""
+
+    exit_code = 2
+
+
 class BadSubmissionError(TokenmartError):
     """A submission breaks the contract (models, numbers, format); exit code 2."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.preregistration.foretold import Foretold
+from analysis.preregistration.registered_metrics import Preregistered
 from analysis.ranking.coverage import fewer_documents, fewer_text
 from analysis.ranking.metric_table import MetricTable
 from analysis.statistics.bootstrap import Interval
@@ -18,17 +18,17 @@ from analysis.statistics.permutation import directed_test, exchangeable_strata
 
 @dataclass(frozen=True)
 class RegisteredResult:
-    """One foretold metric against the target, with the sign it was foretold to have.
+    """One preregistered metric against the target, with the sign it was preregistered to have.
 
-    rho: Spearman, positive as foretold; NaN without a value for every model.
+    rho: Spearman, positive as preregistered; NaN without a value for every model.
     p: one-sided, adjusted for all metrics registered for the problem.
     unscored: how many of the registered models have no target score: a part of them, a demo for
-        instance, is not what was foretold.
+        instance, is not what was preregistered.
     fewer: full id → documents, of the models whose value rests on fewer than that of another;
         uneven: the same in words.
     """
 
-    said: Foretold
+    said: Preregistered
     rho: float
     interval: Interval
     p: float

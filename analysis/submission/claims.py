@@ -1,4 +1,4 @@
-"""What a submission owes its reader besides the result: what was tried, and what foretold."""
+"""What a submission owes its reader besides the result: what was tried, and what preregistered."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.preregistration.foretold import foretold
+from analysis.preregistration.registered_metrics import preregistered
 from analysis.ranking.leaderboard import interval_record, number
 from analysis.statistics.after_choice import winner_interval
 from analysis.statistics.permutation import exchangeable_strata, max_test
@@ -66,7 +66,7 @@ def preregistration_record(
     problem: Problem, workspace: Workspace, column: MetricColumn, as_of: str
 ) -> dict[str, Any] | None:
     """The oldest entry that names this metric, and what has changed since; None without one."""
-    for said in foretold(workspace, problem):
+    for said in preregistered(workspace, problem):
         if said.metric.name == column.name and said.entry.recorded_at <= as_of:
             return {
                 "number": said.entry.number,

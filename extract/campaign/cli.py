@@ -98,7 +98,7 @@ def campaign(
     from extract.failures import summary
     from extract.planning.devices import resolve_device
     from extract.planning.plan import select
-    from extract.recall.run import recall_target
+    from extract.recall.measurement import recall_target
     from warehouse.errors import UnitFailedError
     from warehouse.paths import find_workspace
     from warehouse.problem.lineup import store_lineup, store_pairs

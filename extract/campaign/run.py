@@ -21,7 +21,7 @@ from extract.planning.model_size import model_size
 from extract.planning.plan import Selection, documents_of
 from extract.recall.contexts import Context, make_contexts
 from extract.recall.items import asked_in
-from extract.recall.run import measure_recall
+from extract.recall.measurement import measure_recall
 from extract.recall.store import contexts_stored, items_path
 from extract.run import Extraction
 from warehouse.errors import StorageError, TokenmartError

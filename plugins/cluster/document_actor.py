@@ -71,7 +71,7 @@ class _OneModel(Extraction):
         """Left to the head, once for each model: publishing rewrites whole files."""
 
 
-class Seat:
+class DocumentActor:
     """Scores the documents it is given; a Ray actor, or a plain object in tests.
 
     Args:

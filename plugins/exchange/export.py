@@ -104,7 +104,7 @@ def plan_export(
             if any(pending_files(folder) for folder in waiting):
                 raise TokenmartError(
                     f"{problem.name}: finished units are not published yet; run `tokenmart "
-                    "warehouse publish`, then export again"
+                    "data publish`, then export again"
                 )
             open_texts = texts == "licence" and may_share_texts(problem.documents.licence)
             shared[problem.name] = describe(connection, problem, open_texts)

@@ -15,7 +15,7 @@ from tiny_runs import ok, run
 from extract.campaign.pieces import Piece, fitting, ordered, steps
 from extract.campaign.run import Campaign, Done, log_path, until
 from extract.planning.plan import select
-from extract.recall.run import recall_target
+from extract.recall.measurement import recall_target
 from tokenmart import cli
 from warehouse.paths import Workspace
 from warehouse.problem.spec import load_problem

@@ -122,7 +122,7 @@ def test_a_probe_and_a_backend_of_the_users_own(
     # without the plugin the problem file is not understood, and nothing is removed
     refused = tokenmart(None, *asked)
     assert refused.returncode == 1 and "last_tokens" in refused.stdout, refused.stdout
-    tokenmart(None, "warehouse", "gc", "--problem", "tiny", "--yes")
+    tokenmart(None, "data", "gc", "--problem", "tiny", "--yes")
     assert file.is_file()
 
 

@@ -185,7 +185,7 @@ class Desk:
     def _mine(self, path: Path) -> None:
         self._texts(path.with_name("texts"))
         shutil.copytree(self.checkpoint, path.with_name("my-model"))
-        run(["problem", "new", "mine", "--texts", "texts", "--model", "my-model"])
+        run(["data", "new", "mine", "--texts", "texts", "--model", "my-model"])
 
     def _imported(self, path: Path, name: str = "my") -> None:
         model = "org/model" if name == "mine" else "me/model"

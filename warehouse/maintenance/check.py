@@ -80,8 +80,8 @@ class Defect:
         if self.mend == "refetch":
             return f"tokenmart data fetch --problem {problem} --only documents"
         if self.mend == "superseded":
-            return f"{self.extract_command}; or tokenmart warehouse gc --problem {problem}"
-        repair = f"tokenmart warehouse check --problem {problem} --repair"
+            return f"{self.extract_command}; or tokenmart data gc --problem {problem}"
+        repair = f"tokenmart data check --problem {problem} --repair"
         return repair if self.mend == "rewrite" else f"{repair} && {self.extract_command}"
 
 

@@ -1,4 +1,4 @@
-"""`tokenmart problem` and `tokenmart data`: start a problem, bring what it needs."""
+"""`tokenmart data`: write a problem file, fetch what it needs, import scores made elsewhere."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ NO_TARGET = "target: none; the problem is for `tokenmart extract` and `tokenmart
 
 
 @click.group()
-def problem() -> None:
-    """Start a problem of your own: your texts, your models."""
+def data() -> None:
+    """Write a problem file; fetch, import, check and clean its data."""
 
 
-@problem.command(short_help="Write a problem file for texts and models of your own.")
+@data.command(short_help="Write a problem file for texts and models of your own.")
 @click.argument("name", required=False)
 @click.option(
     "--texts",
@@ -53,8 +53,8 @@ def new(name: str | None, texts: Path | None, models: tuple[str, ...], out: Path
     What is not given is asked for on a terminal. Nothing is fetched or loaded.
 
     \b
-    tokenmart problem new mine --texts texts --model models/my-checkpoint
-    tokenmart problem new mine --texts texts.jsonl --model Qwen/Qwen2.5-0.5B --model gpt2
+    tokenmart data new mine --texts texts --model models/my-checkpoint
+    tokenmart data new mine --texts texts.jsonl --model Qwen/Qwen2.5-0.5B --model gpt2
     """
     from warehouse.files import refuse_protected
     from warehouse.problem.new_problem import CHARACTERS_PER_TOKEN, write_problem
@@ -65,7 +65,7 @@ def new(name: str | None, texts: Path | None, models: tuple[str, ...], out: Path
     ]
     if missing and not asks:
         raise click.UsageError(
-            f"{', '.join(missing)} missing; tokenmart problem new NAME --texts DIR --model ID|DIR"
+            f"{', '.join(missing)} missing; tokenmart data new NAME --texts DIR --model ID|DIR"
         )
     name = name or click.prompt("name of the problem (lower-case letters, digits, - and _)")
     texts = texts or Path(click.prompt("folder or file with the texts")).expanduser()
@@ -99,11 +99,6 @@ def new(name: str | None, texts: Path | None, models: tuple[str, ...], out: Path
         '  tokenmart sql "select metric, variant, model_id, value from metric_values '
         f"where problem = '{made.problem.name}'\""
     )
-
-
-@click.group()
-def data() -> None:
-    """Fetch what a problem needs; import scores made elsewhere."""
 
 
 @data.command(short_help="Bring what a problem needs, checked by hash.")

@@ -153,7 +153,7 @@ def read_manifest(address: str) -> tuple[Manifest, str]:
         content = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError) as error:
         raise TokenmartError(
-            f"{path}: no such file; give the folder or s3:// address that `tokenmart warehouse "
+            f"{path}: no such file; give the folder or s3:// address that `tokenmart exchange "
             "export` has written to"
         ) from error
     except OSError as error:

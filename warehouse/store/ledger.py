@@ -195,6 +195,6 @@ def damaged_file(path: Path, error: Exception) -> StorageError:
     reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
     return StorageError(
         f"{path}: damaged or not a Tokenmart file ({reason}); move it away, or let `tokenmart "
-        "warehouse check --repair` do it, and run the same command again: only what was lost "
+        "data check --repair` do it, and run the same command again: only what was lost "
         "is recomputed"
     )

@@ -1,7 +1,7 @@
 """Files in the data folder that are not what a ledger says: found from their footers alone.
 
 dbt also compares the bytes of each file with the hash in its footer. Rows are compared with those
-of the ledger by `tokenmart warehouse check`.
+of the ledger by `tokenmart data check`.
 """
 
 from __future__ import annotations
@@ -53,9 +53,7 @@ class Stranger:
     damaged: bool
 
     def __str__(self) -> str:
-        remedy = (
-            "see `tokenmart warehouse check`" if self.damaged else "move it out of the data folder"
-        )
+        remedy = "see `tokenmart data check`" if self.damaged else "move it out of the data folder"
         return f"{self.path}: {self.why}; {remedy}"
 
 

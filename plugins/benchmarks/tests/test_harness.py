@@ -367,7 +367,7 @@ def test_chats_are_the_harness_s_own(
 def test_an_edited_task_leaves_units_that_are_told_and_removed(
     two_models: Path, tasks: Path, workspace: Workspace, tmp_path: Path
 ) -> None:
-    """`status`, the mart eval_coverage and `warehouse gc` on two units of each of two models."""
+    """`status`, the mart eval_coverage and `data gc` on two units of each of two models."""
 
     def said(*words: str) -> str:
         return ok(CliRunner().invoke(cli, [*words]))
@@ -380,7 +380,7 @@ def test_an_edited_task_leaves_units_that_are_told_and_removed(
     edited = shutil.copytree(tasks, tmp_path / "edited")
     ok(evaluate(two_models, tasks, "--tasks", "made_two"))
     assert state() == {"tiny--one": (2, 0, 0, 2), "tiny--short": (2, 0, 0, 2)}
-    assert "nothing to remove" in said("warehouse", "gc", "--problem", str(two_models))
+    assert "nothing to remove" in said("data", "gc", "--problem", str(two_models))
     config = edited / "made_two.yaml"
     config.write_text(config.read_text().replace("Question:", "Asked:"))
     ok(evaluate(two_models, edited, "--tasks", "made_two", "--model", "tiny/short"))
@@ -391,11 +391,11 @@ def test_an_edited_task_leaves_units_that_are_told_and_removed(
     built.run("--select", "+eval_coverage")
     query = "select model_id, units_done, units_outdated, complete from eval_coverage order by all"
     assert built.rows(query) == [("tiny--one", 0, 2, False), ("tiny--short", 2, 0, True)]
-    listed = said("warehouse", "gc", "--problem", str(two_models), "--dry-run")
+    listed = said("data", "gc", "--problem", str(two_models), "--dry-run")
     assert "2 units" in listed and "the task has changed since" in listed
-    said("warehouse", "gc", "--problem", str(two_models), "--yes")
+    said("data", "gc", "--problem", str(two_models), "--yes")
     assert state() == {"tiny--short": (2, 0, 0, 2)}
-    assert "nothing to remove" in said("warehouse", "gc", "--problem", str(two_models))
+    assert "nothing to remove" in said("data", "gc", "--problem", str(two_models))
     assert "evaluated 2 units" in ok(evaluate(two_models, edited, "--tasks", "made_two"))
 
 

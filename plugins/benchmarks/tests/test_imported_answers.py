@@ -81,11 +81,11 @@ def test_tokens_of_another_program_become_token_rows(
 
 def test_imported_files_are_checked_like_others(workspace: Workspace, tmp_path: Path) -> None:
     assert run("token-logprobs", written(tmp_path / "x.jsonl", CHOICE))[0] == 0
-    done = CliRunner().invoke(cli, ["warehouse", "check", "--problem", "tiny"])
+    done = CliRunner().invoke(cli, ["data", "check", "--problem", "tiny"])
     assert (done.exit_code, "checked 1 file, 1 unit, 2 rows" in done.output) == (0, True)
     (file,) = workspace.evals.tokens.rglob("tokens.parquet")
     file.write_bytes(file.read_bytes()[:-9] + b"damaged!!")
-    done = CliRunner().invoke(cli, ["warehouse", "check", "--problem", "tiny"])
+    done = CliRunner().invoke(cli, ["data", "check", "--problem", "tiny"])
     assert done.exit_code == 4 and str(file) in done.output
 
 

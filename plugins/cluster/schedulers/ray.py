@@ -20,7 +20,7 @@ from extract.planning.devices import resolve_attention
 from extract.planning.plan import Document, Selection
 from extract.planning.tables import make_plan
 from extract.scheduler import Scheduler
-from plugins.cluster.document_actor import Report, Seat
+from plugins.cluster.document_actor import DocumentActor, Report
 from plugins.cluster.placement import Queues, Unit, costs, place
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
@@ -100,7 +100,9 @@ def extract_on_ray(
                 if key.startswith(("TOKENMART", "HF_", *PUBLIC_SETTINGS))
             }
         }
-        actor = ray.remote(num_gpus=1 if gpus else 0, num_cpus=cpus, runtime_env=settings)(Seat)
+        actor = ray.remote(num_gpus=1 if gpus else 0, num_cpus=cpus, runtime_env=settings)(
+            DocumentActor
+        )
         actors = {number: actor.remote(*given, since) for number in range(seats)}
         with progress_bar(total, "documents") as progress:
             conditions = [condition.name for condition in selection.conditions]

@@ -1,4 +1,4 @@
-"""What was foretold for a problem, and whether it still is what was foretold."""
+"""The preregistered metrics of a problem, and what has changed since they were registered."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Foretold:
-    """A metric of an entry; `changed` names what is no longer as it was said."""
+class Preregistered:
+    """A metric of an entry; `changed` lists what differs from the entry."""
 
     entry: Entry
     metric: RegisteredMetric
@@ -24,18 +24,18 @@ class Foretold:
 
     @property
     def counts(self) -> bool:
-        """Whether it may be tested at the entry's level: said before labels, and kept to."""
+        """Whether the entry's level applies: registered before labels and unchanged since."""
         return self.entry.before_labels and not self.changed
 
 
-def foretold(workspace: Workspace, problem: Ranked) -> tuple[Foretold, ...]:
+def preregistered(workspace: Workspace, problem: Ranked) -> tuple[Preregistered, ...]:
     """Every pre-registered metric of a problem, oldest first.
 
     Raises:
         TokenmartError: the file can't be read, or an entry was edited.
     """
     return tuple(
-        Foretold(entry, metric, tuple(_changes(workspace, problem, entry, metric)))
+        Preregistered(entry, metric, tuple(_changes(workspace, problem, entry, metric)))
         for entry in entries(workspace, problem.name)
         for metric in entry.metrics
     )

@@ -1,4 +1,4 @@
-"""Everything ever tried for a problem beside the present build: it counts, whatever is shown."""
+"""Metrics tested for a problem that the present build lacks: multiple comparisons count them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from warehouse.paths import Workspace
 
 
-def tried_besides(workspace: Workspace, problem: str, present: Sequence[Try]) -> list[Try]:
-    """Write down what is present, and return what was tried for the problem and isn't.
+def tested_besides(workspace: Workspace, problem: str, present: Sequence[Try]) -> list[Try]:
+    """Record what is present, and return what was tested for the problem and is not.
 
     An idea that was asked under two names is one.
 
