@@ -73,10 +73,10 @@ test: $(READY)  ## run the tests, except those marked slow: see test-slow
 test-slow: $(READY)  ## run the tests marked slow: kills, whole rebuilds, long real documents
 	$(PYTEST) -m slow
 
-SCALE_TESTS = tests/test_beyond_one_machine.py tests/extract/test_cluster.py \
-  tests/extract/test_bucket_store.py tests/warehouse/store/test_bucket.py \
-  tests/warehouse/exchange tests/warehouse/metrics/test_sharded.py \
-  tests/warehouse/metrics/test_build_over_bucket.py
+SCALE_TESTS = plugins/cluster/tests/test_beyond_one_machine.py plugins/cluster/tests/test_cluster.py \
+  plugins/cluster/tests/test_bucket_store.py plugins/cluster/tests/test_bucket.py \
+  plugins/exchange/tests tests/warehouse/metrics/test_sharded.py \
+  plugins/cluster/tests/test_build_over_bucket.py
 
 test-scale: $(READY)  ## run the tests of Ray, Slurm, shards and buckets, and install what they need
 	$(BIN)/python -m pip install -q -c requirements.lock -e '.[dev,ray,s3,slurm]'

@@ -16,7 +16,7 @@ from extract.planning.memory import Footprint, available_memory, footprint
 from extract.planning.model_size import model_size
 from extract.planning.plan import Selection, max_tokens_of
 from extract.scoring.budgets import BRANCH_TOKENS
-from warehouse import bucket
+from warehouse import remote
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.probes.request import Condition, Reading
@@ -149,7 +149,7 @@ def document_lengths(
     sizes = problem.documents.lengths(place)
     path = documents_path(problem, workspace)
     if sizes is None and path.is_file():
-        characters = pq.read_table(bucket.source(path), columns=["characters"], partitioning=None)
+        characters = pq.read_table(remote.source(path), columns=["characters"], partitioning=None)
         sizes = characters["characters"].to_pylist()
     if sizes is not None:
         most = problem.documents.max_characters

@@ -12,7 +12,8 @@ from tiny_requests import RETRIEVAL, load
 from extract.planning.cost import estimate, planned_reading, work_of
 from extract.run import scoring_groups
 from extract.scoring.engine import Engine
-from warehouse.probes import FullProbe, WindowProbe
+from warehouse.probes.full import FullProbe
+from warehouse.probes.window import WindowProbe
 
 FULL = FullProbe(kind="full").conditions()
 WINDOW = WindowProbe(kind="window", name="w", context=24, stride=16).conditions()

@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-import extract.recall.run as run_module
+import extract.recall.measurement as run_module
 from extract.checkpoints import Checkpoint
 from extract.planning.plan import select
 from extract.recall.contexts import HOPS, RIVALS, VALUES, Context, Question, make_contexts
 from extract.recall.items import Asked, Item, asked_in, build_items, describe_items, score_items
-from extract.recall.run import measure_recall, recall_target
+from extract.recall.measurement import measure_recall, recall_target
 from extract.recall.store import (
     USABLE_CONTEXTS,
     items_path,

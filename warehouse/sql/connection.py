@@ -9,9 +9,9 @@ from pathlib import Path
 import click
 import duckdb
 
-from warehouse.bucket import let_duckdb_read
 from warehouse.errors import StorageError, visible
 from warehouse.paths import Workspace
+from warehouse.remote import let_duckdb_read
 from warehouse.sql.door import open_door
 from warehouse.sql.others import create_views_of_others
 from warehouse.sql.views import PUBLIC_VIEWS, create_views, quoted, refuse_earlier_database

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
-from warehouse.bucket import let_duckdb_read
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
+from warehouse.remote import let_duckdb_read
 from warehouse.sql.views import create_ledger_view, create_table_view, quoted, quoted_file
 from warehouse.store.attached import Attached, attached
 
@@ -76,7 +76,7 @@ def unchanged(bundle: Attached) -> Manifest:
     manifest, sha256 = read_manifest(bundle.address)
     if sha256 != bundle.sha256:
         raise TokenmartError(
-            f"{bundle.address}: has changed since it was attached; run `tokenmart warehouse attach "
+            f"{bundle.address}: has changed since it was attached; run `tokenmart exchange attach "
             f"{bundle.address} --name {bundle.name}` to check it again"
         )
     return manifest

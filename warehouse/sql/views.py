@@ -13,8 +13,8 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from warehouse.bucket import let_duckdb_read
 from warehouse.errors import StorageError
+from warehouse.remote import let_duckdb_read
 from warehouse.store.schema import TABLES, TOKENS, UNITS, UNITS_KEY
 from warehouse.store.schema_version import OtherVersionError, refuse_earlier_folders
 from warehouse.store.share import Share

@@ -12,8 +12,9 @@ from click.testing import CliRunner
 from dbt_harness import PROJECT, Warehouse
 from scipy.stats import spearmanr
 
-from warehouse.metrics import last_build, run_dbt
+from warehouse.metrics import last_build
 from warehouse.metrics.cli import metrics
+from warehouse.metrics.dbt_process import run_dbt
 from warehouse.metrics.near_copies import (
     LEAST_MODELS,
     Correlation,
