@@ -103,8 +103,8 @@ def sql(
     if given == 0:
         if show or params or format_ or out:
             raise click.UsageError("--show, --param, --format and --out go with a query")
+        from warehouse.sql.limits import Limits
         from warehouse.sql.shell import run_shell
-        from warehouse.sql.watch import Limits
 
         run_shell(find_workspace(), limit, Limits(timeout, memory), _leave)
         return
@@ -119,9 +119,9 @@ def sql(
     from warehouse.files import refuse_protected
     from warehouse.sql.defaults import chosen_text, parameters_of
     from warehouse.sql.export import format_of, write_rows
+    from warehouse.sql.limits import Limits
     from warehouse.sql.queries import check_problem
     from warehouse.sql.session import Session
-    from warehouse.sql.watch import Limits
 
     format_ = format_ or format_of(out)
     workspace = find_workspace()

@@ -12,9 +12,15 @@ import duckdb
 from warehouse.bucket import let_duckdb_read
 from warehouse.errors import StorageError, visible
 from warehouse.paths import Workspace
-from warehouse.sql.door import open_door
-from warehouse.sql.others import create_views_of_others
-from warehouse.sql.views import PUBLIC_VIEWS, create_views, quoted, refuse_earlier_database
+from warehouse.sql.bundle_views import create_bundle_views
+from warehouse.sql.read_only import open_database
+from warehouse.sql.views import (
+    PUBLIC_VIEWS,
+    create_views,
+    quoted,
+    quoted_name,
+    refuse_earlier_database,
+)
 
 PATIENCE_SECONDS = 3.0
 _SCHEMAS = ("main", "metrics", "intermediate", "staging")
@@ -68,12 +74,12 @@ def connect_to_parquet(
         TokenmartError: the memory limit is not a size.
         StorageError: another version of Tokenmart wrote the files, or none can be read.
     """
-    connection = open_door(memory)
+    connection = open_database(memory)
     connection.execute(f"set temp_directory = {quoted(workspace.cache / 'duckdb')}")
     connection.execute("set parquet_metadata_cache = true")
     for stranger in create_views(connection, workspace.store):
         click.echo(visible(f"warning: {stranger}"), err=True)
-    for warning in create_views_of_others(connection, workspace):
+    for warning in create_bundle_views(connection, workspace):
         click.echo(visible(f"warning: {warning}"), err=True)
     return connection
 
@@ -103,7 +109,8 @@ def attach_marts(
 def detach_marts(connection: duckdb.DuckDBPyConnection, workspace: Workspace) -> None:
     """Let go of the DuckDB file: while it is attached, dbt can't write it."""
     _search(connection, [("memory", "main")])
-    connection.execute(f'detach database if exists "{_catalog(workspace.database)}"')
+    catalogue = quoted_name(_catalog(workspace.database))
+    connection.execute(f"detach database if exists {catalogue}")
 
 
 def _patiently(
@@ -135,8 +142,8 @@ def _search(connection: duckdb.DuckDBPyConnection, places: list[tuple[str, str]]
             "select catalog_name, schema_name from information_schema.schemata"
         ).fetchall()
     )
-    path = ",".join(f'"{place[0]}"."{place[1]}"' for place in places if place in known)
-    connection.execute(f"set search_path = '{path}'")
+    path = ",".join(quoted_name(*place) for place in places if place in known)
+    connection.execute(f"set search_path = {quoted(path)}")
 
 
 def _catalog(path: Path) -> str:

@@ -20,9 +20,9 @@ import pyarrow as pa
 from warehouse.errors import TokenmartError
 from warehouse.paths import find_workspace
 from warehouse.sql.defaults import parameters_of
+from warehouse.sql.limits import Limits
 from warehouse.sql.queries import Query, Value, check_problem, find_query
 from warehouse.sql.session import Session
-from warehouse.sql.watch import Limits
 
 Kind = Literal["arrow", "pandas", "polars", "relation"]
 

@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from warehouse.errors import TokenmartError
-from warehouse.sql.door import reading_statements
 from warehouse.sql.queries import Value
+from warehouse.sql.read_only import SETTINGS, reading_statements
 from warehouse.sql.views import damaged_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from warehouse.sql.watch import Watch
-
 
 def execute(
-    connection: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Value], watch: Watch
+    connection: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Value]
 ) -> duckdb.DuckDBPyConnection:
     """Run statements; the connection then holds the rows of the last one.
 
@@ -27,18 +25,17 @@ def execute(
         TokenmartError: a mistake in the SQL, a parameter too many or too few, or a statement
             that would write.
         StorageError: a Parquet file is damaged.
-        OverTimeError: it took longer than it may.
     """
     try:
-        for statement, own in _readers(connection, sql, parameters):
-            watch.run(connection.execute, statement, own)
+        for statement, own in _statements(connection, sql, parameters):
+            connection.execute(statement, own)
     except duckdb.Error as error:
         raise explain(error, connection) from error
     return connection
 
 
 def stream(
-    connection: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Value], watch: Watch
+    connection: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Value]
 ) -> pa.RecordBatchReader | None:
     """Run statements; the rows of the last one as Arrow batches, computed as they are read.
 
@@ -46,35 +43,28 @@ def stream(
         None when the last statement returns no rows. Until it is closed the connection is busy.
 
     Raises:
-        TokenmartError, StorageError, OverTimeError: see `execute`.
+        TokenmartError, StorageError: see `execute`.
     """
     try:
-        *earlier, (statement, own) = _readers(connection, sql, parameters)
+        *earlier, (statement, own) = _statements(connection, sql, parameters)
         for step in earlier:
-            watch.run(connection.execute, *step)
-
-        def batches() -> pa.RecordBatchReader | None:
-            relation = connection.sql(statement, params=own)
-            return None if relation is None else relation.to_arrow_reader()
-
-        return watch.run(batches)
+            connection.execute(*step)
+        relation = connection.sql(statement, params=own)
+        return None if relation is None else relation.to_arrow_reader()
     except duckdb.Error as error:
         raise explain(error, connection) from error
 
 
-def _readers(
+def _statements(
     connection: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Value]
 ) -> list[tuple[str, dict[str, Value] | None]]:
     """The statements with the parameters of each, once all are known to read only."""
-    texts = reading_statements(connection, sql)
-    wanted = [
-        {name for part in connection.extract_statements(text) for name in part.named_parameters}
-        for text in texts
-    ]
+    statements = reading_statements(connection, sql)
+    wanted = [statement.named_parameters for statement in statements]
     _check_parameters(set().union(*wanted), parameters)
     return [
-        (text, {name: parameters[name] for name in names} or None)
-        for text, names in zip(texts, wanted, strict=True)
+        (statement.query, {name: parameters[name] for name in names} or None)
+        for statement, names in zip(statements, wanted, strict=True)
     ]
 
 
@@ -95,6 +85,8 @@ def explain(
     if text.startswith("Out of Memory Error"):
         text = text.partition(" Possible solutions:")[0]
         text += "; give it more with --memory (in Python: limits=Limits(memory=…)), or ask for less"
+    if "Cannot change configuration option" in text:
+        text += f"; settings that may change: {', '.join(SETTINGS)}, variable"
     if damaged := damaged_file(error):
         return damaged
     if place:

@@ -104,7 +104,7 @@ def write_rows(
                     return None
                 with _destination(out) as stream:
                     text = TextIOWrapper(stream, encoding="utf-8", newline="")
-                    written = _write_table(result, text, limit)
+                    written = session.run(_write_table, result, text, limit)
                     text.detach()
                 return written
         with session.stream(sql, parameters) as reader:
@@ -112,7 +112,8 @@ def write_rows(
                 return None
             counts: list[int] = []
             with _destination(out) as stream:
-                _write_batches(session, _counting(reader, counts), format_, stream)
+                rows = _counting(reader, counts)
+                session.run(_write_batches, session, rows, format_, stream)
             return Written(sum(counts))
     except duckdb.Error as error:
         raise explain(error) from error

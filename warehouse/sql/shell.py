@@ -21,7 +21,6 @@ import duckdb
 from warehouse.errors import TokenmartError, visible
 from warehouse.files import refuse_protected
 from warehouse.sql.defaults import chosen_text, parameters_of
-from warehouse.sql.door import split
 from warehouse.sql.export import format_of, write_rows
 from warehouse.sql.queries import check_problem, find_query, list_queries, parse_value
 from warehouse.sql.session import Session
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
 
     from warehouse.paths import Workspace
+    from warehouse.sql.limits import Limits
     from warehouse.sql.queries import Value
-    from warehouse.sql.watch import Limits
 
 PROMPT = "tokenmart> "
 _NAMES = """
@@ -210,10 +209,9 @@ def is_complete(text: str) -> bool:
 def _statements(text: str) -> list[str]:
     """The statements of a text, or all of it when it has a mistake: messages name the place."""
     try:
-        duckdb.extract_statements(text)
+        return [statement.query for statement in duckdb.extract_statements(text)] or [text]
     except (duckdb.Error, ValueError):
         return [text]
-    return [statement for statement, _ in split(text)] or [text]
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import pytest
 from sql_samples import ask, failure, fill, tokens, unit
 
 from warehouse.paths import Workspace
-from warehouse.sources.documents import Document, documents_table
+from warehouse.sources.documents.interface import Document, documents_table
 from warehouse.store.ledger import with_units
 from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import TOKENS
@@ -56,8 +56,8 @@ ANSWERS = {
     " from (select 0 as text, 1 as name, 'minilong' as problem)",
     "snippet": "select context_snippet(doc_id, char_start, char_end, problem, width := 1) as t"
     f" from tokens where {SAMPLE} order by problem desc",
-    "no such document": "select document_name(7, 'minilong') as n, token_text(0, 0, 1, 'none') as t,"
-    " context_snippet(7, 0, 1, 'minilong') as s",
+    "no such document": "select document_name(7, 'minilong') as n,"
+    " token_text(0, 0, 1, 'none') as t, context_snippet(7, 0, 1, 'minilong') as s",
     "pairs": "select count(*) as n, min(short_logprob) as m from tokens as long,"
     " paired_tokens('minilong', 'window_512') as short where long.problem = 'another'"
     " and short.model_id = 'good'",
