@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -27,14 +29,14 @@ _SCHEMAS = ("main", "metrics", "intermediate", "staging")
 
 
 class DatabaseBusyError(StorageError):
-    """Another process writes the DuckDB file; the Parquet files can be read all the same."""
+    """Another program has the DuckDB file open for writing; the Parquet files can be read."""
 
 
 def connect_read_only(workspace: Workspace) -> duckdb.DuckDBPyConnection:
     """Open the DuckDB file that dbt built; marts, staging and intermediate names unqualified.
 
     Raises:
-        StorageError: no file yet, dbt is writing it, or it can't be read.
+        StorageError: no file yet, another program writes it, or it can't be read.
     """
     path = workspace.database
     if not path.is_file():
@@ -50,7 +52,8 @@ def connect_for_queries(workspace: Workspace) -> duckdb.DuckDBPyConnection:
     """`connect_to_parquet`, with the marts attached read-only if there are any.
 
     Raises:
-        StorageError: dbt is writing the DuckDB file, or it can't be read.
+        StorageError: another program has the DuckDB file open for writing, or it can't be
+            read.
     """
     connection = connect_to_parquet(workspace)
     attach_marts(connection, workspace)
@@ -95,7 +98,8 @@ def attach_marts(
         patience: seconds to wait for a writer; None for `PATIENCE_SECONDS`.
 
     Raises:
-        StorageError: dbt is writing the DuckDB file, or it can't be read.
+        StorageError: another program has the DuckDB file open for writing, or it can't be
+            read.
     """
     path = workspace.database
     if not path.is_file():
@@ -129,10 +133,25 @@ def _patiently(
                 ) from error
             if time.monotonic() > deadline:
                 raise DatabaseBusyError(
-                    f"{path}: being written, probably by dbt; try again when dbt has finished "
-                    f"(until then: {', '.join(PUBLIC_VIEWS)})"
+                    f"{path}: open for writing in {holder(error)}; try again when it is closed "
+                    f"there (until then: {', '.join(PUBLIC_VIEWS)})"
                 ) from error
         time.sleep(0.2)
+
+
+def holder(error: duckdb.Error) -> str:
+    """The program that DuckDB's error about a lock names: `dbt (PID 1234)`."""
+    named = re.search(r"held in (.+?) \(PID (\d+)\)", str(error))
+    if named is None:
+        return "another program"
+    import psutil
+
+    program, pid = Path(named[1]).name, int(named[2])
+    with suppress(psutil.Error):
+        # `dbt build`, `python -m dbt.cli.main build`, `tokenmart dbt build`
+        if any(re.match(r"dbt(\.|$)", Path(part).name) for part in psutil.Process(pid).cmdline()):
+            program = "dbt"
+    return f"{program} (PID {pid})"
 
 
 def _search(connection: duckdb.DuckDBPyConnection, places: list[tuple[str, str]]) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import duckdb
 
-from warehouse.errors import TokenmartError
+from warehouse.errors import StorageError, TokenmartError
 from warehouse.sql.queries import Value
 from warehouse.sql.read_only import SETTINGS, reading_statements
 from warehouse.sql.views import damaged_file
@@ -87,6 +88,8 @@ def explain(
         text += "; give it more with --memory (in Python: limits=Limits(memory=…)), or ask for less"
     if "Cannot change configuration option" in text:
         text += f"; settings that may change: {', '.join(SETTINGS)}, variable"
+    if connection and (elsewhere := _files_elsewhere(text, connection)):
+        return StorageError(elsewhere)
     if damaged := damaged_file(error):
         return damaged
     if place:
@@ -98,6 +101,25 @@ def explain(
     if "Table with name" in text and connection and not _has_marts(connection):
         text += "; metric tables appear after `tokenmart dbt build`"
     return TokenmartError(f"sql: {text}")
+
+
+def _files_elsewhere(text: str, connection: duckdb.DuckDBPyConnection) -> str | None:
+    """What to do when a view of the database reads files in a folder that isn't the warehouse's."""
+    named = re.match(r'Permission Error: Cannot access \w+ "(.+?)"', text)
+    if named is None:
+        return None
+    found = connection.execute(
+        "select path from duckdb_databases() as databases where path is not null and exists ("
+        "select 1 from duckdb_views() as views where contains(views.sql, $file) "
+        "and views.database_name = databases.database_name)",
+        {"file": named[1].replace("'", "''")},
+    ).fetchone()
+    if found is None:
+        return None
+    return (
+        f"{found[0]}: its views read {named[1]}, which is not in this warehouse: the checkout was "
+        "moved, or TOKENMART_DATA was another when it was built; run `tokenmart dbt build`"
+    )
 
 
 def _has_marts(connection: duckdb.DuckDBPyConnection) -> bool:
