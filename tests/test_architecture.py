@@ -53,7 +53,7 @@ MAY_IMPORT = {
     "analysis.competition": {ANALYSIS, STATISTICS, "analysis.report", *WAREHOUSE},
     "analysis.submission": {ANALYSIS, STATISTICS, RANKING, PREREGISTRATION, *WAREHOUSE},
     "scripts": {"analysis.submission", *WAREHOUSE},
-    "tokenmart": {GROUND},
+    "tokenmart": {GROUND, SQL},
 }
 """Room → rooms whose modules it may import; its own always. docs/architecture.md draws it."""
 
