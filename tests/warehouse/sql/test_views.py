@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -206,6 +207,29 @@ def test_dbt_says_in_one_line_that_the_data_is_of_another_version(tmp_path: Path
     assert done.returncode != 0
     assert f"{old}: written by another version of Tokenmart" in done.stdout
     assert "Traceback" not in done.stdout
+
+
+@pytest.mark.slow
+def test_dbt_beside_another_program_names_it_without_a_traceback(
+    built: Warehouse, tmp_path: Path
+) -> None:
+    database = tmp_path / "t.duckdb"
+    shutil.copy(built.database, database)
+    code = (
+        "import duckdb, sys; c = duckdb.connect(sys.argv[1], read_only=True);"
+        " print('open', flush=True); sys.stdin.readline()"
+    )
+    command = [sys.executable, "-c", code, str(database)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as reader:
+        assert reader.stdout
+        reader.stdout.readline()
+        done = Warehouse(built.data, database).dbt("run", "--select", "stg_units")
+        reader.communicate(b"\n")
+    assert done.returncode != 0
+    assert f"{database}: open in python" in done.stdout
+    assert f"(PID {reader.pid}); close it there, then build again" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+    assert len(done.stdout.splitlines()) < 20
 
 
 def test_a_database_of_another_version_is_one_line(workspace: Workspace) -> None:
