@@ -1,15 +1,35 @@
-"""The one console command. Rooms are imported only when one of their commands runs."""
+"""The one console command, and rows of the warehouse in Python (`import tokenmart as tm`).
+
+Rooms are imported only when one of their commands runs or one of their functions is named.
+"""
 
 from __future__ import annotations
 
 import importlib
 from difflib import get_close_matches
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from warehouse.errors import RenamedError, TokenmartError
 from warehouse.plugins import load, plugin_files, summary
+
+if TYPE_CHECKING:
+    from warehouse.sql.dataframes import cookbook as cookbook
+    from warehouse.sql.dataframes import metric_values as metric_values
+    from warehouse.sql.dataframes import query as query
+    from warehouse.sql.dataframes import tokens as tokens
+    from warehouse.sql.limits import Limits as Limits
+
+FUNCTIONS = {
+    "Limits": "warehouse.sql.limits",
+    "cookbook": "warehouse.sql.dataframes",
+    "metric_values": "warehouse.sql.dataframes",
+    "query": "warehouse.sql.dataframes",
+    "tokens": "warehouse.sql.dataframes",
+}
+"""What `import tokenmart` gives beside the command → the module it is defined in."""
 
 GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Set up": {
@@ -177,6 +197,18 @@ def cli() -> None:
     Demo:      make demo
     Ask SQL:   tokenmart sql --list
     """
+
+
+def __getattr__(name: str) -> Any:
+    """One of `FUNCTIONS`, imported when it is first named."""
+    if name not in FUNCTIONS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(FUNCTIONS[name]), name)
+
+
+def __dir__() -> list[str]:
+    """Names for completion, those not yet imported among them."""
+    return sorted([*globals(), *FUNCTIONS])
 
 
 def main() -> None:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from warehouse.errors import TokenmartError
 from warehouse.problem.spec import FileTarget, Problem
+from warehouse.sql.bundle_views import unchanged
 from warehouse.sql.connection import attach_marts, connect_to_parquet
-from warehouse.sql.others import unchanged
 from warehouse.sql.share_comparison import describe, differences
+from warehouse.sql.views import quoted_name
 from warehouse.store.attached import Attached, attached
 from warehouse.store.bundle import SharedModel
 
@@ -95,19 +96,21 @@ def _lab(
             f"--with {bundle.name}: exported before anything was built; ask for an export after "
             "`tokenmart dbt build`"
         )
-    values = _alike(connection, problem.name, bundle.name, ids)
+    schema = quoted_name(bundle.name)
+    values = _alike(connection, problem.name, schema, ids)
     scores: dict[str, tuple[float, float | None, int]] = {}
     if not isinstance(problem.target, FileTarget) and "downstream_scores" in tables:
         rows = connection.execute(
-            f"select model_id, score, stderr, items from {bundle.name}.downstream_scores where "
-            "problem = ? and task = 'overall' and score is not null and list_contains(?, model_id)",
+            f"select model_id, score, stderr, items from {schema}.downstream_scores "
+            "where problem = ? and task = 'overall' and score is not null "
+            "and list_contains(?, model_id)",
             [problem.name, ids],
         ).fetchall()
         scores = {model_id: (score, stderr, items) for model_id, score, stderr, items in rows}
     notes = [each.what for each in unlike if not each.apart]
     (differing,) = connection.execute(
-        f"select count(*) from metric_catalog as own inner join {bundle.name}.metric_catalog as "
-        "other using (metric, variant) where own.code != other.code or own.written is distinct "
+        f"select count(*) from metric_catalog as own inner join {schema}.metric_catalog as other "
+        "using (metric, variant) where own.code != other.code or own.written is distinct "
         "from other.written"
     ).fetchall()[0]
     if differing:
@@ -116,14 +119,14 @@ def _lab(
 
 
 def _alike(
-    connection: duckdb.DuckDBPyConnection, problem: str, name: str, models: Sequence[str]
+    connection: duckdb.DuckDBPyConnection, problem: str, schema: str, models: Sequence[str]
 ) -> list[tuple[str, str, str, float | None, int]]:
     """Their values of variants whose SQL and settings are those of one's own build."""
     return connection.execute(
         f"select theirs.metric, theirs.variant, theirs.model_id, theirs.value, "
         "theirs.documents "
-        f"from {name}.metric_values as theirs "
-        f"inner join {name}.metric_catalog as described using (metric, variant) "
+        f"from {schema}.metric_values as theirs "
+        f"inner join {schema}.metric_catalog as described using (metric, variant) "
         "inner join metric_catalog as own using (metric, variant) "
         "where own.code = described.code and own.written is not distinct from described.written "
         "and theirs.problem = ? and list_contains(?, theirs.model_id)",

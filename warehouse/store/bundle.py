@@ -148,7 +148,10 @@ def read_manifest(address: str) -> tuple[Manifest, str]:
     path = top / MANIFEST
     try:
         refuse_link(top, path)
-        if path.stat().st_size > _LARGEST_MANIFEST:
+        size = path.stat().st_size
+        if not path.is_file():  # reading a named pipe would wait for a writer
+            raise TokenmartError(f"{path}: not a file; this is no bundle")
+        if size > _LARGEST_MANIFEST:
             raise TokenmartError(f"{path}: too large for a manifest; this is no bundle")
         content = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +20,7 @@ from two_labs import MODELS, Lab, Run, asked
 
 from plugins.exchange.export import may_share_texts
 from warehouse.paths import find_workspace
-from warehouse.store.bundle import read_manifest
+from warehouse.store.bundle import MANIFEST, read_manifest
 from warehouse.store.ledger import read_units
 from warehouse.store.token_files import read_rows, write_units
 
@@ -62,6 +63,33 @@ def test_a_bundle_in_a_folder_whose_name_is_a_pattern_is_read_and_no_other(
         assert asked(near, tell, f"select count(*) > 0 as some from lab2.{table}") == [
             {"some": True}
         ]
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("name", ["select", "order", "table", "null"])
+def test_a_bundle_may_be_called_as_a_word_of_sql(
+    near: Lab, bundle: Path, tell: Run, name: str
+) -> None:
+    tell(near, "warehouse", "attach", str(bundle), "--name", name)
+    done = tell(near, "sql", "select count(*) as n from tokens")
+    assert done.stderr == ""
+    query = "select lab, count(distinct model_id) as models from labs.tokens group by 1 order by 1"
+    assert {row["lab"]: row["models"] for row in asked(near, tell, query)} == {"own": 4, name: 5}
+    query = f'select count(*) > 0 as some from "{name}".metric_values'
+    assert asked(near, tell, query) == [{"some": True}]
+    ranked = tell(near, "correlate", "--problem", "synthetic", "--with", name, "--json").stdout
+    assert len(json.loads(ranked)["models"]) == 8
+    tell(near, "warehouse", "detach", name)
+
+
+@pytest.mark.hostile
+def test_a_manifest_that_is_a_pipe_is_left_out_at_once(near: Lab, bundle: Path, tell: Run) -> None:
+    tell(near, "warehouse", "attach", str(bundle), "--name", "lab2")
+    manifest = bundle / MANIFEST
+    manifest.unlink()
+    os.mkfifo(manifest)
+    said = tell(near, "sql", "select 1 as one").stderr
+    assert said == f"warning: lab2: left out, {manifest}: not a file; this is no bundle\n"
 
 
 def figures(record: dict[str, Any]) -> list[Any]:

@@ -1,17 +1,18 @@
-"""A question to DuckDB that can be stopped: by Ctrl-C, when its time is over or memory ends."""
+"""Limits of a question to DuckDB: its time, its memory, and Ctrl-C."""
 
 from __future__ import annotations
 
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event, Thread
-from typing import Any, TypeVar
+from threading import Thread
+from typing import TypeVar
 
 import duckdb
 
@@ -65,15 +66,15 @@ class OverTimeError(TokenmartError):
     """A question took longer than it may."""
 
 
-class Watch:
-    """Looks after one question.
+class TimeLimit:
+    """Runs the steps of one question within its time.
 
     Args:
-        connection: where it runs.
-        seconds: how long it may take; 0 = no limit.
-        give_up: called when it was interrupted and goes on: functions that compute one large value
-            never look for an interrupt. Without it `run` raises and leaves the query behind;
-            the connection can't be used or closed any more (`lost`).
+        connection: where they run.
+        seconds: how long they may take together; 0 = no limit.
+        give_up: called when a step was interrupted and goes on: functions that compute one large
+            value never look for an interrupt. Without it the step is left behind, and the
+            connection can't be used or closed any more (`lost`).
     """
 
     def __init__(
@@ -84,22 +85,12 @@ class Watch:
     ) -> None:
         self._connection = connection
         self._seconds = seconds
+        self._deadline = time.monotonic() + seconds
         self._give_up = give_up
-        self._ended = Event()
-        self._running: Future[Any] | None = None
-        self.expired = False
         self.lost = False
 
-    def __enter__(self) -> Watch:
-        if self._seconds:
-            Thread(target=self._wait, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-
     def run(self, call: Callable[..., _Result], *arguments: object) -> _Result:
-        """Call in a thread: DuckDB doesn't look at signals, Ctrl-C would wait for its end.
+        """Call in a thread: in the main one, DuckDB may hear Ctrl-C minutes later.
 
         Raises:
             OverTimeError: the time is over.
@@ -108,60 +99,34 @@ class Watch:
 
         def work() -> None:
             try:
-                result = call(*arguments)
+                running.set_result(call(*arguments))
             except BaseException as error:
-                with suppress(InvalidStateError):
-                    running.set_exception(error)
-            else:
-                with suppress(InvalidStateError):
-                    running.set_result(result)
+                running.set_exception(error)
 
-        self._running = running
         # a daemon, unlike the threads of an executor: Python's end doesn't wait for it
         Thread(target=work, daemon=True).start()
+        left = max(self._deadline - time.monotonic(), 0) if self._seconds else None
         try:
-            return running.result()
+            running.exception(left)
+        except FutureTimeoutError:
+            over = OverTimeError(
+                f"sql: stopped after {self._seconds:g} seconds; give it more with --timeout "
+                "SECONDS, 0 for no limit (in Python: limits=Limits(seconds=…))"
+            )
+            self._stop(running, over)
+            raise over from None
         except KeyboardInterrupt:
-            self._connection.interrupt()
-            try:
-                running.exception(PATIENCE_SECONDS)
-            except FutureTimeoutError:
-                self._lose(TokenmartError("sql: interrupted; the query itself can't be stopped"))
+            self._stop(running, TokenmartError("sql: interrupted; the query can't be stopped"))
             raise
-        except duckdb.Error as error:
-            raise self.explained(error) from error
+        return running.result()
 
-    def interrupt(self) -> None:
-        """Stop what is being computed."""
-        Thread(target=self._stop, args=(TokenmartError("interrupted"),), daemon=True).start()
-
-    def explained(self, error: Exception) -> Exception:
-        """The error, or that the time is over."""
-        return self._over_time() if self.expired else error
-
-    def _wait(self) -> None:
-        if not self._ended.wait(self._seconds):
-            self.expired = True
-            self._stop(self._over_time())
-
-    def _stop(self, why: TokenmartError) -> None:
-        """Interrupt until the question ends: one that comes between two steps goes unheard."""
+    def _stop(self, running: Future[_Result], why: TokenmartError) -> None:
+        """Interrupt until the step ends: an interrupt that comes between two queries is lost."""
         for _ in range(round(PATIENCE_SECONDS / 0.1)):
             self._connection.interrupt()
-            if self._ended.wait(0.1):
+            with suppress(FutureTimeoutError):
+                running.exception(0.1)
                 return
-        self._lose(why)
-
-    def _lose(self, why: TokenmartError) -> None:
         self.lost = True
         if self._give_up is not None:
             self._give_up(why)
-        if self._running is not None:
-            with suppress(InvalidStateError):
-                self._running.set_exception(why)
-
-    def _over_time(self) -> OverTimeError:
-        return OverTimeError(
-            f"sql: stopped after {self._seconds:g} seconds; give it more with --timeout SECONDS, "
-            "0 for no limit (in Python: limits=Limits(seconds=…))"
-        )

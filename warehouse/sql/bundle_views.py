@@ -11,16 +11,20 @@ import duckdb
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.remote import let_duckdb_read
-from warehouse.sql.views import create_ledger_view, create_table_view, quoted, quoted_file
+from warehouse.sql.views import (
+    create_ledger_view,
+    create_table_view,
+    quoted,
+    quoted_file,
+    quoted_name,
+)
 from warehouse.store.attached import Attached, attached
 
 if TYPE_CHECKING:
     from warehouse.store.bundle import Manifest
 
 
-def create_views_of_others(
-    connection: duckdb.DuckDBPyConnection, workspace: Workspace
-) -> list[str]:
+def create_bundle_views(connection: duckdb.DuckDBPyConnection, workspace: Workspace) -> list[str]:
     """Create views over the attached bundles' files.
 
     A bundle that is gone or has changed is left out, and all else can be asked.
@@ -45,20 +49,22 @@ def create_views_of_others(
         except (TokenmartError, duckdb.Error) as error:
             text = " ".join(str(getattr(error, "message", error)).split())
             warnings.append(f"{bundle.name}: left out, {text}")
-            connection.execute(f"drop schema if exists {bundle.name} cascade")
+            connection.execute(f"drop schema if exists {quoted_name(bundle.name)} cascade")
         else:
             names.append(bundle.name)
     if names:
         connection.execute("create schema if not exists labs")
         for table in (*SHARED, "units"):
             parts = [f"select 'own' as lab, * from main.{table}"]
-            parts += [f"select {quoted(name)} as lab, * from {name}.{table}" for name in names]
+            parts += [
+                f"select {quoted(name)} as lab, * from {quoted_name(name, table)}" for name in names
+            ]
             query = " union all by name ".join(parts)
             connection.execute(f"create or replace view labs.{table} as {query}")
     return warnings
 
 
-def folders_of_others(workspace: Workspace) -> list[str]:
+def bundle_folders(workspace: Workspace) -> list[str]:
     """What queries may read of the attached bundles."""
     # as they were written down: absolute, without a slash at the end
     return [f"{bundle.address}/" for bundle in attached(workspace)]
@@ -88,7 +94,7 @@ def _create(
     from warehouse.store.bundle import SHARED, VALUES
 
     let_duckdb_read(connection, top)
-    connection.execute(f"create schema if not exists {name}")
+    connection.execute(f"create schema if not exists {quoted_name(name)}")
     for table in SHARED:
         files = [glob.escape(str(top / path)) for path in manifest.files_of(table)]
         create_table_view(connection, name, table, files)
@@ -98,6 +104,6 @@ def _create(
         path = f"metrics/{table}.parquet"
         if any(file.path == path for file in manifest.files):
             connection.execute(
-                f"create view {name}.{table} as "
+                f"create view {quoted_name(name, table)} as "
                 f"from read_parquet({quoted_file(top / path)}, hive_partitioning = false)"
             )

@@ -18,7 +18,8 @@ from tokenmart import cli
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.sql.dataframes import query
-from warehouse.sql.watch import Limits, OverTimeError
+from warehouse.sql.limits import Limits, OverTimeError
+from warehouse.sql.read_only import _RUN_SQL
 from warehouse.store.token_files import published_path
 
 pytestmark = pytest.mark.hostile
@@ -76,6 +77,20 @@ HOSTILE = [
     "from arrow_scan(1, 2, 3)",
     "from python_arrow_scan(1, 2, 3)",
     "from read_duckdb('{folder}/new.duckdb')",
+    "from json_execute_serialized_sql(json_serialize_sql("
+    "'with p as (copy (select 1) to ''{own}'') from p'))",
+    "from query('from json_execute_ser' || 'ialized_sql(json_serialize_sql("
+    "''with p as (co' || 'py (select 1) to {own}) from p''))')",
+    'create macro peek() as table from system.main."JSON_Execute_Serialized_SQL" /* x */ ('
+    "json_serialize_sql('with p as (copy (select 1) to ''{own}'') from p')); from peek()",
+    "pragma json_execute_serialized_sql('x')",
+    "from register_external_resource_type('a', 'b', 'c', 'd', 'e', 'f', 'g')",
+    "explain analyze with p as (copy (select 1) to '{own}') from p",
+    "explain analyze call enable_logging('QueryLog', storage_path = '{new}')",
+    "explain analyze set threads = 100000",
+    "with p as (with q as (copy (select 1) to '{own}') from q) from p",
+    "from (pivot (with p as (copy (select 1 as a) to '{own}') from p) on a)",
+    "import database '{store}'",
 ]
 ENDLESS = [
     "select count(*) from range(1000000000) a, range(1000000000) b where hash(a.range) = b.range",
@@ -258,17 +273,64 @@ IN_THE_SHELL = [
 ]
 
 
-def test_nothing_said_before_opens_the_door(guarded: dict[str, str], tmp_path: Path) -> None:
+# They end with the question, or touch what is in memory only.
+HARMLESS = {"use memory", "set schema = 'tokenmart.main'", "create type mood as enum ('a')"}
+
+
+def test_no_earlier_statement_opens_a_file(guarded: dict[str, str], tmp_path: Path) -> None:
     before = everything(tmp_path)
     lines = [f"{statement.format(**guarded)};" for statement in IN_THE_SHELL]
     done = CliRunner().invoke(cli, ["sql"], input="\n".join(lines))
     assert done.exit_code == 0
     assert "hidden" not in done.output.replace(guarded["secret"], "")
-    told = done.stderr.splitlines()
-    assert len(told) == len(lines) - 1, "`use` is allowed, and changes nothing"
-    assert all(line.startswith("error: sql: ") for line in told)
+    errors = done.stderr.splitlines()
+    assert len(errors) == len(lines) - len(HARMLESS)
+    assert all(line.startswith("error: sql: ") for line in errors)
     assert everything(tmp_path) == before
     assert len(ask("from metric_values")) == 2
+
+
+# What a locked database leaves to these was looked at: they read the catalogue, memory, or files of
+# the warehouse; or they change a setting or open a file elsewhere, which is refused.
+KNOWN_FUNCTIONS = """
+    add_parquet_key arrow_scan arrow_scan_dumb checkpoint collations copy_database database_list
+    database_size disable_checkpoint_on_shutdown disable_logging disable_object_cache
+    disable_optimizer disable_print_progress_bar disable_profile disable_profiling
+    disable_progress_bar disable_verification disable_verify_parallelism
+    enable_checkpoint_on_shutdown enable_logging enable_object_cache enable_optimizer
+    enable_print_progress_bar enable_profile enable_profiling enable_progress_bar
+    enable_verification extension_versions force_checkpoint functions generate_series glob
+    icu_calendar_names import_database json_each json_tree metadata_info pandas_scan
+    parquet_bloom_probe parquet_file_metadata parquet_full_metadata parquet_kv_metadata
+    parquet_metadata parquet_scan parquet_schema pg_timezone_names platform python_arrow_scan
+    python_map_function query_table range read_blob read_csv read_csv_auto read_duckdb read_json
+    read_json_auto read_json_objects read_json_objects_auto read_ndjson read_ndjson_auto
+    read_ndjson_objects read_parquet read_single_csv_file read_single_json_file
+    read_single_parquet_file read_text repeat repeat_row seq_scan show show_databases
+    show_tables show_tables_expanded sniff_csv storage_info summary table_info test_all_types
+    test_vector_types truncate_duckdb_logs unnest user_agent verify_parallelism version
+    which_secret
+"""
+
+
+def test_no_function_is_new(workspace: Workspace) -> None:
+    """A table function of a newer DuckDB is looked at before it can be called: does it run SQL
+    from a text (`_RUN_SQL`), or write a file in a folder it may read?"""
+    found = ask(
+        "select distinct function_name as name from duckdb_functions()"
+        " where function_type in ('table', 'pragma') and internal"
+        " and function_name not like 'duckdb\\_%' escape '\\'"
+        " and function_name not like 'pragma\\_%' escape '\\'"
+    )
+    names = {row["name"] for row in found}
+    assert {name for name in names if not _RUN_SQL.fullmatch(name)} <= set(KNOWN_FUNCTIONS.split())
+
+
+def test_copy_as_a_name_is_quoted(workspace: Workspace) -> None:
+    assert ask('select "copy", \'copy\' as c from (select 1 as "copy") -- copy') == [
+        {"copy": 1, "c": "copy"}
+    ]
+    assert 'A column of this name: "copy"' in failure("select copy from (select 1 as copy)")[1]
 
 
 def test_what_is_allowed(filled: Workspace) -> None:
