@@ -1,10 +1,10 @@
-"""`tokenmart extract`, `recall` and `status`."""
+"""`tokenmart extract` and `status`."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from warehouse.errors import visible
+from warehouse.options import BACKEND, DEVICE, DTYPE, JSON, MODELS, PROBLEM
 from warehouse.terminal import counted, print_whole
 
 if TYPE_CHECKING:
@@ -24,35 +25,17 @@ if TYPE_CHECKING:
 # A plain `make extract` on a machine without a GPU must not start a job of weeks.
 LONGEST_CPU_HOURS = 12.0
 
-_PROBLEM = click.option(
-    "--problem", "problem_name", required=True, help="Problem by name, or a path to its .yml."
-)
 _SELECTION = (
     click.option("--demo", is_flag=True, help="Take only the problem's small demo part."),
-    click.option("--model", "models", multiple=True, help="Take only this model; repeatable."),
-    click.option(
-        "--device",
-        default="auto",
-        show_default=True,
-        help="Compute on auto, cpu, cuda, cuda:1, or auto-map (one model over several GPUs).",
-    ),
-    click.option(
-        "--dtype",
-        default="auto",
-        type=click.Choice(["auto", "float32", "bfloat16", "float16"]),
-        show_default=True,
-        help="Compute in this type; auto takes the model's, else float32 (a GPU: bfloat16).",
-    ),
-    click.option(
-        "--backend",
-        default="transformers",
-        show_default=True,
-        help="Score with this backend; further ones come from $TOKENMART_PLUGINS.",
-    ),
+    MODELS,
+    DEVICE,
+    DTYPE,
+    BACKEND,
 )
 
 
-def _selection(command: Callable[..., Any]) -> Callable[..., Any]:
+def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say which models run, and how."""
     for option in reversed(_SELECTION):
         command = option(command)
     return command
@@ -60,8 +43,8 @@ def _selection(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command()
 @click.pass_context
-@_PROBLEM
-@_selection
+@PROBLEM
+@selection_options
 @click.option("--probe", "probes", multiple=True, help="Take only this probe; repeatable.")
 @click.option("--documents", type=click.IntRange(1), help="Take only the first N documents.")
 @click.option(
@@ -92,9 +75,10 @@ def _selection(command: Callable[..., Any]) -> Callable[..., Any]:
 )
 @click.option(
     "--on",
-    type=click.Choice(["ray", "slurm"]),
-    help="Compute on a Ray cluster, or as a job array of Slurm; --workers is the number of actors "
-    "or jobs. Every machine sees the checkout and its data folder under the same path.",
+    metavar="SCHEDULER",
+    help="Compute on a Ray cluster (ray), or as a job array of Slurm (slurm); --workers is the "
+    "number of actors or jobs. Every machine sees the checkout and its data folder under the same "
+    "path.",
 )
 @click.option("--address", help="Use the Ray cluster at this address; else a new one, here.")
 @click.option(
@@ -104,6 +88,12 @@ def _selection(command: Callable[..., Any]) -> Callable[..., Any]:
     metavar="KEY=VALUE",
     help="Ask Slurm for this, as submitit names it: partition, gpus_per_node, timeout_min; "
     "repeatable.",
+)
+@click.option(
+    "--hours",
+    type=click.FloatRange(0, min_open=True),
+    help="Take documents in order, each with all models, until the next would not end within so "
+    "many hours.",
 )
 @click.option("--as-worker", hidden=True, help="Be a worker of the run that started at this time.")
 @click.option("--dry-run", is_flag=True, help="Print what would be computed and its cost.")
@@ -125,6 +115,7 @@ def extract(
     on: str | None,
     address: str | None,
     slurm: tuple[str, ...],
+    hours: float | None,
     as_worker: str | None,
     dry_run: bool,
 ) -> None:
@@ -139,18 +130,18 @@ def extract(
     tokenmart extract --problem no4k --model Qwen/Qwen2-7B-Instruct --device cuda:1
     tokenmart extract --problem no4k --on ray --address head:6379
     """
-    from extract.cluster.start import check_options, run_elsewhere
     from extract.planning.devices import planned_device, resolve_device
     from extract.planning.plan import documents_of, select
     from extract.planning.sharing import sharing_of
     from extract.planning.tables import make_plan
+    from extract.scheduler import chosen_scheduler, extract_elsewhere
     from extract.workers import share_work
     from warehouse.paths import find_workspace
     from warehouse.problem.lineup import store_lineup, store_pairs
     from warehouse.problem.spec import load_problem
     from warehouse.sources.fetch import ensure_documents
 
-    check_options(on, address, slurm)
+    scheduler = chosen_scheduler(on, {"address": address, "slurm": slurm})
     workspace = find_workspace()
     problem = load_problem(problem_name, workspace)
     where, here = planned_device(device) if dry_run else (resolve_device(device), True)
@@ -172,6 +163,10 @@ def extract(
     sharing = sharing_of(plan, device, selection.device, workers)
     if selection.device != "cpu":
         plan = replace(plan, workers=sharing.workers)
+    if hours is not None and (on is not None or sharing.workers > 1):
+        raise click.UsageError(
+            "--hours keeps a time budget in one process; add --workers 1, and leave out --on"
+        )
     if dry_run:
         _print_plan(plan)
     if sharing.sentence and as_worker is None:
@@ -179,20 +174,20 @@ def extract(
     if dry_run:
         return
     if selection.device == "cpu" and as_worker is None and on is None:
-        _guard_processor(plan, asked_by_name=device == "cpu")
+        _guard_processor(plan, asked_by_name=device == "cpu" or hours is not None)
     corpus = ensure_documents(problem, workspace)
     chosen = documents_of(corpus, selection.documents, selection.conditions)
     store_pairs(problem, workspace)
     store_lineup(problem, workspace)
     since = as_worker
-    if on is not None:
-        run_elsewhere(context, problem, selection, chosen, workspace)
+    if scheduler is not None:
+        extract_elsewhere(scheduler, context, problem, selection, chosen, workspace)
         return
     if as_worker is None and sharing.workers > 1:
         since = datetime.now(timezone.utc).isoformat(timespec="seconds")
         share_work(context, since, problem, selection, sharing, chosen, workspace)
     quiet = as_worker is not None
-    _extract(problem, selection, chosen, workspace, since, quiet)
+    _extract(problem, selection, chosen, workspace, since, quiet, hours)
 
 
 def _guard_processor(plan: Plan, *, asked_by_name: bool) -> None:
@@ -237,22 +232,38 @@ def _extract(
     workspace: Workspace,
     since: str | None,
     quiet: bool,
+    hours: float | None,
 ) -> None:
-    from extract.extraction import Extraction
+    from extract.extraction import Extraction, Outcome
     from extract.failures import summary
     from extract.planning.tables import fallbacks, status_rows
     from extract.sigterm import sigterm_interrupts
+    from extract.time_budget import extract_within
     from warehouse.errors import UnitFailedError
     from warehouse.progress import no_progress, progress_bar, without_library_bars
 
-    total = len(selection.models) * len(documents) * len(selection.conditions)
+    each = len(selection.models) * len(selection.conditions)
+    total = len(documents) * each
+    outcome = Outcome()
     started = time.monotonic()
     # a worker's part is in the ledger, which its parent reads
     shown = nullcontext(no_progress) if quiet else progress_bar(total, "units")
     stopped = sigterm_interrupts() if quiet else nullcontext()  # its parent ends it so
     with stopped, without_library_bars(), shown as progress:
-        run = Extraction(problem, selection, documents, workspace, progress, since)
-        outcome = run.run()
+
+        def score(part: Sequence[Document]) -> int:
+            before = outcome.units
+            Extraction(problem, selection, part, workspace, progress, since, outcome).run()
+            return outcome.units - before
+
+        if hours is None:
+            score(documents)
+        else:
+            taken = extract_within(hours, documents, each, score)
+            total = taken * each
+    if hours is not None:
+        click.echo(f"took {taken} of {counted(len(documents), 'document')} within {hours:g} h")
+        outcome.failures = list(dict.fromkeys(outcome.failures))
     seconds = time.monotonic() - started
     before = total - outcome.units - outcome.elsewhere
     click.echo(
@@ -279,74 +290,11 @@ def _extract(
 
 
 @click.command()
-@_PROBLEM
-@_selection
-@click.option(
-    "--contexts", type=click.IntRange(1), help="Ask in N contexts per model instead of the file's."
-)
-def recall(
-    problem_name: str,
-    demo: bool,
-    models: tuple[str, ...],
-    device: str,
-    dtype: str,
-    backend: str,
-    contexts: int | None,
-) -> None:
-    """Measure the recall target of a problem on its models, in the manner of RULER.
-
-    Never touches the proxy documents. Answers are stored context by context: what is measured
-    already is skipped, interrupt at any time and run the same command to go on.
-
-    \b
-    tokenmart recall --problem minilong --demo
-    """
-    from extract.failures import summary
-    from extract.planning.devices import resolve_device
-    from extract.planning.plan import select
-    from extract.recall.run import measure_recall, recall_target
-    from extract.recall.store import standard_error_note
-    from warehouse.errors import UnitFailedError
-    from warehouse.paths import find_workspace
-    from warehouse.problem.spec import load_problem
-    from warehouse.progress import progress_bar
-
-    workspace = find_workspace()
-    problem = load_problem(problem_name, workspace)
-    target = recall_target(problem, contexts, demo)
-    selection = select(
-        problem,
-        models=models,
-        demo=demo,
-        device=resolve_device(device),
-        dtype=dtype,
-        backend=backend,
-    )
-    with progress_bar(len(selection.models), "models") as progress:
-        outcome = measure_recall(problem, target, selection, workspace, progress)
-    done = len(selection.models) - outcome.measured - len(outcome.failures)
-    click.echo(f"measured {counted(outcome.measured, 'model')}; {done} were done before")
-    if note := standard_error_note(target.contexts):
-        click.echo(f"note: {note}")
-    for line in outcome.messages.lines():
-        click.echo(visible(f"note: {line}"), err=True)
-    if outcome.failures:
-        for line in summary(outcome.failures):
-            click.echo(visible(f"error: {line}"), err=True)
-        raise UnitFailedError(
-            f"{counted(len(outcome.failures), 'model')} failed (listed above); the others are "
-            "kept: mend the cause and run the same command again"
-        )
-
-
-@click.command()
-@_PROBLEM
+@PROBLEM
 @click.option(
     "--conditions", "by_condition", is_flag=True, help="Show a row for each condition of a model."
 )
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print all conditions as JSON for other programs."
-)
+@JSON
 def status(problem_name: str, by_condition: bool, as_json: bool) -> None:
     """Show how many units of each model are done, failed or missing.
 
@@ -358,9 +306,9 @@ def status(problem_name: str, by_condition: bool, as_json: bool) -> None:
     tokenmart status --problem minilong
     tokenmart status --problem no4k --conditions
     """
-    from extract.benchmarks.state import benchmark_notes, benchmark_rows, benchmark_table
     from extract.planning.devices import likely_device
     from extract.planning.plan import select
+    from extract.planning.status_section import sections_of
     from extract.planning.tables import fallbacks, status_notes, status_rows, status_table
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_problem
@@ -373,9 +321,10 @@ def status(problem_name: str, by_condition: bool, as_json: bool) -> None:
             click.echo(visible(f"warning: {stranger}"), err=True)
     selection = select(problem, device=likely_device(), dtype="auto")
     rows = status_rows(problem, selection, workspace)
-    benchmarks = benchmark_rows(problem, workspace)
+    sections = sections_of(problem, workspace)
     if as_json:
-        click.echo(json.dumps([*rows, *benchmarks], indent=1))
+        added = [row for section in sections for row in section.rows]
+        click.echo(json.dumps([*rows, *added], indent=1))
         return
     from rich.console import Console
 
@@ -390,6 +339,6 @@ def status(problem_name: str, by_condition: bool, as_json: bool) -> None:
             f"{len(missing)} of {len(counted)} conditions incomplete; go on with "
             f"`tokenmart extract --problem {problem.asked}`"
         )
-    if benchmarks:
-        print_whole(Console(), benchmark_table(problem, benchmarks))
-        click.echo(visible("\n".join(benchmark_notes(benchmarks))))
+    for section in sections:
+        print_whole(Console(), section.table())
+        click.echo(visible("\n".join(section.notes())))

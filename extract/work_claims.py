@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from warehouse.bucket import BucketPath
 from warehouse.files import storage_errors
+from warehouse.remote import RemotePath
 from warehouse.store.leases import lease
 from warehouse.store.owners import abandoned_owner, identity
 
@@ -50,7 +50,7 @@ def claim(path: Path) -> Iterator[bool]:
     Raises:
         StorageError: the folder can't be written.
     """
-    if isinstance(path, BucketPath):
+    if isinstance(path, RemotePath):
         with lease(path) as ours:
             yield ours
         return

@@ -8,16 +8,16 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import click
 import pytest
 
-from tokenmart import COMMANDS
+from tokenmart import cli
 
 ROOT = Path(__file__).parents[1]
 TARGETS = [
     "setup",
     "demo",
-    "results",
-    "results-from-scratch",
+    "study",
     "extract",
     "dbt",
     "correlate",
@@ -55,19 +55,12 @@ def test_help_describes_every_target() -> None:
 def test_recipes_call_commands_that_exist() -> None:
     called = set(re.findall(r"\.venv/bin/tokenmart (\w+)", recipe(*TARGETS, SUBMISSION="x.json")))
     assert {"data", "extract", "recall", "dbt", "correlate", "report", "sql"} <= called
-    assert called <= set(COMMANDS)
+    assert called <= set(cli.list_commands(click.Context(cli)))
 
 
 def test_the_demo_goes_the_whole_road_in_order() -> None:
     steps = re.findall(r"tokenmart (\w+)", recipe("demo"))
     assert steps == ["data", "extract", "recall", "dbt", "correlate", "report"]
-
-
-def test_results_from_scratch_ends_with_what_results_does() -> None:
-    steps = re.findall(r"tokenmart (\w+)", recipe("results-from-scratch"))
-    assert steps == ["data", "campaign", "dbt", "results", "e2lm", "results"]
-    assert recipe("results").strip() in recipe("results-from-scratch")
-    assert "--hours 2.5" in recipe("results-from-scratch", "HOURS=2.5")
 
 
 def test_extract_is_the_locked_problem_unless_told_otherwise() -> None:

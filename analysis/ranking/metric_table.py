@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from analysis.preregistration import Foretold, foretold
+from analysis.preregistration.preregistered import PreregisteredMetric, preregistered_metrics
+from analysis.ranking.metrics_tested import tested_besides
 from analysis.ranking.target import load_target
-from analysis.ranking.tried import tried_besides
-from analysis.statistics import Flags, Floats
+from analysis.statistics.correlations import Flags, Floats
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.metrics.tries import built_tries
 from warehouse.problem.series import series_of
 
 if TYPE_CHECKING:
-    from analysis.ranking.others import OtherLab
+    from analysis.ranking.attached_bundles import OtherLab
     from warehouse.metrics.tries import Kind, Try
     from warehouse.paths import Workspace
-    from warehouse.problem.table_problem import Ranked
+    from warehouse.problem.kinds import Ranked
 
 Direction = Literal["higher", "lower"]
 
@@ -87,7 +87,7 @@ class MetricTable:
     target: `[models]`.
     columns: of the present build, and ideas that are being asked about.
     tried: what else was ever tried for the problem; it counts in every adjustment.
-    registered: metrics that were foretold before the labels were read.
+    registered: preregistered metrics.
     without_target: ids of the problem's models that have none (yet).
     target_source: where the target came from, for the record.
     dtypes: number formats the models were run in, each with the full ids of its models.
@@ -101,7 +101,7 @@ class MetricTable:
     target_source: dict[str, Any]
     dtypes: dict[str, tuple[str, ...]]
     tried: tuple[MetricColumn, ...] = ()
-    registered: tuple[Foretold, ...] = ()
+    registered: tuple[PreregisteredMetric, ...] = ()
 
     @property
     def everything(self) -> tuple[MetricColumn, ...]:
@@ -262,7 +262,7 @@ def load_table(
     for idea in ideas:
         if idea.metric in of_metric:
             raise TokenmartError(f"--name {idea.metric}: a metric has this name; choose another")
-    besides = tried_besides(workspace, problem.name, [*built, *ideas])
+    besides = tested_besides(workspace, problem.name, [*built, *ideas])
     return MetricTable(
         problem=problem.name,
         models=models,
@@ -277,7 +277,7 @@ def load_table(
         tried=tuple(
             _column_of_try(entry, models, of_metric.get(entry.metric)) for entry in besides
         ),
-        registered=foretold(workspace, problem),
+        registered=preregistered_metrics(workspace, problem),
     )
 
 

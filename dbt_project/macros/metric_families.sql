@@ -16,7 +16,7 @@
         {{ quoted(node.config.meta.needs) }} as needs,
         cast({{ quoted_or_null(node.config.meta.get('transform')) }} as varchar) as transform,
         cast({{ quoted_or_null(node.config.meta.get('caution')) }} as varchar) as caution,
-        {{ quoted(local_md5(code_with_sources(node))) }} as code,
+        {{ quoted(local_md5(node.raw_code)) }} as code,
         {{ quoted(node.description) }} as description
     union all
         {%- endfor -%}

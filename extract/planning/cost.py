@@ -17,7 +17,7 @@ from extract.planning.memory import Footprint, available_memory, footprint
 from extract.planning.model_size import ModelSize, linear_parameters, model_size
 from extract.planning.plan import Selection, max_tokens_of
 from extract.scoring.budgets import SUFFIX_TOKENS
-from warehouse import bucket
+from warehouse import remote
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.probes.request import Condition, Reading
@@ -163,10 +163,11 @@ def document_lengths(
     sizes = problem.documents.lengths(place)
     path = documents_path(problem, workspace)
     if sizes is None and path.is_file():
-        characters = pq.read_table(bucket.source(path), columns=["characters"], partitioning=None)
+        characters = pq.read_table(remote.source(path), columns=["characters"], partitioning=None)
         sizes = characters["characters"].to_pylist()
     if sizes is not None:
-        sizes = sizes[: selection.documents]
+        most = problem.documents.max_characters
+        sizes = [min(size, most) if most else size for size in sizes[: selection.documents]]
         lengths = [int(size / CHARACTERS_PER_TOKEN) for size in sizes]
         source = (
             f"{counted(len(lengths), 'document')} of {sum(sizes):,} characters, counted as "

@@ -24,11 +24,11 @@ from extract.planning.devices import resolve_dtype
 from extract.planning.memory import Footprint
 from extract.planning.model_size import UNKNOWN_SIZE, model_size
 from extract.planning.plan import Document, Selection
-from warehouse.bucket import footer, source
 from warehouse.errors import visible
 from warehouse.paths import Workspace
 from warehouse.problem.needs import downloads_text, notices, problem_needs
 from warehouse.problem.spec import ModelSpec, Problem
+from warehouse.remote import footer, source
 from warehouse.sources.fetch import documents_path
 from warehouse.store.token_files import finished_units, published_path
 from warehouse.terminal import counted

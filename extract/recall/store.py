@@ -14,10 +14,10 @@ from extract.planning.plan import ModelPlan, describe_corrections, describe_inte
 from extract.recall.contexts import RECALL_VERSION
 from extract.recall.words import ADJECTIVES, LETTERS, LISTED, NOUNS
 from extract.scoring.numerics import ENGINE_VERSION
-from warehouse.bucket import footer, source
 from warehouse.paths import Workspace
 from warehouse.problem.recall_target import DEFAULT_TASKS, RecallTarget
 from warehouse.problem.spec import Problem
+from warehouse.remote import footer, source
 from warehouse.store.ledger import fingerprint
 from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import DOWNSTREAM
@@ -112,19 +112,6 @@ def stored_answers(path: Path, extendable: str) -> pa.Table:
 def measured_contexts(answers: pa.Table) -> int:
     """From how many contexts answers are."""
     return len(answers["cluster"].unique())
-
-
-def contexts_stored(path: Path, tasks: set[str]) -> int:
-    """In how many contexts such tasks, and no others, were asked; 0 of an earlier target.
-
-    What depends on the model's files is not looked at: for plans, which must not load them.
-    """
-    if not path.is_file():
-        return 0
-    answers = pq.read_table(source(path), columns=["task", "cluster"], partitioning=None)
-    if SAME_KEY not in (pq.read_schema(footer(path)).metadata or {}):
-        return 0
-    return measured_contexts(answers) if set(answers["task"].to_pylist()) <= tasks else 0
 
 
 def store_answers(path: Path, answers: pa.Table, fingerprint_: str, extendable: str) -> None:

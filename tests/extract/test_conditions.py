@@ -20,7 +20,9 @@ from extract.planning.cost import planned_reading, work_of
 from extract.scoring.engine import Engine
 from warehouse.maintenance.check import check_documents, check_file
 from warehouse.paths import Workspace
-from warehouse.probes import LadderProbe, NeedleProbe, RetrievalProbe
+from warehouse.probes.ladder import LadderProbe
+from warehouse.probes.needle import NeedleProbe
+from warehouse.probes.retrieval import RetrievalProbe
 from warehouse.problem.spec import load_problem
 from warehouse.store.ledger import UnitRecord, read_units
 from warehouse.store.token_files import published_path

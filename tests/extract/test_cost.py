@@ -15,7 +15,8 @@ from extract.planning.cost import GPU_FLOPS, assumed_speed, estimate, planned_re
 from extract.planning.model_size import ModelSize
 from extract.planning.tables import Plan, PlannedModel
 from extract.scoring.engine import Engine
-from warehouse.probes import FullProbe, WindowProbe
+from warehouse.probes.full import FullProbe
+from warehouse.probes.window import WindowProbe
 from warehouse.problem.model_shape import ModelShape
 from warehouse.problem.spec import ModelSpec
 

@@ -23,7 +23,7 @@ from extract.scoring.loading import load_model
 from extract.scoring.placement import is_offloaded, weights_memory
 from warehouse.errors import TokenmartError
 from warehouse.problem.spec import ModelSpec
-from warehouse.sources.weights import LocalSource
+from warehouse.sources.weights.local import LocalSource
 
 
 def spec_of(folder: Path, **changes: Any) -> ModelSpec:

@@ -41,8 +41,8 @@ PLUGINS = {
 import os, shutil, time
 from pathlib import Path
 from typing import ClassVar, Literal
-from warehouse.sources import Need
-from warehouse.sources.weights import Located, WeightSource
+from warehouse.sources.place import Need
+from warehouse.sources.weights.interface import Located, WeightSource
 
 class Shelf(WeightSource):
     kind: Literal["shelf"]
@@ -70,7 +70,7 @@ class Shelf(WeightSource):
     "backends/held.py": """
 import os, time
 from pathlib import Path
-from extract import Backend
+from extract.backends.backend import Backend
 
 class Held(Backend):
     kind = "held"

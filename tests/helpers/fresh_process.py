@@ -37,13 +37,13 @@ def eval_until_killed(words: Sequence[str], units: int) -> int:
 
 
 def _eval(words: list[str], units: int, folder: str, environment: Mapping[str, str]) -> None:
-    from extract.benchmarks import run
-    from extract.benchmarks.cli import eval_command
+    from plugins.benchmarks.commands.eval import eval_command
+    from plugins.benchmarks.harness import evaluation
 
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    write, written = run.write_unit, 0
+    write, written = evaluation.write_unit, 0
 
     def write_or_die(*args: Any, **options: Any) -> None:
         nonlocal written
@@ -52,7 +52,7 @@ def _eval(words: list[str], units: int, folder: str, environment: Mapping[str, s
         write(*args, **options)
         written += 1
 
-    run.write_unit = write_or_die
+    evaluation.write_unit = write_or_die
     os._exit(CliRunner().invoke(eval_command, words).exit_code)
 
 

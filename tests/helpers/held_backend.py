@@ -6,7 +6,8 @@ HELD_BACKEND = """
 import os, time
 from pathlib import Path
 import numpy as np
-from extract import Backend, Scored, TokenScores
+from extract.backends.backend import Backend
+from extract.token_scores import Scored, TokenScores
 
 class Held(Backend):
     kind = "held"

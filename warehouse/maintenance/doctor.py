@@ -14,11 +14,11 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from warehouse.errors import TokenmartError
-from warehouse.importers import stored_scores
 from warehouse.maintenance.findings import Check
 from warehouse.maintenance.gpu_checks import gpu_checks
 from warehouse.metrics import dbt_process
 from warehouse.paths import Workspace
+from warehouse.problem.kinds import problem_kind
 from warehouse.problem.needs import (
     downloads_text,
     later_target,
@@ -26,9 +26,9 @@ from warehouse.problem.needs import (
     problem_needs,
     scored_models,
 )
+from warehouse.problem.problem_files import read_problem_file
 from warehouse.problem.recall_target import RecallTarget
 from warehouse.problem.spec import FileTarget, Problem, load_problem
-from warehouse.problem.table_problem import TableProblem, find_table
 from warehouse.sources.lock_file import changed, lock_path
 from warehouse.sources.place import Need
 from warehouse.sources.tokenizer_files import check_sentencepiece
@@ -46,9 +46,10 @@ def examine(workspace: Workspace, problem_name: str | None) -> list[Check]:
     checks = [_python(), *_packages(workspace), *gpu_checks(), _memory(), _disk(workspace)]
     checks += [_program("git", "code revisions can't be recorded"), _dbt(), _database(workspace)]
     if problem_name is not None:
-        table = find_table(problem_name, workspace)
-        if table is not None:
-            checks.append(_scores_table(table, workspace))
+        other = problem_kind(problem_name, read_problem_file(problem_name, workspace), workspace)
+        if other is not None:
+            finding, remedy = other.missing()
+            checks.append(Check("data", "missing" if remedy else "ok", finding, remedy))
         else:
             checks += _problem(load_problem(problem_name, workspace), workspace)
     return checks
@@ -232,14 +233,6 @@ def _later(name: str, need: Need, problem: Problem) -> Check:
     finding = "not here yet, a later step: when it is, no metric can be registered before labels"
     first = f"tokenmart preregister --problem {problem.asked} --metric METRIC/VARIANT"
     return Check(name, "note", finding, f"{first}, if you have a claim; then {need.remedy}")
-
-
-def _scores_table(problem: TableProblem, workspace: Workspace) -> Check:
-    """Whether the scores of a table problem are in the data folder."""
-    stored = stored_scores(workspace, problem.name)
-    if stored is None:
-        return Check("scores", "missing", "not in the data folder", problem.command)
-    return Check("scores", "ok", str(stored))
 
 
 def _scores(problem: Problem, workspace: Workspace) -> list[Check]:

@@ -10,10 +10,10 @@ from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 
-from warehouse.bucket import BucketPath
 from warehouse.files import write_whole
 from warehouse.metrics.registry import FOLDERS, LIST
 from warehouse.paths import Workspace
+from warehouse.remote import RemotePath
 from warehouse.store.schema import TABLES
 from warehouse.store.share import Share
 
@@ -148,7 +148,7 @@ def _data_files(workspace: Workspace, share: Share | None) -> Iterator[Path]:
     for name in TABLES:
         folders = share.folders(workspace.store, name) if share else None
         for folder in [workspace.store / name] if folders is None else folders:
-            yield from folder.rglob("*") if isinstance(folder, BucketPath) else _files(folder)
+            yield from folder.rglob("*") if isinstance(folder, RemotePath) else _files(folder)
 
 
 def _hash(parts: Sequence[str]) -> str:

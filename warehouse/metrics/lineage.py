@@ -33,6 +33,9 @@ _FILE = re.compile(
     r"'[^']*(?:://|\.(?:parquet|csv|tsv|jsonl?|ndjson|duckdb|db|sqlite|xlsx|txt|arrow|gz|zst))[^']*'",
     re.IGNORECASE,
 )
+_VARIANTS = re.compile(r"read_csv\(\s*'variants/\*\.csv'[^)]*\)")
+"""The metric library's own settings, which `check_variants` looks through."""
+
 _NAMES_LABELS = re.compile(rf"[\w.]*{_LABELS}\w*", re.IGNORECASE)
 
 
@@ -121,7 +124,7 @@ def _named_labels(manifest: Mapping[str, Any], names: list[str]) -> Iterator[str
 def _read_past_the_graph(manifest: Mapping[str, Any], names: list[str]) -> Iterator[str]:
     """Models whose SQL, or a macro that it calls, reads what no `ref` or `source` gave it."""
     for name, texts in _texts(manifest, names):
-        plain = [_without_jinja(text) for text in texts]
+        plain = [_VARIANTS.sub(_GIVEN, _without_jinja(text)) for text in texts]
         own = {cte.lower() for text in plain for cte in _CTE.findall(text)}
         for text in plain:
             opens = _OPENS.search(text)

@@ -9,19 +9,21 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Union
 
 from pydantic import Field, PrivateAttr, field_validator
 from pydantic_core import PydanticCustomError
 
-from warehouse.errors import ProblemFileError, TableProblemError
+from warehouse.errors import ProblemFileError
 from warehouse.frozen import Frozen
 from warehouse.paths import Workspace
 from warehouse.plugins import kinds
 from warehouse.probes.contexts import contexts
 from warehouse.probes.probe import Probe, probe_kinds
 from warehouse.problem.changes import Intervention, Rope
+from warehouse.problem.kinds import Ranked, problem_kind
 from warehouse.problem.model_shape import ModelShape
 from warehouse.problem.problem_files import paths_start, read_problem_file, with_keys
 from warehouse.problem.recall_target import Demo, RecallTarget
@@ -47,12 +49,6 @@ else:
         Union[tuple(kinds(DocumentSource, document_kinds).values())],  # noqa: UP007
         Field(discriminator="kind"),
     ]
-
-MERGE_KIND = "merge"
-"""What `kind` says in a problem file of models to merge: see `warehouse.merging`."""
-
-TABLE_KIND = "table"
-"""What `kind` says in a problem file without models: see `table_problem`."""
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
@@ -152,7 +148,8 @@ class Problem(Frozen):
     """Models, documents, probes and target that belong together.
 
     `compare` lists pairs of conditions, the longer context first, whose tokens are compared beside
-    the pairs of the whole document and each window.
+    the pairs of the whole document and each window. Target scores of the models, or some of them,
+    are known from `labels_known_since` on: what is registered later is no prediction.
     """
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=100)
@@ -163,6 +160,7 @@ class Problem(Frozen):
     probes: tuple[AnyProbe, ...] = Field(min_length=1)
     compare: tuple[tuple[str, str], ...] = ()
     target: Target | None = None
+    labels_known_since: date | None = None
     demo: Demo | None = None
 
     _asked: str = PrivateAttr(default="")
@@ -295,24 +293,27 @@ def load_problem(name: str, workspace: Workspace) -> Problem:
     """Read and check a problem by name or path.
 
     Raises:
-        TableProblemError: it is a table of scores, or models to merge.
+        OtherKindError: it is of another kind, which a plugin reads.
         ProblemFileError: unreadable or wrong; the message has file, line, key, value and remedy of
             every mistake.
     """
     tree = read_problem_file(name, workspace)
-    if tree.value.get("kind") == TABLE_KIND:
-        raise TableProblemError(
-            f"{tree.path}: a table of scores (kind: table), nothing to extract; use it with "
-            "`tokenmart data fetch`, `dbt build`, `correlate`, `select` or `report`"
-        )
-    if tree.value.get("kind") == MERGE_KIND:
-        raise TableProblemError(
-            f"{tree.path}: models to merge (kind: merge), nothing to extract; use it with "
-            "`tokenmart merge` and `tokenmart rank`"
-        )
+    if other := problem_kind(name, tree, workspace):
+        other.refuse()
     problem = checked_problem(tree, workspace)
     problem._asked = name
     return problem
+
+
+def load_ranked(name: str, workspace: Workspace) -> Ranked:
+    """A problem of any kind, for ranking its models.
+
+    Raises:
+        ProblemFileError: unreadable or wrong.
+        TokenmartError: its data are not here, or it has nothing to rank.
+    """
+    other = problem_kind(name, read_problem_file(name, workspace), workspace)
+    return load_problem(name, workspace) if other is None else other.ranked()
 
 
 def checked_problem(tree: YamlTree, workspace: Workspace) -> Problem:

@@ -16,8 +16,8 @@ from typing import Any, Literal, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from warehouse.bucket import BucketPath, footer
 from warehouse.errors import StorageError
+from warehouse.remote import RemotePath, footer
 from warehouse.store.schema import SCHEMA_KEY, SCHEMA_VERSION, UNITS_KEY
 from warehouse.store.schema_version import OtherVersionError, refuse_version
 
@@ -187,7 +187,7 @@ def read_units(path: Path) -> list[UnitRecord]:
         StorageError: the file is not a readable Parquet file with a ledger.
     """
     try:
-        if isinstance(path, BucketPath) and path.known is not None:
+        if isinstance(path, RemotePath) and path.known is not None:
             return list(_read_version(path, path.known.etag).units)
         return list(read_ledger(path).units)
     except FileNotFoundError:
@@ -195,7 +195,7 @@ def read_units(path: Path) -> list[UnitRecord]:
 
 
 @lru_cache(maxsize=4096)
-def _read_version(path: BucketPath, etag: str) -> Ledger:
+def _read_version(path: RemotePath, etag: str) -> Ledger:
     """What a listing named, fetched once."""
     return read_ledger(cast(Path, path))
 
@@ -205,6 +205,6 @@ def damaged_file(path: Path, error: Exception) -> StorageError:
     reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
     return StorageError(
         f"{path}: damaged or not a Tokenmart file ({reason}); move it away, or let `tokenmart "
-        "warehouse check --repair` do it, and run the same command again: only what was lost "
+        "data check --repair` do it, and run the same command again: only what was lost "
         "is recomputed"
     )

@@ -1,16 +1,16 @@
 with units as (
-    select * from {{ ref('stg_units') }}
+    select * from {{ source('extract', 'units') }}
 ),
 
 models as (
-    select * from {{ ref('stg_models') }}
+    select * from {{ source('extract', 'models') }}
 ),
 
 documents as (
     select
         problem,
         count(*) as documents
-    from {{ ref('stg_documents') }}
+    from {{ source('extract', 'documents') }}
     group by problem
 ),
 

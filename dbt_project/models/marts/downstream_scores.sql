@@ -1,9 +1,9 @@
 with downstream as (
-    select * from {{ ref('stg_downstream') }}
+    select * from {{ source('extract', 'downstream') }}
 ),
 
 asked as (
-    select * from {{ ref('stg_recall_items') }}
+    select * from {{ source('extract', 'recall_items') }}
 ),
 
 items as (

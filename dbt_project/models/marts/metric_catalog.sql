@@ -14,52 +14,39 @@ valued as (
     from {{ ref('metric_values') }}
 ),
 
-parameters as (
-    select
-        metric,
-        variant,
-        -- A merge patch drops the keys whose value is null.
-        json_merge_patch(
-            json_object('metric', metric),
-            to_json(variants),
-            json_object(
-                'metric', null,
-                'variant', null,
-                'core', null,
-                'written', null,
-                'region', null,
-                'base_region', null
-            )
-        ) as parameters
-    from variants
-),
-
 metric_catalog as (
     select
         variants.metric,
         coalesce(valued.variant, variants.variant) as variant,
         families.family,
-        parameters.parameters,
-        variants.written,
+        json_object(
+            'aggregation', variants.aggregation,
+            'over', variants.over,
+            'numerator', variants.numerator,
+            'denominator', variants.denominator,
+            'where', variants.where_clause
+        ) as parameters,
         variants.core,
         families.direction,
         families.admissible,
         families.transform,
         trim(families.caution) as caution,
-        families.code,
+        md5(concat(families.code, variants.definition)) as code,
         regexp_extract(families.description, '`([^`]+)`', 1) as formula,
         families.description
     from variants
     inner join families
         on variants.metric = families.metric
-    inner join parameters
-        on variants.metric = parameters.metric
-        and variants.variant = parameters.variant
     left join valued
         on variants.metric = valued.metric
         and variants.variant = valued.variant_name
 )
 
 select * from metric_catalog
+{%- for plugin in context.keys() | sort if plugin.startswith('adds_metric_catalog__') %}
+{%- set given = context[plugin]() %}
+{%- if load_relation(given) is not none %}
 union all by name
-select * from {{ ref('early_score_catalog') }}
+select * from {{ given }}
+{%- endif %}
+{%- endfor %}

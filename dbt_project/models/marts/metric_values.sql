@@ -1,3 +1,11 @@
+{#- A metric that was never built has no reasons to give. -#}
+{%- set never_built = [''] -%}
+{%- for node in graph.get('nodes', {}).values() if execute and not var('shards', none) -%}
+    {%- if node.resource_type == 'model' and node.config.meta.get('metric')
+        and not adapter.get_relation(node.database, node.schema, node.alias) -%}
+        {%- do never_built.append(node.config.meta.metric) -%}
+    {%- endif -%}
+{%- endfor -%}
 with documents as (
     select
         *,
@@ -15,11 +23,7 @@ families as (
 ),
 
 expected_values as (
-    select * from {{ ref('int_expected_values') }}
-),
-
-early_scores as (
-    select * from {{ ref('early_scores') }}
+    select * from {{ ref('expected_values') }}
 ),
 
 combined as (
@@ -81,8 +85,13 @@ measured as (
 
 found as (
     select * from measured
+    {%- for plugin in context.keys() | sort if plugin.startswith('adds_metric_values__') %}
+    {%- set given = context[plugin]() %}
+    {%- if load_relation(given) is not none %}
     union all by name
-    select * from early_scores
+    select * from {{ given }}
+    {%- endif %}
+    {%- endfor %}
 ),
 
 missing as (
@@ -101,6 +110,7 @@ missing as (
         and expected_values.variant = found.variant
         and expected_values.model_id = found.model_id
     where found.model_id is null
+        and expected_values.metric not in ('{{ never_built | join("', '") }}')
 ),
 
 metric_values as (

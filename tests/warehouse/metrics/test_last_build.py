@@ -8,7 +8,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from warehouse.metrics import last_build, run_dbt
+from warehouse.metrics import last_build
+from warehouse.metrics.dbt_process import run_dbt
 from warehouse.paths import Workspace
 
 PROFILE = """

@@ -12,8 +12,9 @@ from click.testing import CliRunner
 from dbt_harness import PROJECT, Warehouse
 from scipy.stats import spearmanr
 
-from warehouse.metrics import last_build, run_dbt
+from warehouse.metrics import last_build
 from warehouse.metrics.cli import metrics
+from warehouse.metrics.dbt_process import run_dbt
 from warehouse.metrics.near_copies import (
     LEAST_MODELS,
     Correlation,
@@ -201,7 +202,7 @@ def test_names_in_a_problem_are_those_that_its_values_get(
     assert shown.exit_code == 0, shown.output
     names = [line.split("  ")[0] for line in shown.stdout.splitlines()[:-1]]
     assert len(names) == len(set(names)) > 300
-    published = PROJECT.parent / "results" / "minilong" / "metric_values.parquet"
+    published = PROJECT.parent / "studies" / "minilong" / "tables" / "metric_values.parquet"
     valued = duckdb.sql(f"select distinct metric || '/' || variant from '{published}'").fetchall()
     assert {name for (name,) in valued} <= set(names)
     assert {"retrieval_gain/mean@retrieval", "perplexity/micro"} <= set(names)

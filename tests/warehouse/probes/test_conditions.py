@@ -11,10 +11,10 @@ import pytest
 from pydantic import ValidationError
 from readings import reading_of
 
-from warehouse.probes import LadderProbe, NeedleProbe, Reading, Request, RetrievalProbe
-from warehouse.probes.ladder import target_spans
-from warehouse.probes.needle import needles
-from warehouse.probes.retrieval import excerpt_places, excerpt_starts
+from warehouse.probes.ladder import LadderProbe, target_spans
+from warehouse.probes.needle import NeedleProbe, needles
+from warehouse.probes.request import Reading, Request
+from warehouse.probes.retrieval import RetrievalProbe, excerpt_places, excerpt_starts
 
 BOS = [None, 7]
 LADDER = LadderProbe(kind="ladder", contexts=(8, 20, 40), targets=12, spans=3, slack=0.25)

@@ -10,7 +10,6 @@ from pathlib import Path
 import click
 import duckdb
 
-from warehouse.bucket import let_duckdb_read
 from warehouse.errors import TokenmartError
 from warehouse.files import write_whole
 from warehouse.metrics import last_build
@@ -44,6 +43,7 @@ from warehouse.metrics.tries import remember_built
 from warehouse.metrics.variant_files import check_variants, take_grids
 from warehouse.paths import Workspace
 from warehouse.progress import progress_bar
+from warehouse.remote import let_duckdb_read
 from warehouse.store.share import VARIABLE, Share
 
 TRIES = 2

@@ -1,11 +1,4 @@
 -- A worked example: copy it, or run `tokenmart metrics new NAME`.
 
-with confident_mistakes as (
-    {{ token_metric(
-        'confident_mistakes',
-        where = 'top_logprob > ln(0.9)',
-        numerator = 'count(*) filter (where rank > 1)',
-    ) }}
-)
-
-select * from confident_mistakes
+select * exclude (unit_id, definition) from {{ ref('token_metrics') }}
+where metric = 'confident_mistakes'

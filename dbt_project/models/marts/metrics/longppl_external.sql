@@ -1,5 +1,14 @@
-with external_key_sums as (
-    select * from {{ ref('int_external_key_sums') }}
+{{ config(materialized = 'table') }}
+
+-- The largest checkpoint of a problem (or `--vars '{evaluator: MODEL_ID}'`) finds the key tokens.
+-- Where it is not extracted there is no value, and no other model takes its place.
+
+with units as (
+    select * from {{ ref('token_units') }}
+),
+
+tokens as (
+    select * from {{ ref('fct_tokens') }}
 ),
 
 variants as (
@@ -7,26 +16,109 @@ variants as (
     where metric = 'longppl_external'
 ),
 
-documents as (
+evaluator_units as (
     select
-        external_key_sums.problem,
-        external_key_sums.model_id,
-        external_key_sums.condition,
-        external_key_sums.doc_id,
-        external_key_sums.document_tokens,
-        variants.variant,
-        external_key_sums.nll_sum as numerator,
-        external_key_sums.tokens as denominator,
-        external_key_sums.tokens
-    from external_key_sums
-    inner join variants
-        on external_key_sums.evaluator = variants.evaluator
-        and external_key_sums.alpha = variants.alpha
-        and external_key_sums.beta = variants.beta
+        problem,
+        doc_id,
+        pair,
+        unit_id
+    from units
+    where is_evaluator and pair is not null
+),
+
+key_tokens as (
+    {%- for filter, _ in variants(metric = 'longppl_external') | groupby('where_clause') %}
+    select
+        '{{ filter }}' as where_clause,
+        unit_id,
+        position,
+        char_start,
+        char_end
+    from tokens
+    inner join evaluator_units using (unit_id)
+    where {{ filter }}
+    {{ 'union all' if not loop.last }}
+    {%- endfor %}
+),
+
+-- Touching key tokens form one interval, as in the paper's code.
+numbered as (
+    select
+        *,
+        count(*) filter (where char_start is distinct from previous_end) over (
+            partition by where_clause, unit_id
+            order by position
+        ) as number
+    from (
+        select
+            *,
+            lag(char_end) over (partition by where_clause, unit_id order by position)
+                as previous_end
+        from key_tokens
+    )
+),
+
+intervals as (
+    select
+        where_clause,
+        unit_id,
+        min(char_start) as interval_start,
+        max(char_end) as interval_end
+    from numbered
+    group by where_clause, unit_id, number
+),
+
+-- One row per character, with the furthest end of an interval that holds it.
+key_characters as (
+    select
+        where_clause,
+        unit_id,
+        character,
+        max(interval_end) as interval_end
+    from (
+        select
+            *,
+            unnest(generate_series(interval_start, interval_end)) as character
+        from intervals
+    )
+    group by where_clause, unit_id, character
+),
+
+sums as (
+    select
+        key_characters.where_clause,
+        evaluator_units.pair,
+        tokens.unit_id,
+        sum(tokens.nll) as numerator,
+        count(*) as tokens
+    from tokens
+    inner join evaluator_units
+        on tokens.problem = evaluator_units.problem
+        and tokens.doc_id = evaluator_units.doc_id
+    inner join key_characters
+        on evaluator_units.unit_id = key_characters.unit_id
+        and tokens.char_start = key_characters.character
+        and tokens.char_end <= key_characters.interval_end
+    where tokens.is_first_pair
+    group by key_characters.where_clause, evaluator_units.pair, tokens.unit_id
 ),
 
 longppl_external as (
-    {{ per_document('documents', suffix = 'condition') }}
+    select
+        units.problem,
+        variants.metric,
+        concat(variants.variant, '@', sums.pair) as variant,
+        units.model_id,
+        units.doc_id,
+        sums.numerator,
+        cast(sums.tokens as double) as denominator,
+        cast(units.document_tokens as double) as weight,
+        sums.tokens
+    from sums
+    inner join units
+        on sums.unit_id = units.unit_id
+    inner join variants
+        on sums.where_clause = variants.where_clause
 )
 
 select * from longppl_external

@@ -1,14 +1,2 @@
-with documents as (
-    {{ documents_over_regions(
-        'nll_slope',
-        'int_slope_sums',
-        numerator = 'sums.s_x_nll',
-        denominator = 'sums.s_x_x',
-    ) }}
-),
-
-nll_slope as (
-    {{ per_document('documents') }}
-)
-
-select * from nll_slope
+select * exclude (unit_id, definition) from {{ ref('token_metrics') }}
+where metric = 'nll_slope'

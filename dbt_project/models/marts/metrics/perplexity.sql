@@ -1,9 +1,2 @@
-with documents as (
-    {{ nll_over_regions('perplexity') }}
-),
-
-perplexity as (
-    {{ per_document('documents') }}
-)
-
-select * from perplexity
+select * exclude (unit_id, definition) from {{ ref('token_metrics') }}
+where metric = 'perplexity'

@@ -1,9 +1,2 @@
-with documents as (
-    {{ nll_over_regions('position_nll') }}
-),
-
-position_nll as (
-    {{ per_document('documents') }}
-)
-
-select * from position_nll
+select * exclude (unit_id, definition) from {{ ref('token_metrics') }}
+where metric = 'position_nll'

@@ -1,8 +1,9 @@
--- The excerpt never stands in the document's end: what the whole adds comes from further back.
-with retrieval_distance as (
-    {{ against_control(
-        'retrieval_distance', 'retrieval_tail', own = 'beyond_tail', rest = 'tail'
-    ) }}
+with retrieval_controls as (
+    select * from {{ ref('retrieval_controls') }}
+),
+
+retrieval_distance as (
+    {{ variant_sums(variants(metric = 'retrieval_distance')) }}
 )
 
 select * from retrieval_distance

@@ -1,8 +1,9 @@
--- Another document has the topic at most: what the right one adds can only be looked up in it.
-with retrieval_lookup as (
-    {{ against_control(
-        'retrieval_lookup', 'retrieval_foreign', own = 'lookup', rest = 'topic'
-    ) }}
+with retrieval_controls as (
+    select * from {{ ref('retrieval_controls') }}
+),
+
+retrieval_lookup as (
+    {{ variant_sums(variants(metric = 'retrieval_lookup')) }}
 )
 
 select * from retrieval_lookup

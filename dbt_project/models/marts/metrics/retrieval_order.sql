@@ -1,8 +1,9 @@
--- The document's words without their order: what the order adds needs the passage itself.
-with retrieval_order as (
-    {{ against_control(
-        'retrieval_order', 'retrieval_shuffled', own = 'order', rest = 'words'
-    ) }}
+with retrieval_controls as (
+    select * from {{ ref('retrieval_controls') }}
+),
+
+retrieval_order as (
+    {{ variant_sums(variants(metric = 'retrieval_order')) }}
 )
 
 select * from retrieval_order

@@ -1,9 +1,2 @@
-with documents as (
-    {{ nll_over_regions('tail_nll') }}
-),
-
-tail_nll as (
-    {{ per_document('documents') }}
-)
-
-select * from tail_nll
+select * exclude (unit_id, definition) from {{ ref('token_metrics') }}
+where metric = 'tail_nll'

@@ -1,5 +1,0 @@
-with regions as (
-    {{ regions_of(ref('int_full_units')) }}
-)
-
-select * from regions

@@ -1,0 +1,72 @@
+with ledger as (
+    select
+        *,
+        from_json(probe_params -> '$.depths', '["DOUBLE"]') as depths
+    from {{ source('extract', 'units') }}
+    where status = 'done'
+        and condition_kind in ('needle_present', 'needle_absent')
+),
+
+tokens as (
+    select * from {{ source('extract', 'tokens') }}
+),
+
+-- As many sentences as depths; a segment is depth · sentences + sentence (warehouse/probes).
+answers as (
+    select
+        ledger.problem,
+        ledger.model_id,
+        ledger.probe,
+        ledger.doc_id,
+        ledger.document_tokens,
+        ledger.condition_kind as kind,
+        tokens.segment % len(ledger.depths) as sentence,
+        ledger.depths[tokens.segment // len(ledger.depths) + 1] as depth,
+        count(*) as tokens,
+        -sum(cast(tokens.logprob as double)) as nll,
+        arg_min(tokens.rank, tokens.position) = 1 as first_token_right,
+        max(tokens.rank) = 1 as all_tokens_right
+    from tokens
+    inner join ledger
+        on tokens.problem = ledger.problem
+        and tokens.model_id = ledger.model_id
+        and tokens.condition = ledger.condition
+        and tokens.doc_id = ledger.doc_id
+    group by all
+),
+
+present as (
+    select * from answers
+    where kind = 'needle_present'
+),
+
+absent as (
+    select * from answers
+    where kind = 'needle_absent'
+),
+
+needle_answers as (
+    select
+        present.problem,
+        present.model_id,
+        present.probe,
+        present.doc_id,
+        present.document_tokens,
+        present.sentence,
+        present.depth,
+        present.tokens,
+        present.nll,
+        present.first_token_right,
+        present.all_tokens_right,
+        absent.nll as absent_nll,
+        absent.first_token_right as absent_first_token_right
+    from present
+    inner join absent
+        on present.problem = absent.problem
+        and present.model_id = absent.model_id
+        and present.probe = absent.probe
+        and present.doc_id = absent.doc_id
+        and present.sentence = absent.sentence
+)
+
+select * from needle_answers

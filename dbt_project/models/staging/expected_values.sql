@@ -1,0 +1,200 @@
+with units as (
+    select * from {{ source('extract', 'units') }}
+),
+
+models as (
+    select * from {{ source('extract', 'models') }}
+),
+
+variants as (
+    select * from {{ ref('stg_metric_variants') }}
+),
+
+families as (
+    select * from {{ ref('stg_metric_families') }}
+),
+
+known_models as (
+    select
+        problem,
+        model_id
+    from models
+    union
+    select
+        problem,
+        model_id
+    from units
+),
+
+conditions as (
+    select distinct
+        problem,
+        condition,
+        condition_kind,
+        probe
+    from units
+),
+
+-- Each window with the whole document, and what the problem file declares: token_units.
+pairs as (
+    select
+        long_contexts.problem,
+        if(
+            long_contexts.condition_kind = 'full',
+            short_contexts.condition,
+            concat(short_contexts.condition, '_in_', long_contexts.condition)
+        ) as suffix,
+        long_contexts.condition as long_condition,
+        short_contexts.condition as short_condition
+    from conditions as long_contexts
+    inner join conditions as short_contexts
+        on long_contexts.problem = short_contexts.problem
+    left join {{ source('extract', 'condition_pairs') }} as declared
+        on long_contexts.problem = declared.problem
+        and long_contexts.condition = declared.condition
+        and short_contexts.condition = declared.short_condition
+    where declared.condition is not null
+        or (
+            long_contexts.condition_kind = 'full' and short_contexts.condition_kind = 'window'
+        )
+),
+
+conditions_with_choices as (
+    select distinct
+        problem,
+        condition
+    from {{ source('extract', 'top_tokens') }}
+),
+
+-- The conditions behind a value, by what its family needs and what follows `@` in its name.
+needed_conditions as (
+    select
+        problem,
+        'full' as needs,
+        null as suffix,
+        condition
+    from conditions
+    where condition_kind = 'full'
+    union all
+    select
+        problem,
+        -- retrieval and needle probes make two conditions, each of a kind of its own
+        regexp_replace(
+            condition_kind, '_(with_document|without_document|present|absent)$', ''
+        ) as needs,
+        probe as suffix,
+        condition
+    from conditions
+    where condition_kind not in ('full', 'window')
+    union all
+    select
+        controls.problem,
+        controls.condition_kind as needs,
+        controls.probe as suffix,
+        answers.condition
+    from conditions as controls
+    inner join conditions as answers
+        on controls.problem = answers.problem
+        and controls.probe = answers.probe
+    where controls.condition_kind in (
+            'retrieval_foreign', 'retrieval_shuffled', 'retrieval_tail'
+        )
+        and answers.condition_kind in ('retrieval_with_document', 'retrieval_without_document')
+    union all
+    select
+        problem,
+        'window' as needs,
+        suffix,
+        unnest([long_condition, short_condition]) as condition
+    from pairs
+    union all
+    select
+        pairs.problem,
+        'choices' as needs,
+        pairs.suffix,
+        unnest([pairs.long_condition, pairs.short_condition]) as condition
+    from pairs
+    inner join conditions_with_choices
+        on pairs.problem = conditions_with_choices.problem
+        and pairs.short_condition = conditions_with_choices.condition
+),
+
+states as (
+    select
+        problem,
+        model_id,
+        condition,
+        count(*) filter (where status = 'done') as documents_done,
+        any_value(reason) filter (where status = 'failed') as failure
+    from units
+    group by problem, model_id, condition
+),
+
+lacking as (
+    select
+        needed_conditions.problem,
+        needed_conditions.needs,
+        needed_conditions.suffix,
+        known_models.model_id,
+        min(
+            case
+                when states.documents_done > 0 then null
+                when states.failure is not null
+                    then concat('condition ', needed_conditions.condition, ': ', states.failure)
+                else concat('condition ', needed_conditions.condition, ' not extracted')
+            end
+        ) as reason
+    from needed_conditions
+    inner join known_models
+        on needed_conditions.problem = known_models.problem
+    left join states
+        on known_models.problem = states.problem
+        and known_models.model_id = states.model_id
+        and needed_conditions.condition = states.condition
+    group by all
+),
+
+evaluated as (
+    select distinct problem
+    from {{ ref('token_units') }}
+    where is_evaluator and pair is not null
+),
+
+expected_values as (
+    select
+        lacking.problem,
+        variants.metric,
+        concat_ws('@', variants.variant, lacking.suffix) as variant,
+        lacking.model_id,
+        case
+            when lacking.reason is not null then lacking.reason
+            when variants.over = 'evaluator_key_tokens' and evaluated.problem is null
+                then 'evaluator not extracted'
+            when variants.min_tokens > 1
+                then concat('0 of at least ', variants.min_tokens, ' tokens')
+            else 'no token qualified'
+        end as reason_if_missing
+    from variants
+    inner join families
+        on variants.metric = families.metric
+    inner join lacking
+        on families.needs = lacking.needs
+    left join evaluated
+        on lacking.problem = evaluated.problem
+)
+
+select * from expected_values
+{%- for plugin in context.keys() | sort if plugin.startswith('adds_metric_values__') %}
+{%- set given = context[plugin]() %}
+{%- if load_relation(given) is not none %}
+union all by name
+-- a table of scores gives its own reasons
+select
+    problem,
+    metric,
+    variant,
+    model_id,
+    coalesce(reason, 'no score') as reason_if_missing
+from {{ given }}
+{%- endif %}
+{%- endfor %}

@@ -1,5 +1,0 @@
-with documents as (
-    select * from {{ source('extract', 'documents') }}
-)
-
-select * from documents

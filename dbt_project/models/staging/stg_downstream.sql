@@ -1,5 +1,0 @@
-with downstream as (
-    select * from {{ source('extract', 'downstream') }}
-)
-
-select * from downstream

@@ -1,5 +1,0 @@
-with lineup as (
-    select * from {{ source('extract', 'lineup') }}
-)
-
-select * from lineup

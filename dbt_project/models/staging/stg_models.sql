@@ -1,5 +1,0 @@
-with models as (
-    select * from {{ source('extract', 'models') }}
-)
-
-select * from models

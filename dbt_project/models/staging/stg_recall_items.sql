@@ -1,5 +1,0 @@
-with recall_items as (
-    select * from {{ source('extract', 'recall_items') }}
-)
-
-select * from recall_items

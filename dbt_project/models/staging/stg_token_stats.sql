@@ -1,5 +1,0 @@
-with tokens as (
-    select * from {{ source('extract', 'tokens') }}
-)
-
-select * from tokens

@@ -1,7 +1,0 @@
-{{ config(materialized = 'table') }}
-
-with units as (
-    select * from {{ source('extract', 'units') }}
-)
-
-select * from units

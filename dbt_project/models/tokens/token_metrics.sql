@@ -1,0 +1,66 @@
+{{ config(
+    materialized = 'incremental',
+    pre_hook = [
+        "{% if is_incremental() %}
+            delete from {{ this }}
+            where unit_id not in (select unit_id from {{ ref('token_units') }})
+        {% endif %}",
+        "{% if is_incremental() %}
+            delete from {{ this }} where definition not in (
+                '{{ variants(over = ['tokens', 'token_pairs']) | map(attribute = 'definition') | join(\"', '\") }}'
+            )
+        {% endif %}",
+    ],
+) }}
+
+-- New units get every variant, units that were there get the new variants.
+{%- set in_use = variants(over = ['tokens', 'token_pairs']) -%}
+{%- set added = [] -%}
+{%- if is_incremental() -%}
+    {%- set built = run_query('select distinct definition from ' ~ this).columns[0].values() -%}
+    {%- set added = in_use | rejectattr('definition', 'in', built) | list -%}
+{%- endif %}
+
+with units as (
+    select * from {{ ref('token_units') }}
+),
+
+all_tokens as (
+    select
+        *,
+        {{ 'unit_id not in (select distinct unit_id from ' ~ this ~ ')' if is_incremental() else true }}
+            as is_new
+    from {{ ref('fct_tokens') }}
+),
+
+tokens as (
+    select * from all_tokens
+    where is_first_pair and is_new
+),
+
+token_pairs as (
+    select * from all_tokens
+    where gain is not null and is_new
+),
+
+token_metrics as (
+    {{ variant_sums(in_use, units = 'units', suffix = 'pair') }}
+)
+
+select * from token_metrics
+{%- if added %}
+union all
+(
+    with tokens as (
+        select * from all_tokens
+        where is_first_pair and not is_new
+    ),
+
+    token_pairs as (
+        select * from all_tokens
+        where gain is not null and not is_new
+    )
+
+    {{ variant_sums(added, units = 'units', suffix = 'pair') }}
+)
+{%- endif %}

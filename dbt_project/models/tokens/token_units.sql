@@ -1,0 +1,204 @@
+-- Ids are hashes of content: of the token files, of the documents' texts, and of the SQL that makes
+-- rows from them. The incremental tables keep the rows of ids that stay, and compute new ids.
+
+with ledger as (
+    select * from {{ source('extract', 'units') }}
+    where status = 'done'
+),
+
+models as (
+    select * from {{ source('extract', 'models') }}
+),
+
+documents as (
+    select * from {{ source('extract', 'documents') }}
+),
+
+lineup as (
+    select * from {{ source('extract', 'lineup') }}
+),
+
+declared_pairs as (
+    select * from {{ source('extract', 'condition_pairs') }}
+),
+
+tokens as (
+    select * from {{ source('extract', 'tokens') }}
+),
+
+-- Words are counted in all documents of a problem.
+corpora as (
+    select
+        problem,
+        hash(string_agg(concat(doc_id, ':', sha256), ' ' order by doc_id)) as corpus_id
+    from documents
+    group by problem
+),
+
+contexts as (
+    select
+        ledger.problem,
+        ledger.model_id,
+        ledger.condition,
+        ledger.condition_kind,
+        ledger.doc_id,
+        ledger.document_tokens,
+        ledger.rows as token_rows,
+        models.tokenizer_sha256,
+        hash(
+            ledger.problem,
+            ledger.model_id,
+            ledger.condition,
+            ledger.doc_id,
+            ledger.document_tokens,
+            ledger.content_sha256,
+            {{ code_of(['token_units', 'words', 'token_features', 'fct_tokens']) }}
+        ) as context_id
+    from ledger
+    inner join models
+        on ledger.problem = models.problem
+        and ledger.model_id = models.model_id
+),
+
+-- Models that share a tokenizer share a document's tokenization: that of the model with most rows.
+tokenizations as (
+    select
+        contexts.problem,
+        contexts.tokenizer_sha256,
+        contexts.doc_id,
+        contexts.model_id,
+        contexts.condition,
+        hash(contexts.context_id, corpora.corpus_id) as tokenization_id
+    from contexts
+    left join corpora
+        on contexts.problem = corpora.problem
+    where contexts.condition_kind = 'full'
+    qualify row_number() over (
+            partition by contexts.problem, contexts.tokenizer_sha256, contexts.doc_id
+            order by contexts.token_rows desc, contexts.model_id asc
+        ) = 1
+),
+
+-- Characters that the tokens of every tokenizer reach: a part of the text is the same text for all
+-- models, also where documents are cut after a number of tokens.
+text_ends as (
+    select
+        problem,
+        doc_id,
+        min(characters) as text_characters
+    from (
+        select
+            tokens.problem,
+            tokens.doc_id,
+            tokens.model_id,
+            max(tokens.char_end) as characters
+        from tokens
+        inner join tokenizations
+            on tokens.problem = tokenizations.problem
+            and tokens.model_id = tokenizations.model_id
+            and tokens.condition = tokenizations.condition
+            and tokens.doc_id = tokenizations.doc_id
+        group by tokens.problem, tokens.doc_id, tokens.model_id
+    )
+    group by problem, doc_id
+),
+
+-- Every window is compared with the whole document, and whatever the problem file declares.
+pairs as (
+    select
+        long_context.*,
+        short_context.condition as short_condition,
+        short_context.context_id as short_context_id,
+        case
+            when long_context.condition_kind = 'full' then short_context.condition
+            else concat(short_context.condition, '_in_', long_context.condition)
+        end as pair
+    from contexts as long_context
+    inner join contexts as short_context
+        on long_context.problem = short_context.problem
+        and long_context.model_id = short_context.model_id
+        and long_context.doc_id = short_context.doc_id
+    left join declared_pairs
+        on long_context.problem = declared_pairs.problem
+        and long_context.condition = declared_pairs.condition
+        and short_context.condition = declared_pairs.short_condition
+    where declared_pairs.condition is not null
+        or (long_context.condition_kind = 'full' and short_context.condition_kind = 'window')
+),
+
+-- A document without any shorter context is a unit, too.
+paired as (
+    select * from pairs
+    union all by name
+    select * from contexts
+    where condition_kind = 'full'
+        and context_id not in (select context_id from pairs)
+),
+
+-- The largest checkpoint of the problem finds key tokens for others (longppl_external). What was done
+-- to a checkpoint (`base_id`) makes no other evaluator, and one that isn't extracted has no deputy.
+evaluators as (
+    select
+        problem,
+        {% if var('evaluator', none) -%}
+        '{{ var('evaluator') }}' as model_id
+        {%- else -%}
+        arg_max(model_id, (parameters, model_id)) as model_id
+        {%- endif %}
+    from (
+        select
+            problem,
+            model_id,
+            parameters
+        from models
+        where base_id is null
+        union all
+        select
+            problem,
+            model_id,
+            parameters
+        from lineup
+        where parameters is not null
+    )
+    group by problem
+),
+
+token_units as (
+    select
+        paired.problem,
+        paired.model_id,
+        paired.doc_id,
+        paired.pair,
+        paired.condition,
+        paired.short_condition,
+        paired.document_tokens,
+        text_ends.text_characters,
+        paired.tokenizer_sha256,
+        tokenizations.tokenization_id,
+        tokenizations.model_id = paired.model_id
+        and tokenizations.condition = paired.condition as is_tokenization,
+        paired.model_id is not distinct from evaluators.model_id as is_evaluator,
+        paired.condition_kind = 'full' and row_number() over (
+            partition by paired.context_id
+            order by paired.pair
+        ) = 1 as is_first_pair,
+        hash(
+            paired.context_id,
+            paired.short_context_id,
+            tokenizations.tokenization_id,
+            text_ends.text_characters,
+            is_first_pair
+        ) as unit_id
+    from paired
+    left join tokenizations
+        on paired.problem = tokenizations.problem
+        and paired.tokenizer_sha256 = tokenizations.tokenizer_sha256
+        and paired.doc_id = tokenizations.doc_id
+    left join text_ends
+        on paired.problem = text_ends.problem
+        and paired.doc_id = text_ends.doc_id
+    left join evaluators
+        on paired.problem = evaluators.problem
+)
+
+select * from token_units

@@ -1,0 +1,81 @@
+with documents as (
+    select * from {{ source('extract', 'documents') }}
+),
+
+-- A piece is a run of letters, digits and underscores, with what stands before it.
+cut as (
+    select
+        problem,
+        doc_id,
+        regexp_extract_all(text, '[^\p{L}\p{N}_]*[\p{L}\p{N}_]+') as pieces
+    from documents
+),
+
+pieces as (
+    select
+        problem,
+        doc_id,
+        unnest(pieces) as piece,
+        generate_subscripts(pieces, 1) as number
+    from cut
+),
+
+runs as (
+    select
+        problem,
+        doc_id,
+        number,
+        length(piece) as piece_characters,
+        regexp_replace(piece, '^[^\p{L}\p{N}_]+', '') as run
+    from pieces
+),
+
+placed as (
+    select
+        problem,
+        doc_id,
+        lower(run) as word,
+        regexp_matches(run, '\p{N}') as is_number,
+        regexp_matches(run, '[\p{L}\p{N}]') as is_word,
+        regexp_matches(run, '^\p{Lu}') as is_capitalised,
+        sum(piece_characters) over (
+            partition by problem, doc_id
+            order by number
+        ) as char_end,
+        length(run) as characters
+    from runs
+),
+
+frequencies as (
+    select
+        problem,
+        word,
+        count(*) as frequency,
+        bool_and(is_capitalised) as is_name
+    from placed
+    where is_word
+    group by problem, word
+),
+
+words as (
+    select
+        placed.problem,
+        placed.doc_id,
+        cast(placed.char_end - placed.characters as integer) as char_start,
+        cast(placed.char_end as integer) as char_end,
+        placed.word,
+        placed.is_number,
+        frequencies.is_name and not placed.is_number as is_name,
+        cast(frequencies.frequency as integer) as frequency,
+        cast(lag(placed.char_end - placed.characters) over (
+            partition by placed.problem, placed.doc_id, placed.word
+            order by placed.char_end
+        ) as integer) as previous_start
+    from placed
+    inner join frequencies
+        on placed.problem = frequencies.problem
+        and placed.word = frequencies.word
+    where placed.is_word
+)
+
+select * from words
