@@ -30,6 +30,7 @@ $(READY): pyproject.toml requirements.lock
 	@$(BIN)/python -m pip install -c requirements.lock -e '.[dev]' > $(LOG) 2>&1 || \
 	  { grep -E '^ *ERROR:' $(LOG) | tail -n 3 || true; echo "error: pip failed; see $(LOG), mend the cause (network? disk?), run make setup" >&2; exit 1; }
 	@touch $@
+	@echo "done; on a GPU machine run $(TOKENMART) doctor: it checks the driver against this torch"
 
 demo: $(READY)  ## small real models, documents to ranked correlations: minutes on two cores
 	$(TOKENMART) data fetch --problem minilong

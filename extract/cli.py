@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -164,6 +165,8 @@ def extract(
         raise click.UsageError(
             "--hours keeps a time budget in one process; add --workers 1, and leave out --on"
         )
+    if selection.device != "cpu":
+        plan = replace(plan, workers=sharing.workers)
     if dry_run:
         _print_plan(plan)
     if sharing.sentence and as_worker is None:
@@ -231,10 +234,10 @@ def _extract(
     quiet: bool,
     hours: float | None,
 ) -> None:
+    from extract.extraction import Extraction, Outcome
     from extract.failures import summary
     from extract.planning.tables import fallbacks, status_rows
-    from extract.run import Extraction, Outcome
-    from extract.stopping import sigterm_interrupts
+    from extract.sigterm import sigterm_interrupts
     from extract.time_budget import extract_within
     from warehouse.errors import UnitFailedError
     from warehouse.progress import no_progress, progress_bar, without_library_bars

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from extract.backends.backend import Loading, find_backend
+from extract.device_errors import DeviceLostError, raise_if_lost
+from extract.device_memory import release_memory
 from extract.failures import Failure, LibraryMessages, explain
-from extract.observe import release_memory
 from extract.planning.plan import ModelPlan, Selection, plan_model
 from extract.recall.contexts import make_contexts
 from extract.recall.items import build_items, describe_items, score_items
@@ -106,9 +107,10 @@ def measure_recall(
             with messages.about(spec.full_id):
                 job = _Measuring(problem, target, plan, selection, workspace, texts, progress)
                 measured += job.run()
-        except StorageError:
+        except (StorageError, DeviceLostError):
             raise
         except Exception as error:  # whatever it was, the next model is tried
+            raise_if_lost(error)
             reason = explain(error).removeprefix(f"{spec.full_id}: ")
         # after the handler, whose exception keeps the model in memory
         release_memory()
@@ -153,7 +155,7 @@ class _Measuring:
         for number, items in todo:
             self.progress(f"{self.spec.full_id}: recall, context {number + 1}", 0)
             if scorer is None:
-                sample = items[0].request.trunk if items else None
+                sample = items[0].request.prefix if items else None
                 loading = Loading(
                     self.spec,
                     self.plan.checkpoint,

@@ -7,10 +7,11 @@ from copy import copy
 from dataclasses import dataclass, replace
 
 from extract.backends.backend import Scorer
+from extract.device_memory import release_memory
+from extract.extraction import Extraction
 from extract.failures import Failure, explain
-from extract.observe import release_memory
+from extract.planning.memory import Footprint
 from extract.planning.plan import Document, ModelPlan, Selection
-from extract.run import Extraction
 from extract.tokenization import TokenizedDocument
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
@@ -55,12 +56,12 @@ class _OneModel(Extraction):
         object.__setattr__(plan, "tasks", mine)
         return plan
 
-    def _load(self, plan: ModelPlan, first: TokenizedDocument, room: int) -> Scorer:
+    def _load(self, plan: ModelPlan, first: TokenizedDocument, needed: Footprint | None) -> Scorer:
         if self._failure:  # it would fail again, document after document
             raise TokenmartError(self._failure)
         if self._scorer is None:
             try:
-                self._scorer = super()._load(plan, first, room)
+                self._scorer = super()._load(plan, first, needed)
             except Exception as error:
                 self._failure = explain(error)
                 raise

@@ -76,7 +76,9 @@ def train_expert(
     import torch
     from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
     from peft import set_peft_model_state_dict as set_state
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoTokenizer
+
+    from extract.scoring.weights import load_weights
 
     if training.skill not in SKILLS:
         hint = did_you_mean(training.skill, SKILLS)
@@ -89,7 +91,7 @@ def train_expert(
     record = fresh if state is None else json.loads(state["record"])
     torch.manual_seed(training.seed)
     tokenizer = AutoTokenizer.from_pretrained(base)
-    plain = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    plain = load_weights(base, str(base), dtype=torch.float32).model
     settings = LoraConfig(
         r=training.rank, lora_alpha=2 * training.rank, target_modules="all-linear"
     )

@@ -14,12 +14,17 @@ from typing import Any
 def merge_adapter(base: Path, adapter: Path, out: Path) -> None:
     """Write a base with a LoRA adapter merged into its weights, in float32, as a checkpoint."""
     import torch
-    from peft import PeftModel
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from peft import PeftModel, get_peft_model_state_dict
+    from peft.utils import load_peft_weights
+    from transformers import AutoTokenizer
 
-    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
-    merged = PeftModel.from_pretrained(model, str(adapter)).merge_and_unload()
-    merged.save_pretrained(out)
+    from extract.scoring.weights import load_weights, refuse_incomplete
+
+    model = load_weights(base, str(base), dtype=torch.float32).model
+    adapted = PeftModel.from_pretrained(model, str(adapter))
+    asked, there = set(get_peft_model_state_dict(adapted)), set(load_peft_weights(str(adapter)))
+    refuse_incomplete(str(adapter), asked - there, there - asked)
+    adapted.merge_and_unload().save_pretrained(out)
     AutoTokenizer.from_pretrained(base).save_pretrained(out)
     # the base's own file, byte for byte: a library may write it otherwise
     (out / "tokenizer.json").write_bytes((base / "tokenizer.json").read_bytes())
@@ -33,6 +38,8 @@ def run_job(job: dict[str, Any]) -> None:
 
     for name, parts in job["adapters"].items():
         merge_adapter(Path(parts["base"]), Path(parts["adapter"]), Path("experts") / name)
+    for name in job["experts"]:
+        _refuse_incomplete_expert(name)
     recipe = _with_paths(job["recipe"], set(job["experts"]))
     run_merge(
         MergeConfiguration.model_validate(recipe),
@@ -41,6 +48,20 @@ def run_job(job: dict[str, Any]) -> None:
             random_seed=job["seed"], write_model_card=False, quiet=True, device=job["device"]
         ),
     )
+
+
+def _refuse_incomplete_expert(name: str) -> None:
+    """Stop at an expert that mergekit would take for whole; no weights are read.
+
+    Raises:
+        TokenmartError: its files lack tensors, or wrappers of torch changed their names.
+    """
+    from extract.scoring.weights import COMPLETE, load_weights
+    from warehouse.errors import TokenmartError
+
+    record = load_weights(Path("experts") / name, name, device_map="meta").record
+    if record != COMPLETE:
+        raise TokenmartError(f"{name}: {record}; save it again without them, then merge")
 
 
 def _with_paths(value: Any, experts: set[str]) -> Any:
@@ -57,4 +78,10 @@ def _with_paths(value: Any, experts: set[str]) -> Any:
 
 
 if __name__ == "__main__":
-    run_job(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
+    from warehouse.errors import TokenmartError
+
+    try:
+        run_job(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
+    except TokenmartError as error:
+        # the last line is what the parent repeats
+        sys.exit(error.format_message())

@@ -51,11 +51,11 @@ import numpy as np
 
 from extract.backends.backend import Backend
 
-from extract.scored import Scored, TokenScores
+from extract.token_scores import Scored, TokenScores
 
 
 class UniformScorer:
-    parameters, attention, prefixes = 0, "none", "shared"
+    parameters, attention, prefixes, weights = 0, "none", "shared", "none"
 
     def check(self):
         pass

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 def extract_as_process(path: Path) -> multiprocessing.process.BaseProcess:
     """Start `tokenmart extract` on a problem file, with this process's folder and environment."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch", "transformers", "fresh_process", "extract.run"])
+    context.set_forkserver_preload(["torch", "transformers", "fresh_process", "extract.extraction"])
     process = context.Process(target=_extract, args=(str(path), str(Path.cwd()), dict(os.environ)))
     process.start()
     return process
@@ -27,7 +27,7 @@ def extract_as_process(path: Path) -> multiprocessing.process.BaseProcess:
 def eval_until_killed(words: Sequence[str], units: int) -> int:
     """Run `tokenmart eval`, killed when it has stored so many units; returns the exit code."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch", "transformers", "fresh_process", "extract.run"])
+    context.set_forkserver_preload(["torch", "transformers", "fresh_process", "extract.extraction"])
     process = context.Process(
         target=_eval, args=(list(words), units, str(Path.cwd()), dict(os.environ))
     )

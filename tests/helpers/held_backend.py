@@ -7,11 +7,11 @@ import os, time
 from pathlib import Path
 import numpy as np
 from extract.backends.backend import Backend
-from extract.scored import Scored, TokenScores
+from extract.token_scores import Scored, TokenScores
 
 class Held(Backend):
     kind = "held"
-    parameters, attention, prefixes = 0, "none", "shared"
+    parameters, attention, prefixes, weights = 0, "none", "shared", "none"
 
     def load(self, loading):
         return self

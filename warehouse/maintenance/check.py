@@ -92,6 +92,8 @@ class FileCheck:
     units: int
     rows: int
     defects: tuple[Defect, ...]
+    unrecorded: int = 0
+    """Done units of which no complete weights are recorded; imported ones have none."""
 
 
 @dataclass(frozen=True)
@@ -209,7 +211,11 @@ def _examine(
             document = None
         for what in _unit_defects(unit, mine, keys, document, unit in ledger.altered):
             defects.append(wrong(what, "drop", unit.doc_id))
-    return FileCheck(len(ledger.units), rows.num_rows, tuple(defects)), rows
+    unrecorded = sum(
+        unit.status == "done" and not unit.weights and unit.probe != IMPORTED
+        for unit in ledger.units
+    )
+    return FileCheck(len(ledger.units), rows.num_rows, tuple(defects), unrecorded), rows
 
 
 def _readable_rows(path: Path) -> tuple[pa.Table, list[int], list[str]]:

@@ -84,6 +84,7 @@ def check(problem_name: str | None, repair: bool, as_json: bool) -> None:
     defects: list[Defect] = []
     mended: dict[Path, str] = {}
     units = rows = 0
+    unrecorded: dict[tuple[str, str], int] = {}
     with progress_bar(len(files), "files") as progress:
         for path in files:
             problem = path.parts[-4].partition("=")[2]
@@ -95,6 +96,9 @@ def check(problem_name: str | None, repair: bool, as_json: bool) -> None:
             found = check_file(path, texts)
             units, rows = units + found.units, rows + found.rows
             defects += found.defects
+            if found.unrecorded:
+                key = problem, path.parts[-3].partition("=")[2]
+                unrecorded[key] = unrecorded.get(key, 0) + found.unrecorded
             if repair and found.defects and (done := repair_file(store, path, texts)):
                 mended[path] = done
             progress("checking", 1)
@@ -106,6 +110,12 @@ def check(problem_name: str | None, repair: bool, as_json: bool) -> None:
         click.echo(_as_json(defects, mended, len(files), units, rows, seconds))
     else:
         _say(defects, mended)
+        for (of, model), count in unrecorded.items():
+            click.echo(
+                f"note: {of}: {counted(count, 'unit')} of {model} were stored before it was "
+                "checked that the files hold all tensors of the model; `tokenmart extract "
+                f"--problem {of}` compares the files and scores again what was wrong"
+            )
         click.echo(
             f"checked {counted(len(files), 'file')}, {counted(units, 'unit')}, "
             f"{rows:,} rows in {seconds:.1f} s: "

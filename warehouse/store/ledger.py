@@ -24,6 +24,8 @@ from warehouse.store.schema_version import OtherVersionError, refuse_version
 DIGESTS_KEY = b"tokenmart.unit_digests"
 """Footer key beside the ledger: one hash per record, in the ledger's order."""
 
+_LATER_FIELDS = ("weights", "reserved_bytes")
+
 
 @dataclass(frozen=True)
 class UnitRecord:
@@ -33,7 +35,10 @@ class UnitRecord:
     `tokens_scored` the rows; `seconds` is wall-clock, `peak_bytes` the process's (or the
     GPU's) peak memory while the unit ran. `document_tokens` of `document_tokens_total`
     tokens were used, `over_limit_tokens` of them beyond the model's context. Work shared
-    between conditions is booked on the first that needed it.
+    between conditions is booked on the first that needed it. `weights` begins with `complete`
+    where every tensor of the model was in its files; it is empty of units that were written
+    before this was checked. `reserved_bytes` is what the GPU's allocator held at its peak, with
+    what nothing used; 0 without a GPU.
     """
 
     problem: str
@@ -69,6 +74,8 @@ class UnitRecord:
     finished_at: str
     content_sha256: str
     over_limit_tokens: int = 0
+    weights: str = ""
+    reserved_bytes: int = 0
 
 
 def whole_tokens(unit: UnitRecord, limit: int | None) -> int:
@@ -144,7 +151,10 @@ def _parse(payload: bytes) -> tuple[UnitRecord, ...]:
 
 
 def _digest(unit: UnitRecord) -> str:
-    canonical = json.dumps(vars(unit), sort_keys=True)  # flat: `asdict` copies, ten times slower
+    record = vars(unit)  # flat: `asdict` copies, ten times slower
+    # a record that was written before there were these fields is hashed without them
+    record = {n: value for n, value in record.items() if value or n not in _LATER_FIELDS}
+    canonical = json.dumps(record, sort_keys=True)
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 

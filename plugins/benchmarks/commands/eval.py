@@ -191,8 +191,8 @@ def _run_model(
     progress: Progress,
 ) -> tuple[EvalRun | None, list[Failure]]:
     """All tasks of one model; one that fails does not stop the others, nor the next model."""
+    from extract.device_memory import release_memory
     from extract.failures import Failure, LibraryMessages, explain
-    from extract.observe import release_memory
     from extract.planning.plan import plan_model
     from plugins.benchmarks.harness.evaluation import EvalRun
     from warehouse.errors import StorageError

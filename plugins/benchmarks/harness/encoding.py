@@ -50,7 +50,7 @@ class Pair:
             return Request(
                 ids=self.continuation,
                 first_target=0,
-                trunk=self.context,
+                prefix=self.context,
                 prefix_length=len(self.context),
                 **places,
             )

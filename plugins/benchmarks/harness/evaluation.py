@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from extract.backends.backend import Loading, Scorer, find_backend
-from extract.claims import claim
+from extract.device_errors import DeviceLostError, raise_if_lost
+from extract.device_memory import PeakMemory
 from extract.failures import Failure, explain
-from extract.observe import PeakMemory
 from extract.planning.plan import Document, ModelPlan, Selection, Task, model_parts
-from extract.rows import model_row
-from extract.units import ScoredUnit, unit_record
+from extract.unit_rows import ScoredUnit, model_row, unit_record
+from extract.work_claims import claim
 from plugins.benchmarks.harness.encoding import PairEncoder
 from plugins.benchmarks.harness.scoring import ScoredRequests, answer_text, score_unit
 from plugins.benchmarks.harness.tasks import EvalTask, EvalUnit
@@ -169,9 +169,10 @@ class EvalRun:
             reason, scored = "", ScoredRequests(TOKENS.empty_table(), [], [])
             try:
                 scored = score_unit(unit, self.scorer, self.encoder)
-            except StorageError:
+            except (StorageError, DeviceLostError):
                 raise
             except Exception as error:  # the next unit is tried
+                raise_if_lost(error)
                 reason = explain(error).removeprefix(f"{self.plan.spec.full_id}: ")
                 self.failures.append(Failure(f"{self.plan.spec.full_id}, {task.name}", reason))
             seconds = time.perf_counter() - started

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from extract.backends.backend import Scorer
-from extract.rows import columns_of_rows
-from extract.scored import Scored
+from extract.token_scores import Scored
+from extract.unit_rows import columns_of_rows
 from plugins.benchmarks.harness.encoding import Pair, PairEncoder
 from plugins.benchmarks.harness.tasks import EvalRequest, EvalUnit
 from warehouse.errors import TokenmartError

@@ -23,7 +23,7 @@ from eval_tasks import TASKS, write_tasks
 from fresh_process import eval_until_killed
 from published_tables import assert_same
 
-from extract.claims import claim
+from extract.work_claims import claim
 from plugins.benchmarks.commands.eval import eval_command
 from plugins.benchmarks.harness.evaluation import EvalRun
 from tokenmart import cli

@@ -174,6 +174,23 @@ def test_an_adapter_is_merged_into_its_base_first(experts: Path, workspace: Work
     assert changed == 3
 
 
+@pytest.mark.parametrize("name", ["one", "adapter"])
+def test_an_expert_that_lacks_tensors_is_not_merged(
+    name: str, experts: Path, workspace: Workspace, tmp_path: Path
+) -> None:
+    there = shutil.copytree(experts, tmp_path / "experts")
+    (file,) = (there / name).glob("*.safetensors")
+    tensors = load_file(file)
+    lost = sorted(tensors)[-1]
+    save_file({n: t for n, t in tensors.items() if n != lost}, file, metadata={"format": "pt"})
+    taken = "lora" if name == "adapter" else name
+    recipe = {"merge_method": "linear", "dtype": "float32", "models": models(base={"weight": 1.0})}
+    recipe["models"] += models(**{taken: {"weight": 1.0}})  # type: ignore[operator]
+    path = problem_of(there, workspace, {"name": "m", "recipe": recipe})
+    with pytest.raises(TokenmartError, match=r"its files lack 1 of its tensors"):
+        made(path, workspace, "m")
+
+
 def test_layers_of_two_models_and_slerp_and_a_seeded_draw(
     experts: Path, workspace: Workspace
 ) -> None:

@@ -39,7 +39,7 @@ def built(probe: Any, reading: Reading) -> dict[str, list[Request]]:
 
 def visible(request: Request, bos: int | None) -> list[int]:
     """The document tokens to the left of the first target."""
-    seen = [*request.trunk[: request.prefix_length], *request.ids[: request.first_target]]
+    seen = [*request.prefix[: request.prefix_length], *request.ids[: request.first_target]]
     assert bos is None or seen[0] == bos
     return seen[bos is not None :]
 
@@ -122,7 +122,7 @@ def test_a_shuffled_document_keeps_its_words_whole() -> None:
     reading = Reading(ids, starts, starts + 2, text, None)
     probe = IN_TOKENS.model_copy(update={"controls": ("shuffled",)})
     (request, *_) = built(probe, reading)["retrieval_shuffled"]
-    pairs = request.trunk.reshape(50, 2)
+    pairs = request.prefix.reshape(50, 2)
     assert (pairs[:, 0] % 2 == 0).all() and (pairs[:, 1] == pairs[:, 0] + 1).all()
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from extract import claims
-from extract.claims import claim
+from extract import work_claims
+from extract.work_claims import claim
 from warehouse.store import owners
 
 
@@ -29,7 +29,7 @@ def test_a_dead_owner_on_this_machine_loses_its_claim_at_once(tmp_path: Path) ->
     path = tmp_path / "doc.claim"
     child = os.fork()
     if child == 0:
-        claims._create(path)
+        work_claims._create(path)
         os._exit(0)
     os.waitpid(child, 0)
     with claim(path) as ours:

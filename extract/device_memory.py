@@ -1,4 +1,4 @@
-"""What a run is made of and what it takes: code revision, peak memory."""
+"""Memory that models take: given back between them, and its peak."""
 
 from __future__ import annotations
 
@@ -6,21 +6,9 @@ import contextlib
 import gc
 import sys
 import warnings
-from functools import cache
 from pathlib import Path
 
 from warehouse.peak_memory import peak_bytes
-from warehouse.store.provenance import code_revision
-
-
-@cache
-def running_code() -> tuple[str, bool]:
-    """Commit of the running code and whether it was changed; ("unknown", False) outside git.
-
-    Asked once: what was loaded at the start is what runs.
-    """
-    found = code_revision()
-    return found["revision"] or "unknown", bool(found["dirty"])
 
 
 def _has_gpu() -> bool:
@@ -69,6 +57,14 @@ class PeakMemory:
             return
         with contextlib.suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5")
+
+    def reserved_bytes(self) -> int:
+        """The peak of what the GPUs' allocators held, with what nothing used; 0 without a GPU."""
+        if not self.gpu:
+            return 0
+        import torch
+
+        return sum(int(torch.cuda.max_memory_reserved(n)) for n in range(torch.cuda.device_count()))
 
     def bytes(self) -> int:
         """The peak."""

@@ -1,21 +1,45 @@
-"""From models and scored requests to rows of their schemas."""
+"""From scored requests to rows: tokens, first choices, the record in the ledger, the model."""
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from extract.planning.plan import ModelPlan, describe_interventions
-from extract.scored import Scored
+from extract.backends.backend import Scorer
+from extract.planning.plan import ModelPlan, Selection, Task, describe_interventions
+from extract.scoring.numerics import ENGINE_VERSION
+from extract.token_scores import Scored
 from extract.tokenization import TokenizedDocument
-from warehouse.probes.request import Request
+from warehouse.paths import Workspace
+from warehouse.probes.request import Condition, Request
+from warehouse.store.ledger import UnitRecord
+from warehouse.store.parquet_files import write_table
+from warehouse.store.provenance import code_revision
 from warehouse.store.schema import MODELS, TOKENS, TOP_TOKENS
 from warehouse.store.token_files import STEP_NATS
+
+
+@dataclass(frozen=True)
+class ScoredUnit:
+    """One condition of one document, scored or failed, not yet stored."""
+
+    condition: Condition
+    requests: Sequence[Request]
+    results: Sequence[Scored]
+    reason: str
+    tokens: int
+    seconds: float
+    peak_bytes: int
+    reserved_bytes: int = 0
 
 
 def token_rows(
@@ -115,3 +139,79 @@ def model_row(plan: ModelPlan, parameters: int) -> pa.Table:
         "rope": None if spec.rope is None else spec.rope.model_dump_json(exclude_none=True),
     }
     return pa.Table.from_pylist([row], schema=MODELS)
+
+
+def write_model(workspace: Workspace, problem: str, plan: ModelPlan, parameters: int) -> None:
+    """Write the row of a model where the warehouse looks for it.
+
+    Raises:
+        StorageError: the folder can't be written.
+    """
+    place = f"problem={problem}/model_id={plan.spec.model_id}/model.parquet"
+    write_table(workspace.models / place, model_row(plan, parameters))
+
+
+@cache
+def running_code() -> tuple[str, bool]:
+    """Commit of the running code and whether it was changed; ("unknown", False) outside git.
+
+    Asked once: what was loaded at the start is what runs.
+    """
+    found = code_revision()
+    return found["revision"] or "unknown", bool(found["dirty"])
+
+
+def unit_record(
+    problem: str,
+    selection: Selection,
+    plan: ModelPlan,
+    task: Task,
+    scored: ScoredUnit,
+    rows: int,
+    scorer: Scorer | None,
+    tokenized: TokenizedDocument | None,
+) -> UnitRecord:
+    """The record of a unit; without a tokenised document it failed before it was tokenised.
+
+    Its content hash is set where its rows are stored.
+    """
+    commit, dirty = running_code()
+    condition = scored.condition
+    return UnitRecord(
+        problem=problem,
+        model_id=plan.spec.model_id,
+        condition=condition.name,
+        condition_kind=condition.kind.name,
+        probe=condition.probe,
+        probe_params=json.dumps(condition.params, sort_keys=True),
+        doc_id=task.document.doc_id,
+        fingerprint=task.fingerprints[condition.name],
+        status="failed" if scored.reason else "done",
+        reason=scored.reason,
+        rows=rows,
+        tokens_processed=scored.tokens,
+        tokens_scored=rows,
+        seconds=round(scored.seconds, 4),
+        peak_bytes=scored.peak_bytes,
+        device=selection.device,
+        dtype=plan.dtype,
+        backend=selection.backend,
+        attention=scorer.attention if scorer else "",
+        prefixes=scorer.prefixes if scorer else "",
+        engine=ENGINE_VERSION,
+        document_sha256=task.document.sha256,
+        document_tokens=len(tokenized.ids) if tokenized else 0,
+        document_tokens_total=tokenized.total_tokens if tokenized else 0,
+        torch_version=version("torch"),
+        transformers_version=version("transformers"),
+        tokenmart_version=version("tokenmart"),
+        code_revision=commit,
+        code_dirty=dirty,
+        seed=condition.seed,
+        finished_at=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        content_sha256="",
+        over_limit_tokens=tokenized.over_limit_tokens if tokenized else 0,
+        # a backend of a plugin may say nothing of it
+        weights=getattr(scorer, "weights", "") if scorer else "",
+        reserved_bytes=scored.reserved_bytes,
+    )

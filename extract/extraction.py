@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from extract.ahead import Ahead
-from extract.backends.backend import Loading, Scorer, find_backend
-from extract.background import Background
-from extract.claims import claim
+from extract.backends.backend import Loading, Scorer, check_results, find_backend
+from extract.background_store import Background
+from extract.device_errors import DeviceLostError, DoesNotFitError, raise_if_lost
+from extract.device_memory import PeakMemory, release_memory
 from extract.failures import Failure, LibraryMessages, explain
-from extract.observe import PeakMemory, release_memory
 from extract.planning.cost import CHARACTERS_PER_TOKEN, planned_memory
-from extract.planning.memory import refuse_too_large
+from extract.planning.memory import Footprint, refuse_too_large
 from extract.planning.plan import (
     Document,
     ModelPlan,
@@ -25,16 +24,16 @@ from extract.planning.plan import (
     is_settled,
     max_tokens_of,
 )
-from extract.rows import model_row, token_rows, top_token_rows
-from extract.scored import Scored
+from extract.prefetch import Prefetch
+from extract.token_scores import Scored
 from extract.tokenization import TokenizedDocument
-from extract.units import ScoredUnit, unit_record
+from extract.unit_rows import ScoredUnit, token_rows, top_token_rows, unit_record, write_model
+from extract.work_claims import claim
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
 from warehouse.probes.request import Condition, Request, with_bos
 from warehouse.problem.spec import ModelSpec, Problem
 from warehouse.progress import Progress
-from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import TOKENS
 from warehouse.store.spool import send_spooled
 from warehouse.store.token_files import finished_units, publish, write_unit
@@ -62,6 +61,13 @@ def scoring_groups(todo: Sequence[Condition]) -> list[list[Condition]]:
     sharing = [c for c in todo if c.kind.reads_document]
     apart = [[c] for c in todo if c not in sharing]
     return [sharing, *apart] if sharing else apart
+
+
+def apart(together: Sequence[Condition]) -> list[list[Condition]]:
+    """Conditions of one call in two: those that need the document's KV cache, and the others."""
+    cached = [c for c in together if c.kind.shares_prefix]
+    alone = [c for c in together if not c.kind.shares_prefix]
+    return [group for group in (alone, cached) if group]
 
 
 class Extraction:
@@ -100,7 +106,7 @@ class Extraction:
         longest = max((len(d.text) for d in documents), default=0) / CHARACTERS_PER_TOKEN
         limit = max_tokens_of(problem, selection)
         self.longest = int(min(longest, limit) if limit else longest)
-        self.ahead = Ahead(problem, selection, documents, workspace, self.longest, since)
+        self.prefetch = Prefetch(problem, selection, documents, workspace, self.longest, since)
 
     def run(self) -> Outcome:
         """Compute what is missing, model by model; a model that fails does not stop the others.
@@ -109,7 +115,7 @@ class Extraction:
             StorageError: nothing more can be stored; what was finished is kept.
         """
         send_spooled(self.workspace)
-        with self.ahead:
+        with self.prefetch:
             return self._run()
 
     def _run(self) -> Outcome:
@@ -120,9 +126,10 @@ class Extraction:
                 if plan.tasks:
                     with self.outcome.messages.about(spec.full_id):
                         self._run_model(plan)
-            except StorageError:
+            except (StorageError, DeviceLostError):
                 raise
             except Exception as error:  # whatever it was, the next model is tried
+                raise_if_lost(error)
                 reason = self._reason(spec, error)
             finally:
                 if plan is not None and not reason:
@@ -138,7 +145,7 @@ class Extraction:
         self.progress(f"{spec.full_id}: looking for its files", 0)
         libraries = ("huggingface_hub",) if spec.source.on_demand else ()
         with self.outcome.messages.about(spec.full_id, libraries):
-            plan = self.ahead.plan(spec)
+            plan = self.prefetch.plan(spec)
         self.progress(f"{spec.full_id}: planned", plan.done)
         self.outcome.failures += plan.failed
         return plan
@@ -171,8 +178,8 @@ class Extraction:
             publish(self.workspace, self.problem.name, plan.spec.model_id, condition.name)
         self.publish_seconds = time.monotonic() - started
 
-    def _check_memory(self, spec: ModelSpec, folder: Path | None = None) -> int:
-        """Bytes that the forward needs, as far as the model's size is known by now, else 0.
+    def _check_memory(self, spec: ModelSpec, folder: Path | None = None) -> Footprint | None:
+        """What the model needs, as far as its size is known by now.
 
         Raises:
             TokenmartError: the model needs more than the device has.
@@ -180,10 +187,9 @@ class Extraction:
         needed = planned_memory(
             spec, self.selection, self.longest, self.workspace, folder, self.problem.name
         )
-        if needed is None:
-            return 0
-        refuse_too_large(spec, needed, self.selection.device, self.longest)
-        return needed.forward
+        if needed is not None:
+            refuse_too_large(spec, needed, self.selection.device, self.longest)
+        return needed
 
     def _tokenize(self, plan: ModelPlan) -> dict[int, TokenizedDocument]:
         """The documents of the tasks; one that the model can't run fails alone."""
@@ -191,7 +197,7 @@ class Extraction:
         for task in plan.tasks:
             number = task.document.doc_id
             try:
-                documents[number] = self.ahead.tokenize(plan, task.document)
+                documents[number] = self.prefetch.tokenize(plan, task.document)
             except TokenmartError as error:
                 reason = self._reason(plan.spec, error)
                 self.outcome.failures.append(Failure(plan.spec.full_id, reason, number))
@@ -199,12 +205,12 @@ class Extraction:
         return documents
 
     def _run_model(self, plan: ModelPlan) -> None:
-        room = self._check_memory(plan.spec, plan.checkpoint.folder)
+        needed = self._check_memory(plan.spec, plan.checkpoint.folder)
         documents = self._tokenize(plan)
-        self.ahead.begin_after(plan.spec)
+        self.prefetch.begin_after(plan.spec)
         if not documents:
             return
-        scorer = self._load(plan, next(iter(documents.values())), room)
+        scorer = self._load(plan, next(iter(documents.values())), needed)
         published = time.monotonic()
         with Background() as storing:
             for task in plan.tasks:
@@ -218,7 +224,7 @@ class Extraction:
                     storing.submit(partial(self._publish, plan))
                     published = time.monotonic()
 
-    def _load(self, plan: ModelPlan, first: TokenizedDocument, room: int) -> Scorer:
+    def _load(self, plan: ModelPlan, first: TokenizedDocument, needed: Footprint | None) -> Scorer:
         self.progress(f"{plan.spec.full_id}: loading", 0)
         scorer = find_backend(self.selection.backend).load(
             Loading(
@@ -228,12 +234,13 @@ class Extraction:
                 dtype=plan.dtype,
                 attention=self.selection.attention,
                 compiled=self.selection.compiled,
-                room=room,
+                working=needed.activations + needed.logits if needed else 0,
+                cache_share=needed.cache / needed.weights if needed else 0.0,
                 sample=with_bos(first.ids, plan.tokenizer.bos),
                 top_k=max(condition.top_k for task in plan.tasks for condition in task.missing),
             )
         )
-        self._write_model(plan, scorer)
+        write_model(self.workspace, self.problem.name, plan, scorer.parameters)
         scorer.check()
         return scorer
 
@@ -281,7 +288,9 @@ class Extraction:
             )
             unit = ledger.get(task.document.doc_id)
             wanted = task.fingerprints[condition.name]
-            if not is_settled(unit, wanted, self.since, condition, self.workspace):
+            if not is_settled(
+                unit, wanted, self.since, condition, self.workspace, plan.recorded_only
+            ):
                 left.append(condition)
         return tuple(left)
 
@@ -295,44 +304,65 @@ class Extraction:
     ) -> list[ScoredUnit]:
         scored: list[ScoredUnit] = []
         for together in scoring_groups(todo):
-            self.memory.reset()
-            started = time.perf_counter()
-            reason = ""
-            results: Sequence[Scored] = ()
-            built: list[list[Request]] = [[] for _ in together]
             try:
-                reading = plan.reading(task.document, tokenized, together)
-                built = [condition.build(reading) for condition in together]
-                requests = [request for group in built for request in group]
-                results = list(scorer.score(requests))
-                if len(results) != len(requests):
-                    raise TokenmartError(
-                        f"backend {self.selection.backend}: {len(results)} results for "
-                        f"{len(requests)} requests; it must give one for each, in their order"
-                    )
-                if any(c.top_k for c in together) and any(
-                    r.scores.choices is None for r in results
-                ):
-                    raise TokenmartError(
-                        f"backend {self.selection.backend} gives no first choices; leave out "
-                        "--top-k and top_k"
-                    )
-            except Exception as error:  # the next document is tried
-                reason = self._reason(plan.spec, error)
-                failure = Failure(plan.spec.full_id, reason, task.document.doc_id)
+                scored += self._score_together(plan, task, together, scorer, tokenized)
+            except DoesNotFitError:
+                # what needs no cache of the document is scored alone; the others are refused
+                for each in apart(together):
+                    scored += self._score_together(plan, task, each, scorer, tokenized)
+        for unit in scored:
+            if unit.reason:
+                failure = Failure(plan.spec.full_id, unit.reason, task.document.doc_id)
                 self.outcome.failures.append(failure)
-            seconds = time.perf_counter() - started
-            processed = sum(result.tokens_processed for result in results)
-            peak = self.memory.bytes()
-            at = 0
-            for condition, group in zip(together, built, strict=True):
-                mine = results[at : at + len(group)]
-                at += len(group)
-                spent = sum(result.tokens_processed for result in mine)
-                share = spent / processed if processed else 1 / len(together)
-                scored.append(
-                    ScoredUnit(condition, group, mine, reason, spent, seconds * share, peak)
+        return scored
+
+    def _score_together(
+        self,
+        plan: ModelPlan,
+        task: Task,
+        together: Sequence[Condition],
+        scorer: Scorer,
+        tokenized: TokenizedDocument,
+    ) -> list[ScoredUnit]:
+        """Score conditions in one call.
+
+        Raises:
+            DoesNotFitError: not all of them fit, and some might alone.
+            DeviceLostError: the GPU failed.
+        """
+        self.memory.reset()
+        started = time.perf_counter()
+        reason = ""
+        results: Sequence[Scored] = ()
+        built: list[list[Request]] = [[] for _ in together]
+        try:
+            reading = plan.reading(task.document, tokenized, together)
+            built = [condition.build(reading) for condition in together]
+            requests = [request for group in built for request in group]
+            results = list(scorer.score(requests))
+            wants_choices = any(condition.top_k for condition in together)
+            check_results(results, len(requests), wants_choices, self.selection.backend)
+        except Exception as error:  # the next document is tried
+            raise_if_lost(error)
+            fitting = isinstance(error, DoesNotFitError) and len(apart(together)) > 1
+            if fitting or isinstance(error, DeviceLostError):
+                raise
+            reason = self._reason(plan.spec, error)
+        seconds = time.perf_counter() - started
+        processed = sum(result.tokens_processed for result in results)
+        scored = []
+        at = 0
+        for condition, group in zip(together, built, strict=True):
+            mine = results[at : at + len(group)]
+            at += len(group)
+            spent = sum(result.tokens_processed for result in mine)
+            share = spent / processed if processed else 1 / len(together)
+            scored.append(
+                ScoredUnit(
+                    condition, group, mine, reason, spent, seconds * share,
+                    self.memory.bytes(), self.memory.reserved_bytes(),
                 )
+            )  # fmt: skip
         return scored
 
     def _store(
@@ -365,13 +395,3 @@ class Extraction:
         write_unit(self.workspace, unit, rows)
         self.outcome.units += not scored.reason
         self.outcome.tokens += scored.tokens
-
-    def _write_model(self, plan: ModelPlan, scorer: Scorer) -> None:
-        spec = plan.spec
-        path = (
-            self.workspace.models
-            / f"problem={self.problem.name}"
-            / f"model_id={spec.model_id}"
-            / "model.parquet"
-        )
-        write_table(path, model_row(plan, scorer.parameters))

@@ -22,11 +22,11 @@ import pytest
 import torch
 import yaml
 
-from extract import ahead, observe
-from extract.ahead import Ahead, has_room
+from extract import device_memory, prefetch
 from extract.backends.transformers import Transformers
+from extract.extraction import Extraction
 from extract.planning.plan import Document, documents_of, select
-from extract.run import Extraction
+from extract.prefetch import Prefetch, has_room
 from extract.scoring.engine import Engine
 from extract.tokenization import DocumentTokenizer
 from warehouse.paths import Workspace, find_workspace
@@ -74,7 +74,7 @@ from extract.backends.backend import Backend
 
 class Held(Backend):
     kind = "held"
-    parameters, attention, prefixes = 0, "none", "shared"
+    parameters, attention, prefixes, weights = 0, "none", "shared", "none"
 
     def load(self, loading):
         return self
@@ -146,7 +146,7 @@ def test_documents_of_the_next_model_are_tokenised_in_a_thread_and_once(
     outcome = Extraction(problem, selection, documents, workspace, no_progress).run()
     assert outcome.units == 24 and not outcome.failures
     # the first of the two models has a BOS
-    assert encoded == {(True, "MainThread"): 3, (False, "ahead"): 3}
+    assert encoded == {(True, "MainThread"): 3, (False, "prefetch"): 3}
 
 
 def test_what_fails_ahead_is_tried_again_at_its_turn(
@@ -159,10 +159,10 @@ def test_what_fails_ahead_is_tried_again_at_its_turn(
     path.write_text(yaml.safe_dump(raw))
     problem, selection, documents = selected(path, workspace)
     one, two = selection.models
-    with Ahead(problem, selection, documents, workspace, 512) as work:
+    with Prefetch(problem, selection, documents, workspace, 512) as work:
         work.begin_after(one)
         for thread in threading.enumerate():
-            if thread.name == "ahead":
+            if thread.name == "prefetch":
                 thread.join()
         shutil.copytree(folder, tmp_path / "late")
         assert len(work.plan(two).tasks) == 2
@@ -213,7 +213,7 @@ def test_a_download_ahead_leaves_room_on_the_disk(
 ) -> None:
     spec = load_problem("no4k", CHECKOUT).model("Qwen/Qwen2-7B-Instruct")
     assert spec.parameters is not None
-    needed = 4 * spec.parameters + ahead.FREE_DISK
+    needed = 4 * spec.parameters + prefetch.FREE_DISK
     for free, fits in ((needed, True), (needed - 1, False)):
         usage = SimpleNamespace(free=free)
         monkeypatch.setattr(shutil, "disk_usage", lambda folder, usage=usage: usage)
@@ -260,8 +260,8 @@ def test_memory_that_stays_taken_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
     taken = [0, 3 * 2**30]
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda number: taken[number])
     with pytest.warns(RuntimeWarning, match=r"GPU 1: 3\.0 GiB"):
-        observe.release_memory()
+        device_memory.release_memory()
     taken[1] = 2**20
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        observe.release_memory()
+        device_memory.release_memory()

@@ -35,7 +35,7 @@ FREE_DISK = 5 * 2**30
 POLL_SECONDS = 0.2
 
 
-class Ahead:
+class Prefetch:
     """Readies the model after the one that computes, never more than that one.
 
     Args:
@@ -66,7 +66,7 @@ class Ahead:
         self._thread: threading.Thread | None = None
         self._tokens: dict[tuple[str, int], TokenizedDocument] = {}
 
-    def __enter__(self) -> Ahead:
+    def __enter__(self) -> Prefetch:
         return self
 
     def __exit__(
@@ -87,7 +87,7 @@ class Ahead:
         following = self.selection.models[self.selection.models.index(spec) + 1 :][:1]
         if following:
             self._thread = threading.Thread(
-                target=self._ready, args=following, name="ahead", daemon=True
+                target=self._ready, args=following, name="prefetch", daemon=True
             )
             self._thread.start()
 
@@ -152,7 +152,7 @@ class Ahead:
 
     def _fetch(self, spec: ModelSpec) -> None:
         """Locate a model in a process of its own, which ends with this one, however that ends."""
-        command = [sys.executable, "-m", "extract.ahead"]
+        command = [sys.executable, "-m", "extract.prefetch"]
         job = {"spec": spec.model_dump(mode="json"), "problem": self.problem.name}
         child = subprocess.Popen(
             command,
