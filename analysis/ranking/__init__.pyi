@@ -1,6 +1,7 @@
 from .documents import DocumentNoise as DocumentNoise
 from .documents import document_noise as document_noise
 from .documents import parts_reader as parts_reader
+from .inference import infer_columns as infer_columns
 from .leaderboard import Leaderboard as Leaderboard
 from .leaderboard import LeaderboardRow as LeaderboardRow
 from .leaderboard import interval_record as interval_record
@@ -17,6 +18,8 @@ from .metric_table import MetricColumn as MetricColumn
 from .metric_table import MetricTable as MetricTable
 from .metric_table import Model as Model
 from .metric_table import load_table as load_table
+from .registered import LEAD_LEVEL as LEAD_LEVEL
+from .selection_view import answers as answers
 from .selection_view import print_selection as print_selection
 from .selection_view import selection_record as selection_record
 from .target import load_target as load_target

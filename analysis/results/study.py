@@ -30,7 +30,7 @@ from analysis.results.sensitivity import Without, by_part, kinds_left_out
 from analysis.results.sufficiency import sufficiency
 from analysis.results.tables import Frozen, frozen_parts, open_tables
 from analysis.results.target import parts_of_target, target_figures
-from analysis.statistics import DEFAULT_RESAMPLES, Floats, Interval, difference, draw
+from analysis.statistics import Floats, Interval, lead_over
 from warehouse.problem.table_problem import load_ranked
 from warehouse.sql.connection import connect_read_only
 
@@ -86,16 +86,11 @@ def study(tables: Frozen, workspace: Workspace, seed: int = 0) -> dict[str, Any]
         "kinds": selection.kinds,
         "metrics": len(best),
         "tries": table.tries["all"],
-        "luck_reaches": number(board.test.null_95),
+        "luck_reaches": number(board.inference.least_rho),
         "noise_ceiling": number(selection.noise_ceiling),
         "models_worth": number(selection.new_family.worth),
-        "winner": None if selection.winner is None else selection.winner.column.name,
-        "reasons": list(selection.reasons),
-        "left_out": {
-            "models": number(selection.conditions.by_model.held_out),
-            "kinds": number(selection.conditions.by_kind.held_out),
-            "families": number(selection.conditions.by_family.held_out),
-        },
+        "tracks_target": [c.column.name for c in selection.tracking],
+        "not_distinguishable_from_best": [c.column.name for c in selection.near_best],
         "registered": [registered_record(result) for result in selection.registered],
         "registered_late": [
             {"metric": said.metric.name, "entry": said.entry.number} for said in late
@@ -219,14 +214,12 @@ def _lead(selection: MetricSelection, table: MetricTable, seed: int) -> dict[str
     base = selection.baseline
     if not found or base is None or not (found[0].present & base.present).all():
         return None
-    series = [f"{m.family}/{m.kind}" for m in table.models]
-    draws = draw(len(series), DEFAULT_RESAMPLES, seed, series)
-    lead = difference(found[0].oriented, base.oriented, table.target, draws, series)
+    lead = lead_over(found[0].oriented, base.oriented, table.target, table.series, seed)
     return {
         "metric": found[0].name,
         "value": number(lead.value),
-        "series": len(set(series)),
-        "interval": _ends(lead.percentile),
+        "series": lead.series,
+        "interval": _ends(lead.interval),
     }
 
 

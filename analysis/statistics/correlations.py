@@ -17,6 +17,23 @@ MINIMUM_POINTS = 3
 """Two points correlate perfectly whatever they are: below three nothing is said."""
 
 
+def settled(values: Floats) -> Floats:
+    """Values without the rounding of sums, so that two that are equal tie in their ranks.
+
+    A mean hangs on the order of addition in its last bits, and that order on the number of threads
+    or on the linear algebra library. Values are rounded to 1e-10 of their median magnitude, which
+    large outliers don't move.
+
+    Args:
+        values: `[n]`, NaN where missing.
+    """
+    sizes = np.abs(values[np.isfinite(values) & (values != 0)])
+    if not sizes.size:
+        return values
+    quantum = 1e-10 * float(np.median(sizes))
+    return np.asarray(np.round(values / quantum) * quantum) if quantum > 0 else values
+
+
 def masked_ranks(values: Floats, keep: Flags) -> Floats:
     """Rank each row among its kept points; ties share their mean rank.
 
