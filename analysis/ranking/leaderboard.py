@@ -15,7 +15,7 @@ from analysis.ranking.answers import Claim, claim_of
 from analysis.ranking.coverage import fewer_documents
 from analysis.ranking.documents import DocumentNoise, PartsOf, document_noise
 from analysis.ranking.inference import Inference, infer
-from analysis.ranking.metric_selection import MINIMUM_MODELS
+from analysis.ranking.metric_selection import MINIMUM_MODELS, default_baseline
 from analysis.ranking.metric_table import MetricColumn, MetricTable
 from analysis.ranking.registered import RegisteredResult, registered_record, registered_results
 from analysis.statistics import (
@@ -175,7 +175,7 @@ def rank_metrics(
         inference=inference,
         tracking=tracking,
         near_best=near_best,
-        registered=registered_results(table),
+        registered=registered_results(table, default_baseline(table.columns)),
         seed=seed,
         resamples=resamples,
         clustered=clustered,

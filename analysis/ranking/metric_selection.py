@@ -7,6 +7,7 @@ baseline and the preregistered metrics.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -91,7 +92,7 @@ class MetricSelection:
     documents: what drawing other documents does to it; None without them.
     noise_ceiling: what a perfect metric may reach against this target, NaN where unknown.
     registered: the preregistered metrics, tested apart.
-    families, kinds: how many groups of models there are.
+    families, kinds, series: how many groups of models there are; a series is a kind of one family.
     """
 
     problem: str
@@ -111,6 +112,7 @@ class MetricSelection:
     registered: tuple[RegisteredResult, ...]
     families: int
     kinds: int
+    series: int
     seed: int
 
     @property
@@ -167,7 +169,7 @@ def select_metric(
         )
     # Built once and no longer there: they can't win, but choices were made among them, too.
     earlier = [c for c in table.tried if (c.admissible or unofficial) and _may_be_chosen(c)]
-    base = baseline or _default_baseline(complete)
+    base = baseline or default_baseline(complete)
     base_index = next((i for i, c in enumerate(complete) if c is base), None)
     inference = infer(table)
     rows = {id(column): row for row, column in enumerate(table.everything)}
@@ -227,6 +229,7 @@ def select_metric(
         registered=registered_results(table, base),
         families=len(set(table.families)),
         kinds=len(set(table.kinds)),
+        series=len(set(table.series)),
         seed=seed,
     )
 
@@ -236,9 +239,9 @@ def _may_be_chosen(column: MetricColumn) -> bool:
     return column.kind == "variant" and bool(column.present.all() and np.ptp(column.oriented) > 0)
 
 
-def _default_baseline(columns: list[MetricColumn]) -> MetricColumn | None:
-    """The first perplexity variant, preferring one that is comparable across tokenizers."""
-    found = [c for c in columns if c.metric == BASELINE_METRIC]
+def default_baseline(columns: Sequence[MetricColumn]) -> MetricColumn | None:
+    """The first perplexity variant with all values, preferably one comparable across tokenizers."""
+    found = [c for c in columns if c.metric == BASELINE_METRIC and _may_be_chosen(c)]
     by_byte = [c for c in found if "byte" in c.variant]
     return next(iter(by_byte or found), None)
 

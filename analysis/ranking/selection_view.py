@@ -35,7 +35,11 @@ def selection_record(selection: MetricSelection, shown: Sequence[str] = ()) -> d
     return {
         "problem": selection.problem,
         "models": selection.models,
-        "groups": {"families": selection.families, "kinds": selection.kinds},
+        "groups": {
+            "families": selection.families,
+            "kinds": selection.kinds,
+            "series": selection.series,
+        },
         "preregistered": [registered_record(result) for result in selection.registered],
         "tracks_target": [c.column.name for c in selection.tracking],
         "not_distinguishable_from_best": [c.column.name for c in selection.near_best],
@@ -230,7 +234,7 @@ def _new_family_text(selection: MetricSelection) -> str:
 def _selection_notes(selection: MetricSelection) -> list[str]:
     splits, inference = selection.splits, selection.inference
     lines = [
-        f"{selection.models} models in {selection.families} families and {selection.kinds} series; "
+        f"{selection.models} models in {selection.families} families and {selection.series} series; "
         f"{len(selection.candidates)} variants that may be chosen, {selection.tries_text}: every p "
         "adj. and CI counts them all, whatever is shown",
         "95% CI, p adj.: simultaneous for all that was tried, so also for the best; variances are "

@@ -39,6 +39,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import NormalDist
 
 import numpy as np
@@ -79,6 +80,12 @@ class JointErrors:
     def tested(self) -> Flags:
         """`[K]`, whether a metric has a correlation that counts."""
         return np.isfinite(self.rho)
+
+    @cached_property
+    def maxima(self) -> Floats:
+        """`[DRAWS]` draws of max N(0, C) over the tested metrics, ascending."""
+        factors = self.factors[self.tested]
+        return np.sort(np.concatenate([part.max(axis=0) for part in _normals(factors, DRAWS)]))
 
 
 def joint_errors(
@@ -129,7 +136,7 @@ def critical_value(errors: JointErrors, level: float = LEVEL) -> float:
     """The (1 + level) / 2 quantile of max_k N(0, C), NaN where nothing is tested."""
     if not errors.tested.any():
         return math.nan
-    return float(np.quantile(_maxima(errors), (1.0 + level) / 2.0))
+    return float(np.quantile(errors.maxima, (1.0 + level) / 2.0))
 
 
 def adjusted_p(errors: JointErrors) -> Floats:
@@ -139,7 +146,7 @@ def adjusted_p(errors: JointErrors) -> Floats:
     """
     result = np.full(errors.rho.shape, np.nan)
     if errors.tested.any():
-        maxima = np.sort(_maxima(errors))
+        maxima = errors.maxima
         with np.errstate(invalid="ignore"):
             statistic = errors.z / errors.error
         reaching = maxima.size - np.searchsorted(maxima, statistic[errors.tested])
@@ -287,12 +294,6 @@ def _design_effect(
         if groups.max(initial=-1) + 1 < groups.size:
             effects.append(float(np.median(design_effects(x[whole], y[whole][0], groups))))
     return max(effects)
-
-
-def _maxima(errors: JointErrors) -> Floats:
-    """`[DRAWS]` largest error over the tested metrics, in standard errors."""
-    factors = errors.factors[errors.tested]
-    return np.concatenate([part.max(axis=0) for part in _normals(factors, DRAWS)])
 
 
 def _normals(factors: Floats, draws: int) -> Iterator[Floats]:
