@@ -19,7 +19,7 @@ from .metric_table import MetricTable as MetricTable
 from .metric_table import Model as Model
 from .metric_table import load_table as load_table
 from .registered import LEAD_LEVEL as LEAD_LEVEL
-from .selection_view import answers as answers
+from .selection_view import answer_lines as answer_lines
 from .selection_view import print_selection as print_selection
 from .selection_view import selection_record as selection_record
 from .target import load_target as load_target

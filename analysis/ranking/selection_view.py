@@ -110,7 +110,7 @@ def print_selection(selection: MetricSelection, top: int, shown: Sequence[str] =
         shown: candidates of these metrics only, all when empty; nothing else changes.
     """
     console = Console(markup=False, emoji=False, width=None if sys.stdout.isatty() else 132)
-    for line in answers(selection):
+    for line in answer_lines(selection):
         console.print(visible(line), style="bold", highlight=False)
     console.print()
     view = Table(box=None, pad_edge=False, header_style="bold")
@@ -155,7 +155,7 @@ def _of(selection: MetricSelection, metrics: Sequence[str]) -> list[Candidate]:
     return [c for c in selection.candidates if not metrics or c.column.metric in metrics]
 
 
-def answers(selection: MetricSelection) -> list[str]:
+def answer_lines(selection: MetricSelection) -> list[str]:
     """Preregistered metrics first, then both answers and what they say of the baseline."""
     claims = {id(c): claim_of(c.column, selection.inference, c.row) for c in selection.candidates}
     lines = registered_lines(selection.registered)
@@ -234,12 +234,12 @@ def _new_family_text(selection: MetricSelection) -> str:
 def _selection_notes(selection: MetricSelection) -> list[str]:
     splits, inference = selection.splits, selection.inference
     lines = [
-        f"{selection.models} models in {selection.families} families and {selection.series} series; "
+        f"{selection.models} models, {selection.families} families, {selection.series} series; "
         f"{len(selection.candidates)} variants that may be chosen, {selection.tries_text}: every p "
         "adj. and CI counts them all, whatever is shown",
         "95% CI, p adj.: simultaneous for all that was tried, so also for the best; variances are "
-        f"{inference.overall.design_effect:.2f} times those of independent models, as families and "
-        "series are alike",
+        f"typically {inference.overall.design_effect:.2f} times those of independent models, as "
+        "models of a family or a series are alike",
         "within: rho of the ranks less their family means, with its CI; best? maybe: not "
         "distinguishable from the best (95%)",
         f"held out: mean rho on {splits.tested} models drawn at random ({len(splits.chosen)} "

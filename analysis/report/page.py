@@ -8,7 +8,7 @@ from functools import partial
 
 from markupsafe import Markup
 
-from analysis.ranking import LEAD_LEVEL, answers
+from analysis.ranking import LEAD_LEVEL, answer_lines
 from analysis.report import figures
 from analysis.report.data import ReportData
 from analysis.report.formats import FILTERS
@@ -58,7 +58,7 @@ def report_page(data: ReportData, progress: Progress) -> str:
         drawings=_drawings(data, progress),
         family_keys=_family_keys(data),
         colour_roles=ROLES,
-        answers=answers(data.selection) if data.selection else [],
+        answers=answer_lines(data.selection) if data.selection else [],
         LEAD_LEVEL=LEAD_LEVEL,
     )
 

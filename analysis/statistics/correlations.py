@@ -6,6 +6,8 @@ undefined coefficient (a constant column, fewer than `MINIMUM_POINTS` points) is
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
@@ -20,9 +22,9 @@ MINIMUM_POINTS = 3
 def settled(values: Floats) -> Floats:
     """Values without the rounding of sums, so that two that are equal tie in their ranks.
 
-    A mean hangs on the order of addition in its last bits, and that order on the number of threads
-    or on the linear algebra library. Values are rounded to 1e-10 of their median magnitude, which
-    large outliers don't move.
+    The last bits of a mean depend on the order of addition, that is, on the number of threads or
+    on the linear algebra library. Values are rounded to 1e-10 of the decade of their median
+    magnitude, which outliers don't move.
 
     Args:
         values: `[n]`, NaN where missing.
@@ -30,8 +32,8 @@ def settled(values: Floats) -> Floats:
     sizes = np.abs(values[np.isfinite(values) & (values != 0)])
     if not sizes.size:
         return values
-    quantum = 1e-10 * float(np.median(sizes))
-    return np.asarray(np.round(values / quantum) * quantum) if quantum > 0 else values
+    digits = 10 - math.floor(math.log10(float(np.median(sizes))))
+    return np.asarray(np.round(values, digits)) if abs(digits) < 300 else values
 
 
 def masked_ranks(values: Floats, keep: Flags) -> Floats:

@@ -67,7 +67,7 @@ class JointErrors:
     rho: `[K]` Spearman (pooled within families where asked for), NaN where undefined or untested.
     z: `[K]` Fisher's z; error: `[K]` its standard error, widened by the design effect.
     factors: `[K, d]` rows of unit length whose products are C; zero where untested.
-    design_effect: by which variances are larger than with independent models.
+    design_effect: by which variances are typically larger than with independent models.
     """
 
     rho: Floats
@@ -254,10 +254,10 @@ def _joint(
     with np.errstate(invalid="ignore", divide="ignore"):
         z = np.arctanh(bounded)
         variance = (1.0 + bounded**2 / 2.0) / np.maximum(freedom - 3.0, 1.0)
-    effect = _design_effect(x, y, keep, np.isfinite(rho), groupings)
+    effects, typical = _design_effects(x, y, keep, np.isfinite(rho), groupings)
     factors = _factors(np.nan_to_num(x), np.nan_to_num(y), np.nan_to_num(rho), np.nan_to_num(z))
     factors[~np.isfinite(rho)] = 0.0
-    return JointErrors(rho, z, np.sqrt(effect * variance), factors, effect)
+    return JointErrors(rho, z, np.sqrt(effects * variance), factors, typical)
 
 
 def _factors(x: Floats, y: Floats, rho: Floats, z: Floats) -> Floats:
@@ -280,20 +280,33 @@ def _factors(x: Floats, y: Floats, rho: Floats, z: Floats) -> Floats:
     return np.asarray(rows / np.where(length > _SMALL, length, 1.0))
 
 
-def _design_effect(
+def _design_effects(
     x: Floats, y: Floats, keep: Flags, tested: Flags, groupings: Sequence[Sequence[Hashable]]
-) -> float:
-    """The median over the complete metrics, of several groupings the one that costs most.
+) -> tuple[Floats, float]:
+    """`[K]` design effects and the typical one; of several groupings the one that costs most.
 
-    A single estimate from few groups is poor, and that of the best metric was chosen along with it.
+    A single estimate from few groups is poor, and that of the best metric was chosen along with
+    it: by chance alone it is twice the typical one. So each metric has the median over the
+    complete metrics, or half of its own where that is more: a metric that separates families, among
+    others that don't, pays for it.
     """
-    whole = keep.all(axis=1) & tested
-    effects = [1.0]
-    for labels in groupings if whole.any() else ():
+    effects, typical = np.ones(len(x)), 1.0
+    masks, mask_of = np.unique(keep, axis=0, return_inverse=True)
+    for labels in groupings:
         groups = _codes(labels)
-        if groups.max(initial=-1) + 1 < groups.size:
-            effects.append(float(np.median(design_effects(x[whole], y[whole][0], groups))))
-    return max(effects)
+        if groups.max(initial=-1) + 1 == groups.size:
+            continue
+        own = np.ones(len(x))
+        for number, present in enumerate(masks):
+            rows = np.flatnonzero((mask_of == number) & tested)
+            if rows.size:
+                here = _codes(groups[present].tolist())
+                own[rows] = design_effects(x[rows][:, present], y[rows[0], present], here)
+        whole = keep.all(axis=1) & tested
+        median = float(np.median(own[whole])) if whole.any() else 1.0
+        typical = max(typical, median)
+        effects = np.maximum(effects, np.maximum(own / 2.0, median))
+    return effects, typical
 
 
 def _normals(factors: Floats, draws: int) -> Iterator[Floats]:
