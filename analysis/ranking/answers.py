@@ -50,6 +50,11 @@ def registered_lines(registered: Sequence[RegisteredResult]) -> list[str]:
     return [f"Preregistered: {result.text}." for result in registered]
 
 
+def registered_names(registered: Sequence[RegisteredResult]) -> frozenset[str]:
+    """The metrics that lead every table: preregistered, and as they were registered."""
+    return frozenset(result.said.metric.name for result in registered if result.said.counts)
+
+
 def tracking_lines(
     claims: Sequence[Claim], first: Claim, models: int, tries: int, least: float
 ) -> list[str]:

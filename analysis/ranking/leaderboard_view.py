@@ -13,6 +13,7 @@ from analysis.ranking.answers import (
     exploratory_line,
     near_best_line,
     registered_lines,
+    registered_names,
     tracking_lines,
 )
 from analysis.ranking.coverage import fewer_text
@@ -28,6 +29,8 @@ def print_leaderboard(board: Leaderboard, top: int) -> None:
     table = board.table
     ideas = [row for row in board.rows if row.column.kind != "variant"]
     variants = [row for row in board.rows if row.column.kind == "variant"]
+    first = registered_names(board.registered)
+    variants.sort(key=lambda row: row.column.name not in first)
     rows = [*ideas, *variants[:top]]
     console = Console(markup=False, emoji=False, width=None if sys.stdout.isatty() else 150)
     for line in _answers(board):
@@ -51,7 +54,7 @@ def print_leaderboard(board: Leaderboard, top: int) -> None:
             pairs = "–" if math.isnan(noise.soft_pairs) else f"{noise.soft_pairs:.2f}"
         view.add_row(
             visible(row.column.metric) + ("" if row.column.admissible else " †"),
-            visible(row.column.variant),
+            visible(row.column.variant) + (" (preregistered)" if row.column.name in first else ""),
             row.column.direction,
             _signed(row.rho),
             _interval(row.interval),

@@ -16,6 +16,7 @@ from analysis.ranking.answers import (
     exploratory_line,
     near_best_line,
     registered_lines,
+    registered_names,
     span,
     tracking_lines,
 )
@@ -129,9 +130,12 @@ def print_selection(selection: MetricSelection, top: int, shown: Sequence[str] =
     if selection.baseline is not None:
         view.add_column("− base", justify="right", no_wrap=True)
         view.add_column("p", justify="right", no_wrap=True)
-    for candidate in _of(selection, shown)[:top]:
+    first = registered_names(selection.registered)
+    rows = sorted(_of(selection, shown), key=lambda c: c.column.name not in first)
+    for candidate in rows[:top]:
+        mark = " (preregistered)" if candidate.column.name in first else ""
         cells = [
-            visible(candidate.column.name),
+            visible(candidate.column.name) + mark,
             _signed_or_dash(candidate.rho),
             span(candidate.interval),
             _p(candidate.p_adjusted),

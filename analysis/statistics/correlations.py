@@ -27,7 +27,7 @@ def settled(values: Floats) -> Floats:
     magnitude, which outliers don't move.
 
     Args:
-        values: `[n]`, NaN where missing.
+        values: of one metric, of any shape, NaN where missing.
     """
     sizes = np.abs(values[np.isfinite(values) & (values != 0)])
     if not sizes.size:

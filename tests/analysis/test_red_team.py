@@ -198,6 +198,18 @@ def test_what_was_foretold_of_all_documents_is_not_confirmed_on_some(library):
     assert f"on different documents ({full_id} 1 of 50); exploratory" in printed
 
 
+def test_a_preregistered_metric_leads_text_and_table(library):
+    assert preregister("--metric", "good/b").exit_code == 0
+    values = {m: float(i % 7) for i, m in enumerate(library.models("minilong"))}
+    library.metric("minilong", "good", "b", values)
+    for command, arguments in ((ranking.select, ("--splits", 20)), (ranking.correlate, ())):
+        lines = run(command, "--problem", "minilong", *arguments).stdout.splitlines()
+        assert lines[0].startswith("Preregistered: good/b (preregistration 1, higher is better): ")
+        rows = [line for line in lines if "(preregistered)" in line]
+        heading = next(n for n, line in enumerate(lines) if line.startswith(("variant", "metric ")))
+        assert rows == [lines[heading + 1]] and "minus that of perplexity" in " ".join(lines)
+
+
 def test_another_formula_under_the_registered_name_is_noticed(library):
     assert preregister("--metric", "good/a").exit_code == 0
     sql = library.workspace.dbt_project / "models" / "marts" / "metrics" / "good.sql"
