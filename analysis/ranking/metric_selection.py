@@ -252,7 +252,9 @@ def _lead(
     """A column over the baseline; None when they are the same."""
     if base is None or base is column:
         return None
-    return lead_over(column.oriented, base.oriented, table.target, table.series, seed)
+    return lead_over(
+        column.oriented, base.oriented, table.target, table.families, table.series, seed
+    )
 
 
 def _partial(table: MetricTable, column: MetricColumn) -> float:

@@ -138,7 +138,14 @@ def registered_results(
             float(p[index]),
             len(table.models),
             sum(model.full_id in table.without_target for model in said.entry.models),
-            lead_over(column, baseline.oriented, table.target, table.series, said.entry.seed)
+            lead_over(
+                column,
+                baseline.oriented,
+                table.target,
+                table.families,
+                table.series,
+                said.entry.seed,
+            )
             if index in whole and baseline is not None and baseline is not found
             else None,
             "" if baseline is None else baseline.name,

@@ -270,7 +270,7 @@ def _selection_notes(selection: MetricSelection) -> list[str]:
             f"{lead.series} series are too few for a CI"
             if math.isnan(lead.p)
             else f"95% CI {span(lead.interval)}, one-sided p {_p(lead.p)}, paired bootstrap over "
-            f"{lead.series} series, not adjusted for the choice"
+            f"{lead.series} series (p: and by design effect), not adjusted for the choice"
         )
         lines.append(
             f"{selection.best.column.name} minus baseline {_signed_or_dash(lead.value)} ({found})"

@@ -214,7 +214,9 @@ def _lead(selection: MetricSelection, table: MetricTable, seed: int) -> dict[str
     base = selection.baseline
     if not found or base is None or not (found[0].present & base.present).all():
         return None
-    lead = lead_over(found[0].oriented, base.oriented, table.target, table.series, seed)
+    lead = lead_over(
+        found[0].oriented, base.oriented, table.target, table.families, table.series, seed
+    )
     return {
         "metric": found[0].name,
         "value": number(lead.value),
