@@ -300,8 +300,8 @@ def results_block(tables: dict[str, Any]) -> str:
     lines += [
         "",
         "Metrics named beforehand: confirmed by the one-sided permutation test of series within "
-        "families; ahead of a baseline by the paired bootstrap over series, and by the difference of "
-        "z with the design effect (one-sided 5%):",
+        "families; ahead of a baseline by the paired bootstrap over series and by the difference "
+        "of z with the design effect (one-sided 5%):",
         "",
         "| models | studies | confirmed: rho 0 | .8 | .9 | .9, one of 5 named "
         "| ahead: .5 and .5 | .8 and .8 | .9 and .5 |",
