@@ -197,9 +197,7 @@ def test_units_of_earlier_versions_stay_only_if_the_files_have_all_tensors(
     before = everything(workspace)
     for condition in CONDITIONS:
         _forget_records(published_path(workspace, "tiny", "tiny--one", condition))
-    assert "16 units of tiny--one were stored before" in ok(
-        CliRunner().invoke(data, ["check"])
-    )
+    assert "16 units of tiny--one were stored before" in ok(CliRunner().invoke(data, ["check"]))
     result = run(path)
     if whole:
         assert "extracted 0 units" in ok(result)
