@@ -1,3 +1,4 @@
+-- noqa: disable=layout.indent
 {#- A metric that was never built has no reasons to give. -#}
 {%- set never_built = [''] -%}
 {%- for node in graph.get('nodes', {}).values() if execute and not var('shards', none) -%}
@@ -110,7 +111,9 @@ missing as (
         and expected_values.variant = found.variant
         and expected_values.model_id = found.model_id
     where found.model_id is null
-        and expected_values.metric not in ('{{ never_built | join("', '") }}')
+        and expected_values.metric not in (
+            '{{ never_built | join("', '") }}'
+        )
 ),
 
 metric_values as (

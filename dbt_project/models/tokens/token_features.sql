@@ -11,13 +11,14 @@ with units as (
     from {{ ref('token_units') }}
     where is_tokenization
     {%- if is_incremental() %}
-        and tokenization_id not in (select distinct tokenization_id from {{ this }})
+    and tokenization_id not in (select distinct built.tokenization_id from {{ this }} as built)
     {%- endif %}
     {%- if var('models', none) %}
-        and tokenization_id in (
-            select tokenization_id from {{ ref('token_units') }}
-            where is_evaluator or model_id in ('{{ var('models') | join("', '") }}')
-        )
+    and tokenization_id in (
+        select asked_for.tokenization_id from {{ ref('token_units') }} as asked_for
+        where asked_for.is_evaluator
+            or asked_for.model_id in ('{{ var('models') | join("', '") }}')
+    )
     {%- endif %}
 ),
 
@@ -60,6 +61,15 @@ cut as (
     from documents
 ),
 
+numbered as (
+    select
+        problem,
+        doc_id,
+        unnest(range(len(texts) + 1)) as number,
+        unnest(list_append(texts, '')) as text
+    from cut
+),
+
 stretches as (
     select
         problem,
@@ -75,14 +85,7 @@ stretches as (
             ),
             0
         ) as bytes_before
-    from (
-        select
-            problem,
-            doc_id,
-            unnest(range(len(texts) + 1)) as number,
-            unnest(list_append(texts, '')) as text
-        from cut
-    )
+    from numbered
 ),
 
 with_bytes as (
