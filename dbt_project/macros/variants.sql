@@ -35,7 +35,12 @@
         md5(concat_ws(
             ' ', metric, variant, over, numerator, denominator, "where", tokens, min_document_tokens
         )) as definition
-    from {{ source('library', 'metric_variants') }}
+    -- DuckDB is to guess nothing: its guesses skip all rows before one that has a value too many.
+    from read_csv(
+        'variants/*.csv', union_by_name = true, all_varchar = true, header = true,
+        skip = 0, delim = ',', quote = '"', escape = '"', comment = '',
+        strict_mode = false, hive_partitioning = false
+    )
     {%- if grids is not sameas true %}
     qualify core is not null
         or not bool_or(core is not null) over (partition by metric)

@@ -113,7 +113,7 @@ with_bytes as (
         and tokens.char_end // 200 = at_end.number
 ),
 
--- Tokens that are pieces of one character share it with a neighbour.
+-- Pieces of one character have its span: such a token begins or ends where a neighbour does.
 neighbours as (
     select
         *,
@@ -122,8 +122,10 @@ neighbours as (
             rows between unbounded preceding and 1 preceding
         ) as bytes_covered,
         coalesce(
-            char_start < lag(char_end) over document
-            or char_end > lead(char_start) over document,
+            char_start = lag(char_start) over document
+            or char_end = lag(char_end) over document
+            or char_start = lead(char_start) over document
+            or char_end = lead(char_end) over document,
             false
         ) as shares_character,
         hash(token_id, lag(token_id) over document) as bigram,

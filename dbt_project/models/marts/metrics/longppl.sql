@@ -31,6 +31,11 @@ key_tokens as (
     {%- endfor %}
 ),
 
+-- A character has at most four bytes, so its pieces are near each other.
+offsets as (
+    select unnest(range(-8, 9)) as tokens_further
+),
+
 pieces as (
     select
         key_tokens.where_clause,
@@ -38,12 +43,13 @@ pieces as (
         tokens.position,
         tokens.nll
     from key_tokens
+    cross join offsets
     inner join tokens
         on key_tokens.unit_id = tokens.unit_id
+        and key_tokens.position + offsets.tokens_further = tokens.position
+    where key_tokens.shares_character
         and key_tokens.char_start <= tokens.char_start
         and key_tokens.char_end >= tokens.char_end
-    where key_tokens.shares_character
-        and tokens.shares_character
 ),
 
 with_pieces as (
