@@ -30,7 +30,7 @@ import yaml
 
 from analysis.statistics import spearman
 from warehouse.files import write_whole
-from warehouse.metrics.sharded.from_documents import values_from_documents
+from warehouse.metrics.dbt_process import values_from_documents
 from warehouse.paths import Workspace, find_workspace
 from warehouse.store.provenance import code_revision
 

@@ -22,7 +22,7 @@ import duckdb
 from analysis.results.joined import TARGET_TABLES, join
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.files import sha256_file, storage_errors, write_whole
-from warehouse.metrics.sharded.from_documents import values_from_documents
+from warehouse.metrics.dbt_process import values_from_documents
 from warehouse.metrics.tries import as_json, join_tries, tries, tries_in
 from warehouse.paths import Workspace
 from warehouse.problem.recall_target import RecallTarget

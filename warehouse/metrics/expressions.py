@@ -11,8 +11,6 @@ from collections.abc import Collection, Iterator
 from functools import cached_property
 from typing import Any
 
-import duckdb
-
 from warehouse.errors import did_you_mean
 
 _AROUND = ("select cast(", " as double)")
@@ -23,6 +21,8 @@ class ExpressionChecker:
     """Parses expressions in a database of its own, each text once."""
 
     def __init__(self) -> None:
+        import duckdb
+
         self._connection = duckdb.connect()
         self._parsed: dict[str, Any] = {}
         self._mistakes: dict[tuple[str, str], str] = {}
@@ -58,7 +58,9 @@ class ExpressionChecker:
         for name in _functions(expression):
             if name in self._table_functions:
                 return f"calls the table function {name}; use columns of {table} only"
-        for names in _columns(expression) if columns is not None else ():
+        if columns is None:
+            return ""
+        for names in _columns(expression):
             own = names[1:] if names[1:] and names[0].lower() == table.lower() else names
             if own[0].lower() not in columns:
                 return (

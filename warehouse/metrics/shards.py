@@ -220,9 +220,7 @@ def _plan(workspace: Workspace, shards: int, variables: Mapping[str, Any]) -> li
     return plan
 
 
-def _run(
-    plan: Sequence[Shard], workspace: Workspace, runner: Runner
-) -> list[tuple[Shard, str]]:
+def _run(plan: Sequence[Shard], workspace: Workspace, runner: Runner) -> list[tuple[Shard, str]]:
     """The shards that failed at each attempt, with their last error."""
     failed: list[tuple[Shard, str]] = []
     waiting = list(plan)
