@@ -33,6 +33,9 @@ _FILE = re.compile(
     r"'[^']*(?:://|\.(?:parquet|csv|tsv|jsonl?|ndjson|duckdb|db|sqlite|xlsx|txt|arrow|gz|zst))[^']*'",
     re.IGNORECASE,
 )
+_VARIANTS = re.compile(r"\bread_csv\(\s*'variants/\*\.csv'")
+"""The library's settings (macros/variants.sql), whose expressions are checked at each connect."""
+
 _NAMES_LABELS = re.compile(rf"[\w.]*{_LABELS}\w*", re.IGNORECASE)
 
 
@@ -160,6 +163,7 @@ def _strings_gone(text: str) -> str:
 
 def _without_jinja(text: str) -> str:
     """SQL with comments and Jinja blocks gone, and a placeholder for each Jinja expression."""
+    text = _VARIANTS.sub(f"{_GIVEN} (", text)
     for pattern, put in (
         (r"\{#.*?#\}", " "),
         (r"--[^\n]*|/\*.*?\*/", " "),
