@@ -83,7 +83,7 @@ test-slow: $(READY)  ## run the tests marked slow: kills, whole rebuilds, long r
 
 SCALE_TESTS = tests/test_beyond_one_machine.py tests/extract/test_cluster.py \
   tests/extract/test_bucket_store.py tests/warehouse/store/test_bucket.py \
-  tests/warehouse/exchange tests/warehouse/metrics/test_sharded.py \
+  tests/warehouse/exchange tests/warehouse/metrics/test_shards.py \
   tests/warehouse/metrics/test_build_over_bucket.py
 
 test-scale: $(READY)  ## run the tests of Ray, Slurm, shards and buckets, and install what they need

@@ -89,10 +89,10 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
         ),
         (None, "needs two labs or a bucket; tests/warehouse/exchange/test_exchange.py"),
     ),
-    "dbt build --shards 4": (None, "tests/warehouse/metrics/test_sharded.py builds in shards"),
+    "dbt build --shards 4": (None, "tests/warehouse/metrics/test_shards.py builds in shards"),
     "dbt build --shards 32 --on ray --address head:6379": (
         None,
-        "needs a Ray cluster; tests/warehouse/metrics/test_sharded.py starts one",
+        "needs a Ray cluster; tests/warehouse/metrics/test_shards.py starts one",
     ),
     "correlate --problem minilong --json": (
         "correlate --problem minilong --json --metric longppl",
