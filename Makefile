@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
-.PHONY: help setup demo results results-from-scratch extract dbt correlate report sql verify test test-slow test-scale rehearse lint bench docs clean
+.PHONY: help setup demo study extract dbt correlate report sql verify test test-slow test-scale rehearse lint bench docs clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -14,12 +14,11 @@ LOG := $(VENV)/setup.log
 extract: PROBLEM ?= no4k
 correlate report: PROBLEM ?= minilong
 METRIC_KEY ?= score
-HOURS ?= 5
 QUERY ?=
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo "Variables: PROBLEM=no4k|minilong|file.yml  HOURS=5  SUBMISSION=file.json  OUT=file.json  QUERY='select …'"
+	@echo "Variables: PROBLEM=no4k|minilong|file.yml  SUBMISSION=file.json  OUT=file.json  QUERY='select …'"
 
 setup: $(READY)  ## create .venv with everything, at the tested versions
 
@@ -36,21 +35,14 @@ demo: $(READY)  ## small real models, documents to ranked correlations: minutes 
 	$(TOKENMART) data fetch --problem minilong
 	$(TOKENMART) extract --problem minilong --demo
 	$(TOKENMART) recall --problem minilong --demo
-	$(TOKENMART) dbt --quiet build
+	$(TOKENMART) dbt --quiet run
 	$(TOKENMART) correlate --problem minilong
 	$(TOKENMART) report --problem minilong
 
-results: $(READY)  ## every figure of docs/findings.md anew, from results/ and data/published/
-	$(TOKENMART) e2lm readings --out docs/e2lm_readings.json
-	$(TOKENMART) results tell
-
-results-from-scratch: $(READY)  ## the tables themselves: all models of minilong, HOURS=5 of computing
-	$(TOKENMART) data fetch --problem minilong
-	$(TOKENMART) campaign --problem minilong --hours $(HOURS)
-	$(TOKENMART) dbt --quiet build
-	$(TOKENMART) results freeze --problem minilong
-	$(TOKENMART) e2lm readings --out docs/e2lm_readings.json
-	$(TOKENMART) results tell
+study: $(READY)  ## recompute every figure of studies/ from the committed tables (a minute)
+	$(BIN)/python studies/minilong/recompute.py > /dev/null
+	$(BIN)/python studies/early_decisions/recompute.py > /dev/null
+	$(BIN)/python -m pytest -q tests/test_studies.py
 
 extract: $(READY)  ## token statistics of the locked problem (GPU; elsewhere: the plan and its cost)
 	$(TOKENMART) extract --problem $(PROBLEM)

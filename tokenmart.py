@@ -27,11 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "extract.benchmarks.cli:eval_command",
         "Run benchmarks of lm-evaluation-harness on models, token by token.",
     ),
-    "recall": ("extract.cli:recall", "Measure the recall target of a problem."),
-    "campaign": (
-        "extract.campaign.cli:campaign",
-        "Extract and measure in pieces, within a number of hours.",
-    ),
+    "recall": ("extract.recall.cli:recall", "Measure the recall target of a problem."),
     "merge": (
         "extract.merging.cli:merge",
         "Merge expert models within rules and limits, and make them again.",
@@ -66,10 +62,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Rebuild a submission's scores and compare them.",
     ),
     "report": ("analysis.report.cli:report", "Write the HTML report of a problem."),
-    "results": (
-        "analysis.results.cli:results",
-        "Freeze results into small tables; tell them from these alone.",
-    ),
     "e2lm": (
         "analysis.e2lm.cli:e2lm",
         "Judge benchmarks by their scores over training.",

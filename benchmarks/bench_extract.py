@@ -6,8 +6,8 @@ the processor. Each measurement is a process of its own, so that memory peaks do
     python benchmarks/bench_extract.py                       # about half an hour on 2 cores
     python benchmarks/bench_extract.py --part full --part memory
 
-A part is written to the output as soon as it is measured, with the machine's load before it: with
-more than a few tenths its seconds say little. The tables of RESULTS.md are written anew from it.
+A part is written to the output and printed as a table as soon as it is measured, with the machine's
+load before it: with more than a few tenths its seconds mean little.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ from typing import Any
 
 import click
 from baselines import bare_forward, harness_rolling, longppl_procedure
-from extract_table import CONTEXT, STRIDE, Figures, table, tell
-from told import machine
+from marked_tables import machine, table
 
 from warehouse.files import write_whole
 
 MODELS = ("smollm2-135m", "gemma3-270m")
+CONTEXT, STRIDE = 1024, 512
+"""Of LongPPL's short context, in tokens."""
+Figures = dict[str, Any]
 OUTPUT = Path(__file__).with_name("extract.json")
 PACKAGES = ("torch", "transformers", "lm_eval")
 
@@ -149,21 +151,21 @@ def full() -> list[Figures]:
     found = []
     for name in MODELS:
         bare, ours = (run(case, name, 2048, repeats=3)["seconds"] for case in ("bare", "ours"))
-        found.append({"model": name, "bare": bare, "ours": ours})
+        found.append({"model": name, "other": bare, "ours": ours, "ratio": ours / bare})
     return found
 
 
 def longppl() -> list[Figures]:
     """LongPPL's two passes and the published procedure; differences on fewer tokens."""
-    return [
-        {
-            "model": name,
-            "procedure": run("longppl", name, 4096, repeats=1)["seconds"],
-            "ours": run("ours-longppl", name, 4096, repeats=1)["seconds"],
-            "nats": run("ours-longppl", name, 2560, extra=1, repeats=1)["nats"],
-        }
-        for name in MODELS
-    ]
+    found = []
+    for name in MODELS:
+        theirs, ours = (
+            run(case, name, 4096, repeats=1)["seconds"] for case in ("longppl", "ours-longppl")
+        )
+        nats = run("ours-longppl", name, 2560, extra=1, repeats=1)["nats"]
+        row = {"model": name, "other": theirs, "ours": ours, "ratio": ours / theirs}
+        found.append({**row, "nats": nats})
+    return found
 
 
 def harness() -> list[Figures]:
@@ -171,22 +173,19 @@ def harness() -> list[Figures]:
     found = []
     for name in MODELS:
         theirs, ours = (run(case, name, 2048)["seconds"] for case in ("harness", "ours"))
-        found.append({"model": name, "harness": theirs, "ours": ours})
+        found.append({"model": name, "other": theirs, "ours": ours, "ratio": ours / theirs})
     return found
 
 
 def retrieval() -> list[Figures]:
     """`full` and `retrieval` with more and more excerpts."""
-    return [
-        {
-            "tokens": size,
-            **{
-                str(excerpts): run("ours-retrieval", MODELS[0], size, excerpts, 1)["seconds"]
-                for excerpts in (1, 4, 16)
-            },
-        }
-        for size in (4096, 8192)
-    ]
+    found = []
+    for size in (4096, 8192):
+        one, four, most = (
+            run("ours-retrieval", MODELS[0], size, count, 1)["seconds"] for count in (1, 4, 16)
+        )
+        found.append({"tokens": size, "k1": one, "k4": four, "k16": most, "ratio": most / one})
+    return found
 
 
 def peaks() -> list[Figures]:
@@ -195,8 +194,9 @@ def peaks() -> list[Figures]:
     for name in MODELS:
         for size in (2048, 4096, 8192):
             plain, ours = (run(case, name, size, repeats=1) for case in ("bare", "ours"))
-            found.append({"model": name, "tokens": size, "plain_bytes": plain["bytes"],
-                          "ours_bytes": ours["bytes"], "ours": ours["seconds"]})  # fmt: skip
+            found.append({"model": name, "tokens": size, "other": plain["bytes"] / 1e6,
+                          "ours": ours["bytes"] / 1e6, "ratio": ours["bytes"] / plain["bytes"],
+                          "seconds": ours["seconds"]})  # fmt: skip
     return found
 
 
@@ -225,7 +225,7 @@ def stored() -> list[Figures]:
             size[0] += pq.read_metadata(path).num_rows
             size[1] += path.stat().st_size
     sizes["all"] = [sum(column) for column in zip(*sizes.values(), strict=True)]
-    return [{"condition": name, "rows": rows, "bytes": size}
+    return [{"condition": name, "rows": rows, "bytes": size, "each": size / rows}
             for name, (rows, size) in sorted(sizes.items())]  # fmt: skip
 
 
@@ -234,6 +234,24 @@ PARTS = {
     "memory": peaks, "bytes": stored,
 }  # fmt: skip
 
+COLUMNS = {
+    "full": {"model": "{model}", "bare, s": "{other:.2f}", "ours, s": "{ours:.2f}",
+             "ratio (goal ≤ 1.05)": "**{ratio:.2f}**"},
+    "longppl": {"model": "{model}", "procedure, s": "{other:.1f}", "ours, s": "{ours:.1f}",
+                "ratio (goal ≤ 0.7 / 0.55)": "**{ratio:.2f}**",
+                "largest difference, nats": "{nats:.1e}"},
+    "harness": {"model": "{model}", "harness, s": "{other:.2f}", "ours, s": "{ours:.2f}",
+                "ratio (goal ≤ 1.0)": "**{ratio:.2f}**"},
+    "retrieval": {"tokens": "{tokens:,}", "k = 1, s": "{k1:.1f}", "k = 4, s": "{k4:.1f}",
+                  "k = 16, s": "{k16:.1f}", "k = 16 / k = 1 (goal ≤ 1.35)": "**{ratio:.2f}**"},
+    "memory": {"model": "{model}", "tokens": "{tokens:,}", "full logits, MB": "{other:,.0f}",
+               "ours, MB": "{ours:,.0f}", "ratio (goal ≤ 0.2)": "**{ratio:.2f}**",
+               "ours, s": "{seconds:.1f}"},
+    "bytes": {"condition": "{condition}", "rows": "{rows:,}",
+              "bytes per row (goal ≤ 10)": "**{each:.2f}**"},
+}  # fmt: skip
+"""Part → its table."""
+
 
 @click.command(help=__doc__)
 @click.option("--part", "parts", multiple=True, type=click.Choice(list(PARTS)),
@@ -241,7 +259,7 @@ PARTS = {
 @click.option("--output", type=click.Path(path_type=Path), default=OUTPUT, help="The output.")
 @click.option("--one", nargs=5, hidden=True, help="One measurement, in this process.")
 def main(parts: tuple[str, ...], output: Path, one: tuple[str, ...] | None) -> None:
-    """Measure parts and tell them."""
+    """Measure parts and print them."""
     if one:
         case, name, *numbers = one
         click.echo(json.dumps(measure_one(case, name, *map(int, numbers))))
@@ -257,9 +275,8 @@ def main(parts: tuple[str, ...], output: Path, one: tuple[str, ...] | None) -> N
         load = round(os.getloadavg()[0], 2)
         found.setdefault("parts", {})[part] = {"load_before": load, "rows": PARTS[part]()}
         write_whole(output, json.dumps(found, indent=1) + "\n")
-        click.echo("\n".join([f"\n{part}, load before {load}\n", *table(found, part)]))
-    if output.resolve() == OUTPUT.resolve():
-        tell(found)
+        lines = table(COLUMNS[part], found["parts"][part]["rows"])
+        click.echo("\n".join([f"\n{part}, load before {load}\n", *lines]))
 
 
 if __name__ == "__main__":

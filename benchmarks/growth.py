@@ -39,9 +39,9 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
 
-from growth_table import DOCUMENTS, tell, told_outputs
+from growth_table import DOCUMENTS, committed_outputs, write_tables
 from made_up_warehouse import Retrieval, Shape, Window, write_warehouse
-from told import machine
+from marked_tables import machine
 from warehouse_scale import Bench, peak_memory, timed
 
 from warehouse.files import write_whole
@@ -371,8 +371,8 @@ def main(
         growth.measure(f"shards {middle} {where}", sharded, growth, middle, shards, each)
     for name, (words, codes) in COMMANDS.items() if units else ():
         growth.measure(f"units {units} {name}", on_units, growth, units, words, codes)
-    if output.resolve() in told_outputs():
-        tell()
+    if output.resolve() in committed_outputs():
+        write_tables()
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import told
+from marked_tables import RESULTS, ROOT, marked, replace_marked
 
 from extract.planning.cost import BYTES_PER_ROW, Work, assumed_speed, estimate
 
@@ -31,21 +31,21 @@ LAB = {"models": 1_000, "documents": 10_000, "tokens": 131_072, "parameters": 7_
 """The case that docs/scale.md reckons: each document read whole, once."""
 
 
-def told_outputs() -> list[Path]:
+def committed_outputs() -> list[Path]:
     """The outputs that the tables are made of."""
-    return sorted((told.ROOT / "benchmarks").glob("growth*.json"))
+    return sorted((ROOT / "benchmarks").glob("growth*.json"))
 
 
-def told_runs() -> list[Run]:
+def committed_runs() -> list[Run]:
     """What they hold."""
-    return [json.loads(path.read_text("utf-8")) for path in told_outputs()]
+    return [json.loads(path.read_text("utf-8")) for path in committed_outputs()]
 
 
-def tell() -> None:
+def write_tables() -> None:
     """Write the tables anew where they are shown."""
-    runs = told_runs()
-    told.tell(told.RESULTS, BLOCK, results_block(runs))
-    told.tell(told.ROOT / "docs" / "scale.md", BLOCK, reckoning_block(runs))
+    runs = committed_runs()
+    replace_marked(RESULTS, BLOCK, results_block(runs))
+    replace_marked(ROOT / "docs" / "scale.md", BLOCK, reckoning_block(runs))
 
 
 def pieces(found: Run, kind: str) -> dict[str, Piece]:
@@ -62,7 +62,7 @@ def pieces(found: Run, kind: str) -> dict[str, Piece]:
 def results_block(runs: Sequence[Run]) -> str:
     """Builds, runs with little new, pruning, shards and small units."""
     parts = [part for run in runs for part in run_parts(run)]
-    return told.block(BLOCK, ["\n\n".join("\n".join(lines) for lines in parts)])
+    return marked(BLOCK, ["\n\n".join("\n".join(lines) for lines in parts)])
 
 
 def run_parts(found: Run) -> Iterator[list[str]]:
@@ -211,4 +211,4 @@ def reckoning_block(runs: Sequence[Run]) -> str:
         f"| minutes to open `tokenmart sql` | {case['open_minutes']:.0f} | |",
         f"| minutes of `tokenmart status` | {case['status_minutes']:.0f} | |",
     ]
-    return told.block(BLOCK, lines)
+    return marked(BLOCK, lines)

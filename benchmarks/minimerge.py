@@ -22,7 +22,7 @@ from typing import Any
 
 import duckdb
 import yaml
-from minimerge_table import SKILLS, tell
+from marked_tables import ROOT, marked, replace_marked
 
 from extract.merging.watchdog import folder_bytes, run_within
 from warehouse.errors import TokenmartError
@@ -31,8 +31,9 @@ from warehouse.merging.problem import Limits
 from warehouse.paths import find_workspace
 from warehouse.store.provenance import code_revision
 
-ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "benchmarks" / "minimerge.json"
+BLOCK = "benchmarks/minimerge.json"
+SKILLS = ("reading", "maths", "code")
 HIDDEN = ("leaderboard", "final")
 OVERLAP = 0.25
 MARTS = ["dbt", "run", "--quiet", "--select", "+path:models/marts/rankings", "+eval_metrics"]
@@ -156,8 +157,45 @@ def main() -> None:
         sys.exit(130)
     write_whole(arguments.out, json.dumps(figures, indent=1) + "\n")
     if arguments.out.resolve() == OUT:
-        tell(figures)
+        replace_marked(ROOT / "docs" / "merging.md", BLOCK, docs_block(figures))
     say(f"written {arguments.out}: {figures['minutes']} minutes")
+
+
+def docs_block(figures: dict[str, Any]) -> str:
+    """Entries by their overall rank: scores with intervals, hidden accuracy, seconds."""
+    accuracy = {(row["round"], row["task"], row["entry"]): row for row in figures["accuracy"]}
+    of_round: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in figures["rankings"]:
+        of_round.setdefault(row["round"], {})[row["entry"]] = row
+    overall = sorted(of_round["overall"].values(), key=lambda row: (row["rank"], row["entry"]))
+    seconds = {
+        row["entry"]: row["seconds"] for row in figures["ranking_fronts"] if row["round"] == "final"
+    }
+    fast = {
+        row["entry"]
+        for row in figures["ranking_fronts"]
+        if row["round"] == "final" and row["on_time_front"]
+    }
+    lines = [
+        "| overall | entry | score | ranks it may have | open | leaderboard | final | "
+        + " | ".join(f"{skill}, final" for skill in SKILLS)
+        + " | s, final |",
+        "|---:|---|---:|---|---:|---:|---:|" + "---:|" * (len(SKILLS) + 1),
+    ]
+    for row in overall:
+        entry = row["entry"]
+        ranks = [f"{of_round[name][entry]['rank']}" for name in ("open", "leaderboard", "final")]
+        scores = [
+            f"{accuracy['final', f'mini_final_{skill}', entry]['accuracy']:.2f}" for skill in SKILLS
+        ]
+        took = f"{seconds[entry]:.0f}{' (front)' if entry in fast else ''}"
+        lines.append(
+            f"| {row['rank']} | `{entry}` | {row['score']:.2f} "
+            f"({row['score_low']:.2f} to {row['score_high']:.2f}) | "
+            f"{row['rank_low']:.0f} to {row['rank_high']:.0f} | {' | '.join(ranks)} | "
+            f"{' | '.join(scores)} | {took} |"
+        )
+    return marked(BLOCK, lines)
 
 
 def run_all(arguments: argparse.Namespace) -> dict[str, Any]:

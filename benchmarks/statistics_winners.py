@@ -29,8 +29,8 @@ from pathlib import Path
 from typing import Any
 
 import click
+import marked_tables
 import numpy as np
-import told
 
 from analysis.statistics.after_choice import winner_interval
 from analysis.statistics.correlations import Floats
@@ -247,7 +247,7 @@ def results_block(tables: dict[str, Any]) -> str:
         "|---|---|---|---|",
         *(f"| {world} | {' | '.join(cells)} |" for world, cells in winner_cells.items()),
     ]
-    return told.block(BLOCK, lines)
+    return marked_tables.marked(BLOCK, lines)
 
 
 def _rounded(value: float) -> float:
@@ -305,7 +305,7 @@ def main(
     if out is not None:
         out.write_text(json.dumps(tables, indent=1) + "\n", encoding="utf-8")
     if results is not None:
-        told.tell(results, BLOCK, results_block(tables))
+        marked_tables.replace_marked(results, BLOCK, results_block(tables))
 
 
 if __name__ == "__main__":

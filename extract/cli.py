@@ -1,10 +1,10 @@
-"""`tokenmart extract`, `recall` and `status`."""
+"""`tokenmart extract` and `status`."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # A plain `make extract` on a machine without a GPU must not start a job of weeks.
 LONGEST_CPU_HOURS = 12.0
 
-_PROBLEM = click.option(
+PROBLEM = click.option(
     "--problem", "problem_name", required=True, help="Problem by name, or a path to its .yml."
 )
 _SELECTION = (
@@ -51,7 +51,8 @@ _SELECTION = (
 )
 
 
-def _selection(command: Callable[..., Any]) -> Callable[..., Any]:
+def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say which models run, and how."""
     for option in reversed(_SELECTION):
         command = option(command)
     return command
@@ -59,8 +60,8 @@ def _selection(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command()
 @click.pass_context
-@_PROBLEM
-@_selection
+@PROBLEM
+@selection_options
 @click.option("--probe", "probes", multiple=True, help="Take only this probe; repeatable.")
 @click.option("--documents", type=click.IntRange(1), help="Take only the first N documents.")
 @click.option(
@@ -104,6 +105,12 @@ def _selection(command: Callable[..., Any]) -> Callable[..., Any]:
     help="Ask Slurm for this, as submitit names it: partition, gpus_per_node, timeout_min; "
     "repeatable.",
 )
+@click.option(
+    "--hours",
+    type=click.FloatRange(0, min_open=True),
+    help="Take documents in order, each with all models, until the next would not end within so "
+    "many hours.",
+)
 @click.option("--as-worker", hidden=True, help="Be a worker of the run that started at this time.")
 @click.option("--dry-run", is_flag=True, help="Print what would be computed and its cost.")
 def extract(
@@ -124,6 +131,7 @@ def extract(
     on: str | None,
     address: str | None,
     slurm: tuple[str, ...],
+    hours: float | None,
     as_worker: str | None,
     dry_run: bool,
 ) -> None:
@@ -169,6 +177,10 @@ def extract(
     )
     plan = make_plan(problem, selection, workspace, here)
     sharing = sharing_of(plan, device, selection.device, workers)
+    if hours is not None and (on is not None or sharing.workers > 1):
+        raise click.UsageError(
+            "--hours keeps a time budget in one process; add --workers 1, and leave out --on"
+        )
     if dry_run:
         _print_plan(plan)
     if sharing.sentence and as_worker is None:
@@ -176,7 +188,7 @@ def extract(
     if dry_run:
         return
     if selection.device == "cpu" and as_worker is None and on is None:
-        _guard_processor(plan, asked_by_name=device == "cpu")
+        _guard_processor(plan, asked_by_name=device == "cpu" or hours is not None)
     corpus = ensure_documents(problem, workspace)
     chosen = documents_of(corpus, selection.documents, selection.conditions)
     store_pairs(problem, workspace)
@@ -189,7 +201,7 @@ def extract(
         since = datetime.now(timezone.utc).isoformat(timespec="seconds")
         share_work(context, since, problem, selection, sharing, chosen, workspace)
     quiet = as_worker is not None
-    _extract(problem, selection, chosen, workspace, since, quiet)
+    _extract(problem, selection, chosen, workspace, since, quiet, hours)
 
 
 def _guard_processor(plan: Plan, *, asked_by_name: bool) -> None:
@@ -234,22 +246,38 @@ def _extract(
     workspace: Workspace,
     since: str | None,
     quiet: bool,
+    hours: float | None,
 ) -> None:
     from extract.failures import summary
     from extract.planning.tables import fallbacks, status_rows
-    from extract.run import Extraction
+    from extract.run import Extraction, Outcome
     from extract.stopping import sigterm_interrupts
+    from extract.time_budget import extract_within
     from warehouse.errors import UnitFailedError
     from warehouse.progress import no_progress, progress_bar, without_library_bars
 
-    total = len(selection.models) * len(documents) * len(selection.conditions)
+    each = len(selection.models) * len(selection.conditions)
+    total = len(documents) * each
+    outcome = Outcome()
     started = time.monotonic()
     # a worker's part is in the ledger, which its parent reads
     shown = nullcontext(no_progress) if quiet else progress_bar(total, "units")
     stopped = sigterm_interrupts() if quiet else nullcontext()  # its parent ends it so
     with stopped, without_library_bars(), shown as progress:
-        run = Extraction(problem, selection, documents, workspace, progress, since)
-        outcome = run.run()
+
+        def score(part: Sequence[Document]) -> int:
+            before = outcome.units
+            Extraction(problem, selection, part, workspace, progress, since, outcome).run()
+            return outcome.units - before
+
+        if hours is None:
+            score(documents)
+        else:
+            taken = extract_within(hours, documents, each, score)
+            total = taken * each
+    if hours is not None:
+        click.echo(f"took {taken} of {counted(len(documents), 'document')} within {hours:g} h")
+        outcome.failures = list(dict.fromkeys(outcome.failures))
     seconds = time.monotonic() - started
     before = total - outcome.units - outcome.elsewhere
     click.echo(
@@ -276,68 +304,7 @@ def _extract(
 
 
 @click.command()
-@_PROBLEM
-@_selection
-@click.option(
-    "--contexts", type=click.IntRange(1), help="Ask in N contexts per model instead of the file's."
-)
-def recall(
-    problem_name: str,
-    demo: bool,
-    models: tuple[str, ...],
-    device: str,
-    dtype: str,
-    backend: str,
-    contexts: int | None,
-) -> None:
-    """Measure the recall target of a problem on its models, in the manner of RULER.
-
-    Never touches the proxy documents. Answers are stored context by context: what is measured
-    already is skipped, interrupt at any time and run the same command to go on.
-
-    \b
-    tokenmart recall --problem minilong --demo
-    """
-    from extract.failures import summary
-    from extract.planning.devices import resolve_device
-    from extract.planning.plan import select
-    from extract.recall.run import measure_recall, recall_target
-    from extract.recall.store import standard_error_note
-    from warehouse.errors import UnitFailedError
-    from warehouse.paths import find_workspace
-    from warehouse.problem.spec import load_problem
-    from warehouse.progress import progress_bar
-
-    workspace = find_workspace()
-    problem = load_problem(problem_name, workspace)
-    target = recall_target(problem, contexts, demo)
-    selection = select(
-        problem,
-        models=models,
-        demo=demo,
-        device=resolve_device(device),
-        dtype=dtype,
-        backend=backend,
-    )
-    with progress_bar(len(selection.models), "models") as progress:
-        outcome = measure_recall(problem, target, selection, workspace, progress)
-    done = len(selection.models) - outcome.measured - len(outcome.failures)
-    click.echo(f"measured {counted(outcome.measured, 'model')}; {done} were done before")
-    if note := standard_error_note(target.contexts):
-        click.echo(f"note: {note}")
-    for line in outcome.messages.lines():
-        click.echo(visible(f"note: {line}"), err=True)
-    if outcome.failures:
-        for line in summary(outcome.failures):
-            click.echo(visible(f"error: {line}"), err=True)
-        raise UnitFailedError(
-            f"{counted(len(outcome.failures), 'model')} failed (listed above); the others are "
-            "kept: mend the cause and run the same command again"
-        )
-
-
-@click.command()
-@_PROBLEM
+@PROBLEM
 @click.option(
     "--conditions", "by_condition", is_flag=True, help="Show a row for each condition of a model."
 )

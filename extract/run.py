@@ -75,6 +75,7 @@ class Extraction:
         progress: called as units finish.
         since: when a run of several workers started, in ISO format, UTC: units that failed
             since then are not tried again by the next worker.
+        outcome: what an earlier part of the same run did, which is added to.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Extraction:
         workspace: Workspace,
         progress: Progress,
         since: str | None = None,
+        outcome: Outcome | None = None,
     ) -> None:
         self.problem = problem
         self.selection = selection
@@ -93,7 +95,7 @@ class Extraction:
         self.progress = progress
         self.since = since
         self.publish_seconds = 0.0
-        self.outcome = Outcome()
+        self.outcome = Outcome() if outcome is None else outcome
         self.memory = PeakMemory(selection.device)
         longest = max((len(d.text) for d in documents), default=0) / CHARACTERS_PER_TOKEN
         limit = max_tokens_of(problem, selection)

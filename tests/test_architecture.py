@@ -48,7 +48,6 @@ MAY_IMPORT = {
     PREREGISTRATION: {ANALYSIS, *WAREHOUSE},
     RANKING: {ANALYSIS, STATISTICS, PREREGISTRATION, *WAREHOUSE},
     "analysis.report": {ANALYSIS, STATISTICS, RANKING, *WAREHOUSE},
-    "analysis.results": {ANALYSIS, STATISTICS, RANKING, "analysis.report", *WAREHOUSE},
     "analysis.e2lm": {ANALYSIS, STATISTICS, "analysis.report", *WAREHOUSE},
     "analysis.competition": {ANALYSIS, STATISTICS, "analysis.report", *WAREHOUSE},
     "analysis.submission": {ANALYSIS, STATISTICS, RANKING, PREREGISTRATION, *WAREHOUSE},

@@ -98,21 +98,16 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
         "correlate --problem minilong --json --metric longppl",
         "takes seconds for all metrics",
     ),
-    "recall --problem minilong --demo": (
-        None,
-        "takes minutes with real models; tests/extract/test_recall.py runs it with small ones",
-    ),
     **dict.fromkeys(
+        ("recall --problem minilong --demo", "recall --problem minilong --contexts 3"),
         (
-            "campaign --problem minilong --hours 5",
-            "campaign --problem minilong --hours 5 --dry-run",
-            "campaign --problem minilong --hours 2 --only documents --skip-documents 4",
+            None,
+            "takes minutes with real models; tests/extract/test_recall.py runs it with small ones",
         ),
-        (None, "needs downloads; tests/extract/test_campaign.py runs it with small models"),
     ),
-    **dict.fromkeys(
-        ("results tell", "results tell --check"),
-        (None, "needs the docs of the checkout; tests/analysis/results runs it"),
+    "extract --problem minilong --hours 2": (
+        "extract --problem minilong --hours 2 --dry-run",
+        "takes hours; tests/extract/test_time_budget.py runs it with small models",
     ),
     "dbt run --select +perplexity+": (None, "the checkout here is built by `dbt run`"),
     "dbt build": (None, "the checkout here is built by `dbt run`, without the library's own tests"),
@@ -120,7 +115,8 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
         "dbt ls --quiet --grids longppl --select longppl",
         "tests/dbt_project builds every grid",
     ),
-    "dbt build --grids longppl context_gain": (None, "tests/dbt_project builds every grid"),
+    "dbt run --vars grids: true": (None, "tests/dbt_project builds every grid"),
+    "dbt run --vars grids: [longppl, context_gain]": (None, "tests/dbt_project builds every grid"),
     "e2lm curate --items item_scores.parquet --out chosen.json": (
         None,
         "needs item scores of many checkpoints, as tests/analysis/e2lm/test_curation.py makes them",

@@ -39,7 +39,7 @@ demo_figures = of_benchmarks("demo_figures")
 statistics_winners = of_benchmarks("statistics_winners")
 curate_series = of_benchmarks("curate_series")
 growth_table = of_benchmarks("growth_table")
-minimerge_table = of_benchmarks("minimerge_table")
+minimerge = of_benchmarks("minimerge")
 
 
 def test_the_guide_says_what_choosing_items_was_worth(curate_series: Any) -> None:
@@ -82,82 +82,8 @@ def test_the_readme_shows_the_committed_figures_of_the_demo(demo_figures: Any) -
     assert figures["command"] in README
 
 
-STUDY = json.loads((ROOT / "results" / "minilong" / "figures.json").read_text("utf-8"))
-BASELINE = "perplexity/bits_per_byte"
-
-
-def test_the_readme_says_what_was_found() -> None:
-    text = " ".join(README.split())
-    (foretold,) = STUDY["registered"]
-    assert foretold["holds"] and foretold["before_labels"]
-    assert STUDY["baseline"] == BASELINE
-    plain = STUDY["told"][BASELINE]["spearman"]
-    assert STUDY["families"] == 2 and f"{STUDY['models'] - 2} interventions on them" in text
-    assert f"Spearman {plain:+.2f} with measured recall at 2k to 8k" in text
-    said = f"does ({foretold['spearman']:+.2f}, p {foretold['p_one_sided']:.4f})"
-    assert said in text
-    high = STUDY["hangs_on"][BASELINE]["highest_without_two"]["spearman"]
-    kinds = f"Without two of the {STUDY['kinds']} kinds of models perplexity reaches {high:+.2f}"
-    assert kinds in text
-    assert f"Measured recall of {STUDY['models']} models" in text
-    problems = json.loads((ROOT / "docs" / "e2lm_readings.json").read_text("utf-8"))
-    first = next(each for each in problems if each["problem"] == "ladder")["stages"][0]
-    found = {each["reading"]: each["decision_accuracy"] for each in first["readings"]}
-    assert first["stage"] == "5%"
-    assert next(iter(found)) == "bpb" and max(found.values()) == found["bpb"]
-    assert f"scores of {first['runs']} OLMo runs: after 5% of a training" in text
-    assert f"order {found['bpb']:.0%} of the pairs" in text
-    low, most = first["readings"][0]["minus_target_interval"]
-    lead = f"(a lead of {low:.2f} to {most:.2f})"
-    assert f"at the same moment, {found['accuracy']:.0%} {lead}" in text
-    recipes = next(each for each in problems if each["problem"] == "dclm")["stages"][0]
-    best = max(each["decision_accuracy"] for each in recipes["readings"])
-    assert f"no reading does much better than a coin ({best:.0%})" in text
-    for picture in ("recall", "decisions"):
-        assert (ROOT / "docs" / "images" / f"{picture}.svg").is_file()
-
-
-def test_the_findings_words_are_those_of_the_figures() -> None:
-    """What the page says in words of its own, beside the tables."""
-    foretold = STUDY["registered"][0]["metric"]
-    places = {
-        name: {row["kind"]: row["places"] for row in rows}
-        for name, rows in STUDY["misplaced"].items()
-    }
-    of_perplexity = places[BASELINE]
-    assert of_perplexity["window"] > 5, "a window hardly changes bits per byte"
-    assert of_perplexity["drop-last"] < -5 and of_perplexity["noise"] < -5, "damage is what it sees"
-    assert places[foretold]["quantized"] > 5 and places[foretold]["rope-linear"] > 5
-    assert places[foretold]["window-no-sinks"] < -5
-    assert abs(places[foretold]["window"]) < 5 and abs(places[foretold]["drop-last"]) < 5
-    # "without those that lack layers or see only a window, it ranks the rest by recall, too"
-    hangs_on = STUDY["hangs_on"]
-    without = hangs_on[BASELINE]["highest_without_two"]
-    assert without["kinds"] == ["drop-last", "window"] and without["spearman"] > 0.5
-    assert max(each["spearman"] for each in hangs_on[BASELINE]["without"]) < 0.5
-    assert hangs_on[foretold]["lowest_without_two"]["spearman"] > 0.5
-    # "says nothing of what is asked near by", "perplexity's own trade"
-    assert abs(hangs_on[foretold]["lengths"]["1024"]) < 0.3
-    assert hangs_on[BASELINE]["tasks"]["common_words"] > 0.7
-    assert abs(hangs_on[foretold]["tasks"]["common_words"]) < 0.3
-    # "on any of the documents as on all"
-    assert all(point["same_ranking"] > 0.9 for point in STUDY["documents"][foretold])
-    # "adds little but noise"
-    spreads = STUDY["target"]["spreads"]
-    assert min(spreads, key=spreads.get) == "common_words" and spreads["common_words"] < 0.06
-
-
-def test_longer_documents_tell_of_their_own_length() -> None:
-    longer = json.loads((ROOT / "benchmarks" / "longer_documents.json").read_text("utf-8"))
-    assert not longer["dirty"] and len(longer["models"]) >= 8
-    for name in (STUDY["registered"][0]["metric"], BASELINE):
-        asked = longer["metrics"][name]["spearman"]
-        assert asked["8064"]["longer"] > asked["8064"]["shorter"] + 0.1, name
-        assert asked["2048"]["longer"] < asked["2048"]["shorter"] - 0.1, name
-
-
-def test_growth_is_told_as_it_was_measured(growth_table: Any) -> None:
-    runs = growth_table.told_runs()
+def test_growth_is_shown_as_it_was_measured(growth_table: Any) -> None:
+    runs = growth_table.committed_runs()
     found = json.loads((ROOT / "benchmarks" / "growth.json").read_text("utf-8"))
     guide = (ROOT / "docs" / "scale.md").read_text("utf-8")
     assert growth_table.results_block(runs) in RESULTS
@@ -217,26 +143,13 @@ def test_the_guide_counts_what_ships() -> None:
     assert "the base and five [merges](docs/merging.md) of them: nine entries" in readme
 
 
-def test_the_guide_says_how_far_readings_lie_apart() -> None:
-    problems = json.loads((ROOT / "docs" / "e2lm_readings.json").read_text("utf-8"))
-    first = next(each for each in problems if each["problem"] == "ladder")["stages"][0]
-    found = {each["reading"]: each for each in first["readings"]}
-    guide = " ".join((ROOT / "docs" / "e2lm.md").read_text("utf-8").split())
-    bpb, accuracy = (found[name]["decision_accuracy"] for name in ("bpb", "accuracy"))
-    lead, (low, high) = found["bpb"]["minus_target"], found["bpb"]["minus_target_interval"]
-    assert f"bits per byte order {bpb:.1%} of pairs" in guide
-    assert (
-        f"accuracy itself {accuracy:.1%}: a lead of {lead:.2f} ({low:.2f} to {high:.2f})" in guide
-    )
-
-
 MERGES = json.loads((ROOT / "benchmarks" / "minimerge.json").read_text("utf-8"))
 
 
-def test_the_guide_shows_what_merging_found(minimerge_table: Any) -> None:
+def test_the_guide_shows_what_merging_found(minimerge: Any) -> None:
     guide = (ROOT / "docs" / "merging.md").read_text("utf-8")
     text = " ".join(guide.split())
-    assert minimerge_table.docs_block(MERGES) in guide
+    assert minimerge.docs_block(MERGES) in guide
     assert f"in {MERGES['minutes']:.0f} minutes: three experts" in text
     assert MERGES["minutes"] <= 60 and MERGES["cores"] == 2
     said = f"five merges of them in {MERGES['minutes']:.0f} minutes on two cores"

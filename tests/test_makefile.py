@@ -16,8 +16,7 @@ ROOT = Path(__file__).parents[1]
 TARGETS = [
     "setup",
     "demo",
-    "results",
-    "results-from-scratch",
+    "study",
     "extract",
     "dbt",
     "correlate",
@@ -61,13 +60,6 @@ def test_recipes_call_commands_that_exist() -> None:
 def test_the_demo_goes_the_whole_road_in_order() -> None:
     steps = re.findall(r"tokenmart (\w+)", recipe("demo"))
     assert steps == ["data", "extract", "recall", "dbt", "correlate", "report"]
-
-
-def test_results_from_scratch_ends_with_what_results_does() -> None:
-    steps = re.findall(r"tokenmart (\w+)", recipe("results-from-scratch"))
-    assert steps == ["data", "campaign", "dbt", "results", "e2lm", "results"]
-    assert recipe("results").strip() in recipe("results-from-scratch")
-    assert "--hours 2.5" in recipe("results-from-scratch", "HOURS=2.5")
 
 
 def test_extract_is_the_locked_problem_unless_told_otherwise() -> None:

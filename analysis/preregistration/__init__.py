@@ -1,4 +1,4 @@
-"""Pre-registration: which metric is meant to predict the target, said before the target is read."""
+"""Pre-registration: metrics that shall predict the target, recorded before it is read."""
 
 import lazy_loader
 

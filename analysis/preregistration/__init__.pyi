@@ -1,6 +1,6 @@
 from .definition import RegisteredMetric as RegisteredMetric
-from .foretold import Foretold as Foretold
-from .foretold import foretold as foretold
-from .record import Entry as Entry
-from .record import entries as entries
-from .record import register as register
+from .entry_file import Entry as Entry
+from .entry_file import entries as entries
+from .entry_file import register as register
+from .preregistered import PreregisteredMetric as PreregisteredMetric
+from .preregistered import preregistered_metrics as preregistered_metrics

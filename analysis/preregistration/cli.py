@@ -16,23 +16,28 @@ from analysis.options import PROBLEM, SEED
     "--metric",
     "metrics",
     multiple=True,
-    help="METRIC/VARIANT, or METRIC/VARIANT:higher (or :lower), as `tokenmart metrics list "
-    "--problem` names them; may be repeated, and needs --problem. Without one, what is registered "
-    "already is shown.",
+    help="Register METRIC/VARIANT, or METRIC/VARIANT:higher (or :lower), as `tokenmart metrics "
+    "list --problem` prints them; repeatable, and needs --problem. Without one, entries are shown.",
 )
 @click.option(
     "--level",
     default=0.05,
     show_default=True,
     type=click.FloatRange(0.0, 0.5, min_open=True),
-    help="Level of the test.",
+    help="Test at this level.",
 )
 @SEED
 @click.option(
     "--labels-known",
     is_flag=True,
-    help="Write the entry although labels are recorded; it says so for ever.",
+    help="Write the entry although labels are known; it states so for ever.",
 )
+@click.option(
+    "--supersedes",
+    type=click.IntRange(1),
+    help="Replace this entry, which is kept and no longer tested; only while labels are unknown.",
+)
+@click.option("--reason", help="State why the entry is replaced.")
 @click.option("--json", "as_json", is_flag=True, help="Print the entries as JSON.")
 @click.pass_context
 def preregister(
@@ -42,22 +47,26 @@ def preregister(
     level: float,
     seed: int,
     labels_known: bool,
+    supersedes: int | None,
+    reason: str | None,
     as_json: bool,
 ) -> None:
-    """Say which metric will predict the target, before the target is read.
+    """Register a metric that shall predict the target, before the target is read.
 
-    The entry names metric, direction, rule, level, seed, models and code revision, and carries a
-    hash. `tokenmart select` tests registered metrics first, and everything else as exploration.
-    Entries are never removed, and all metrics registered for a problem share the level, those of
-    earlier entries too. An entry is refused once the target is here, was read or stands in
-    results/. Commit data/preregistered, or show the hash to somebody: that proves the date.
+    The entry has metric, direction, rule, level, seed, models and code revision, a hash over the
+    metric's SQL and the problem's documents, probes and target, and a hash over itself. `tokenmart
+    select` tests registered metrics first; everything else is exploratory. Entries are never
+    removed, and all metrics registered for a problem share the level. An entry is refused where
+    labels are known: by the problem file's `labels_known_since`, committed tables, git's history,
+    or the data folder. That none is found is no proof that nobody read them. Commit
+    data/preregistered, or send the hash to somebody: that proves the date.
 
     \b
     tokenmart preregister --problem no4k
     tokenmart metrics list --problem no4k
     tokenmart preregister --problem no4k --metric METRIC/VARIANT
     """
-    from analysis.preregistration.record import entries, register
+    from analysis.preregistration.entry_file import entries, register
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_problem
 
@@ -67,7 +76,9 @@ def preregister(
     workspace = find_workspace()
     loaded = load_problem(problem, workspace)
     if metrics:
-        shown = [register(workspace, loaded, metrics, level, seed, labels_known)]
+        shown = [
+            register(workspace, loaded, metrics, level, seed, labels_known, supersedes, reason)
+        ]
     else:
         shown = list(entries(workspace, loaded.name))
     if as_json:
@@ -75,8 +86,14 @@ def preregister(
         return
     if not shown:
         click.echo(f"{loaded.name}: nothing is pre-registered; name it with --metric")
+    since = loaded.labels_known_since
+    replaced = {entry.supersedes: entry for entry in shown}
     for entry in shown:
         names = ", ".join(f"{m.name} ({m.direction} is better)" for m in entry.metrics)
-        when = "before labels" if entry.before_labels else f"NOT before labels: {entry.target}"
+        when = "no label was found" if entry.before_labels else f"labels were known: {entry.target}"
+        if since is not None and entry.recorded_at >= since.isoformat():
+            when = f"labels were known from {since} on, as the problem file states"
         click.echo(f"{entry.number}  {entry.recorded_at}  {names}; level {entry.level:g}; {when}")
+        if by := replaced.get(entry.number):
+            click.echo(f"   replaced by entry {by.number}: {by.reason}")
         click.echo(f"   sha256 {entry.sha256}")

@@ -1,11 +1,11 @@
-"""A metric as it is named before the labels are read, and a hash over what it means."""
+"""A metric as it is registered, and a hash over everything that its values depend on."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -16,11 +16,15 @@ from warehouse.metrics.variant_files import in_contexts, read_variants
 if TYPE_CHECKING:
     from warehouse.problem.spec import Problem
 
+Covered = Literal["metric", "documents", "probes", "target"]
+COVERED: tuple[Covered, ...] = ("metric", "documents", "probes", "target")
+"""What the hash of a definition is over."""
+
 
 class RegisteredMetric(BaseModel):
     """One variant of a metric with the direction it is expected to have.
 
-    definition: sha256 over the family's SQL and the variant's row.
+    definition: see `definition_sha256`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -72,7 +76,7 @@ def define(project: Path, problem: Problem, text: str) -> RegisteredMetric:
         metric=metric,
         variant=variant,
         direction="higher" if direction == "higher" else "lower",
-        definition=definition_sha256(project, metric, variant),
+        definition=definition_sha256(project, problem, metric, variant),
     )
 
 
@@ -101,12 +105,44 @@ def _check_variant(
     )
 
 
-def definition_sha256(project: Path, metric: str, variant: str) -> str:
-    """Hash over the SQL of a metric's family and the row of one variant.
+def definition_sha256(
+    project: Path,
+    problem: Problem,
+    metric: str,
+    variant: str,
+    covers: tuple[Covered, ...] = COVERED,
+) -> str:
+    """Hash over what a metric's values and its test depend on.
+
+    Args:
+        project: the dbt project.
+        problem: whose documents, probes (with their excerpts) and target (with its tasks, lengths
+            and contexts) the metric is registered for.
+        metric, variant: as in METRIC/VARIANT.
+        covers: what is hashed; entries written before 2026-11-25 cover `metric` alone.
 
     Raises:
         TokenmartError: no such variant, or its files can't be read.
     """
+    text = _metric_text(project, metric, variant)
+    if covers != ("metric",):
+        parts: dict[Covered, Any] = {
+            "metric": text,
+            "documents": _settings(problem.documents),
+            "probes": [_settings(probe) for probe in problem.probes],
+            "target": problem.target and _settings(problem.target),
+        }
+        text = json.dumps({name: parts[name] for name in covers}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _settings(part: BaseModel) -> dict[str, Any]:
+    """What a part of a problem file sets; a later version's new defaults change no hash."""
+    return part.model_dump(mode="json", exclude_defaults=True)
+
+
+def _metric_text(project: Path, metric: str, variant: str) -> str:
+    """The SQL of a metric's family and the row of one variant."""
     table = project / "variants" / f"{metric}.csv"
     rows = {row.variant: row.settings for row in read_variants(table)}
     sql = next(project.glob(f"models/marts/**/{metric}.sql"), None)
@@ -117,5 +153,4 @@ def definition_sha256(project: Path, metric: str, variant: str) -> str:
             f"--metric {metric}/{variant}: no such variant; {did_you_mean(base, rows)}"
             f"variants are the rows of {table}"
         )
-    row = json.dumps(rows[base], sort_keys=True)
-    return hashlib.sha256(f"{code}\n{row}".encode()).hexdigest()
+    return f"{code}\n{json.dumps(rows[base], sort_keys=True)}"

@@ -85,7 +85,7 @@ class MetricSelection:
     new_family: the same for a model of another family.
     documents: what drawing other documents does to it; None without them.
     noise_ceiling: what a perfect metric may reach against this target, NaN where unknown.
-    registered: what was foretold, tested first.
+    registered: preregistered metrics, tested first.
     families, kinds: how many groups of models there are.
     """
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from analysis.preregistration import Foretold, foretold
+from analysis.preregistration import PreregisteredMetric, preregistered_metrics
 from analysis.ranking.target import load_target
 from analysis.ranking.tried import tried_besides
 from analysis.statistics import Flags, Floats
@@ -87,7 +87,7 @@ class MetricTable:
     target: `[models]`.
     columns: of the present build, and ideas that are being asked about.
     tried: what else was ever tried for the problem; it counts in every adjustment.
-    registered: metrics that were foretold before the labels were read.
+    registered: preregistered metrics.
     without_target: ids of the problem's models that have none (yet).
     target_source: where the target came from, for the record.
     dtypes: number formats the models were run in, each with the full ids of its models.
@@ -101,7 +101,7 @@ class MetricTable:
     target_source: dict[str, Any]
     dtypes: dict[str, tuple[str, ...]]
     tried: tuple[MetricColumn, ...] = ()
-    registered: tuple[Foretold, ...] = ()
+    registered: tuple[PreregisteredMetric, ...] = ()
 
     @property
     def everything(self) -> tuple[MetricColumn, ...]:
@@ -277,7 +277,7 @@ def load_table(
         tried=tuple(
             _column_of_try(entry, models, of_metric.get(entry.metric)) for entry in besides
         ),
-        registered=foretold(workspace, problem),
+        registered=preregistered_metrics(workspace, problem),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.preregistration import Foretold
+from analysis.preregistration import PreregisteredMetric
 from analysis.ranking.coverage import fewer_documents, fewer_text
 from analysis.ranking.metric_table import MetricTable
 from analysis.statistics import (
@@ -21,17 +21,17 @@ from analysis.statistics import (
 
 @dataclass(frozen=True)
 class RegisteredResult:
-    """One foretold metric against the target, with the sign it was foretold to have.
+    """One preregistered metric against the target, with the sign it was registered with.
 
-    rho: Spearman, positive as foretold; NaN without a value for every model.
+    rho: Spearman, positive in the registered direction; NaN without a value for every model.
     p: one-sided, adjusted for all metrics registered for the problem.
     unscored: how many of the registered models have no target score: a part of them, a demo for
-        instance, is not what was foretold.
+        instance, is not what was registered.
     fewer: full id → documents, of the models whose value rests on fewer than that of another;
         uneven: the same in words.
     """
 
-    said: Foretold
+    said: PreregisteredMetric
     rho: float
     interval: Interval
     p: float
@@ -53,7 +53,7 @@ class RegisteredResult:
         if not entry.before_labels:
             return f"{name}: written when labels were known ({entry.target}); exploration"
         if self.said.changed:
-            return f"{name}: {self.said.changed[0]} since; exploration"
+            return f"{name}: since then {self.said.changed[0]}; exploration"
         if self.unscored:
             return (
                 f"{name}: {self.unscored} of its {len(entry.models)} models have no target score; "

@@ -155,7 +155,7 @@ def _of(selection: MetricSelection, metrics: Sequence[str]) -> list[Candidate]:
 
 
 def _conclusion(selection: MetricSelection) -> list[str]:
-    """The last word, in one line or with one reason a line; what was foretold comes first."""
+    """The last word, in one line or with one reason a line; preregistered metrics come first."""
     lines = [f"pre-registered: {result.text}" for result in selection.registered]
     if selection.winner is not None:
         interval = selection.after_choice.interval

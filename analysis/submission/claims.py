@@ -1,4 +1,4 @@
-"""What a submission owes its reader besides the result: what was tried, and what foretold."""
+"""What a submission states besides the result: metrics tested, and preregistration."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.preregistration import foretold
+from analysis.preregistration import preregistered_metrics
 from analysis.ranking import interval_record, number
 from analysis.statistics import exchangeable_strata, max_test, winner_interval
 from warehouse.metrics.tries import tries
@@ -64,8 +64,12 @@ def claims_record(
 def preregistration_record(
     problem: Problem, workspace: Workspace, column: MetricColumn, as_of: str
 ) -> dict[str, Any] | None:
-    """The oldest entry that names this metric, and what has changed since; None without one."""
-    for said in foretold(workspace, problem):
+    """The oldest entry that names this metric, and what has changed since; None without one.
+
+    An entry that a later one replaced comes last.
+    """
+    said_of = preregistered_metrics(workspace, problem)
+    for said in sorted(said_of, key=lambda said: said.replaced):
         if said.metric.name == column.name and said.entry.recorded_at <= as_of:
             return {
                 "number": said.entry.number,

@@ -152,7 +152,8 @@ def document_lengths(
         characters = pq.read_table(bucket.source(path), columns=["characters"], partitioning=None)
         sizes = characters["characters"].to_pylist()
     if sizes is not None:
-        sizes = sizes[: selection.documents]
+        most = problem.documents.max_characters
+        sizes = [min(size, most) if most else size for size in sizes[: selection.documents]]
         lengths = [int(size / CHARACTERS_PER_TOKEN) for size in sizes]
         source = (
             f"{counted(len(lengths), 'document')} of {sum(sizes):,} characters, counted as "

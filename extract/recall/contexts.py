@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -29,6 +29,7 @@ VALUES, HOPS = 4, 4
 COMMON, RARE, RIVALS = 4, 6, 8
 """Words in every list of a context, words of one list alone, and of these, asked at a length."""
 LETTERS_OF_A_VARIABLE = 3
+CONTROL_SEED = 1
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Question:
         answer: what is scored, the end of `prompt + answer`.
         rival: a word that was listed once, with which answers of the same length are compared.
         everywhere: the answer stands in many blocks: it has no depth.
+        control: the prompt has a name that was never planted, the answer is a planted value.
     """
 
     task: RecallTask
@@ -50,6 +52,7 @@ class Question:
     answer: str
     rival: bool = False
     everywhere: bool = False
+    control: bool = False
 
     @property
     def text(self) -> str:
@@ -66,12 +69,14 @@ class Context:
         facts: the sentence of each block.
         offsets: where in its block it stands, as a share of the room for it.
         questions: of the whole context; at a length, those whose `block` lies before it.
+        controls: as many again, after names that were never planted.
     """
 
     filler: str
     facts: tuple[str, ...]
     offsets: tuple[float, ...]
     questions: tuple[Question, ...]
+    controls: tuple[Question, ...] = ()
 
 
 def make_contexts(target: RecallTarget, filler: Sequence[tuple[str, str]]) -> list[Context]:
@@ -110,11 +115,27 @@ def make_contexts(target: RecallTarget, filler: Sequence[tuple[str, str]]) -> li
         start = text.find("\n", start) + 1
         passage = text[start : start + needed]
         if target.tasks == DEFAULT_TASKS:
-            contexts.append(_single_keys(target, passage, blocks, rng))
+            context = _single_keys(target, passage, blocks, rng)
         else:
             own = np.random.default_rng([target.seed, RECALL_VERSION, number])
-            contexts.append(_Planting(target, blocks, number, own).context(passage))
+            context = _Planting(target, blocks, number, own).context(passage)
+        # drawn apart, so that contexts are what they were before there were controls
+        apart = np.random.default_rng([target.seed, RECALL_VERSION, number, CONTROL_SEED])
+        contexts.append(replace(context, controls=_controls(context, apart)))
     return contexts
+
+
+def _controls(context: Context, rng: np.random.Generator) -> tuple[Question, ...]:
+    """The questions for single keys, each with a name that stands nowhere in the context."""
+    planted = " ".join(context.facts)
+    names = [f"{one} {two}" for one in ADJECTIVES for two in NOUNS]
+    absent = [name for name in names if name not in planted]
+    asked = [question for question in context.questions if question.task == "single_key"]
+    drawn = rng.permutation(len(absent))
+    return tuple(
+        replace(question, prompt=single_key_prompt(absent[place]), control=True)
+        for question, place in zip(asked, drawn, strict=False)
+    )
 
 
 def _single_keys(
@@ -140,7 +161,12 @@ def _name(pair: int) -> str:
 
 def _single_key(block: int, name: str, number: str) -> tuple[str, Question]:
     fact = f"\nOne of the special numbers: the number of the {name} is {number}.\n"
-    return fact, Question("single_key", block, f"\nThe number of the {name} is ", number)
+    return fact, Question("single_key", block, single_key_prompt(name), number)
+
+
+def single_key_prompt(name: str) -> str:
+    """What a model reads before the number of a name."""
+    return f"\nThe number of the {name} is "
 
 
 class _Planting:

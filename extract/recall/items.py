@@ -26,6 +26,8 @@ from warehouse.store.schema import DOWNSTREAM, RECALL_ITEMS
 
 TASK_NAMES = {"single_key": "recall"}
 """How a task is called in the table of scores, where not by its own name."""
+CONTROL = "no_key"
+"""The task of questions after names that were never planted."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Asked:
     @property
     def task(self) -> str:
         """Its task in the table of scores: a length of a task is a task of its own there."""
-        name = self.question.task
+        name = CONTROL if self.question.control else self.question.task
         return f"{TASK_NAMES.get(name, name)}_{self.length}"
 
 
@@ -60,11 +62,12 @@ def asked_in(target: RecallTarget, contexts: Sequence[Context]) -> list[Asked]:
             told = [q for q in context.questions if q.block < length // target.key_every]
             rivals = [question for question in told if question.rival]
             kept = set(_spread(rivals, RIVALS))
+            absent = [q for q in context.controls if q.block < length // target.key_every]
+            asked = [question for question in told if not question.rival or question in kept]
+            asked += _spread(absent, target.control_keys)
             found += [
                 Asked(len(found) + place, number, length, question)
-                for place, question in enumerate(
-                    question for question in told if not question.rival or question in kept
-                )
+                for place, question in enumerate(asked)
             ]
     return found
 
@@ -91,7 +94,8 @@ def build_items(
         by_context[asked.context].append(asked)
     for number, context in enumerate(contexts[first:], start=first):
         trunk = _trunk(target, context, tokenizer)
-        encoded = {each: _question(each, tokenizer) for each in context.questions}
+        asked_here = (*context.questions, *context.controls)
+        encoded = {each: _question(each, tokenizer) for each in asked_here}
         items = []
         for asked in by_context[number]:
             ids, start = encoded[asked.question]
@@ -163,14 +167,20 @@ def score_items(scorer: Scorer, items: Sequence[Item], target: RecallTarget) -> 
                 "item": asked.item,
                 "cluster": asked.context,
                 "context_tokens": asked.length,
-                "score": measures[target.score],
+                "score": measures[_scored_by(target, asked.question)],
                 **measures,
             }
         )
     return pa.Table.from_pylist(rows, schema=DOWNSTREAM)
 
 
-def _measures(result: Scored, rivals: Sequence[float] | None) -> dict[str, float]:
+def _scored_by(target: RecallTarget, question: Question) -> str:
+    """A word that stands in every list has no digits, of which the first could be scored."""
+    words = question.everywhere and target.score == "first_token"
+    return "token_accuracy" if words else target.score
+
+
+def _measures(result: Scored, rivals: Sequence[float] | None) -> dict[str, float | None]:
     right = result.scores.rank == 1
     if rivals is not None:
         own = float(result.scores.logprob.sum())
@@ -179,6 +189,7 @@ def _measures(result: Scored, rivals: Sequence[float] | None) -> dict[str, float
         "exact_match": float((right == 1).all()),
         "token_accuracy": float(right.mean()),
         "answer_nll": float(-result.scores.logprob.mean()),
+        "first_token": None if rivals is not None else float(right[0]),
     }
 
 
@@ -197,10 +208,10 @@ def describe_items(target: RecallTarget, contexts: Sequence[Context]) -> pa.Tabl
             {
                 "task": asked.task,
                 "item": asked.item,
-                "kind": question.task,
+                "kind": CONTROL if question.control else question.task,
                 "length": asked.length,
                 "depth": None if question.everywhere else told,
-                "counts": asked.length in counted,
+                "counts": asked.length in counted and not question.control,
             }
         )
     return pa.Table.from_pylist(rows, schema=RECALL_ITEMS)

@@ -114,19 +114,6 @@ def measured_contexts(answers: pa.Table) -> int:
     return len(answers["cluster"].unique())
 
 
-def contexts_stored(path: Path, tasks: set[str]) -> int:
-    """In how many contexts such tasks, and no others, were asked; 0 of an earlier target.
-
-    What depends on the model's files is not looked at: for plans, which must not load them.
-    """
-    if not path.is_file():
-        return 0
-    answers = pq.read_table(source(path), columns=["task", "cluster"], partitioning=None)
-    if SAME_KEY not in (pq.read_schema(footer(path)).metadata or {}):
-        return 0
-    return measured_contexts(answers) if set(answers["task"].to_pylist()) <= tasks else 0
-
-
 def store_answers(path: Path, answers: pa.Table, fingerprint_: str, extendable: str) -> None:
     """Write measured items atomically, with their fingerprints."""
     marks = {FINGERPRINT_KEY: fingerprint_.encode(), SAME_KEY: extendable.encode()}

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
-from analysis.preregistration import entries
+from analysis.preregistration import entries, preregistered_metrics
 from analysis.preregistration.cli import preregister
-from analysis.preregistration.record import labels_here
+from analysis.preregistration.entry_file import known_labels
 from warehouse.paths import Workspace
 from warehouse.problem import load_problem
 
@@ -25,7 +26,9 @@ def checkout(workspace: Workspace) -> Workspace:
     shutil.rmtree(workspace.dbt_project)
     workspace.dbt_project.symlink_to(ROOT / "dbt_project")
     for name in ("no4k", "minilong"):
-        shutil.copy(ROOT / "data" / "problems" / f"{name}.yml", workspace.problems)
+        text = (ROOT / "data" / "problems" / f"{name}.yml").read_text()
+        file = workspace.problems / f"{name}.yml"
+        file.write_text(text.replace("labels_known_since: 2026-11-22\n", ""))
     return workspace
 
 
@@ -76,14 +79,98 @@ def test_what_is_registered_is_not_registered_again(checkout: Workspace) -> None
 def test_published_scores_are_labels(checkout: Workspace) -> None:
     name = "longppl/alpha_0.5_beta_-2@window_512"
     minilong = load_problem("minilong", checkout)
-    assert labels_here(checkout, minilong) == ""
-    published = checkout.root / "results" / "minilong" / "downstream_scores.parquet"
+    assert known_labels(checkout, minilong) == ""
+    tables = Path("studies") / "minilong" / "tables" / "downstream_scores.parquet"
+    published = checkout.root / tables
     published.parent.mkdir(parents=True)
-    shutil.copy(ROOT / "results" / "minilong" / "downstream_scores.parquet", published)
+    shutil.copy(ROOT / tables, published)
     said = refused(register("--problem", "minilong", "--metric", name))
-    assert "published in results/minilong/downstream_scores.parquet: this would be no" in said
+    assert f"target scores are in {tables.as_posix()}: this is no pre-registration" in said
     late = register("--problem", "minilong", "--metric", name, "--labels-known")
-    assert late.exit_code == 0 and "NOT before labels" in late.stdout
+    assert late.exit_code == 0 and "labels were known: target scores are in" in late.stdout
+
+
+def test_labels_are_known_whatever_the_data_folder_remembers(checkout: Workspace) -> None:
+    """By the problem file, or by git's history of the target; an empty data folder is no proof."""
+    no4k = checkout.problems / "no4k.yml"
+    text = no4k.read_text()
+    no4k.write_text(text.replace("name: no4k\n", "name: no4k\nlabels_known_since: 2026-01-31\n"))
+    arguments = ("--problem", "no4k", "--metric", VALID)
+    said = refused(register(*arguments))
+    assert "the problem file states labels_known_since: 2026-01-31: this is no" in said
+    no4k.write_text(text)
+    assert register(*arguments).exit_code == 0
+    no4k.write_text(text.replace("name: no4k\n", "name: no4k\nlabels_known_since: 2026-01-31\n"))
+    (late,) = preregistered_metrics(checkout, load_problem("no4k", checkout))
+    assert not late.counts
+    assert late.changed == ("the problem file states that labels were known from 2026-01-31 on",)
+    no4k.write_text(text)
+
+    def git(*words: str) -> None:
+        own = ("-c", "user.name=A", "-c", "user.email=a@b.c", "-C", str(checkout.root))
+        subprocess.run(["git", *own, *words], check=True, capture_output=True)
+
+    problem = load_problem("no4k", checkout)
+    assert problem.target is not None and problem.target.kind == "file"
+    target = checkout.root / problem.target.path
+    target.parent.mkdir(parents=True)
+    target.write_text("{}")
+    git("init")
+    git("add", "--force", str(target))
+    git("commit", "-m", "labels")
+    target.unlink()
+    assert known_labels(checkout, problem).startswith("target scores were committed in ")
+
+
+CHANGES = [
+    ("excerpts: 16,", "excerpts: 8,", "probes"),
+    ("excerpt_characters: 512,", "excerpt_characters: 256,", "excerpts"),
+    ("margin: 512", "margin: 256", "documents"),
+    ("name: window_4096, context: 4096", "name: window_4096, context: 2048", "contexts"),
+    ("no4k.json\n", "other.json\n", "target"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "what"), CHANGES, ids=[change[2] for change in CHANGES])
+def test_the_hash_of_a_definition_covers_the_problem(
+    checkout: Workspace, old: str, new: str, what: str
+) -> None:
+    arguments = ("--problem", "no4k", "--metric", VALID)
+    assert register(*arguments).exit_code == 0
+    file = checkout.problems / "no4k.yml"
+    text = file.read_text()
+    assert old in text
+    head, _, tail = text.rpartition(old)
+    file.write_text(head + new + tail)
+    (said,) = preregistered_metrics(checkout, load_problem("no4k", checkout))
+    changed = f"{VALID} was given another definition, documents, probes or target"
+    assert said.changed == (changed,) and not said.counts
+    again = register(*arguments)
+    assert again.exit_code == 0, f"with other {what} it is another claim: {again.output}"
+    one, other = (entry.metrics[0].definition for entry in entries(checkout, "no4k"))
+    assert one != other
+
+
+def test_an_entry_is_replaced_before_labels_and_kept(checkout: Workspace) -> None:
+    arguments = ("--problem", "no4k", "--metric", VALID)
+    assert register(*arguments).exit_code == 0
+    file = checkout.problems / "no4k.yml"
+    file.write_text(file.read_text().replace("excerpts: 16,", "excerpts: 8,"))
+    reason = ("--reason", "fewer excerpts")
+    assert "given together" in refused(register(*arguments, "--supersedes", 1))
+    assert "no entry to replace; there are: 1" in refused(
+        register(*arguments, "--supersedes", 7, *reason)
+    )
+    assert register(*arguments, "--supersedes", 1, *reason).exit_code == 0
+    first, second = preregistered_metrics(checkout, load_problem("no4k", checkout))
+    assert first.replaced and first.changed[0] == "entry 2 replaced it (fewer excerpts)"
+    assert second.counts and not second.changed
+    assert "replaced by entry 2: fewer excerpts" in register("--problem", "no4k").stdout
+    target = checkout.root / "results/downstream/downstream_avg.ruler32_longbench_lt32k.no4k.json"
+    target.parent.mkdir(parents=True)
+    target.write_text("{}")
+    late = ("--supersedes", 2, *reason, "--labels-known")
+    assert "no entry is replaced once labels are known" in refused(register(*arguments, *late))
 
 
 def test_the_problem_must_be_said(checkout: Workspace) -> None:
@@ -113,3 +200,17 @@ def test_entries_that_ship_stand() -> None:
         workspace = Workspace(ROOT, ROOT / "data", ROOT / "warehouse" / "tokenmart.duckdb")
         content = json.loads(path.read_text())
         assert len(entries(workspace, path.stem)) == len(content["entries"]) >= 1
+
+
+def test_the_entry_of_the_locked_problem_is_what_would_be_computed() -> None:
+    """After a change of its SQL or of no4k.yml: register it again, with --supersedes."""
+    workspace = Workspace(ROOT, ROOT / "data", ROOT / "warehouse" / "tokenmart.duckdb")
+    *replaced, last = preregistered_metrics(workspace, load_problem("no4k", workspace))
+    assert all(each.replaced for each in replaced)
+    assert last.counts and last.metric.name == VALID, last.changed
+
+
+def test_nothing_was_registered_for_minilong_before_its_labels() -> None:
+    workspace = Workspace(ROOT, ROOT / "data", ROOT / "warehouse" / "tokenmart.duckdb")
+    (only,) = preregistered_metrics(workspace, load_problem("minilong", workspace))
+    assert not only.counts and "labels were known from 2026-11-22 on" in only.changed[0]

@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from analysis.preregistration import cli as preregistration
-from analysis.preregistration.record import record_path
+from analysis.preregistration.entry_file import record_path
 from analysis.ranking import cli as ranking
 from analysis.statistics import new_family, spearman
 from analysis.submission import cli as submission
@@ -52,6 +52,7 @@ def ruling(document):
 @pytest.fixture
 def library(minilong):
     """The metric `good` as the library would hold it, and no label recorded yet."""
+    edit_problem(minilong, "labels_known_since: 2026-11-22\n", "")
     project = minilong.workspace.dbt_project
     folder = project / "models" / "marts" / "metrics"
     folder.mkdir(parents=True)
@@ -134,9 +135,9 @@ def test_who_registers_after_the_labels_is_refused_or_marked_for_ever(library):
     record_labels(library)
     result = preregister("--metric", "good/a")
     assert result.exit_code == 1 and result.stderr.count("\n") == 1
-    assert "this would be no pre-registration" in result.stderr
+    assert "this is no pre-registration" in result.stderr
     assert preregister("--metric", "good/a", "--labels-known").exit_code == 0
-    assert "NOT before labels" in preregister().stdout
+    assert "labels were known: " in preregister().stdout
     said = select()["preregistered"][0]
     assert said["before_labels"] is False and said["holds"] is False
 
@@ -185,7 +186,7 @@ def test_removing_an_entry_that_went_wrong_breaks_the_chain(library):
     assert "was changed after it was written" in preregister().stderr
 
 
-def test_what_was_foretold_of_all_documents_is_not_confirmed_on_some(library):
+def test_what_was_registered_of_all_documents_is_not_confirmed_on_some(library):
     assert preregister("--metric", "good/a").exit_code == 0
     model, full_id = next(iter(library.full_ids("minilong").items()))
     with library.write() as connection:
@@ -203,7 +204,11 @@ def test_another_formula_under_the_registered_name_is_noticed(library):
     sql = library.workspace.dbt_project / "models" / "marts" / "metrics" / "good.sql"
     sql.write_text(sql.read_text().replace("1", "2"))
     said = select()["preregistered"][0]
-    assert said["changed_since"] == ["good/a was given another definition"] and not said["holds"]
+    assert (
+        said["changed_since"]
+        == ["good/a was given another definition, documents, probes or target"]
+        and not said["holds"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -218,13 +223,13 @@ def test_a_registration_names_something_that_exists(library, name):
     assert f"--metric {name.partition(':')[0]}" in result.stderr
 
 
-def test_the_other_direction_than_foretold_is_no_confirmation(library):
+def test_the_other_direction_than_registered_is_no_confirmation(library):
     assert preregister("--metric", "good/a:lower").exit_code == 0
     said = select()["preregistered"][0]
     assert said["spearman"] < -0.9 and said["p_one_sided"] > 0.9 and said["holds"] is False
 
 
-def test_a_submission_says_what_was_tried_and_foretold(library, tmp_path):
+def test_a_submission_says_what_was_tried_and_registered(library, tmp_path):
     def bundle(out):
         arguments = ("--problem", "minilong", "--metric", "good", "--resamples", 100)
         assert run(submission.submit, *arguments, "--out", out).exit_code == 0

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from dbt_harness import PROJECT, Warehouse
+from dbt_harness import Warehouse
 from expected import EXPECTED, assert_agrees
-from metric_oracle import Oracle
+from metric_oracle import SETTINGS, Oracle
 
 
 @pytest.fixture(scope="module")
 def oracle(built: Warehouse) -> Oracle:
-    return Oracle(built.data, PROJECT / "variants")
+    return Oracle(built.data, SETTINGS)
 
 
 def test_every_metric_has_an_oracle(built: Warehouse) -> None:

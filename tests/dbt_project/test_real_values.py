@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from dbt_harness import Warehouse
 from expected import EXPECTED, assert_agrees
-from metric_oracle import Oracle
+from metric_oracle import SETTINGS, Oracle
 from real_subset import MODELS, OPTIONS, write_subset
 
 from extract.cli import extract
@@ -17,7 +16,6 @@ from extract.cli import extract
 # the first one may have to download and convert the checkpoints
 pytestmark = [pytest.mark.models, pytest.mark.slow, pytest.mark.timeout(900)]
 
-GRIDS = ("--vars", "{grids: true}")
 DOCUMENTS = (11, 16)  # a character in several pieces, long dashes and curly quotes
 
 
@@ -35,26 +33,15 @@ def extracted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def real(extracted: Path) -> Warehouse:
-    """The extraction, built; in the variants each checkpoint evaluates the other one."""
+    """The extraction, built with all variants."""
     warehouse = Warehouse(extracted, extracted.parent / "tokenmart.duckdb")
-    warehouse = warehouse.with_own_project(extracted.parent)
-    added = [
-        {"variant": f"smollm2_alpha_{alpha}", "alpha": alpha, "aggregation": aggregation}
-        for alpha, aggregation in (("0.1", "weighted"), ("0.5", "micro"), ("1", "macro"))
-    ]
-    same = {"metric": "longppl_external", "evaluator": MODELS[0], "beta": "-2", "min_tokens": "1"}
-    variants = warehouse.project / "variants" / "longppl_external.csv"
-    with variants.open("a+", encoding="utf-8") as file:
-        file.seek(0)
-        names = csv.DictReader(file).fieldnames or []
-        csv.DictWriter(file, names, lineterminator="\n").writerows({**same, **row} for row in added)
-    warehouse.run(*GRIDS)
+    warehouse.run("--vars", "{grids: true}")
     return warehouse
 
 
 @pytest.fixture(scope="module")
 def oracle(real: Warehouse) -> Oracle:
-    return Oracle(real.data, real.project / "variants", "minilong")
+    return Oracle(real.data, SETTINGS, "minilong")
 
 
 # families of probes that would cost as much again; they have an oracle on made-up data
@@ -76,18 +63,25 @@ def test_values_agree(real: Warehouse, oracle: Oracle, metric: str) -> None:
     assert_agrees(real.values(metric), EXPECTED[metric](oracle))
 
 
-def test_each_tokenizer_evaluates_the_other(real: Warehouse, oracle: Oracle) -> None:
+def test_another_evaluator(real: Warehouse, oracle: Oracle, tmp_path: Path) -> None:
+    """Each tokenizer finds key tokens for the other one."""
     smollm2, gemma3 = (
         set(real.rows(f"select distinct token_id from tokens where model_id = '{model}'"))
         for model in MODELS[:2]
     )
     assert smollm2 != gemma3
     assert oracle.largest == "gemma3-270m"
-    values = real.values("longppl_external")
-    for variant in ("smollm2_alpha_0.5", "largest_alpha_0.5_beta_-2"):
-        assert all(values[f"{variant}@window_256", model] is not None for model in MODELS), variant
+    other = Warehouse(real.data, tmp_path / "tokenmart.duckdb")
+    other.run("--vars", f"{{grids: true, evaluator: {MODELS[0]}}}")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(oracle, "largest", MODELS[0])
+        assert_agrees(other.values("longppl_external"), EXPECTED["longppl_external"](oracle))
+    for built in (real, other):
+        values = built.values("longppl_external")
+        variant = "largest_alpha_0.5_beta_-2@window_256"
+        assert all(values[variant, model] is not None for model in MODELS)
 
 
 def test_pieces_of_one_character_occur(real: Warehouse) -> None:
     """What LongPPL treats apart is there: the comparison covers it."""
-    assert real.rows("select count(*) > 0 from intermediate.int_token_overlaps") == [(True,)]
+    assert real.rows("select bool_or(shares_character) from token_features") == [(True,)]

@@ -1,4 +1,4 @@
-"""The public view `token_features` against the text itself."""
+"""Features of tokens against the text itself."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from dbt_harness import Warehouse
 def test_words_bytes_and_distances_are_those_of_the_text(built: Warehouse, model: str) -> None:
     """Two tokenizers."""
     rows = built.rows(
-        "select doc_id, position, char_start, char_end, characters, bytes, word, is_first,"
-        " word_distance, word_distance_characters from token_features"
-        f" where model_id = '{model}' order by doc_id, position"
+        "select doc_id, position, char_start, char_end, byte_start, byte_end, bytes, word,"
+        " is_first_of_word, word_distance, word_distance_characters from token_features"
+        " inner join models using (problem, tokenizer_sha256)"
+        " inner join tokens using (problem, model_id, doc_id, position)"
+        f" where model_id = '{model}' and condition = 'full' order by doc_id, position"
     )
     texts = dict(built.rows("select doc_id, text from documents"))
     assert (
@@ -32,8 +34,14 @@ def test_words_bytes_and_distances_are_those_of_the_text(built: Warehouse, model
         for found in re.finditer(r"\w+", text)
         for place in range(found.start(), found.end())
     }
-    for doc_id, position, start, past, characters, size, word, is_first, distance, apart in rows:
-        assert (characters, size) == (past - start, len(texts[doc_id][start:past].encode()))
+    covered: dict[int, int] = {}
+    for doc_id, position, start, past, *more in rows:
+        byte_start, byte_end, size, word, is_first, distance, apart = more
+        assert byte_start == len(texts[doc_id][:start].encode())
+        assert byte_end == len(texts[doc_id][:past].encode())
+        # a character's bytes count once, however many tokens it takes
+        assert size == max(byte_end - max(byte_start, covered.get(doc_id, 0)), 0)
+        covered[doc_id] = max(byte_end, covered.get(doc_id, 0))
         first, expected = words.get((doc_id, past - 1), (None, None))
         assert word == expected
         if word is None:

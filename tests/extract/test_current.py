@@ -1,4 +1,4 @@
-"""What a plan and a campaign take for done is what an extraction would not compute again."""
+"""What a plan takes for done is what an extraction would not compute again."""
 
 from __future__ import annotations
 

@@ -49,6 +49,7 @@ TARGET = RecallTarget.model_validate(
         "contexts": 2,
         "key_every": 64,
         "value_digits": 4,
+        "control_keys": 0,
     }
 )
 
@@ -246,6 +247,54 @@ def test_what_items_ask_is_told_of_every_item_of_every_model(
     rivals = [item for item in items if item.asked.question.rival]
     sizes = Counter((item.asked.context, item.asked.length) for item in rivals)
     assert max(sizes.values()) == RIVALS
+
+
+@pytest.mark.parametrize("target", [TARGET, ALL_TASKS], ids=["single_key", "all tasks"])
+def test_controls_ask_for_planted_values_after_names_that_were_never_planted(
+    tiny_checkpoint: Callable[..., Path], target: RecallTarget
+) -> None:
+    with_controls = target.model_copy(update={"control_keys": 3})
+    contexts, items = items_of(tiny_checkpoint(), with_controls)
+    bare = [item.asked for item in items_of(tiny_checkpoint(), target)[1]]
+    asked = [item.asked for item in items]
+    key = [(each.context, each.length, each.question) for each in bare]
+    kept = [each for each in asked if not each.question.control]
+    assert [(each.context, each.length, each.question) for each in kept] == key
+    controls = [each for each in asked if each.question.control]
+    sizes = Counter((each.context, each.length) for each in controls)
+    assert set(sizes) == {(c, n) for c in range(len(contexts)) for n in target.lengths}
+    assert max(sizes.values()) == 3
+    for each in controls:
+        name = each.question.prompt.removeprefix("\nThe number of the ").removesuffix(" is ")
+        assert name not in " ".join(contexts[each.context].facts)
+        before = contexts[each.context].facts[: each.length // target.key_every]
+        assert each.question.answer in " ".join(before)
+        assert each.task == f"no_key_{each.length}"
+    table = describe_items(with_controls, contexts).to_pylist()
+    assert {row["counts"] for row in table if row["kind"] == "no_key"} == {False}
+
+
+def test_the_first_token_is_scored_apart(tiny_checkpoint: Callable[..., Path]) -> None:
+    target = ALL_TASKS.model_copy(update={"score": "first_token", "contexts": 1})
+    contexts = make_contexts(target, LONG)
+    items = items_in(tiny_checkpoint(), target, contexts)
+
+    class FirstAlone:
+        """Ranks the first token of each answer first, and no other."""
+
+        def score(self, requests: Sequence[Request]) -> Iterator[Scored]:
+            for request in requests:
+                rank = np.full(len(request.targets), 7, dtype=np.int32)
+                rank[0] = 1
+                nats = -np.ones(len(rank), dtype=np.float32)
+                yield Scored(TokenScores(nats, nats, rank, nats), tokens_processed=0)
+
+    table = score_items(FirstAlone(), items, target).to_pylist()  # type: ignore[arg-type]
+    for row in table:
+        words = row["task"].startswith("common_words")
+        assert row["first_token"] == (None if words else 1.0)
+        assert row["score"] == (row["token_accuracy"] if words else 1.0)
+        assert words or (0 < row["token_accuracy"] < 1 and row["exact_match"] == 0)
 
 
 def test_scores_are_those_of_each_question_alone(tiny_checkpoint: Callable[..., Path]) -> None:

@@ -144,9 +144,6 @@ class Desk:
             self._labels()
         if words[0] == "preregister":  # shown twice, but nothing is registered twice
             shutil.rmtree(self.workspace.preregistered, ignore_errors=True)
-        if words[:2] == ["results", "freeze"] and "--add" in words:
-            run(["dbt", "run", "--quiet"])  # with the families of other examples
-            run([word for word in words if word != "--add"])
 
     def clear(self) -> None:
         """Take out of the checkout what belongs to this reader alone."""

@@ -116,7 +116,9 @@ def induction_nll(oracle: Oracle, scored: Scored, variant: Variant) -> Terms | N
 
 def induction_advantage(oracle: Oracle, scored: Scored, variant: Variant) -> Terms | None:
     keep = repeats(oracle, scored, variant)
-    first = np.isinf(oracle.distances(scored, int(variant["ngram"])))
+    length = int(variant["ngram"])
+    # a document's first tokens end no n-gram
+    first = np.isinf(oracle.distances(scored, length)) & (scored.position >= length - 1)
     return (float(scored.nll[first].mean() - scored.nll[keep].mean()), 1.0) if keep.any() else None
 
 

@@ -20,6 +20,9 @@ from numpy.typing import NDArray
 
 from warehouse.store.schema import TOKENS
 
+SETTINGS = Path(__file__).with_name("variant_settings")
+"""What each variant is meant to be, as parameters (alpha, share, octave …) and not as SQL."""
+
 Columns = dict[str, NDArray[Any]]
 Variant = dict[str, str]
 Terms = tuple[float, float]
@@ -105,7 +108,7 @@ class Oracle:
         self._cache: dict[tuple[str, str], dict[int, Scored]] = {}
 
     def variants(self, metric: str) -> Iterator[Variant]:
-        """The metric's rows in variants/*.csv."""
+        """The settings of a metric's variants."""
         with (self.settings / f"{metric}.csv").open(encoding="utf-8") as file:
             yield from csv.DictReader(file)
 

@@ -205,8 +205,7 @@ def new(name: str, numerator: str, denominator: str, where: str, over: str, dire
 
     \b
     tokenmart metrics new late_nll --numerator 'sum(nll)' --where 'position >= 1000'
-    tokenmart metrics new far_gain --over token_pairs --direction higher \\
-        --numerator 'sum(gain)' --where 'word_distance > 1000'
+    tokenmart metrics new far_gain --over token_pairs --numerator 'sum(gain)' --direction higher
     """
     from warehouse.metrics.new_metric import NewMetric, write_metric
 
@@ -230,23 +229,23 @@ def dbt_command(
 ) -> None:
     """Run dbt in dbt_project/, with this checkout's data and database.
 
-    All arguments are dbt's, but for three, which belong to `build`. --shards divides the models
-    among so many builds, each with a database and the memory limit of its own, in place of one
-    build that is too large. With --on ray they run on a Ray cluster, the one at --address or a new
-    one on this machine.
+    All arguments are dbt's, but for three, which go with `run` and `build`. --shards divides the
+    models among so many builds, each with a database and the memory limit of its own, in place of
+    one build that is too large. With --on ray they run on a Ray cluster, the one at --address or a
+    new one on this machine.
 
-    The core variants are built. The variable grids adds all others, of all metrics or of those
-    named.
+    The core variants are computed. The variable grids adds all others, of all metrics or of those
+    named. `build` also runs the tests of data and SQL.
 
     \b
-    tokenmart dbt build
-    tokenmart dbt build --vars '{grids: true}'
-    tokenmart dbt build --vars '{grids: [longppl, context_gain]}'
+    tokenmart dbt run
+    tokenmart dbt run --vars 'grids: true'
+    tokenmart dbt run --vars 'grids: [longppl, context_gain]'
     tokenmart dbt run --select +perplexity+
     tokenmart dbt build --shards 4
     tokenmart dbt build --shards 32 --on ray --address head:6379
 
-    `tokenmart dbt build --help` lists dbt's own.
+    `tokenmart dbt run --help` lists dbt's own.
     """
     if arguments in ((), ("--help",), ("-h",)):
         click.echo(click.get_current_context().get_help())
@@ -254,7 +253,7 @@ def dbt_command(
     if "--grids" in arguments:
         named = arguments[arguments.index("--grids") + 1 :]
         wanted = f"[{', '.join(named)}]" if named and not named[0].startswith("-") else "true"
-        click.echo(f"error: --grids: write --vars '{{grids: {wanted}}}'", err=True)
+        click.echo(f"error: --grids: write --vars 'grids: {wanted}'", err=True)
         sys.exit(2)
     if shards is None and (on or address):
         raise TokenmartError("--on and --address go with --shards, as in `--shards 4 --on ray`")

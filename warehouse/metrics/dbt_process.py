@@ -8,11 +8,8 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from importlib.util import find_spec
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 import click
 from filelock import FileLock, Timeout
@@ -20,9 +17,6 @@ from filelock import FileLock, Timeout
 from warehouse.errors import TokenmartError
 from warehouse.files import storage_errors
 from warehouse.paths import Workspace
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _KEPT = ("DBT_TARGET_PATH", "DBT_LOG_PATH")
 """Variables of dbt that reach it. All others may be those of another project: its profile, its
@@ -130,44 +124,6 @@ def one_at_a_time(workspace: Workspace) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def values_from_documents(documents: pa.Table, problem: str, workspace: Workspace) -> pa.Table:
-    """Values of metrics from values per document, by metric_values' own SQL.
-
-    dbt runs on a copy of the database; the workspace's own stays as it is.
-
-    Args:
-        documents: rows of `metric_documents` of one problem, in place of those that were built.
-        problem: whose rows these are.
-        workspace: with a whole build by the present metrics.
-
-    Returns:
-        The problem's rows of `metric_values`, sorted.
-
-    Raises:
-        TokenmartError: nothing is built, or dbt isn't installed or failed.
-    """
-    import duckdb
-
-    if not workspace.database.is_file():
-        raise TokenmartError(f"{workspace.database}: not built; run `tokenmart dbt build`")
-    with one_at_a_time(workspace), TemporaryDirectory(prefix="tokenmart-values-") as folder:
-        # the name stays: with another, dbt would parse the whole project again
-        own = replace(workspace, database=Path(folder) / workspace.database.name)
-        shutil.copyfile(workspace.database, own.database)
-        with duckdb.connect(str(own.database)) as connection:
-            connection.register("given", documents)
-            connection.execute("delete from main.metric_documents where problem = ?", [problem])
-            connection.execute("insert into main.metric_documents by name select * from given")
-        if start_dbt(("--quiet", "run", "--select", "metric_values"), own):
-            raise TokenmartError(
-                "metric_values: dbt could not build it from values of documents, see above; run "
-                "`tokenmart dbt build`, then this again"
-            )
-        with duckdb.connect(str(own.database), read_only=True) as connection:
-            asked = "select * from main.metric_values where problem = $problem order by all"
-            return connection.sql(asked, params={"problem": problem}).to_arrow_table()
 
 
 def _environment(workspace: Workspace) -> dict[str, str]:

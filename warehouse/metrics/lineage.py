@@ -33,8 +33,8 @@ _FILE = re.compile(
     r"'[^']*(?:://|\.(?:parquet|csv|tsv|jsonl?|ndjson|duckdb|db|sqlite|xlsx|txt|arrow|gz|zst))[^']*'",
     re.IGNORECASE,
 )
-_VARIANTS = re.compile(r"\bread_csv\(\s*'variants/\*\.csv'")
-"""The library's settings (macros/variants.sql), whose expressions are checked at each connect."""
+_VARIANTS = re.compile(r"read_csv\(\s*'variants/\*\.csv'[^)]*\)")
+"""The metric library's own settings, which `check_variants` looks through."""
 
 _NAMES_LABELS = re.compile(rf"[\w.]*{_LABELS}\w*", re.IGNORECASE)
 
@@ -124,7 +124,7 @@ def _named_labels(manifest: Mapping[str, Any], names: list[str]) -> Iterator[str
 def _read_past_the_graph(manifest: Mapping[str, Any], names: list[str]) -> Iterator[str]:
     """Models whose SQL, or a macro that it calls, reads what no `ref` or `source` gave it."""
     for name, texts in _texts(manifest, names):
-        plain = [_without_jinja(text) for text in texts]
+        plain = [_VARIANTS.sub(_GIVEN, _without_jinja(text)) for text in texts]
         own = {cte.lower() for text in plain for cte in _CTE.findall(text)}
         for text in plain:
             opens = _OPENS.search(text)
@@ -163,7 +163,6 @@ def _strings_gone(text: str) -> str:
 
 def _without_jinja(text: str) -> str:
     """SQL with comments and Jinja blocks gone, and a placeholder for each Jinja expression."""
-    text = _VARIANTS.sub(f"{_GIVEN} (", text)
     for pattern, put in (
         (r"\{#.*?#\}", " "),
         (r"--[^\n]*|/\*.*?\*/", " "),

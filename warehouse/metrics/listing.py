@@ -52,7 +52,7 @@ def how_many(entries: Sequence[Row], written: int, problem: str | None) -> str:
     """
     metric = entries[0]["metric"]
     shown = len({row["variant"].partition("@")[0] for row in entries})
-    grids = f"tokenmart dbt build --vars '{{grids: [{metric}]}}'"
+    grids = f"tokenmart dbt run --vars 'grids: [{metric}]'"
     some = f"; the others come with `{grids}`" if shown < written else ""
     return (
         f"\n{shown} of {written} variants{some}; all names in a problem: "

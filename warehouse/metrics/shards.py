@@ -1,4 +1,4 @@
-"""`tokenmart dbt build --shards N`: the same dbt project, for some models at a time.
+"""`tokenmart dbt run --shards N`: the same dbt project, for some models at a time.
 
 Each shard has a database of its own and the memory limit of one build, and hands on its models'
 values per document. The marts are then built from these, in the workspace's database.
@@ -35,7 +35,11 @@ _IN_SHARDS = (
 )
 """Folders of what only shards build."""
 
-_NO_UNIT_TESTS = ("--exclude-resource-type", "unit_test", "--indirect-selection", "cautious")
+_TESTS = {
+    "run": (),
+    "build": ("--exclude-resource-type", "unit_test", "--indirect-selection", "cautious"),
+}
+"""dbt's command → which tests run: those of data whose tables are all there."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +48,14 @@ class Shard:
 
     folder: absolute; its database, its log and what it hands on lie there.
     models: model_ids whose rows it hands on.
+    verb: dbt's command, `run` or `build`.
     variables: dbt's, beside `models`.
     """
 
     number: int
     folder: str
     models: tuple[str, ...]
+    verb: str
     variables: Mapping[str, Any]
 
     def file(self, table: str) -> Path:
@@ -70,7 +76,7 @@ def build_sharded(
     reason, and the others count. The workspace's database holds the marts and no table of tokens.
 
     Args:
-        arguments: `build`, and dbt's `--vars` if needed.
+        arguments: `run` or `build`, and dbt's `--vars` if needed.
         workspace: the checkout.
         shards: into how many the models are divided, at most; models stay where they were.
         runner: builds them.
@@ -83,12 +89,12 @@ def build_sharded(
             the store is foreign or damaged.
         StorageError: a file can't be read or written.
     """
-    variables = _variables(arguments, shards)
+    verb, variables = _parse(arguments, shards)
     with one_at_a_time(workspace):
-        plan = _plan(workspace, shards, variables)
+        plan = _plan(workspace, shards, verb, variables)
         failed = _run(plan, workspace, runner)
         built = len(plan) - len(failed)
-        status = _build_marts(workspace, variables, failed) if built else 1
+        status = _build_marts(workspace, verb, variables, failed) if built else 1
     for shard, error in failed:
         click.echo(
             f"error: shard {shard.number} ({', '.join(shard.models)}): {error}; correct it and run "
@@ -110,7 +116,7 @@ def build_shard(shard: Shard, workspace: Workspace) -> str:
     folder = Path(shard.folder)
     own = replace(workspace, database=folder / workspace.database.name)
     variables = {**shard.variables, "models": list(shard.models)}
-    words = ["--quiet", "build", "--vars", json.dumps(variables), *_NO_UNIT_TESTS]
+    words = ["--quiet", shard.verb, "--vars", json.dumps(variables), *_TESTS[shard.verb]]
     words += ["--select", *(f"+{table}" for table in HANDED_ON)]
     settings = {"DBT_TARGET_PATH": str(folder / "target"), BYTES_CHECKED: "1"}
     log = folder / "build.log"
@@ -162,27 +168,30 @@ def assign_models(
     return divided
 
 
-def _variables(arguments: Sequence[str], shards: int) -> dict[str, Any]:
+def _parse(arguments: Sequence[str], shards: int) -> tuple[str, dict[str, Any]]:
+    """dbt's command and variables."""
     import yaml
 
     match list(arguments):
-        case ["build"]:
-            return {}
-        case ["build", "--vars", text] | ["--vars", text, "build"]:
+        case ["run" | "build" as verb]:
+            return verb, {}
+        case ["run" | "build" as verb, "--vars", text] | ["--vars", text, "run" | "build" as verb]:
             try:
                 found = yaml.safe_load(text)
             except yaml.YAMLError:
                 found = None
             if isinstance(found, dict):
-                return found
-            raise TokenmartError(f"--vars {text}: write a mapping, such as '{{grids: true}}'")
+                return verb, found
+            raise TokenmartError(f"--vars {text}: write a mapping, such as 'grids: true'")
     raise TokenmartError(
-        f"dbt {' '.join(arguments)}: in shards everything is built; write `tokenmart dbt build "
+        f"dbt {' '.join(arguments)}: in shards everything is built; write `tokenmart dbt run "
         f"--shards {shards}`, with --vars if needed, or leave out --shards"
     )
 
 
-def _plan(workspace: Workspace, shards: int, variables: Mapping[str, Any]) -> list[Shard]:
+def _plan(
+    workspace: Workspace, shards: int, verb: str, variables: Mapping[str, Any]
+) -> list[Shard]:
     sizes: dict[str, int] = {}
     for table in ("tokens", "top_tokens", "eval_tokens"):
         for path in (workspace.store / table).glob("problem=*/model_id=*/condition=*/*.parquet"):
@@ -216,7 +225,7 @@ def _plan(workspace: Workspace, shards: int, variables: Mapping[str, Any]) -> li
             folder = top / str(number)
             folder.mkdir(exist_ok=True)
             if models:
-                plan.append(Shard(number, str(folder), tuple(sorted(models)), variables))
+                plan.append(Shard(number, str(folder), tuple(sorted(models)), verb, variables))
     return plan
 
 
@@ -242,7 +251,10 @@ def _run(plan: Sequence[Shard], workspace: Workspace, runner: Runner) -> list[tu
 
 
 def _build_marts(
-    workspace: Workspace, variables: Mapping[str, Any], failed: Sequence[tuple[Shard, str]]
+    workspace: Workspace,
+    verb: str,
+    variables: Mapping[str, Any],
+    failed: Sequence[tuple[Shard, str]],
 ) -> int:
     left_out = [
         path.stem
@@ -250,7 +262,7 @@ def _build_marts(
         for path in sorted((workspace.dbt_project / folder).rglob("*.sql"))
         if path.stem != "token_units"  # says of which problems the evaluator is there
     ]
-    words = ["--quiet", "build", "--exclude", *left_out, *_NO_UNIT_TESTS, "--vars"]
+    words = ["--quiet", verb, "--exclude", *left_out, *_TESTS[verb], "--vars"]
     words.append(json.dumps({**variables, "shards": str(_folder(workspace))}))
     if status := start_dbt(words, workspace, {BYTES_CHECKED: "1"}):
         return status

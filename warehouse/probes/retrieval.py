@@ -39,8 +39,9 @@ class RetrievalProbe(Probe):
     """True continuations of excerpts, scored after document + excerpt, and after the excerpt.
 
     Excerpts start in the first `region` share of the document, at least `min_gap` tokens
-    before its end, drawn without overlap with the given seed. Counted in characters instead,
-    models with different tokenizers see the same text: see `excerpt_places`.
+    before its end, drawn without overlap with the given seed. Counted in characters, models with
+    different tokenizers are asked about the same text (see `excerpt_places`); counted in tokens,
+    about other passages each.
 
     `controls` puts something else in the document's place: `foreign`, another document;
     `shuffled`, its words in random order; `tail`, only its last `min_gap` tokens, which no

@@ -24,9 +24,17 @@ from warehouse.strict_json import StrictJsonError, read_json
 
 CHARACTERS_PER_TOKEN = 4
 RETRIEVAL = RetrievalProbe(
-    kind="retrieval", excerpts=8, excerpt_tokens=48, answer_tokens=32, min_gap=512
+    kind="retrieval",
+    excerpts=8,
+    excerpt_characters=192,
+    answer_characters=128,
+    min_gap_characters=2048,
 )
-"""As minilong asks for it."""
+"""In characters, so that models are asked about the same passages whatever their tokenizers."""
+CHARACTERS_PER_TOKEN_AT_LEAST = 2
+"""Of ordinary text."""
+RETRIEVAL_HEADROOM = (RETRIEVAL.excerpt + RETRIEVAL.answer) // CHARACTERS_PER_TOKEN_AT_LEAST
+"""Tokens of a model's context that an excerpt and its answer take."""
 _JSON = (".json", ".json.gz", *LINES)
 _SHORTEST_WINDOW, _LONGEST_WINDOW = 32, 4096
 _LARGEST_CONFIG = 16 << 20
@@ -119,7 +127,7 @@ def _content(
     retrieval = ""
     if excerpts:
         # an excerpt stands behind the whole document: what a model's context must leave free
-        documents = f"{documents[:-1]}, room: {RETRIEVAL.excerpt + RETRIEVAL.answer}}}"
+        documents = f"{documents[:-1]}, room: {RETRIEVAL_HEADROOM}}}"
         sizes = RETRIEVAL.model_dump(include=RETRIEVAL.model_fields_set).items()
         settings = ", ".join(f"{field}: {size}" for field, size in sizes)
         retrieval = f"""
@@ -230,9 +238,8 @@ def _has_excerpts(lengths: Sequence[int]) -> bool:
     """Whether most documents have room for excerpts; one that has none is left out of the value."""
     if not lengths:
         return False
-    tokens = median(lengths) // CHARACTERS_PER_TOKEN
-    # two of them: an excerpt is left where tokens turn out a little longer
-    return len(excerpt_starts(int(tokens), RETRIEVAL)) > 1
+    # two of them: an excerpt is left where one is lost near a cut
+    return len(excerpt_starts(int(median(lengths)), RETRIEVAL)) > 1
 
 
 def _path(path: Path, folder: Path) -> str:

@@ -38,6 +38,10 @@ class RecallTarget(Frozen):
     `key_every` tokens, those of all `tasks` in turn; at each length, what was told so far is asked.
     `overall` is what the overall score averages: `all` lengths, or those `without_shortest`, at
     which models differ in other things than their memory. Tasks count the same.
+
+    `control_keys` times at each length, a planted value is asked for after a name that was never
+    planted (task `no_key`, no part of the overall score): what a model scores there is copying of
+    digits, not recall.
     """
 
     kind: Literal["recall"]
@@ -46,10 +50,11 @@ class RecallTarget(Frozen):
     contexts: int = Field(ge=1)
     key_every: int = Field(ge=32)
     value_digits: int = Field(default=5, ge=1, le=12)
-    score: Literal["token_accuracy", "exact_match"] = "token_accuracy"
+    score: Literal["token_accuracy", "first_token", "exact_match"] = "token_accuracy"
     seed: int = 0
     tasks: Tasks = DEFAULT_TASKS
     overall: Overall = "all"
+    control_keys: int = Field(default=4, ge=0)
 
     @property
     def measured(self) -> dict[str, Any]:

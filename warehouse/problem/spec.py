@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Union
 
@@ -152,7 +153,8 @@ class Problem(Frozen):
     """Models, documents, probes and target that belong together.
 
     `compare` lists pairs of conditions, the longer context first, whose tokens are compared beside
-    the pairs of the whole document and each window.
+    the pairs of the whole document and each window. Target scores of the models, or some of them,
+    are known from `labels_known_since` on: what is registered later is no prediction.
     """
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=100)
@@ -163,6 +165,7 @@ class Problem(Frozen):
     probes: tuple[AnyProbe, ...] = Field(min_length=1)
     compare: tuple[tuple[str, str], ...] = ()
     target: Target | None = None
+    labels_known_since: date | None = None
     demo: Demo | None = None
 
     _asked: str = PrivateAttr(default="")

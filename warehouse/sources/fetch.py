@@ -60,8 +60,11 @@ def ensure_documents(
     place = Place(workspace, problem.name, offline, problem.asked)
     path = place.documents_table
     origin = problem.documents.source_sha256(place)
+    limit = problem.documents.max_characters
+    if limit is not None:
+        origin = f"{origin}, cut at {limit} characters"
     if not _made_from(path, origin):
-        table = documents_table(problem.documents.read(place))
+        table = documents_table(problem.documents.read(place), limit)
         write_table(path, table.replace_schema_metadata({SOURCE_KEY: origin}))
     return pq.read_table(source(path), partitioning=None)
 

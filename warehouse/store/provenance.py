@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,16 @@ def code_revision(root: Path = CODE_ROOT) -> dict[str, Any]:
     changed = _git(root, "status", "--porcelain", "--untracked-files=no")
     untracked = _git(root, "ls-files", "--others", "--exclude-standard", "--", *CODE_FOLDERS)
     return {"revision": revision, "dirty": bool(changed) or bool(untracked)}
+
+
+def last_commit_of(root: Path, paths: Sequence[Path]) -> str:
+    """The short hash of the last commit that touched one of the paths; empty without git or one.
+
+    Args:
+        root: the checkout. paths: relative to it; they need not exist any more.
+    """
+    names = [path.as_posix() for path in paths]
+    return _git(root, "log", "-1", "--format=%h", "--", *names) or ""
 
 
 def processor_name() -> str:

@@ -109,6 +109,9 @@ DOWNSTREAM = pa.schema(
         _field("exact_match", pa.float64(), "1 when every answer token was the first choice", True),
         _field("token_accuracy", pa.float64(), "share of answer tokens ranked first", True),
         _field("answer_nll", pa.float64(), "mean NLL of the answer tokens, in nats", True),
+        _field(
+            "first_token", pa.float64(), "1 when the answer's first token was ranked first", True
+        ),
     ]
 )
 
@@ -116,7 +119,8 @@ RECALL_ITEMS = pa.schema(
     [
         _field("task", pa.string(), "task of the item in `downstream`"),
         _field("item", pa.int32(), "the item of `downstream`"),
-        _field("kind", pa.string(), "what is asked, whatever the length, e.g. multi_key"),
+        _field("kind", pa.string(), "what is asked, whatever the length, e.g. multi_key; no_key: "
+               "the value of a planted key after a name that was never planted"),
         _field("length", pa.int32(), "tokens of context before the question"),
         _field("depth", pa.float64(), "where the answer stands, 0 start to 1 end; null for "
                "everywhere", True),

@@ -31,7 +31,7 @@ metric_catalog as (
         families.admissible,
         families.transform,
         trim(families.caution) as caution,
-        families.code,
+        md5(concat(families.code, variants.definition)) as code,
         regexp_extract(families.description, '`([^`]+)`', 1) as formula,
         families.description
     from variants

@@ -1,3 +1,11 @@
+{#- A metric that was never built has no reasons to give. -#}
+{%- set never_built = [''] -%}
+{%- for node in graph.get('nodes', {}).values() if execute and not var('shards', none) -%}
+    {%- if node.resource_type == 'model' and node.config.meta.get('metric')
+        and not adapter.get_relation(node.database, node.schema, node.alias) -%}
+        {%- do never_built.append(node.config.meta.metric) -%}
+    {%- endif -%}
+{%- endfor -%}
 with documents as (
     select
         *,
@@ -102,6 +110,7 @@ missing as (
         and expected_values.variant = found.variant
         and expected_values.model_id = found.model_id
     where found.model_id is null
+        and expected_values.metric not in ('{{ never_built | join("', '") }}')
 ),
 
 metric_values as (

@@ -1,5 +1,3 @@
-{{ config(materialized = 'table') }}
-
 with families as (
     {{ metric_family_rows() }}
 )

@@ -141,8 +141,7 @@ neighbours as (
 
 repeats as (
     select
-        tokenization_id,
-        position,
+        *,
         position - lag(position) over (
             partition by tokenization_id, bigram
             order by position
@@ -157,21 +156,19 @@ repeats as (
 -- A token belongs to the word that holds its last character, if one does.
 in_words as (
     select
-        tokens.tokenization_id,
-        tokens.position,
-        tokens.char_start <= words.char_start as is_first_of_word,
-        words.char_start as word_start,
-        words.previous_start,
-        words.word,
-        words.frequency,
-        words.is_number,
-        words.is_name
-    from tokens
-    asof inner join words
-        on tokens.problem = words.problem
-        and tokens.doc_id = words.doc_id
-        and tokens.char_end - 1 >= words.char_start
-    where tokens.char_end <= words.char_end
+        repeats.*,
+        found.char_start as word_start,
+        found.previous_start,
+        found.word,
+        found.frequency,
+        found.is_number,
+        found.is_name,
+        found.char_end >= repeats.char_end as is_in_word
+    from repeats
+    asof left join words as found
+        on repeats.problem = found.problem
+        and repeats.doc_id = found.doc_id
+        and repeats.char_end - 1 >= found.char_start
 ),
 
 word_positions as (
@@ -180,41 +177,40 @@ word_positions as (
         word_start,
         min(position) as position
     from in_words
+    where is_in_word
     group by tokenization_id, word_start
 ),
 
 token_features as (
     select
-        tokens.tokenization_id,
-        tokens.problem,
-        tokens.tokenizer_sha256,
-        tokens.doc_id,
-        tokens.position,
-        tokens.byte_start,
-        tokens.byte_end,
+        in_words.tokenization_id,
+        in_words.problem,
+        in_words.tokenizer_sha256,
+        in_words.doc_id,
+        in_words.position,
+        in_words.byte_start,
+        in_words.byte_end,
         greatest(
-            tokens.byte_end - greatest(tokens.byte_start, coalesce(tokens.bytes_covered, 0)), 0
+            in_words.byte_end - greatest(in_words.byte_start, coalesce(in_words.bytes_covered, 0)),
+            0
         ) as bytes,
-        tokens.shares_character,
-        in_words.word,
-        in_words.frequency as word_frequency,
-        coalesce(in_words.is_first_of_word, false) as is_first_of_word,
-        coalesce(in_words.is_number, false) as is_number,
-        coalesce(in_words.is_name, false) as is_name,
+        in_words.shares_character,
+        if(in_words.is_in_word, in_words.word, null) as word,
+        if(in_words.is_in_word, in_words.frequency, null) as word_frequency,
+        coalesce(in_words.is_in_word and in_words.char_start <= in_words.word_start, false)
+            as is_first_of_word,
+        coalesce(in_words.is_in_word and in_words.is_number, false) as is_number,
+        coalesce(in_words.is_in_word and in_words.is_name, false) as is_name,
         in_words.position - last_time.position as word_distance,
-        in_words.word_start - in_words.previous_start as word_distance_characters,
-        repeats.bigram_distance,
-        repeats.fourgram_distance
-    from neighbours as tokens
-    left join in_words
-        on tokens.tokenization_id = in_words.tokenization_id
-        and tokens.position = in_words.position
+        if(in_words.is_in_word, in_words.word_start - in_words.previous_start, null)
+            as word_distance_characters,
+        in_words.bigram_distance,
+        in_words.fourgram_distance
+    from in_words
     left join word_positions as last_time
-        on in_words.tokenization_id = last_time.tokenization_id
+        on in_words.is_in_word
+        and in_words.tokenization_id = last_time.tokenization_id
         and in_words.previous_start = last_time.word_start
-    left join repeats
-        on tokens.tokenization_id = repeats.tokenization_id
-        and tokens.position = repeats.position
 )
 
 select * from token_features

@@ -1,9 +1,7 @@
-"""The shipped series: figures that were reckoned on them elsewhere, and the findings we state."""
+"""The shipped series: figures that were reckoned on them elsewhere."""
 
 from __future__ import annotations
 
-import json
-import re
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,6 @@ from warehouse.paths import Workspace, find_workspace
 from warehouse.problem.table_problem import TableProblem, find_table, read_table
 
 SHIPPED = find_workspace(Path(__file__))
-FINDINGS = SHIPPED.root / "docs" / "e2lm_readings.json"
 
 
 def problem(name: str) -> TableProblem:
@@ -142,50 +139,8 @@ def test_readings_of_dclm_are_those_of_brute_force(dclm: dict[str, Any]) -> None
             assert low < reading["decision_accuracy"] < high
 
 
-def test_the_findings_are_what_the_command_makes(dclm: dict[str, Any]) -> None:
-    """The cheapest of the three problems is made anew; the others name the tables they are of."""
-    committed = {found["problem"]: found for found in json.loads(FINDINGS.read_text("utf-8"))}
-    assert list(committed) == ["ladder", "pythia", "dclm"]
-    assert committed["dclm"] == dclm
-    for name, found in committed.items():
-        assert found["sha256"] == problem(name).table.sha256
-
-
 def test_medians_of_repeated_values_are_those_of_numpy() -> None:
     generator = np.random.default_rng(1)
     values, counts = generator.normal(size=7), generator.integers(0, 4, (50, 7)).astype(float)
     expected = [np.median(np.repeat(values, row.astype(int))) for row in counts]
     assert _medians(values, counts) == pytest.approx(np.array(expected))
-
-
-def test_the_guide_quotes_the_findings() -> None:
-    """Each row of its table: problem, stage, reading and the figures of the JSON."""
-    guide = (SHIPPED.root / "docs" / "e2lm.md").read_text(encoding="utf-8")
-    findings = {
-        (found["problem"], stage["stage"], row["reading"]): row
-        for found in json.loads(FINDINGS.read_text("utf-8"))
-        for stage in found["stages"]
-        for row in stage["readings"]
-    }
-    quoted = re.findall(
-        r"^\| (\w+) \| (\S+) \| `(\w+)` \| (\S+) \| (\S+) to (\S+) \| (\S+) \| (\S+) to (\S+) \|",
-        guide,
-        re.MULTILINE,
-    )
-    assert len(quoted) == len(findings)
-    for name, stage, reading, *figures in quoted:
-        row = findings[name, stage, reading]
-        made = [row["decision_accuracy"], *row["interval"]]
-        made += [row["minus_target"], *row["minus_target_interval"]]
-        assert [float(text.replace("−", "-")) for text in figures] == pytest.approx(
-            [round(value, 2) for value in made], abs=0.0051
-        ), (name, stage, reading)
-    rest = re.findall(
-        r"^\| (\w+) \| (\S+) \| `(\w+)` \|(?:[^|]+\|){5} ([^|]+) \| ([^|]+) \|", guide, re.MULTILINE
-    )
-    for name, stage, reading, *cells in rest:
-        row = findings[name, stage, reading]
-        for cell, key, digits in zip(cells, ("sq", "snr"), (0.0051, 0.51), strict=True):
-            made = [] if row[key] is None else [row[key], *row[f"{key}_interval"]]
-            quoted_figures = [float(text) for text in re.findall(r"[\d.]+", cell)]
-            assert quoted_figures == pytest.approx(made, abs=digits), (name, stage, reading)

@@ -143,6 +143,7 @@ class _Writer:
                     "exact_match": score.astype(np.float64),
                     "token_accuracy": score.astype(np.float64),
                     "answer_nll": rng.exponential(1, 2 * len(items)),
+                    "first_token": score.astype(np.float64),
                 },
             )
 

@@ -78,9 +78,9 @@ def test_variables_of_another_dbt_project_do_not_reach_dbt(
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [
-        ("build --grids", "{grids: true}"),
-        ("build --grids longppl context_gain", "{grids: [longppl, context_gain]}"),
-        ("build --grids --quiet", "{grids: true}"),
+        ("build --grids", "grids: true"),
+        ("build --grids longppl context_gain", "grids: [longppl, context_gain]"),
+        ("build --grids --quiet", "grids: true"),
     ],
 )
 def test_an_earlier_option_says_what_to_write(words: str, wanted: str) -> None:

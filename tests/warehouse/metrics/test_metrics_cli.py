@@ -199,7 +199,7 @@ def test_names_in_a_problem_are_those_that_its_values_get(
     assert shown.exit_code == 0, shown.output
     names = [line.split("  ")[0] for line in shown.stdout.splitlines()[:-1]]
     assert len(names) == len(set(names)) > 300
-    published = PROJECT.parent / "results" / "minilong" / "metric_values.parquet"
+    published = PROJECT.parent / "studies" / "minilong" / "tables" / "metric_values.parquet"
     valued = duckdb.sql(f"select distinct metric || '/' || variant from '{published}'").fetchall()
     assert {name for (name,) in valued} <= set(names)
     assert {"retrieval_gain/mean@retrieval", "perplexity/micro"} <= set(names)
@@ -231,7 +231,7 @@ def test_show_says_how_many_of_the_variants_it_shows(
         connection.execute("delete from metric_catalog where not core")
     monkeypatch.setenv("TOKENMART_DATABASE", str(few))
     shown = cli.invoke(metrics, ["show", "retrieval_gain", "--problem", "no4k"]).output
-    grids = "`tokenmart dbt build --vars '{grids: [retrieval_gain]}'`"
+    grids = "`tokenmart dbt run --vars 'grids: [retrieval_gain]'`"
     assert f"\n3 of 15 variants; the others come with {grids}" in shown
     assert "`tokenmart metrics list --problem no4k --metric retrieval_gain`" in shown
     monkeypatch.setenv("TOKENMART_DATABASE", str(tmp_path / "none.duckdb"))

@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 
 from tokenmart import cli
 from warehouse.paths import Workspace, find_workspace
+from warehouse.probes.retrieval import RetrievalProbe
 from warehouse.problem.new_problem import _path, _scalar
 from warehouse.problem.spec import load_problem
 from warehouse.sources.documents import FolderDocuments
@@ -71,7 +72,7 @@ def test_the_file_is_right_and_relative_to_itself(own: Path, workspace: Workspac
     # 5 texts of 1,230 tokens each: half of the shortest, as a power of two
     assert [probe.name for probe in problem.probes] == ["full", "window_512", "retrieval"]
     # what an excerpt and its answer take
-    assert problem.documents.room == 80
+    assert problem.documents.room == 160
     texts = problem.documents.read(problem.place(workspace))
     names = ["a.md", "b.txt", "c.txt", "deep/d.txt", "deep/e.MD"]
     assert [document.name for document in texts] == names
@@ -82,10 +83,12 @@ def test_a_file_with_one_model_has_fourteen_lines(own: Path) -> None:
     assert len((own / "mine.yml").read_text().splitlines()) == 14
 
 
-def test_excerpts_are_asked_for_as_in_minilong(own: Path, workspace: Workspace) -> None:
+def test_excerpts_are_counted_in_characters(own: Path, workspace: Workspace) -> None:
+    """So that two tokenizers are asked about the same passages, as in no4k."""
     assert new("mine", "--texts", "texts", "--model", "my model").exit_code == 0
-    minilong = load_problem("minilong", CHECKOUT)
-    assert load_problem("mine.yml", workspace).probes[-1] == minilong.probes[-1]
+    for problem in (load_problem("mine.yml", workspace), load_problem("no4k", CHECKOUT)):
+        probe = problem.probes[-1]
+        assert isinstance(probe, RetrievalProbe) and probe.in_characters
 
 
 @pytest.mark.parametrize(
@@ -105,7 +108,7 @@ def test_documents_too_short_for_excerpts_have_none(
     assert new("mine", "--texts", "texts.json", "--model", "my model").exit_code == 0
     problem = load_problem("mine.yml", workspace)
     assert [probe.name for probe in problem.probes] == names
-    assert problem.documents.room == (80 if "retrieval" in names else 0)
+    assert problem.documents.room == (160 if "retrieval" in names else 0)
 
 
 def test_a_plan_of_own_texts_says_what_is_known(own: Path) -> None:

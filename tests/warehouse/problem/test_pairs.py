@@ -54,7 +54,7 @@ def test_the_example_of_the_documentation_is_a_problem(workspace: Workspace) -> 
     (workspace.problems / "tiny.yml").write_text(head + example)
     problem = load_problem("tiny", workspace)
     made = {condition.name for probe in problem.probes for condition in probe.conditions()}
-    assert {"retrieval_tail", "retrieval_text_with", "ladder_16384", "needle_absent"} <= made
+    assert {"retrieval_tail", "retrieval_with", "ladder_16384", "needle_absent"} <= made
     assert problem.compare == (("full", "ladder_2048"), ("ladder_16384", "ladder_512"))
 
 

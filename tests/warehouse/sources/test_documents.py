@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from warehouse.errors import LockedFileError
-from warehouse.sources.documents import documents_table
+from warehouse.sources.documents import Document, documents_table
 from warehouse.sources.documents.json_file import parse_documents
 from warehouse.store.schema import DOCUMENTS
 
@@ -94,3 +95,22 @@ def test_the_table_counts_characters_and_bytes() -> None:
     assert (row["doc_id"], row["characters"], row["bytes"]) == (0, 3, 7)
     # echo -n 'aé🙂' | sha256sum
     assert row["sha256"].startswith("37c4a0efa4a2")
+
+
+@pytest.mark.parametrize(
+    ("text", "most", "kept"),
+    [
+        ("one two", None, "one two"),
+        ("one two", 7, "one two"),
+        ("one two", 6, "one"),  # inside a word
+        ("one two", 3, "one"),  # behind a word
+        ("one\ntwo three", 8, "one\ntwo"),
+        ("abcdefgh", 4, "abcd"),  # without a space
+        ("aé🙂 b", 3, "aé🙂"),
+    ],
+)
+def test_texts_are_cut_behind_a_word(text: str, most: int | None, kept: str) -> None:
+    """By characters, so that models with different tokenizers read the same text."""
+    (row,) = documents_table([Document("a", text)], most).to_pylist()
+    assert (row["text"], row["characters"]) == (kept, len(kept))
+    assert row["sha256"] == hashlib.sha256(kept.encode()).hexdigest()

@@ -27,15 +27,17 @@ class DocumentSource(Frozen, ABC):
     """The `documents` of a problem file; a kind declares `kind: Literal[…]` and what it asks for.
 
     `count` and `expected_tokens` (of the longest document) are what plans assume before the
-    documents are here. A document is cut at `max_tokens`. One that is longer than a model's
-    context fails for that model alone (`refuse`), is truncated so that `room` tokens of the context
-    stay free for what a probe puts behind it, or is run while it is at most `margin` tokens longer
-    (`run`).
+    documents are here. A document is cut behind the last word within `max_characters`, so that
+    every model reads the same text, and at `max_tokens`, which is other text for each tokenizer.
+    One that is longer than a model's context fails for that model alone (`refuse`), is truncated so
+    that `room` tokens of the context stay free for what a probe puts behind it, or is run while it
+    is at most `margin` tokens longer (`run`).
     """
 
     kind: str
     count: int | None = Field(default=None, gt=0)
     expected_tokens: int = Field(default=32_768, gt=0)
+    max_characters: int | None = Field(default=None, gt=1)
     max_tokens: int | None = Field(default=None, gt=1)
     too_long: Literal["refuse", "truncate", "run"] = "refuse"
     margin: int = Field(default=512, ge=0)
@@ -89,19 +91,29 @@ class DocumentSource(Frozen, ABC):
         """
 
 
-def documents_table(documents: list[Document]) -> pa.Table:
-    """The `documents` table of the warehouse, in the order given."""
+def cut_text(text: str, characters: int | None) -> str:
+    """The text up to the last word that ends within so many characters; all of it for None."""
+    if characters is None or len(text) <= characters:
+        return text
+    spaces = (text.rfind(space, 0, characters + 1) for space in (" ", "\n", "\t"))
+    end = max(spaces)
+    return text[:end] if end > 0 else text[:characters]
+
+
+def documents_table(documents: list[Document], max_characters: int | None = None) -> pa.Table:
+    """The `documents` table of the warehouse, in the order given, each cut by `cut_text`."""
     rows = []
     for number, document in enumerate(documents):
-        encoded = document.text.encode("utf-8")
+        text = cut_text(document.text, max_characters)
+        encoded = text.encode("utf-8")
         rows.append(
             {
                 "doc_id": number,
                 "name": document.name,
                 "sha256": hashlib.sha256(encoded).hexdigest(),
-                "characters": len(document.text),
+                "characters": len(text),
                 "bytes": len(encoded),
-                "text": document.text,
+                "text": text,
             }
         )
     return pa.Table.from_pylist(rows, schema=DOCUMENTS)

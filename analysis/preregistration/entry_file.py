@@ -1,0 +1,284 @@
+"""The file of a problem's pre-registrations: entries that are added, never changed.
+
+`data/preregistered/<problem>.json` is meant to be committed. Each entry carries a hash over its own
+content and that of the entry before, so that an edit is noticed. Nobody can be kept from writing
+a whole file anew: what proves the date is the commit, or the hash shown to somebody else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from filelock import FileLock
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from analysis.preregistration.definition import COVERED, Covered, RegisteredMetric, define
+from warehouse.errors import TokenmartError
+from warehouse.files import storage_errors, write_whole
+from warehouse.problem.problem_files import namesake
+from warehouse.problem.series import series_of
+from warehouse.sources.lock_file import name_in, recorded_files
+from warehouse.store.provenance import code_revision, last_commit_of
+from warehouse.strict_json import StrictJsonError, read_json
+
+if TYPE_CHECKING:
+    from warehouse.paths import Workspace
+    from warehouse.problem.spec import Problem
+    from warehouse.problem.table_problem import Ranked
+
+SCHEMA = "tokenmart/preregistration/1"
+PUBLISHED = ("results/{}/downstream_scores.parquet", "studies/{}/tables/downstream_scores.parquet")
+"""Where target scores of a problem are committed."""
+RULE = (
+    "one-sided permutation test of Spearman's rho in the stated direction, series of models "
+    "permuted within families, the largest of all metrics registered for the problem"
+)
+_MAXIMUM_BYTES = 4 << 20
+_LATER_FIELDS = ("covers", "supersedes", "reason")
+
+
+class RegisteredModel(BaseModel):
+    """A model of the study, with the groups that say what it is independent of."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    full_id: str
+    family: str
+    kind: str
+
+
+class Entry(BaseModel):
+    """One pre-registration.
+
+    target: `unknown` when no label was found (see `known_labels`), else what was found.
+    covers: what the hashes of the definitions are over; None in entries before 2026-11-25, which
+        cover the metric's SQL and variant alone.
+    supersedes: number of an earlier entry that this one replaces; `reason` says why. Only entries
+        written before labels replace others.
+    previous: sha256 of the entry before, empty for the first.
+    sha256: over everything else.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    number: int
+    problem: str
+    metrics: tuple[RegisteredMetric, ...]
+    models: tuple[RegisteredModel, ...]
+    rule: str
+    level: float
+    seed: int
+    code: dict[str, str | bool | None]
+    target: str
+    covers: tuple[Covered, ...] | None = None
+    supersedes: int | None = None
+    reason: str | None = None
+    recorded_at: str
+    previous: str
+    sha256: str
+
+    @property
+    def before_labels(self) -> bool:
+        """Whether no label was found when it was written, as the entry states."""
+        return self.target == "unknown"
+
+    def digest(self) -> str:
+        """The hash that `sha256` must be."""
+        # fields that an entry doesn't have were unknown to the version that wrote it
+        absent = {name for name in _LATER_FIELDS if getattr(self, name) is None}
+        content = self.model_dump(mode="json", exclude={"sha256"} | absent)
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def register(
+    workspace: Workspace,
+    problem: Problem,
+    metrics: Sequence[str],
+    level: float,
+    seed: int,
+    labels_known: bool,
+    supersedes: int | None = None,
+    reason: str | None = None,
+) -> Entry:
+    """Add an entry to the problem's file.
+
+    Args:
+        workspace: the checkout.
+        problem: whose target the metrics are to predict.
+        metrics: `METRIC/VARIANT` or `METRIC/VARIANT:DIRECTION`.
+        level: of the test, shared by all metrics registered for the problem.
+        seed: of the test.
+        labels_known: write it although labels are known; the entry states so.
+        supersedes: number of an entry that is no longer tested.
+        reason: why it is replaced.
+
+    Raises:
+        TokenmartError: labels are known and `labels_known` is false, a metric isn't there or is
+            registered already, the problem has the name of another one, or the file was edited.
+        StorageError: it can't be written.
+    """
+    _refuse_namesake(workspace, problem)
+    chosen = tuple(dict.fromkeys(define(workspace.dbt_project, problem, text) for text in metrics))
+    known = known_labels(workspace, problem)
+    if known and (not labels_known or supersedes is not None):
+        remedy = (
+            "leave out --supersedes; no entry is replaced once labels are known"
+            if supersedes is not None
+            else "with --labels-known it is written, and states that for ever"
+        )
+        raise TokenmartError(f"{problem.name}: {known}: this is no pre-registration; {remedy}")
+    path = record_path(workspace, problem.name)
+    with storage_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{path}.lock", timeout=30):
+        before = entries(workspace, problem.name)
+        models = registered_models(problem)
+        _refuse_repeated(problem, chosen, models, before)
+        _check_superseded(before, supersedes, reason)
+        draft = Entry(
+            number=len(before) + 1,
+            problem=problem.name,
+            metrics=chosen,
+            models=models,
+            rule=RULE,
+            level=level,
+            seed=seed,
+            code=code_revision(),
+            target=known or "unknown",
+            covers=COVERED,
+            supersedes=supersedes,
+            reason=reason,
+            recorded_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            previous=before[-1].sha256 if before else "",
+            sha256="",
+        )
+        entry = draft.model_copy(update={"sha256": draft.digest()})
+        content = {
+            "schema": SCHEMA,
+            "entries": [_as_written(one) for one in (*before, entry)],
+        }
+        write_whole(path, json.dumps(content, indent=2) + "\n")
+    return entry
+
+
+def entries(workspace: Workspace, problem: str) -> tuple[Entry, ...]:
+    """The pre-registrations of a problem, oldest first; none without a file.
+
+    Raises:
+        TokenmartError: the file can't be read, or an entry was edited after it was written.
+    """
+    path = record_path(workspace, problem)
+    if not path.exists():
+        return ()
+    remedy = "restore the file, from git for instance"
+    try:
+        content = read_json(path, _MAXIMUM_BYTES).content
+        if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+            raise TokenmartError(f"{path}: not a file of pre-registrations; {remedy}")
+        found = tuple(Entry.model_validate(one) for one in content.get("entries", ()))
+    except StrictJsonError as error:
+        raise TokenmartError(f"{path}: pre-registrations {error}; {remedy}") from error
+    except (ValidationError, TypeError) as error:
+        problems = error.errors() if isinstance(error, ValidationError) else []
+        where = ".".join(str(part) for part in problems[0]["loc"]) if problems else "entries"
+        raise TokenmartError(f"{path}: field {where} is missing or malformed; {remedy}") from error
+    previous = ""
+    for number, entry in enumerate(found, start=1):
+        if entry.digest() != entry.sha256 or entry.previous != previous or entry.number != number:
+            raise TokenmartError(
+                f"{path}: entry {number} was changed after it was written (sha256 "
+                f"{entry.sha256[:12]}…, found {entry.digest()[:12]}…); {remedy}"
+            )
+        previous = entry.sha256
+    return found
+
+
+def record_path(workspace: Workspace, problem: str) -> Path:
+    """The file with a problem's pre-registrations."""
+    return workspace.preregistered / f"{problem}.json"
+
+
+def registered_models(problem: Ranked) -> tuple[RegisteredModel, ...]:
+    """The models of a study, as an entry records them."""
+    return tuple(
+        RegisteredModel(full_id=model.full_id, family=model.family, kind=series_of(model))
+        for model in problem.ranked_models
+    )
+
+
+def known_labels(workspace: Workspace, problem: Problem) -> str:
+    """Where target scores are known from already, in words; empty where nothing shows it.
+
+    What the repository itself states comes first, since it does not depend on this machine: the
+    problem file's `labels_known_since`, committed tables, and git's history of them.
+    """
+    target = problem.target
+    if target is None:
+        return ""
+    if problem.labels_known_since is not None:
+        return f"the problem file states labels_known_since: {problem.labels_known_since}"
+    published = [Path(each.format(problem.name)) for each in PUBLISHED]
+    paths = [*published, *([target.path] if target.kind == "file" else [])]
+    for path in paths:
+        if (workspace.root / path).exists():
+            return f"target scores are in {path.as_posix()}"
+    revision = last_commit_of(workspace.root, paths)
+    if revision:
+        return f"target scores were committed in {revision}"
+    if target.kind == "file":
+        name = name_in(workspace, target.path)
+        locks = workspace.lock_files.glob("*.json")
+        if any(name in recorded_files(workspace, lock.stem) for lock in locks):
+            return f"the target file {target.path.as_posix()} was read before"
+        return ""
+    folder = workspace.downstream / f"problem={problem.name}"
+    if any(folder.glob("**/*.parquet")):
+        return f"target scores are recorded in {folder.name} of the data folder"
+    return ""
+
+
+def _as_written(entry: Entry) -> dict[str, Any]:
+    absent = {name for name in _LATER_FIELDS if getattr(entry, name) is None}
+    return entry.model_dump(mode="json", exclude=absent)
+
+
+def _check_superseded(before: Sequence[Entry], number: int | None, reason: str | None) -> None:
+    if (number is None) != (reason is None):
+        raise TokenmartError("--supersedes NUMBER and --reason TEXT are given together")
+    if number is None:
+        return
+    replaced = {entry.supersedes for entry in before}
+    if number in replaced or number not in {entry.number for entry in before}:
+        left = ", ".join(str(e.number) for e in before if e.number not in replaced) or "none"
+        raise TokenmartError(f"--supersedes {number}: no entry to replace; there are: {left}")
+
+
+def _refuse_namesake(workspace: Workspace, problem: Problem) -> None:
+    """A copy that kept the name of a problem here would write into the record of that one."""
+    own = namesake(problem, workspace)
+    if own is not None:
+        raise TokenmartError(
+            f"{problem.asked}: name: {problem.name} is that of {own}, and what is registered for "
+            "one would count for the other; give your file a name of its own"
+        )
+
+
+def _refuse_repeated(
+    problem: Problem,
+    chosen: Sequence[RegisteredMetric],
+    models: tuple[RegisteredModel, ...],
+    before: Sequence[Entry],
+) -> None:
+    """Saying it twice only makes the test stricter; what has changed since may be said anew."""
+    for entry in before:
+        for metric in chosen:
+            if metric in entry.metrics and entry.models == models:
+                raise TokenmartError(
+                    f"--metric {metric.name}: registered already, in entry {entry.number} of "
+                    f"{entry.recorded_at}; see `tokenmart preregister --problem {problem.asked}`"
+                )

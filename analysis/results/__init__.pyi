@@ -1,9 +1,0 @@
-from .findings import findings_page as findings_page
-from .findings import readings_saved as readings_saved
-from .study import study as study
-from .sufficiency import sufficiency as sufficiency
-from .tables import TABLES as TABLES
-from .tables import folder_of as folder_of
-from .tables import freeze as freeze
-from .tables import frozen as frozen
-from .tables import open_tables as open_tables

@@ -1,0 +1,206 @@
+"""Recompute every figure of this study from data/published, with NumPy and PyArrow alone.
+
+Nothing of Tokenmart is imported: `tokenmart e2lm readings` is checked by a second implementation.
+
+    python studies/early_decisions/recompute.py     # writes figures.json
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+FOLDER = Path(__file__).parent
+PUBLISHED = FOLDER.parents[1] / "data" / "published"
+SEED = 0
+RESAMPLES = 4000
+CLOSE = 2.0
+"""Pairs of runs whose compute differs by at most this factor are looked at apart."""
+
+DCLM_CORE = (
+    *("agi_eval_lsat_ar", "arc_challenge", "arc_easy", "bigbench_cs_algorithms"),
+    *("bigbench_dyck_languages", "bigbench_language_identification", "bigbench_operators"),
+    *("bigbench_qa_wikidata", "bigbench_repeat_copy_logic", "boolq", "commonsense_qa", "copa"),
+    *("coqa", "hellaswag", "hellaswag_zeroshot", "jeopardy", "lambada_openai", "openbook_qa"),
+    *("piqa", "squad", "winograd", "winogrande"),
+)
+PYTHIA_TASKS = ("arc_challenge", "arc_easy", "lambada_openai", "logiqa", "piqa", "sciq",
+                "winogrande", "wsc")  # fmt: skip
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Oriented scores (higher is better) of runs over training, and what was planned for each.
+
+    scores: run, benchmark, scoring method → `(tokens, score)` by tokens.
+    compute: `[runs]` parameters × tokens at the end of the run. size: `[runs]` parameters.
+    """
+
+    runs: list[str]
+    scores: dict[tuple[str, str, str], list[tuple[float, float]]]
+    compute: Floats
+    size: Floats
+
+    def early(self, method: str, benchmark: str, share: float) -> Floats:
+        """`[runs]` the last score at up to `share` of each run's tokens; NaN where none is."""
+        found = []
+        for run in self.runs:
+            series = self.scores.get((run, benchmark, method), [])
+            until = share * series[-1][0] * (1 + 1e-9) if series else 0.0
+            found.append(next((s for tokens, s in reversed(series) if tokens <= until), np.nan))
+        return np.array(found)
+
+
+def table(name: str) -> Table:
+    """Read one published table of scores over training."""
+    scores: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
+    planned: dict[str, tuple[float, float]] = {}
+    for row in pq.read_table(PUBLISHED / f"{name}.parquet").to_pylist():
+        sign = -1 if row["direction"] == "lower" else 1
+        key = (row["model"], row["benchmark"], row["metric"])
+        scores.setdefault(key, []).append((row["tokens"], sign * row["score"]))
+        _, tokens = planned.get(row["model"], (0.0, 0.0))
+        planned[row["model"]] = (row["parameters"], max(tokens, row["tokens"]))
+    for series in scores.values():
+        series.sort()
+    runs = sorted(planned)
+    size, tokens = np.array([planned[run] for run in runs], dtype=float).T
+    return Table(runs, scores, size * tokens, size)
+
+
+def agreement(early: Floats, final: Floats) -> Floats:
+    """`[runs, runs]`: 1 where both order a pair alike, 0 where not, a tie on one side is half."""
+    one, other = (np.sign(v[:, None] - v[None, :]) for v in (early, final))
+    return (1 + one * other) / 2
+
+
+def share(matrix: Floats, mask: np.ndarray[Any, np.dtype[np.bool_]] | None = None) -> float:
+    """Mean over pairs of different runs, each once, of those in `mask`."""
+    pairs = np.triu(np.ones(matrix.shape, dtype=bool), 1)
+    return float(matrix[pairs if mask is None else pairs & mask].mean())
+
+
+def interval(matrices: Sequence[Floats]) -> list[float]:
+    """95% percentile interval of the first less the second (if given), runs drawn again."""
+    random = np.random.default_rng(SEED)
+    runs = len(matrices[0])
+    draws = []
+    for _ in range(RESAMPLES):
+        drawn = random.integers(0, runs, runs)
+        different = drawn[:, None] != drawn[None, :]
+        means = [m[np.ix_(drawn, drawn)][different].mean() for m in matrices]
+        draws.append(means[0] - sum(means[1:]))
+    return [float(q) for q in np.quantile(draws, [0.025, 0.975])]
+
+
+def over_training(
+    name: str, methods: Sequence[str], final: str, shares: Sequence[float], tasks: Sequence[str]
+) -> dict[str, Any]:
+    """Decision accuracy on single tasks and on their mean, beside rankings without an evaluation.
+
+    Args:
+        name: of the table. methods: scoring methods compared. final: that of the final score.
+        shares: of training at which is decided. tasks: the problem's; all where empty.
+    """
+    data = table(name)
+    asked = list(tasks) or sorted({b for _, b, method in data.scores if method == final})
+    tasks = [b for b in asked
+             if all((run, b, m) in data.scores for run in data.runs for m in methods)]  # fmt: skip
+    last = {b: data.early(final, b, 1.0) for b in tasks}
+    mean = np.mean([data.early(final, b, 1.0) for b in asked], axis=0)
+    ratio = data.compute[:, None] / data.compute[None, :]
+    close = np.maximum(ratio, 1 / ratio) <= CLOSE * (1 + 1e-9)
+
+    def row(early: dict[str, Floats]) -> dict[str, Any]:
+        single = np.mean([agreement(early[b], last[b]) for b in tasks], axis=0)
+        whole = agreement(np.mean([early[b] for b in tasks], axis=0), mean)
+        return {
+            "single": share(single),
+            "single_interval": interval([single]),
+            "single_close": share(single, close),
+            "mean": share(whole),
+            "mean_interval": interval([whole]),
+            "mean_close": share(whole, close),
+        }
+
+    return {
+        "runs": len(data.runs),
+        "tasks": len(tasks),
+        "tasks_in_the_mean": len(asked),
+        "close_pairs": int(np.triu(close, 1).sum()),
+        "without_evaluation": {
+            "parameters_x_tokens": row(dict.fromkeys(tasks, data.compute)),
+            "parameters": row(dict.fromkeys(tasks, data.size)),
+        },
+        "stages": {
+            f"{100 * at:g}%": {
+                method: row({b: data.early(method, b, at) for b in tasks}) for method in methods
+            }
+            for at in shares
+        },
+    }
+
+
+def over_sizes() -> dict[str, Any]:
+    """DCLM: do 400M and 1B models order data recipes as the 7B models do?"""
+    scores: dict[tuple[str, str, str, str], list[float]] = {}
+    for row in pq.read_table(PUBLISHED / "dclm.parquet").to_pylist():
+        if row["recipe"] is not None:
+            sign = -1 if row["direction"] == "lower" else 1
+            key = (row["size"], row["metric"], row["benchmark"], row["recipe"])
+            scores.setdefault(key, []).append(sign * row["score"])
+    found: dict[str, Any] = {}
+    for size in ("400M-1x", "1B-1x"):
+        for method in ("accuracy", "task_loss"):
+            large = {key[3] for key in scores if key[:2] == ("7B-1x", "accuracy")}
+            recipes = sorted(large & {key[3] for key in scores if key[:2] == (size, method)})
+            tasks = [b for b in DCLM_CORE
+                     if all((size, method, b, recipe) in scores for recipe in recipes)]  # fmt: skip
+
+            def score(at: str, how: str, task: str, names: list[str] = recipes) -> Floats:
+                return np.array([np.mean(scores[at, how, task, name]) for name in names])
+
+            final = {b: score("7B-1x", "accuracy", b) for b in DCLM_CORE}
+            early = {b: score(size, method, b) for b in tasks}
+            whole = agreement(
+                np.mean(list(early.values()), axis=0), np.mean(list(final.values()), axis=0)
+            )
+            single = np.mean([agreement(early[b], final[b]) for b in tasks], axis=0)
+            found[f"{size} {method}"] = {
+                "recipes": len(recipes),
+                "tasks": len(tasks),
+                "single": share(single),
+                "mean": share(whole),
+                "mean_interval": interval([whole]),
+            }
+    return found
+
+
+def figures() -> dict[str, Any]:
+    """Every figure of the page, JSON-ready."""
+    return {
+        "olmo": over_training(
+            "olmo_ladder", ("bpb", "accuracy"), "accuracy", (0.05, 0.1, 0.25), ()
+        ),
+        "pythia": over_training("pythia", ("acc", "acc_norm"), "acc", (0.1, 0.25), PYTHIA_TASKS),
+        "dclm": over_sizes(),
+    }
+
+
+def main() -> None:
+    """Write figures.json beside this file."""
+    text = json.dumps(figures(), indent=1)
+    (FOLDER / "figures.json").write_text(text + "\n", "utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

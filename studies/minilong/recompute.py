@@ -1,0 +1,331 @@
+"""Recompute every figure of this study from its committed tables, with NumPy and SciPy alone.
+
+Nothing of Tokenmart is imported: the correlations and intervals printed by `tokenmart correlate`
+are checked by a second implementation.
+
+    python studies/minilong/recompute.py            # writes figures.json and recall.svg
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from scipy.stats import rankdata
+
+FOLDER = Path(__file__).parent
+SEED = 0
+RESAMPLES = 4000
+COUNTED = (2048, 4096, 8064)
+"""Lengths in the mean that is the target: `overall: without_shortest` of the problem file."""
+
+METRICS = {
+    "retrieval_gain": ("retrieval_gain", "mean@retrieval", 1),
+    "bits_per_byte": ("perplexity", "bits_per_byte", -1),
+    "text_key_gain": ("text_key_gain", "rare_beyond_2048@window_512", 1),
+    "retrieval_recall": ("retrieval_recall", "exact_match@retrieval", 1),
+    "longppl": ("longppl", "alpha_0.5_beta_-2@window_512", -1),
+    "context_gain": ("context_gain", "mean@window_512", 1),
+}
+"""Short name → metric, variant, and sign: 1 where a higher value predicts more recall."""
+
+PUBLISHED = (
+    *("smollm2-135m", "smollm2-135m-rope-base-20k", "smollm2-135m-rope-base-40k"),
+    *("smollm2-135m-rope-base-1m", "smollm2-135m-linear-1.25", "smollm2-135m-linear-1.5"),
+    *("smollm2-135m-window-2048", "smollm2-135m-window-1024", "smollm2-135m-window-512"),
+    *("smollm2-135m-noise-0.1", "smollm2-135m-noise-0.15", "smollm2-135m-drop-last-3"),
+    *("gemma3-270m", "gemma3-270m-window-1024", "gemma3-270m-noise-0.1"),
+)
+"""The 15 models of data/problems/minilong.yml at commit 7189a07, the day before registration."""
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+Statistic = Callable[[Sequence[int]], float]
+
+
+@cache
+def rows(name: str) -> list[dict[str, Any]]:
+    """The rows of one committed table."""
+    return pq.read_table(FOLDER / "tables" / f"{name}.parquet").to_pylist()
+
+
+def rho(x: Floats, y: Floats) -> float:
+    """Spearman's rank correlation; NaN where one side is constant."""
+    if np.ptp(x) == 0 or np.ptp(y) == 0:
+        return float("nan")
+    return float(np.corrcoef(rankdata(x), rankdata(y))[0, 1])
+
+
+def target(models: list[str], keep: Callable[[str, int], bool]) -> Floats:
+    """`[models]` mean score over the tasks and lengths that `keep` accepts, each counted alike."""
+    sums: dict[str, dict[str, Floats]] = {model: {} for model in models}
+    for row in rows("item_groups"):
+        task, _, length = row["task"].rpartition("_")
+        if keep(task, int(length)):
+            of_task = sums[row["model_id"]].setdefault(row["task"], np.zeros(2))
+            of_task += (row["score"] * row["items"], row["items"])
+    return np.array([np.mean([top / n for top, n in sums[m].values()]) for m in models])
+
+
+def values(models: list[str], documents: Sequence[int] | None = None) -> dict[str, Floats]:
+    """Short name → `[models]`, higher for more recall; from all documents, or from some."""
+    found: dict[str, Floats] = {}
+    of_documents = rows("metric_documents") if documents is not None else []
+    for name, (metric, variant, sign) in METRICS.items():
+        if documents is None:
+            value = {
+                row["model_id"]: row["value"]
+                for row in rows("metric_values")
+                if (row["metric"], row["variant"]) == (metric, variant)
+            }
+        else:
+            sums: dict[str, Floats] = {model: np.zeros(2) for model in models}
+            for row in of_documents:
+                if (row["metric"], row["variant"]) == (metric, variant) and row[
+                    "doc_id"
+                ] in documents:
+                    sums[row["model_id"]] += (row["numerator"], row["denominator"])
+            value = {model: top / bottom for model, (top, bottom) in sums.items() if bottom}
+        if all(value.get(model) is not None for model in models):
+            found[name] = sign * np.array([value[model] for model in models])
+    return found
+
+
+def interval(statistic: Statistic, groups: list[list[int]]) -> list[float]:
+    """95% percentile interval; whole series of models are drawn with replacement."""
+    random = np.random.default_rng(SEED)
+    draws = []
+    for _ in range(RESAMPLES):
+        chosen = random.integers(0, len(groups), len(groups))
+        draws.append(statistic([i for g in chosen for i in groups[g]]))
+    return [float(q) for q in np.nanquantile(draws, [0.025, 0.975])]
+
+
+def exact_p(x: Floats, y: Floats) -> float:
+    """One-sided p of Spearman's rho: the share of all orders of `y` that reach it."""
+    a, b = rankdata(x), rankdata(y)
+    orders = np.array(list(itertools.permutations(b)))
+    return float(np.mean(orders @ a >= a @ b - 1e-9))
+
+
+def drawn_p(x: Floats, y: Floats, orders: np.ndarray[Any, np.dtype[np.intp]]) -> float:
+    """One-sided p of Spearman's rho under the given `[draws, models]` orders."""
+    a, b = rankdata(x), rankdata(y)
+    return float((1 + np.sum(b[orders] @ a >= a @ b - 1e-9)) / (1 + len(orders)))
+
+
+def within_families(
+    groups: dict[tuple[str, str], list[int]], draws: int
+) -> np.ndarray[Any, np.dtype[np.intp]]:
+    """`[draws, models]`: series in another order within each family, as the registration says."""
+    random = np.random.default_rng(SEED)
+    models = sum(len(group) for group in groups.values())
+    orders = np.empty((draws, models), dtype=np.intp)
+    for family in dict.fromkeys(key[0] for key in groups):
+        own = [group for key, group in groups.items() if key[0] == family]
+        places = np.concatenate(own)
+        for order in orders:
+            order[places] = np.concatenate([own[i] for i in random.permutation(len(own))])
+    return orders
+
+
+def common_cause(groups: dict[tuple[str, str], list[int]], dose: Floats) -> list[dict[str, float]]:
+    """How often the registered test rejects when a dose lowers metric and target independently.
+
+    Value = -strength of the series * dose + noise, for metric and target alike; strengths are
+    |N(0, 1)|, drawn apart for the two, so that one says nothing of the other.
+    """
+    random = np.random.default_rng(SEED)
+    orders = within_families(groups, 1000)
+    series = np.empty(len(dose), dtype=int)
+    for number, group in enumerate(groups.values()):
+        series[group] = number
+    found = []
+    for noise in (0.1, 0.5, 1.0):
+        rejected = 0
+        for _ in range(1000):
+            strengths = np.abs(random.normal(size=(2, len(groups))))
+            x, y = -strengths[:, series] * dose + noise * random.normal(size=(2, len(dose)))
+            rejected += drawn_p(x, y, orders) <= 0.05
+        found.append({"noise": noise, "rejected": rejected / 1000})
+    return found
+
+
+def control() -> dict[str, Any]:
+    """Model → length → task → questions, and mean scores: planted keys beside the control."""
+    found: dict[str, Any] = {}
+    for row in rows("no_key_control"):
+        of_task = found.setdefault(row["model_id"], {}).setdefault(str(row["length"]), {})
+        of_task.setdefault(row["task"], []).append(row)
+    return {
+        model: {
+            length: {
+                task: {
+                    "n": len(each),
+                    **{
+                        name: float(np.mean([row[name] for row in each]))
+                        for name in ("digits", "first_digit", "exact")
+                    },
+                }
+                for task, each in of_length.items()
+            }
+            for length, of_length in lengths.items()
+        }
+        for model, lengths in found.items()
+    }
+
+
+def figures() -> dict[str, Any]:
+    """Every figure of the page, JSON-ready."""
+    registered = json.loads((FOLDER / "models.json").read_text("utf-8"))
+    models = [model["full_id"] for model in registered]
+    place = {name: i for i, name in enumerate(models)}
+    groups: dict[tuple[str, str], list[int]] = {}
+    for i, model in enumerate(registered):
+        groups.setdefault((model["family"], model["kind"]), []).append(i)
+    dose = np.array([model["dose"] for model in registered], dtype=float)
+    kinds = {kind: [i for i, m in enumerate(registered) if m["kind"] == kind]
+             for kind in dict.fromkeys(m["kind"] for m in registered)}  # fmt: skip
+    x = values(models)
+    y = target(models, lambda task, length: length in COUNTED)
+    series = list(groups.values())
+    old = [place[name] for name in PUBLISHED]
+    new = [i for i in range(len(models)) if i not in old]
+    first4 = values(models, range(4))
+    means = {name: np.array([v[group].mean() for group in series]) for name, v in x.items()}
+    y_means = np.array([y[group].mean() for group in series])
+    random = np.random.default_rng(SEED)
+    free = np.array([random.permutation(len(series)) for _ in range(20000)])
+    gain, perplexity = x["retrieval_gain"], x["bits_per_byte"]
+    registered_orders = within_families(groups, 5000)
+    two = {
+        name: [
+            (rho(v[rest], y[rest]), pair)
+            for pair in itertools.combinations(kinds, 2)
+            for rest in [[i for i in range(len(y)) if registered[i]["kind"] not in pair]]
+        ]
+        for name, v in x.items()
+    }
+    tokens = [row["tokens"] for row in rows("metric_values")
+              if (row["metric"], row["variant"]) == METRICS["text_key_gain"][:2]]  # fmt: skip
+    costs = rows("costs")
+    asked = {f"{length} tokens": target(models, lambda t, n, length=length: n == length)
+             for length in (1024, *COUNTED)}  # fmt: skip
+    asked |= {
+        task: target(models, lambda t, n, task=task: t == task and n in COUNTED)
+        for task in ("recall", "multi_key", "multi_value", "variable_tracking", "common_words")
+    }
+    return {
+        "models": len(models),
+        "documents": len({row["doc_id"] for row in rows("metric_documents")}),
+        "contexts": len({row["cluster"] for row in rows("item_groups")}),
+        "series": len(series),
+        "variants": len(rows("metric_catalog")),
+        "on_one_checkpoint": sum(name.startswith("smollm2-135m") for name in models),
+        "spearman": {
+            name: {"all": rho(v, y), "interval": interval(lambda s, v=v: rho(v[s], y[s]), series),
+                   "series_means": rho(means[name], y_means)}
+            for name, v in x.items()
+        },
+        "difference": {
+            "value": rho(gain, y) - rho(perplexity, y),
+            "interval": interval(lambda s: rho(gain[s], y[s]) - rho(perplexity[s], y[s]), series),
+        },
+        "registered_p": drawn_p(gain, y, registered_orders),
+        "series_means_p": drawn_p(means["retrieval_gain"], y_means, free),
+        "first_4_documents": rho(first4["retrieval_gain"], y),
+        "published": {
+            "models": len(old),
+            **{name: rho(v[old], y[old]) for name, v in x.items()},
+        },
+        "not_published": {
+            "models": len(new),
+            "p": exact_p(gain[new], y[new]),
+            "p_bits_per_byte": exact_p(perplexity[new], y[new]),
+            **{name: rho(v[new], y[new]) for name, v in x.items()},
+        },
+        "common_cause": common_cause(groups, dose),
+        "text_key_tokens": [min(tokens), max(tokens)],
+        "without_two_kinds": {
+            name: {"lowest": min(found), "highest": max(found)} for name, found in two.items()
+        },
+        "asked": {part: {name: rho(x[name], scores) for name in x}
+                  for part, scores in asked.items()},
+        "places": {
+            kind: {"models": len(group), **{
+                name: float(np.mean(rankdata(x[name])[group] - rankdata(y)[group]))
+                for name in ("retrieval_gain", "bits_per_byte")}}
+            for kind, group in kinds.items()
+        },
+        "target_mean": {f"{task} {length}": float(np.mean(target(
+            models, lambda t, n, task=task, length=length: (t, n) == (task, length))))
+            for task in ("recall", "multi_key", "multi_value", "variable_tracking", "common_words")
+            for length in (1024, *COUNTED)},
+        "control": control(),
+        "cost": {
+            "tokens_processed": sum(row["tokens_processed"] for row in costs),
+            "hours": sum(row["seconds"] for row in costs) / 3600,
+        },
+    }  # fmt: skip
+
+
+def picture() -> str:
+    """SVG: measured recall against retrieval gain and against bits per byte, a dot a model."""
+    models = [m["full_id"] for m in json.loads((FOLDER / "models.json").read_text("utf-8"))]
+    y = target(models, lambda task, length: length in COUNTED)
+    x = values(models)
+    parts = []
+    for panel, (name, words) in enumerate(
+        (
+            ("retrieval_gain", "retrieval gain, nats (higher is better)"),
+            ("bits_per_byte", "bits per byte (lower is better; axis reversed)"),
+        )
+    ):
+        left, width, height = 60 + 330 * panel, 270, 220
+        low, high = x[name].min(), x[name].max()
+        parts.append(
+            f'<rect x="{left}" y="20" width="{width}" height="{height}" fill="none" '
+            f'stroke="#c8ced6"/><text x="{left + width / 2}" y="275" text-anchor="middle">'
+            f"{words}</text>"
+        )
+        for share in (0.0, 0.5, 1.0):
+            at, value = left + 10 + share * (width - 20), abs(low + share * (high - low))
+            parts.append(f'<text x="{at:.0f}" y="256" text-anchor="middle">{value:.2g}</text>')
+        for score in (0.2, 0.4, 0.6, 0.8):
+            up = 240 - score * 240
+            parts.append(
+                f'<line x1="{left}" x2="{left + width}" y1="{up:.0f}" y2="{up:.0f}" '
+                'stroke="#e6e9ee"/>'
+            )
+            if panel == 0:
+                parts.append(f'<text x="52" y="{up + 4:.0f}" text-anchor="end">{score}</text>')
+        for i, model in enumerate(models):
+            at = left + 10 + (x[name][i] - low) / (high - low) * (width - 20)
+            fill = "#1f5fa8" if model in PUBLISHED else "#ffffff"
+            parts.append(
+                f'<circle cx="{at:.1f}" cy="{240 - y[i] * 240:.1f}" r="4.5" fill="{fill}" '
+                f'stroke="#1f5fa8" stroke-width="1.6"><title>{model}</title></circle>'
+            )
+    legend = "measured recall; filled: the 15 models published before the registration, open: the 8"
+    return (
+        '<svg xmlns="http://www.w3.org/2000/svg" width="680" height="310" '
+        'font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="#ffffff"/>'
+        f'{"".join(parts)}<text x="60" y="300">{legend} that were not</text></svg>\n'
+    )
+
+
+def main() -> None:
+    """Write figures.json and recall.svg beside this file."""
+    text = json.dumps(figures(), indent=1)
+    (FOLDER / "figures.json").write_text(text + "\n", "utf-8")
+    (FOLDER / "recall.svg").write_text(picture(), "utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,268 @@
+"""Each number on the pages of studies/ is one that their scripts recompute from the tables."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+MINILONG = ROOT / "studies" / "minilong"
+EARLY = ROOT / "studies" / "early_decisions"
+
+
+def script(folder: Path) -> SimpleNamespace:
+    """The names of a study's script, which is part of no package and imports nothing of ours."""
+    path = folder / "recompute.py"
+    ours = r"^\s*(from|import) (analysis|extract|warehouse|tokenmart)"
+    assert not re.search(ours, path.read_text("utf-8"), re.MULTILINE)
+    return SimpleNamespace(**runpy.run_path(str(path), run_name="recompute"))
+
+
+def committed(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "figures.json").read_text("utf-8"))
+    return found
+
+
+def same(one: Any, other: Any, where: str = "") -> None:
+    """Equal up to float64 rounding, part by part."""
+    if isinstance(one, dict):
+        assert one.keys() == other.keys(), where
+        for key, value in one.items():
+            same(value, other[key], f"{where}/{key}")
+    elif isinstance(one, list | tuple):
+        assert len(one) == len(other), where
+        for number, pair in enumerate(zip(one, other, strict=True)):
+            same(*pair, f"{where}/{number}")
+    elif isinstance(one, float):
+        assert one == pytest.approx(other, abs=1e-9), where
+    else:
+        assert one == other, where
+
+
+def s(value: float) -> str:
+    return f"{value:+.2f}".replace("-", "−")
+
+
+def ci(bounds: list[float]) -> str:
+    return f"{s(bounds[0])} to {s(bounds[1])}"
+
+
+def percent(value: float) -> str:
+    return f"{value:.1%}"
+
+
+def percents(bounds: list[float]) -> str:
+    return f"{100 * bounds[0]:.1f} to {100 * bounds[1]:.1f}"
+
+
+def minilong_claims() -> list[str]:
+    """Every piece of the page that has a figure, made from the recomputed figures."""
+    f = committed(MINILONG)
+    of, new, old, cause = f["spearman"], f["not_published"], f["published"], f["common_cause"]
+    gain, bits, lead = of["retrieval_gain"], of["bits_per_byte"], f["difference"]
+    two, cost = f["without_two_kinds"], f["cost"]
+    shown = ("retrieval_gain", "bits_per_byte", "longppl", "context_gain")
+
+    def cells(row: dict[str, float]) -> str:
+        return " | ".join(s(row[name]) for name in shown)
+
+    claims = [
+        f"Spearman {s(gain['all'])} (95% CI {ci(gain['interval'])}), perplexity at "
+        f"{s(bits['all'])} ({ci(bits['interval'])}). The difference of {s(lead['value'])} "
+        f"({ci(lead['interval'])}) is not distinguishable from 0. On the {new['models']} models",
+        f"retrieval gain has {s(new['retrieval_gain'])} (exact one-sided p {new['p']:.3f}) and "
+        f"perplexity {s(new['bits_per_byte'])}.",
+        f"{f['on_one_checkpoint']} of the {f['models']} models are that one SmolLM2 checkpoint",
+        f"there are {f['series']} series",
+        f"Metrics are computed on {f['documents']} pages",
+        f"[recall](../../docs/recall.md) in {f['contexts']} contexts",
+        f"printed results of {old['models']} of these {f['models']} models",
+        f"on 4 documents first ({s(f['first_4_documents'])})",
+        f"| published before the registration | {old['models']} | {cells(old)} |",
+        f"| not published before it | {new['models']} | {cells(new)} |",
+        f"| all | {f['models']} | {cells({name: of[name]['all'] for name in shown})} |",
+        f"exact one-sided p is {new['p']:.3f} for retrieval gain and {new['p_bits_per_byte']:.3f} "
+        "for bits per byte",
+        f"has p {f['registered_p']:.4f};",
+        f"then rejects in {cause[1]['rejected']:.0%} of simulated studies",
+        f"deviation of {cause[1]['noise']}; {cause[2]['rejected']:.0%} with {cause[2]['noise']}, "
+        f"{cause[0]['rejected']:.0%} with {cause[0]['noise']}).",
+        f"the correlation is {s(gain['series_means'])} over {f['series']} series (one-sided p "
+        f"{f['series_means_p']:.3f})",
+        f"the choice among {f['variants']} variants",
+        f"rests on {f['text_key_tokens'][0]} tokens a model ({f['text_key_tokens'][1]} for some)",
+        f"retrieval gain between {s(two['retrieval_gain']['lowest'][0])} and "
+        f"{s(two['retrieval_gain']['highest'][0])}, and perplexity between "
+        f"{s(two['bits_per_byte']['lowest'][0])} and {s(two['bits_per_byte']['highest'][0])}.",
+        f"{cost['tokens_processed']:,} tokens were processed in {cost['hours']:.1f} hours",
+        f"Mean number of places (of {f['models']})",
+    ]
+    # "the highest is reached without attention windows and dropped layers"
+    assert set(two["bits_per_byte"]["highest"][1]) == {"window", "drop-last"}
+    metrics = script(MINILONG).METRICS
+    for name, row in of.items():
+        metric, variant, _ = metrics[name]
+        claims.append(f"| `{metric}` | `{variant}` | {s(row['all'])} | {ci(row['interval'])} | "
+                      f"{s(row['series_means'])} |")  # fmt: skip
+    for part, row in f["asked"].items():
+        label = {"recall": "`single_key`"}.get(part, f"`{part}`")
+        if part.endswith(" tokens"):
+            label = f"at {int(part.split()[0]):,} tokens"
+        claims.append(f"| {label} | {s(row['retrieval_gain'])} | {s(row['longppl'])} | "
+                      f"{s(row['bits_per_byte'])} |")  # fmt: skip
+    for kind, row in f["places"].items():
+        if row["models"] > 1:
+            moved = [f"{row[name]:+.1f}".replace("-", "−") for name in shown[:2]]
+            claims.append(f"| {kind} | {row['models']} | {moved[0]} | {moved[1]} |")
+    means = f["target_mean"]
+    for task in dict.fromkeys(key.split()[0] for key in means):
+        row = [f"{means[f'{task} {length}']:.2f}" for length in (1024, 2048, 4096, 8064)]
+        claims.append(f"| `{'single_key' if task == 'recall' else task}` | {' | '.join(row)} |")
+    for length, tasks in f["control"]["smollm2-135m"].items():
+        planted, never = tasks["single_key"], tasks["no_key"]
+        assert planted["n"] == never["n"]
+        row = [f"{task[name]:.2f}" for name in ("digits", "first_digit", "exact")
+               for task in (planted, never)]  # fmt: skip
+        claims.append(f"| {int(length):,} | {planted['n']} | {' | '.join(row)} |")
+        # "most of the digits score is reached without the key, and little of the exact score"
+        assert never["digits"] > planted["digits"] / 2
+        assert never["exact"] <= planted["exact"] / 2
+    return claims
+
+
+METHODS = {
+    "bpb": "bits per byte",
+    "accuracy": "accuracy",
+    "task_loss": "loss on the task",
+    "acc": "`acc`",
+    "acc_norm": "`acc_norm`",
+}
+
+
+def early_claims() -> list[str]:
+    f = committed(EARLY)
+    claims = []
+    for problem in ("olmo", "pythia"):
+        of = f[problem]
+        bare = of["without_evaluation"]
+        table = [("parameters", "no evaluation", bare["parameters"])]
+        if problem == "olmo":
+            name = "parameters × planned tokens"
+            table.insert(0, (name, "no evaluation", bare["parameters_x_tokens"]))
+        for stage, rows in of["stages"].items():
+            table += [(METHODS[method], stage, row) for method, row in rows.items()]
+        for name, stage, row in table:
+            line = (f"| {name} | {stage} | {percent(row['single'])} | "
+                    f"{percents(row['single_interval'])} | {percent(row['mean'])} | "
+                    f"{percents(row['mean_interval'])} |")  # fmt: skip
+            claims.append(line + (f" {row['single_close']:.0%} |" if problem == "olmo" else ""))
+    for key, row in f["dclm"].items():
+        size, method = key.split()
+        claims.append(
+            f"| {METHODS[method]} | {size.partition('-')[0]} | {row['recipes']} | "
+            f"{percent(row['single'])} | {percent(row['mean'])} | "
+            f"{percents(row['mean_interval'])} |"
+        )
+    olmo, pythia = f["olmo"], f["pythia"]
+    claims += [
+        f"## OLMo: {olmo['runs']} runs, {olmo['tasks']} tasks",
+        f"the {olmo['close_pairs']} pairs whose",
+        f"## Pythia: {pythia['runs']} models",
+        f"Of the target's {pythia['tasks_in_the_mean']} tasks, {pythia['tasks']} have both",
+    ]
+    # the words of the summary
+    for part in ("single", "mean"):
+        best = max(row[part] for rows in olmo["stages"].values() for row in rows.values())
+        assert olmo["without_evaluation"]["parameters_x_tokens"][part] > best
+        ranks = pythia["without_evaluation"]
+        assert ranks["parameters"][part] == ranks["parameters_x_tokens"][part]
+    return claims
+
+
+@pytest.mark.parametrize("folder", [MINILONG, EARLY], ids=lambda folder: folder.name)
+def test_figures_are_recomputed_from_the_tables(folder: Path) -> None:
+    same(json.loads(json.dumps(script(folder).figures())), committed(folder))
+
+
+STATED = re.compile(r"[+−][\d.]+|\d+\.\d+|\d+%")
+"""A correlation, a decimal or a percentage."""
+
+QUOTED = {
+    MINILONG: [
+        "at +0.89, and bits per byte had +0.30",  # the README of commit 7189a07
+        "95% CI", "95% intervals", "level 5%", "Chance isn't 0.1",
+"SmolLM2-135M", "Gemma 3 270M",
+    ],
+    EARLY: ["(95%)", "95% CI", "chance is 50%", "at 5% of OLMo", "up to 25% of training"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("folder", "claims"),
+    [(MINILONG, minilong_claims), (EARLY, early_claims)],
+    ids=["minilong", "early_decisions"],
+)
+def test_each_number_of_a_page_is_a_recomputed_one(folder: Path, claims: Any) -> None:
+    left = " ".join((folder / "README.md").read_text("utf-8").split())
+    for claim in [*claims(), *QUOTED[folder]]:
+        assert claim in left, f"{folder.name}: not on the page: {claim}"
+        left = left.replace(claim, " ")
+    assert STATED.findall(left) == []
+
+
+def test_the_models_are_those_registered() -> None:
+    entry = json.loads((ROOT / "data/preregistered/minilong.json").read_text("utf-8"))["entries"][0]
+    models = json.loads((MINILONG / "models.json").read_text("utf-8"))
+    assert [{k: v for k, v in m.items() if k != "dose"} for m in models] == entry["models"]
+
+
+def test_the_target_is_that_of_the_committed_scores() -> None:
+    """The mean of items is what `tokenmart recall` stored as the overall score."""
+    study = script(MINILONG)
+    models = [m["full_id"] for m in json.loads((MINILONG / "models.json").read_text("utf-8"))]
+    made = study.target(models, lambda task, length: length in study.COUNTED)
+    stored = {
+        row["model_id"]: row["score"]
+        for row in pq.read_table(MINILONG / "tables/downstream_scores.parquet").to_pylist()
+        if row["task"] == "overall"
+    }
+    assert np.allclose(made, [stored[model] for model in models], atol=1e-9)
+
+
+def test_the_tasks_are_those_of_the_problem_files() -> None:
+    study = script(EARLY)
+    for name, tasks in (("dclm", study.DCLM_CORE), ("pythia", study.PYTHIA_TASKS)):
+        problem = yaml.safe_load((ROOT / "data" / "problems" / f"{name}.yml").read_text("utf-8"))
+        assert tuple(problem["target"]["benchmarks"]) == tasks
+
+
+def test_the_first_screen_states_what_the_studies_state() -> None:
+    text = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    f, early = committed(MINILONG), committed(EARLY)["olmo"]
+    of, lead, new = f["spearman"], f["difference"], f["not_published"]
+    first = early["stages"]["5%"]
+    bare = early["without_evaluation"]["parameters_x_tokens"]
+    for claim in (
+        f"and {f['models'] - 2} interventions: retrieval gain ranked copying of planted digits at "
+        f"Spearman {s(of['retrieval_gain']['all'])} (95% CI "
+        f"{ci(of['retrieval_gain']['interval'])}), perplexity at {s(of['bits_per_byte']['all'])} "
+        f"({ci(of['bits_per_byte']['interval'])}); the difference, {s(lead['value'])} "
+        f"({ci(lead['interval'])}), is not distinguishable from 0",
+        f"On the {new['models']} models that had no part in proposing it, retrieval gain has "
+        f"{s(new['retrieval_gain'])} (p {new['p']:.3f})",
+        f"LongPPL ({s(of['longppl']['all'])}) and context gain ({s(of['context_gain']['all'])})",
+        f"On published scores of {early['runs']} OLMo runs, early bits per byte order "
+        f"{first['bpb']['single']:.0%} of pairs after 5% of training on single tasks, accuracy "
+        f"{first['accuracy']['single']:.0%}, and parameters × planned tokens, without any "
+        f"evaluation, {bare['single']:.0%}",
+    ):
+        assert claim in text, claim
