@@ -220,9 +220,9 @@ def new(name: str, numerator: str, denominator: str, where: str, over: str, dire
     name="dbt",
     context_settings={"ignore_unknown_options": True, "help_option_names": []},
 )
-@click.option("--shards", type=click.IntRange(1), hidden=True)
-@click.option("--on", type=click.Choice(["ray"]), hidden=True)
-@click.option("--address", hidden=True)
+@click.option("--shards", type=click.IntRange(1), help="Build the models in so many shards.")
+@click.option("--on", type=click.Choice(["ray"]), help="Run the shards on a Ray cluster.")
+@click.option("--address", help="Use the cluster whose head has this address, HOST:PORT.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def dbt_command(
     shards: int | None, on: str | None, address: str | None, arguments: tuple[str, ...]
