@@ -30,6 +30,7 @@ $(READY): pyproject.toml requirements.lock
 	@$(BIN)/python -m pip install -c requirements.lock -e '.[dev]' > $(LOG) 2>&1 || \
 	  { grep -E '^ *ERROR:' $(LOG) | tail -n 3 || true; echo "error: pip failed; see $(LOG), mend the cause (network? disk?), run make setup" >&2; exit 1; }
 	@touch $@
+	@echo "done; on a GPU machine run $(TOKENMART) doctor: it checks the driver against this torch"
 
 demo: $(READY)  ## small real models, documents to ranked correlations: minutes on two cores
 	$(TOKENMART) data fetch --problem minilong
@@ -73,10 +74,10 @@ test: $(READY)  ## run the tests, except those marked slow: see test-slow
 test-slow: $(READY)  ## run the tests marked slow: kills, whole rebuilds, long real documents
 	$(PYTEST) -m slow
 
-SCALE_TESTS = tests/test_beyond_one_machine.py tests/extract/test_cluster.py \
-  tests/extract/test_bucket_store.py tests/warehouse/store/test_bucket.py \
-  tests/warehouse/exchange tests/warehouse/metrics/test_shards.py \
-  tests/warehouse/metrics/test_build_over_bucket.py
+SCALE_TESTS = plugins/cluster/tests/test_beyond_one_machine.py plugins/cluster/tests/test_cluster.py \
+  plugins/cluster/tests/test_bucket_store.py plugins/cluster/tests/test_bucket.py \
+  plugins/exchange/tests tests/warehouse/metrics/test_shards.py \
+  plugins/cluster/tests/test_build_over_bucket.py
 
 test-scale: $(READY)  ## run the tests of Ray, Slurm, shards and buckets, and install what they need
 	$(BIN)/python -m pip install -q -c requirements.lock -e '.[dev,ray,s3,slurm]'

@@ -1,102 +1,136 @@
-"""The one console command. Rooms are imported only when one of their commands runs."""
+"""The one console command, and rows of the warehouse in Python (`import tokenmart as tm`).
+
+Rooms are imported only when one of their commands runs or one of their functions is named.
+"""
 
 from __future__ import annotations
 
 import importlib
 from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from warehouse.errors import TokenmartError
+from warehouse.errors import RenamedError, TokenmartError
+from warehouse.plugins import load, plugin_files, summary
 
-COMMANDS: dict[str, tuple[str, str]] = {
-    "problem": (
-        "warehouse.problem.cli:problem",
-        "Write a problem file for your own texts and models.",
-    ),
-    "data": (
-        "warehouse.problem.cli:data",
-        "Fetch and check what a problem needs; import scores made elsewhere.",
-    ),
-    "doctor": (
-        "warehouse.maintenance.cli:doctor",
-        "Check the environment; say what is missing and the remedy.",
-    ),
-    "extract": ("extract.cli:extract", "Write per-token statistics of models to Parquet."),
-    "eval": (
-        "extract.benchmarks.cli:eval_command",
-        "Run benchmarks of lm-evaluation-harness on models, token by token.",
-    ),
-    "recall": ("extract.recall.cli:recall", "Measure the recall target of a problem."),
-    "merge": (
-        "extract.merging.cli:merge",
-        "Merge expert models within rules and limits, and make them again.",
-    ),
-    "status": ("extract.cli:status", "Show what has been extracted and what is missing."),
-    "dbt": (
-        "warehouse.metrics.cli:dbt_command",
-        "Run dbt on the metric models (build, run, test, docs …).",
-    ),
-    "sql": ("warehouse.sql.cli:sql", "Query token statistics and metrics, read-only."),
-    "warehouse": (
-        "warehouse.maintenance.cli:warehouse",
-        "Look after the Parquet files of the warehouse.",
-    ),
-    "metrics": (
-        "warehouse.metrics.cli:metrics",
-        "List metric families, variants and their formulas.",
-    ),
-    "preregister": (
-        "analysis.preregistration.cli:preregister",
-        "Say which metric will predict the target, before it is read.",
-    ),
-    "correlate": ("analysis.ranking.cli:correlate", "Rank metrics by correlation with the target."),
-    "select": ("analysis.ranking.cli:select", "Choose a metric by held-out correlation."),
-    "submit": (
-        "analysis.submission.cli:submit",
-        "Write a submission and its reproducibility bundle.",
-    ),
-    "verify": ("analysis.submission.cli:verify", "Score a submission against the locked target."),
-    "reproduce": (
-        "analysis.submission.cli:reproduce",
-        "Rebuild a submission's scores and compare them.",
-    ),
-    "report": ("analysis.report.cli:report", "Write the HTML report of a problem."),
-    "e2lm": (
-        "analysis.e2lm.cli:e2lm",
-        "Judge benchmarks by their scores over training.",
-    ),
-    "rank": (
-        "analysis.competition.cli:rank",
-        "Rank entries of a competition by mean win rates, with intervals.",
-    ),
-    "show": (
-        "analysis.report.cli:show",
-        "Show a document with every token shaded, one model or two.",
-    ),
+if TYPE_CHECKING:
+    from warehouse.sql.dataframes import cookbook as cookbook
+    from warehouse.sql.dataframes import metric_values as metric_values
+    from warehouse.sql.dataframes import query as query
+    from warehouse.sql.dataframes import tokens as tokens
+    from warehouse.sql.limits import Limits as Limits
+
+FUNCTIONS = {
+    "Limits": "warehouse.sql.limits",
+    "cookbook": "warehouse.sql.dataframes",
+    "metric_values": "warehouse.sql.dataframes",
+    "query": "warehouse.sql.dataframes",
+    "tokens": "warehouse.sql.dataframes",
 }
-"""Command → (where its click command lives, short help shown without importing it)."""
+"""What `import tokenmart` gives beside the command → the module it is defined in."""
 
-OUR_ROOMS = ("analysis", "extract", "warehouse")
+GROUPS: dict[str, dict[str, tuple[str, str]]] = {
+    "Set up": {
+        "doctor": ("warehouse.maintenance.cli:doctor", "Check the environment; print remedies."),
+        "data": (
+            "warehouse.maintenance.cli:data",
+            "Write a problem file; fetch, import, check and clean its data.",
+        ),
+    },
+    "Extract": {
+        "extract": ("extract.cli:extract", "Write per-token statistics of models to Parquet."),
+        "recall": ("extract.recall.cli:recall", "Measure the recall target of a problem."),
+        "status": ("extract.cli:status", "Show what has been extracted and what is missing."),
+    },
+    "Ask": {
+        "dbt": (
+            "warehouse.metrics.cli:dbt_command",
+            "Run dbt on the metric models (build, run, test, docs …).",
+        ),
+        "sql": ("warehouse.sql.cli:sql", "Query token statistics and metrics, read-only."),
+        "metrics": (
+            "warehouse.metrics.cli:metrics",
+            "List metric families, variants and their formulas.",
+        ),
+        "show": (
+            "analysis.report.cli:show",
+            "Show a document with every token shaded, one model or two.",
+        ),
+    },
+    "Conclude": {
+        "preregister": (
+            "analysis.preregistration.cli:preregister",
+            "Register a prediction before the target is read.",
+        ),
+        "correlate": (
+            "analysis.ranking.cli:correlate",
+            "Rank metrics by correlation with the target.",
+        ),
+        "select": ("analysis.ranking.cli:select", "Choose a metric by held-out correlation."),
+        "report": ("analysis.report.cli:report", "Write the HTML report of a problem."),
+        "submit": (
+            "analysis.submission.cli:submit",
+            "Write a submission and its reproducibility bundle.",
+        ),
+        "verify": (
+            "analysis.submission.cli:verify",
+            "Score a submission against the locked target.",
+        ),
+        "reproduce": (
+            "analysis.submission.cli:reproduce",
+            "Rebuild a submission's scores and compare them.",
+        ),
+    },
+}
+"""Group → command → (where its click command lives, short help shown without importing it)."""
+
+COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
+
+RENAMED = {
+    "campaign": "extract --hours",
+    "problem": "data",
+    "problem new": "data new",
+    "warehouse": "data",
+    "warehouse attach": "exchange attach",
+    "warehouse check": "data check",
+    "warehouse detach": "exchange detach",
+    "warehouse export": "exchange export",
+    "warehouse gc": "data gc",
+    "warehouse publish": "data publish",
+}
+"""Old command → the one that does the same now."""
+
+OUR_PACKAGES = ("analysis", "extract", "plugins", "warehouse")
+
+
+def plugin_commands() -> dict[str, Path]:
+    """Command → its file, `commands/NAME.py` of a plugin folder."""
+    return {path.stem: path for path in plugin_files("commands")}
 
 
 class LazyGroup(click.Group):
     """A group that imports a command's module when the command is called, not for `--help`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names of all commands, in the order of the work."""
-        return list(COMMANDS)
+        """Names of all commands, those of plugins last."""
+        return [*COMMANDS, *(name for name in plugin_commands() if name not in COMMANDS)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return the command, or None when there is no such command."""
-        if cmd_name not in COMMANDS:
-            return None
-        module_name, attribute = COMMANDS[cmd_name][0].split(":")
+        """Import and return the command, or None when there is no such command.
+
+        Raises:
+            TokenmartError: its module or a package that it needs is not installed.
+        """
         try:
-            command = getattr(importlib.import_module(module_name), attribute)
+            if cmd_name in COMMANDS:
+                return _core_command(cmd_name)
+            path = plugin_commands().get(cmd_name)
+            return None if path is None else _plugin_command(path)
         except ModuleNotFoundError as error:
-            missing = error.name or module_name
-            if missing.split(".")[0] in OUR_ROOMS:
+            missing = error.name or cmd_name
+            if missing.split(".")[0] in OUR_PACKAGES:
                 raise TokenmartError(
                     f"tokenmart {cmd_name}: not part of this installation (no module {missing}); "
                     "update the checkout"
@@ -104,30 +138,53 @@ class LazyGroup(click.Group):
             raise TokenmartError(
                 f"tokenmart {cmd_name}: package {missing!r} is not installed; run `make setup`"
             ) from error
-        except AttributeError as error:
-            raise TokenmartError(
-                f"tokenmart {cmd_name}: not part of this installation ({error}); "
-                "update the checkout"
-            ) from error
-        if not isinstance(command, click.Command):
-            raise TypeError(f"{module_name}:{attribute} is not a click command")
-        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or name the closest one."""
+        """Find the command, name the new one of an old name, or the closest one."""
+        for old in (" ".join(args[:2]), args[0]):
+            if old in RENAMED:
+                raise RenamedError(f"`tokenmart {old}` is now `tokenmart {RENAMED[old]}`")
         name = args[0]
-        if name not in COMMANDS and not name.startswith("-"):
-            close = get_close_matches(name, COMMANDS, n=1)
+        known = self.list_commands(ctx)
+        if name not in known and not name.startswith("-"):
+            close = get_close_matches(name, known, n=1)
             hint = f"did you mean {close[0]!r}?" if close else "see tokenmart --help"
             raise click.UsageError(f"no such command {name!r}; {hint}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands from the table above, importing nothing."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, short) for name, (_, short) in COMMANDS.items()])
+        """List the core's commands from the table above, then plugins', importing nothing."""
+        for group, commands in GROUPS.items():
+            with formatter.section(group):
+                formatter.write_dl([(name, short) for name, (_, short) in commands.items()])
+        plugins: dict[str, list[tuple[str, str]]] = {}
+        for name, path in plugin_commands().items():
+            plugins.setdefault(path.parents[1].name, []).append((name, summary(path)))
+        for plugin, rows in plugins.items():
+            with formatter.section(f"Plugin: {plugin}"):
+                formatter.write_dl(rows)
+
+
+def _core_command(name: str) -> click.Command:
+    module_name, attribute = COMMANDS[name][0].split(":")
+    try:
+        command = getattr(importlib.import_module(module_name), attribute)
+    except AttributeError as error:
+        raise TokenmartError(
+            f"tokenmart {name}: not part of this installation ({error}); update the checkout"
+        ) from error
+    if not isinstance(command, click.Command):
+        raise TypeError(f"{module_name}:{attribute} is not a click command")
+    return command
+
+
+def _plugin_command(path: Path) -> click.Command:
+    for each in vars(load(path)).values():
+        if isinstance(each, click.Command) and each.name == path.stem:
+            return each
+    raise TokenmartError(f"{path}: defines no click command named {path.stem!r}; add one")
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -140,6 +197,18 @@ def cli() -> None:
     Demo:      make demo
     Ask SQL:   tokenmart sql --list
     """
+
+
+def __getattr__(name: str) -> Any:
+    """One of `FUNCTIONS`, imported when it is first named."""
+    if name not in FUNCTIONS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(FUNCTIONS[name]), name)
+
+
+def __dir__() -> list[str]:
+    """Names for completion, those not yet imported among them."""
+    return sorted([*globals(), *FUNCTIONS])
 
 
 def main() -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import jinja2
 
 
-def environment(package: str, escape_html: bool) -> jinja2.Environment:
-    """Templates of one package; a name that a template misses is an error, not an empty place.
+def environment(*packages: str, escape_html: bool) -> jinja2.Environment:
+    """Templates of packages; a name that a template misses is an error, not an empty place.
 
     Args:
-        package: the room, as `analysis.report`.
+        packages: such as `analysis.report`; the first that has a template counts.
         escape_html: for HTML; Markdown has its own rules.
     """
     found = jinja2.Environment(
-        loader=jinja2.PackageLoader(package),
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(name) for name in packages]),
         autoescape=escape_html,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

@@ -36,9 +36,9 @@ from lm_eval import evaluate  # noqa: E402
 from lm_eval.models.huggingface import HFLM  # noqa: E402
 from lm_eval.tasks import TaskManager  # noqa: E402
 
-from extract.benchmarks.cli import prepare_run  # noqa: E402
-from extract.benchmarks.run import EvalRun  # noqa: E402
-from extract.benchmarks.tasks import FEWSHOT_SEED, EvalTask, item_rows, load_tasks  # noqa: E402
+from plugins.benchmarks.commands.eval import prepare_run  # noqa: E402
+from plugins.benchmarks.harness.evaluation import EvalRun  # noqa: E402
+from plugins.benchmarks.harness.tasks import FEWSHOT_SEED, EvalTask, item_rows, load_tasks  # noqa: E402
 from warehouse.paths import Workspace, find_workspace  # noqa: E402
 from warehouse.store.eval_items import store_items  # noqa: E402
 

@@ -72,10 +72,10 @@ def _disturbed(requests: Sequence[Any]) -> list[Any]:
 
     changed = []
     for request in requests:
-        ids, trunk = request.ids.copy(), request.trunk.copy()
+        ids, prefix = request.ids.copy(), request.prefix.copy()
         ids[: max(1, request.first_target) : 16] = ids[-1]
-        trunk[::16] = ids[-1]
-        changed.append(replace(request, ids=ids, trunk=trunk))
+        prefix[::16] = ids[-1]
+        changed.append(replace(request, ids=ids, prefix=prefix))
     return changed
 
 

@@ -119,8 +119,8 @@ def _write_problem(bench: Bench, root: Path, subject: Subject, count: int) -> Pa
 
 
 def _in_this_process(bench: Bench, name: str, path: Path, count: int) -> tuple[float, list[Any]]:
+    from extract.extraction import Extraction
     from extract.planning.plan import documents_of, select
-    from extract.run import Extraction
     from warehouse.paths import Workspace
     from warehouse.problem.spec import load_problem
     from warehouse.progress import no_progress

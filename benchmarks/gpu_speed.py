@@ -25,16 +25,16 @@ from gpu_table import (
 def predicted(bench: Bench, subject: Subject, count: int, conditions: Sequence[Any]) -> int:
     """Bytes that the product's own plan foresees."""
     from extract.planning.memory import footprint
-    from extract.scoring.budgets import BRANCH_TOKENS
+    from extract.scoring.budgets import SUFFIX_TOKENS
 
-    branches = any(condition.kind.branches for condition in conditions)
+    suffixes = any(condition.kind.shares_prefix for condition in conditions)
     return footprint(
         subject.spec,
         subject.size,
         dtype=bench.dtype,
         device=bench.device,
         longest=count,
-        branch_tokens=BRANCH_TOKENS if branches else 0,
+        suffix_tokens=SUFFIX_TOKENS if suffixes else 0,
     ).total
 
 
@@ -124,7 +124,7 @@ def speed(bench: Bench, subject: Subject, count: int) -> None:
         count + sum(windows), once + forwards(subject, windows), "full + window",
     )  # fmt: skip
     asked = requests_of(sets["retrieval"], tokens)
-    whole = [(np.concatenate([r.trunk[: r.prefix_length], r.ids]), len(r.targets)) for r in asked]
+    whole = [(np.concatenate([r.prefix[: r.prefix_length], r.ids]), len(r.targets)) for r in asked]
     # two of each kind stand for all
     some = [*whole[:2], *whole[-2:]]
     timed(

@@ -126,7 +126,7 @@ def score(engine: Any, conditions: Sequence[Any], tokens: Any) -> list[Any]:
     """Log-probs as an extraction scores them: by group, each request's in their order."""
     from readings import reading_of
 
-    from extract.run import scoring_groups
+    from extract.extraction import scoring_groups
 
     results, reading = [], reading_of(tokens, None)
     for group in scoring_groups(conditions):
@@ -139,7 +139,7 @@ def requests_of(conditions: Sequence[Any], tokens: Any) -> list[Any]:
     """The requests behind `score`'s results."""
     from readings import reading_of
 
-    from extract.run import scoring_groups
+    from extract.extraction import scoring_groups
 
     reading = reading_of(tokens, None)
     return [r for group in scoring_groups(conditions) for c in group for r in c.build(reading)]
@@ -151,7 +151,7 @@ def plain(model: Any, requests: Sequence[Any]) -> list[Any]:
 
     found = []
     for request in requests:
-        ids = np.concatenate([request.trunk[: request.prefix_length], request.ids])
+        ids = np.concatenate([request.prefix[: request.prefix_length], request.ids])
         count = len(request.targets)
         with torch.inference_mode():
             batch = torch.from_numpy(ids[None]).long().to(model.device)

@@ -176,7 +176,7 @@ def line(*cells: str) -> None:
 
 
 def _environment(bench: Bench) -> dict[str, Any]:
-    from extract.observe import running_code
+    from extract.unit_rows import running_code
 
     commit, dirty = running_code()
     return {
@@ -218,7 +218,7 @@ def measure(work: Callable[[], Any], device: str, repeats: int) -> tuple[float, 
     Returns:
         Seconds, and the peak of memory in bytes over all calls, weights included.
     """
-    from extract.observe import PeakMemory
+    from extract.device_memory import PeakMemory
 
     memory = PeakMemory(device)
     memory.reset()
@@ -256,7 +256,7 @@ def out_of_memory_named(told: list[str]) -> Iterator[None]:
     """Catch what running out of memory raises, in plain PyTorch and in ours; tell it in a word."""
     from baselines import ForeignError
 
-    from extract.scoring.engine import is_out_of_memory
+    from extract.device_errors import is_out_of_memory
     from warehouse.errors import TokenmartError
 
     try:

@@ -294,7 +294,7 @@ COMMANDS = {
     "sql": (("sql", "select count(*) from units"), (0,)),
     "status": (("status", "--problem", "units"), (0,)),
     # made-up rows are not those that the ledger has hashed: it names every unit
-    "check": (("warehouse", "check", "--problem", "units"), (0, 4)),
+    "check": (("data", "check", "--problem", "units"), (0, 4)),
 }
 
 

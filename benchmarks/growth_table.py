@@ -15,6 +15,8 @@ from typing import Any
 from marked_tables import RESULTS, ROOT, marked, replace_marked
 
 from extract.planning.cost import BYTES_PER_ROW, Work, assumed_speed, estimate
+from extract.planning.model_size import ModelSize
+from warehouse.problem.model_shape import ModelShape
 
 BLOCK = "growth.json"
 GIB = 2**30
@@ -171,7 +173,12 @@ def reckoning(runs: Sequence[Run]) -> dict[str, float]:
     rows = documents * LAB["tokens"]
     pairs = documents * LAB["tokens"] ** 2 / 2
     work = Work(tokens=rows, rows=rows, pairs=pairs)
-    cost = estimate(work, parameters=LAB["parameters"], dtype="bfloat16", device="cuda")
+    cost = estimate(
+        work,
+        ModelSize(LAB["parameters"], ModelShape.assumed(LAB["parameters"])),
+        dtype="bfloat16",
+        device="cuda",
+    )
     core_hours = rows * build["cpu_seconds"] / build["rows"] / 3600
     return {
         "rows": rows,

@@ -24,10 +24,10 @@ import duckdb
 import yaml
 from marked_tables import ROOT, marked, replace_marked
 
-from extract.merging.watchdog import folder_bytes, run_within
+from plugins.merging.problem import Limits
+from plugins.merging.watchdog import folder_bytes, run_within
 from warehouse.errors import TokenmartError
 from warehouse.files import write_whole
-from warehouse.merging.problem import Limits
 from warehouse.paths import find_workspace
 from warehouse.store.provenance import code_revision
 
@@ -36,7 +36,7 @@ BLOCK = "benchmarks/minimerge.json"
 SKILLS = ("reading", "maths", "code")
 HIDDEN = ("leaderboard", "final")
 OVERLAP = 0.25
-MARTS = ["dbt", "run", "--quiet", "--select", "+path:models/marts/rankings", "+eval_metrics"]
+MARTS = ["dbt", "run", "--quiet", "--select", "+tag:rankings", "+eval_metrics"]
 SHARED_CACHE = ("archives", "checkpoints", "weights")
 HEARTBEAT_SECONDS = 30.0
 

@@ -1,5 +1,1 @@
 """Text to per-token statistics: plan, load, score, store."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

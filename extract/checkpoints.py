@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _LARGEST_CONFIG = 16 << 20
-_GGUF_MADE = "gguf.json"
-"""What a GGUF file says beside its weights; conversions without it lost some of that."""
+_GGUF_MADE = "conversion.json"
+"""What a GGUF file says beside its weights, and that all of them were there; conversions without it
+are an earlier version's, which may have drawn weights at random."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def find_checkpoint(
         folder = _converted(
             found.revision,
             workspace,
-            lambda staging: _convert_gguf(found.path, staging),
+            lambda staging: _convert_gguf(spec.full_id, found.path, staging),
             made=_GGUF_MADE,
         )
     elif found.is_pickled:
@@ -124,18 +125,43 @@ def _converted(
     return folder
 
 
-def _convert_gguf(gguf: Path, staging: Path) -> None:
+def _refuse_part(who: str, gguf: Path, reader: Any) -> None:
+    """Stop at one part of a GGUF checkpoint: the others are not looked for.
+
+    Raises:
+        TokenmartError: the file is one of several.
+    """
+    stated = reader.get_field("split.count")
+    named = re.search(r"-(\d{5})-of-(\d{5})\.gguf$", gguf.name)
+    parts = int(stated.contents()) if stated is not None else int(named[2]) if named else 1
+    if parts > 1:
+        raise TokenmartError(
+            f"{who}: {gguf} is one of {parts} parts; join them with `llama-gguf-split --merge "
+            "FIRST_PART JOINED.gguf` and give the joined file"
+        )
+
+
+def _convert_gguf(who: str, gguf: Path, staging: Path) -> None:
+    """Write a GGUF checkpoint as safetensors in float32, with its tokenizer.
+
+    Raises:
+        TokenmartError: it is one part of several, or lacks tensors of the model.
+    """
     from unittest.mock import patch
 
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoTokenizer
+
+    from extract.scoring.weights import load_weights
 
     name = {"gguf_file": gguf.name}
     # transformers reads the file's metadata three times: a minute, with a large vocabulary
     reader = cache(_plain_reader())
+    _refuse_part(who, gguf, reader(str(gguf)))
     with patch("gguf.GGUFReader", reader):
         tokenizer = AutoTokenizer.from_pretrained(gguf.parent, **name)
-        model = AutoModelForCausalLM.from_pretrained(gguf.parent, dtype=torch.float32, **name)
+        loaded = load_weights(gguf.parent, who, dtype=torch.float32, **name)
+    model = loaded.model
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
     model.hf_quantizer = None
@@ -145,7 +171,8 @@ def _convert_gguf(gguf: Path, staging: Path) -> None:
         begin_texts(tokenizer, with_bos=begins)
     model.save_pretrained(staging)
     tokenizer.save_pretrained(staging)
-    (staging / _GGUF_MADE).write_text(json.dumps({"add_bos_token": begins}) + "\n", "utf-8")
+    made = {"add_bos_token": begins, "weights": loaded.record}
+    (staging / _GGUF_MADE).write_text(json.dumps(made) + "\n", "utf-8")
 
 
 def begin_texts(tokenizer: Any, *, with_bos: bool) -> None:

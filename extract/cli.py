@@ -6,12 +6,14 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from warehouse.errors import visible
+from warehouse.options import BACKEND, DEVICE, DTYPE, JSON, MODELS, PROBLEM
 from warehouse.terminal import counted, print_whole
 
 if TYPE_CHECKING:
@@ -23,31 +25,12 @@ if TYPE_CHECKING:
 # A plain `make extract` on a machine without a GPU must not start a job of weeks.
 LONGEST_CPU_HOURS = 12.0
 
-PROBLEM = click.option(
-    "--problem", "problem_name", required=True, help="Problem by name, or a path to its .yml."
-)
 _SELECTION = (
     click.option("--demo", is_flag=True, help="Take only the problem's small demo part."),
-    click.option("--model", "models", multiple=True, help="Take only this model; repeatable."),
-    click.option(
-        "--device",
-        default="auto",
-        show_default=True,
-        help="Compute on auto, cpu, cuda, cuda:1, or auto-map (one model over several GPUs).",
-    ),
-    click.option(
-        "--dtype",
-        default="auto",
-        type=click.Choice(["auto", "float32", "bfloat16", "float16"]),
-        show_default=True,
-        help="Compute in this type; auto takes the model's, else float32 (a GPU: bfloat16).",
-    ),
-    click.option(
-        "--backend",
-        default="transformers",
-        show_default=True,
-        help="Score with this backend; further ones come from $TOKENMART_PLUGINS.",
-    ),
+    MODELS,
+    DEVICE,
+    DTYPE,
+    BACKEND,
 )
 
 
@@ -92,9 +75,10 @@ def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
 )
 @click.option(
     "--on",
-    type=click.Choice(["ray", "slurm"]),
-    help="Compute on a Ray cluster, or as a job array of Slurm; --workers is the number of actors "
-    "or jobs. Every machine sees the checkout and its data folder under the same path.",
+    metavar="SCHEDULER",
+    help="Compute on a Ray cluster (ray), or as a job array of Slurm (slurm); --workers is the "
+    "number of actors or jobs. Every machine sees the checkout and its data folder under the same "
+    "path.",
 )
 @click.option("--address", help="Use the Ray cluster at this address; else a new one, here.")
 @click.option(
@@ -146,18 +130,18 @@ def extract(
     tokenmart extract --problem no4k --model Qwen/Qwen2-7B-Instruct --device cuda:1
     tokenmart extract --problem no4k --on ray --address head:6379
     """
-    from extract.cluster.start import check_options, run_elsewhere
     from extract.planning.devices import planned_device, resolve_device
     from extract.planning.plan import documents_of, select
     from extract.planning.sharing import sharing_of
     from extract.planning.tables import make_plan
+    from extract.scheduler import chosen_scheduler, extract_elsewhere
     from extract.workers import share_work
     from warehouse.paths import find_workspace
     from warehouse.problem.lineup import store_lineup, store_pairs
     from warehouse.problem.spec import load_problem
     from warehouse.sources.fetch import ensure_documents
 
-    check_options(on, address, slurm)
+    scheduler = chosen_scheduler(on, {"address": address, "slurm": slurm})
     workspace = find_workspace()
     problem = load_problem(problem_name, workspace)
     where, here = planned_device(device) if dry_run else (resolve_device(device), True)
@@ -181,6 +165,8 @@ def extract(
         raise click.UsageError(
             "--hours keeps a time budget in one process; add --workers 1, and leave out --on"
         )
+    if selection.device != "cpu":
+        plan = replace(plan, workers=sharing.workers)
     if dry_run:
         _print_plan(plan)
     if sharing.sentence and as_worker is None:
@@ -194,8 +180,8 @@ def extract(
     store_pairs(problem, workspace)
     store_lineup(problem, workspace)
     since = as_worker
-    if on is not None:
-        run_elsewhere(context, problem, selection, chosen, workspace)
+    if scheduler is not None:
+        extract_elsewhere(scheduler, context, problem, selection, chosen, workspace)
         return
     if as_worker is None and sharing.workers > 1:
         since = datetime.now(timezone.utc).isoformat(timespec="seconds")
@@ -248,10 +234,10 @@ def _extract(
     quiet: bool,
     hours: float | None,
 ) -> None:
+    from extract.extraction import Extraction, Outcome
     from extract.failures import summary
     from extract.planning.tables import fallbacks, status_rows
-    from extract.run import Extraction, Outcome
-    from extract.stopping import sigterm_interrupts
+    from extract.sigterm import sigterm_interrupts
     from extract.time_budget import extract_within
     from warehouse.errors import UnitFailedError
     from warehouse.progress import no_progress, progress_bar, without_library_bars
@@ -308,9 +294,7 @@ def _extract(
 @click.option(
     "--conditions", "by_condition", is_flag=True, help="Show a row for each condition of a model."
 )
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print all conditions as JSON for other programs."
-)
+@JSON
 def status(problem_name: str, by_condition: bool, as_json: bool) -> None:
     """Show how many units of each model are done, failed or missing.
 
@@ -322,9 +306,9 @@ def status(problem_name: str, by_condition: bool, as_json: bool) -> None:
     tokenmart status --problem minilong
     tokenmart status --problem no4k --conditions
     """
-    from extract.benchmarks.state import benchmark_notes, benchmark_rows, benchmark_table
     from extract.planning.devices import likely_device
     from extract.planning.plan import select
+    from extract.planning.status_section import sections_of
     from extract.planning.tables import fallbacks, status_notes, status_rows, status_table
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_problem
@@ -337,9 +321,10 @@ def status(problem_name: str, by_condition: bool, as_json: bool) -> None:
             click.echo(visible(f"warning: {stranger}"), err=True)
     selection = select(problem, device=likely_device(), dtype="auto")
     rows = status_rows(problem, selection, workspace)
-    benchmarks = benchmark_rows(problem, workspace)
+    sections = sections_of(problem, workspace)
     if as_json:
-        click.echo(json.dumps([*rows, *benchmarks], indent=1))
+        added = [row for section in sections for row in section.rows]
+        click.echo(json.dumps([*rows, *added], indent=1))
         return
     from rich.console import Console
 
@@ -354,6 +339,6 @@ def status(problem_name: str, by_condition: bool, as_json: bool) -> None:
             f"{len(missing)} of {len(counted)} conditions incomplete; go on with "
             f"`tokenmart extract --problem {problem.asked}`"
         )
-    if benchmarks:
-        print_whole(Console(), benchmark_table(problem, benchmarks))
-        click.echo(visible("\n".join(benchmark_notes(benchmarks))))
+    for section in sections:
+        print_whole(Console(), section.table())
+        click.echo(visible("\n".join(section.notes())))

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from extract.scored import NonFiniteLogits
+from extract.device_errors import is_out_of_memory
+from extract.token_scores import NonFiniteLogits
 from warehouse.errors import TokenmartError
 from warehouse.problem.spec import ModelSpec
 
@@ -95,17 +96,6 @@ def explain(error: BaseException) -> str:
     return f"failed with {type(error).__name__} ({first}); run it alone with --model to see more"
 
 
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether the device or the host had no memory left."""
-    text = str(error).lower()
-    return (
-        isinstance(error, MemoryError)
-        or type(error).__name__ == "OutOfMemoryError"
-        or (isinstance(error, RuntimeError) and "out of memory" in text)
-        or (isinstance(error, RuntimeError) and "can't allocate memory" in text)
-    )
-
-
 def _missing_package(error: BaseException, text: str) -> str | None:
     if not isinstance(error, ImportError):
         return None
@@ -151,7 +141,9 @@ class LibraryMessages:
         return lines
 
     def keep(self, library: str, place: str, text: str) -> None:
-        """Take one message."""
+        """Take one message; not transformers' report of tensors that `load_weights` refuses."""
+        if "LOAD REPORT" in text:
+            return
         first = next((line.strip() for line in text.splitlines() if line.strip()), "")
         _, models = self._said.setdefault(
             (library, place), (textwrap.shorten(first, LONGEST_REASON, placeholder=" …"), [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.metadata import version
@@ -109,7 +110,42 @@ def load_tokenizer(checkpoint: Checkpoint, spec: ModelSpec) -> DocumentTokenizer
     """
     with load_errors(spec):
         tokenizer = _tokenizer(checkpoint, trusts_remote_code(spec))
+    _refuse_unknown_tokens(tokenizer, checkpoint.folder, spec)
     return DocumentTokenizer(tokenizer, spec)
+
+
+def _refuse_unknown_tokens(tokenizer: Any, folder: Path, spec: ModelSpec) -> None:
+    """Stop at a tokenizer with tokens for which the model has no embeddings.
+
+    Special tokens alone may go beyond them (padding that was added for training): no ordinary text
+    gives them, and the engine refuses a text that does.
+
+    Raises:
+        TokenmartError: it has ordinary tokens beyond the embeddings, or its BOS is.
+    """
+    rows = _embedding_rows(folder)
+    if rows is None:
+        return
+    beyond = {token: id_ for token, id_ in tokenizer.get_vocab().items() if id_ >= rows}
+    added = getattr(tokenizer, "added_tokens_decoder", {})
+    special = {str(token) for token in added.values() if token.special} - {tokenizer.bos_token}
+    ordinary = sorted(set(beyond) - special, key=lambda token: beyond[token])
+    if ordinary:
+        first = ", ".join(f"{token!r} = {beyond[token]}" for token in ordinary[:3])
+        raise TokenmartError(
+            f"{spec.full_id}: its tokenizer has {len(ordinary)} tokens beyond the {rows} rows of "
+            f"the embeddings ({first}); take the tokenizer that was trained with these weights, or "
+            "correct `vocab_size` in config.json"
+        )
+
+
+def _embedding_rows(folder: Path) -> int | None:
+    """What config.json gives; the loader compares it with the weights. None without one."""
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        return int({**config, **config.get("text_config", {})}["vocab_size"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def tokenizer_fingerprint(checkpoint: Checkpoint, spec: ModelSpec, workspace: Workspace) -> str:

@@ -13,13 +13,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from extract.stopping import sigterm_interrupts
+from extract.device_errors import DeviceLostError
+from extract.sigterm import sigterm_interrupts
 from warehouse.errors import visible
 from warehouse.files import storage_errors
 from warehouse.paths import Workspace
@@ -83,65 +84,97 @@ def worker_environments(workers: int, device: str) -> list[dict[str, str]]:
     return [{names[0]: gpus[n % len(gpus)]} for n in range(workers)]
 
 
-def run_workers(
-    arguments: Sequence[str],
-    environments: Sequence[Mapping[str, str]],
-    logs: Sequence[Path],
-    finished: Callable[[], int],
-    progress: Progress,
-) -> list[str]:
+@dataclass
+class Worker:
+    """A child process and what it works on.
+
+    Attributes:
+        arguments: of the command, from `worker_arguments`.
+        environment: added to this process's own.
+        log: for its standard error; an empty one is removed.
+        place: where it computes, for messages: `GPU 3`, `worker 2`.
+        restarted: whether its GPU failed once and it was started again.
+    """
+
+    arguments: Sequence[str]
+    environment: Mapping[str, str]
+    log: Path
+    place: str
+    restarted: bool = False
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """Start it; a second start keeps what the first wrote.
+
+        Raises:
+            StorageError: its log can't be written.
+        """
+        with storage_errors(self.log):
+            self.log.parent.mkdir(parents=True, exist_ok=True)
+            with self.log.open("ab" if self.restarted else "wb") as errors:
+                return subprocess.Popen(
+                    [sys.executable, "-m", "tokenmart", *self.arguments],
+                    env={**os.environ, **self.environment},
+                    stdout=subprocess.DEVNULL,
+                    stderr=errors,
+                )
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How workers ended: a line for each that failed, and those whose GPU was given up."""
+
+    failures: tuple[str, ...]
+    lost: tuple[Worker, ...] = ()
+
+
+def run_workers(team: Sequence[Worker], finished: Callable[[], int], progress: Progress) -> Ended:
     """Run workers to their end, showing what the ledger says meanwhile.
 
+    A worker whose GPU fails is started again once; if it fails again, the GPU is given up.
+
     Args:
-        arguments: of each worker, from `worker_arguments`.
-        environments: one per worker, added to this process's own.
-        logs: one file per worker, for its standard error; an empty one is removed.
+        team: one worker for each process.
         finished: counts the finished units.
         progress: of the parent.
-
-    Returns:
-        One line for each worker that failed: how, its last line, where its log is.
 
     Raises:
         StorageError: a log can't be written.
     """
-    command = [sys.executable, "-m", "tokenmart", *arguments]
     children: list[subprocess.Popen[bytes]] = []
+    failures: list[str] = []
+    lost: list[Worker] = []
     with _stopped_with_us(children):
-        for log, environment in zip(logs, environments, strict=True):
-            children.append(_start(command, environment, log))
+        for worker in team:
+            children.append(worker.start())
         label = f"{len(children)} workers"
         before = finished()
         progress(label, before)
-        while any(child.poll() is None for child in children):
+        while True:
+            for number, (worker, child) in enumerate(zip(team, children, strict=True)):
+                if child.poll() == DeviceLostError.exit_code and not worker.restarted:
+                    worker.restarted = True
+                    children[number] = worker.start()
+            if all(child.poll() is not None for child in children):
+                break
             time.sleep(POLL_SECONDS)
             now = finished()
             progress(label, now - before)
             before = now
-    failures = [
-        f"worker {number} {_how(child.returncode)}: {_last_line(log)}; what it left is done now "
-        f"(log: {log})"
-        for number, (child, log) in enumerate(zip(children, logs, strict=True), 1)
-        if child.returncode != 0
-    ]
-    for child, log in zip(children, logs, strict=True):
-        if child.returncode == 0 and not log.stat().st_size:
-            log.unlink()
-    return failures
-
-
-def _start(
-    command: Sequence[str], environment: Mapping[str, str], log: Path
-) -> subprocess.Popen[bytes]:
-    with storage_errors(log):
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("wb") as errors:
-            return subprocess.Popen(
-                command,
-                env={**os.environ, **environment},
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
+    for worker, child in zip(team, children, strict=True):
+        if child.returncode == DeviceLostError.exit_code:
+            lost.append(worker)
+            failures.append(
+                f"{worker.place} failed twice: {_last_line(worker.log)}; it is given up, and the "
+                f"others do its work (log: {worker.log})"
             )
+        elif child.returncode != 0:
+            failures.append(
+                f"{worker.place} {_how(child.returncode)}: {_last_line(worker.log)}; what it left "
+                f"is done now (log: {worker.log})"
+            )
+        elif not worker.log.stat().st_size:
+            worker.log.unlink()
+    return Ended(tuple(failures), tuple(lost))
 
 
 def worker_logs(workspace: Workspace, since: str, workers: int) -> list[Path]:
@@ -199,24 +232,81 @@ def share_work(
     documents: list[Document],
     workspace: Workspace,
 ) -> None:
-    """Let workers do their models, under one progress bar; what they leave is done afterwards."""
+    """Let workers do their models, under one progress bar; what they leave is done afterwards.
+
+    What a lost GPU leaves is done by the others, and models that run over all GPUs run over those.
+
+    Raises:
+        DeviceLostError: all GPUs failed.
+    """
     from extract.planning.cost import refuse_too_many
     from extract.planning.tables import count_finished
 
-    workers, values = sharing.workers, context.params
+    workers, every = sharing.workers, selection
     if sharing.each is not None:
-        chosen = tuple(spec for spec in selection.models if spec.full_id in sharing.each)
+        mine = {name for names in sharing.each for name in names}
+        chosen = tuple(spec for spec in selection.models if spec.full_id in mine)
         selection = replace(selection, models=chosen)
-        values = {**values, "models": sharing.each}
     refuse_too_many(workers, problem, selection, workspace)
+    team = _team(context, since, sharing, selection, workspace)
     total = len(selection.models) * len(documents) * len(selection.conditions)
+    lost: list[Worker] = []
     with progress_bar(total, "units") as progress:
-        failures = run_workers(
-            [*worker_arguments(context.command, values), "--as-worker", since],
-            worker_environments(workers, selection.device),
-            worker_logs(workspace, since, workers),
-            lambda: count_finished(problem, selection, documents, workspace),
-            progress,
+
+        def finished() -> int:
+            return count_finished(problem, selection, documents, workspace)
+
+        while team:
+            ended = run_workers(team, finished, progress)
+            for failure in ended.failures:
+                click.echo(visible(f"warning: {failure}"), err=True)
+            lost += ended.lost
+            # those that are well have passed what the lost ones left
+            team = [worker for worker in team if worker not in lost] if ended.lost else []
+            if ended.lost and not team:
+                places = ", ".join(worker.place for worker in lost)
+                raise DeviceLostError(
+                    f"all failed: {places}; nothing was recorded as failed: see the logs above, "
+                    "then run the same command again"
+                )
+        if lost and selection.device != "cpu":
+            well = _without_lost(lost, sharing.workers, every.device)
+            rest = Worker(_arguments(context, since), well, lost[0].log, "what is left")
+            for failure in run_workers([rest], finished, progress).failures:
+                click.echo(visible(f"warning: {failure}"), err=True)
+
+
+def _arguments(context: click.Context, since: str, models: Sequence[str] = ()) -> list[str]:
+    values = {**context.params, "models": tuple(models)} if models else context.params
+    return [*worker_arguments(context.command, values), "--as-worker", since]
+
+
+def _team(
+    context: click.Context, since: str, sharing: Sharing, selection: Selection, workspace: Workspace
+) -> list[Worker]:
+    environments = worker_environments(sharing.workers, selection.device)
+    logs = worker_logs(workspace, since, sharing.workers)
+    lists = sharing.each or ((),) * sharing.workers
+    return [
+        Worker(_arguments(context, since, names), environment, log, _place(number, environment))
+        for number, (names, environment, log) in enumerate(
+            zip(lists, environments, logs, strict=True), 1
         )
-    for failure in failures:
-        click.echo(visible(f"warning: {failure}"), err=True)
+        if names or sharing.each is None
+    ]
+
+
+def _place(number: int, environment: Mapping[str, str]) -> str:
+    gpu = next((v for name, v in environment.items() if name.endswith("VISIBLE_DEVICES")), None)
+    return f"worker {number}" if gpu is None else f"worker {number} (GPU {gpu})"
+
+
+def _without_lost(lost: Sequence[Worker], workers: int, device: str) -> dict[str, str]:
+    """Variables that show a process all GPUs but the lost ones."""
+    gone = {value for worker in lost for value in worker.environment.values()}
+    shown: dict[str, list[str]] = {}
+    for environment in worker_environments(workers, device):
+        for name, gpu in environment.items():
+            if gpu not in gone and gpu not in shown.setdefault(name, []):
+                shown[name].append(gpu)
+    return {name: ",".join(gpus) for name, gpus in shown.items()}

@@ -33,7 +33,7 @@ def main(
               3: the locked target is missing or changed
               4: --out can't be written, or names an input
     """
-    from analysis.submission import show_result, verify_problem
+    from analysis.submission.verifier import show_result, verify_problem
 
     workspace = workspace_of(ROOT)
     result = verify_problem(workspace, "no4k", submission, metric_key, seed, resamples)

@@ -13,19 +13,17 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-TOP_FOLDERS = ("warehouse", "extract", "analysis", "scripts")
+TOP_FOLDERS = ("warehouse", "extract", "analysis", "plugins", "scripts")
 OURS = (*TOP_FOLDERS, "tokenmart", "tests", "benchmarks")
 
 GROUND = "warehouse"
-"""The modules that lie in `warehouse/` itself: errors, paths, files, progress, open doors."""
+"""The modules in `warehouse/` itself: errors, paths, files, progress, remote stores, plugins."""
 
 STORE, PROBES = "warehouse.store", "warehouse.probes"
 SOURCES, IMPORTERS, PROBLEM = "warehouse.sources", "warehouse.importers", "warehouse.problem"
 SQL, METRICS, MAINTENANCE = "warehouse.sql", "warehouse.metrics", "warehouse.maintenance"
-MERGING, EXCHANGE = "warehouse.merging", "warehouse.exchange"
 WAREHOUSE = {
-    GROUND, STORE, PROBES, SOURCES, IMPORTERS, PROBLEM, SQL, METRICS, MAINTENANCE, MERGING,
-    EXCHANGE,
+    GROUND, STORE, PROBES, SOURCES, IMPORTERS, PROBLEM, SQL, METRICS, MAINTENANCE,
 }  # fmt: skip
 ANALYSIS, STATISTICS, RANKING = "analysis", "analysis.statistics", "analysis.ranking"
 PREREGISTRATION = "analysis.preregistration"
@@ -37,10 +35,8 @@ MAY_IMPORT = {
     SOURCES: {GROUND, STORE},
     IMPORTERS: {GROUND, STORE},
     PROBLEM: {GROUND, STORE, PROBES, SOURCES, IMPORTERS},
-    MERGING: {GROUND, STORE, SOURCES, PROBLEM},
     SQL: {GROUND, STORE, PROBLEM},
     METRICS: {GROUND, STORE, PROBLEM, SQL},
-    EXCHANGE: {GROUND, STORE, PROBLEM, SQL},
     MAINTENANCE: WAREHOUSE,
     "extract": WAREHOUSE,
     ANALYSIS: {GROUND},
@@ -48,11 +44,21 @@ MAY_IMPORT = {
     PREREGISTRATION: {ANALYSIS, *WAREHOUSE},
     RANKING: {ANALYSIS, STATISTICS, PREREGISTRATION, *WAREHOUSE},
     "analysis.report": {ANALYSIS, STATISTICS, RANKING, *WAREHOUSE},
-    "analysis.e2lm": {ANALYSIS, STATISTICS, "analysis.report", *WAREHOUSE},
-    "analysis.competition": {ANALYSIS, STATISTICS, "analysis.report", *WAREHOUSE},
     "analysis.submission": {ANALYSIS, STATISTICS, RANKING, PREREGISTRATION, *WAREHOUSE},
     "scripts": {"analysis.submission", *WAREHOUSE},
-    "tokenmart": {GROUND},
+    "tokenmart": {GROUND, SQL},
+    "plugins": set(),
+    "plugins.benchmarks": {"extract", ANALYSIS, STATISTICS, "analysis.report", *WAREHOUSE},
+    "plugins.merging": {
+        "plugins.benchmarks",
+        "extract",
+        ANALYSIS,
+        STATISTICS,
+        "analysis.report",
+        *WAREHOUSE,
+    },
+    "plugins.cluster": {"extract", *WAREHOUSE},
+    "plugins.exchange": WAREHOUSE,
 }
 """Room → rooms whose modules it may import; its own always. docs/architecture.md draws it."""
 
@@ -64,7 +70,7 @@ def product_files() -> list[Path]:
     files = [ROOT / "tokenmart.py"]
     for folder in TOP_FOLDERS:
         files += sorted((ROOT / folder).rglob("*.py"))
-    return files
+    return [path for path in files if path.relative_to(ROOT).parts[2:3] != ("tests",)]
 
 
 def module_name(path: Path) -> str:
@@ -108,6 +114,11 @@ def test_rooms_import_only_what_they_may() -> None:
     assert broken == []
 
 
+def test_the_core_imports_no_plugin() -> None:
+    core = [room for room in MAY_IMPORT if not room.startswith("plugins")]
+    assert not [room for room in core if any(r.startswith("plugins") for r in MAY_IMPORT[room])]
+
+
 def test_no_file_imports_itself_through_others() -> None:
     ours = {module_name(path): path for path in product_files()}
     graph = {
@@ -147,13 +158,14 @@ def test_no_room_is_crowded() -> None:
     assert {name: count for name, count in counts.items() if count > MOST_FILES + 1} == {}
 
 
-def test_torch_is_imported_in_extract_only() -> None:
+def test_torch_is_imported_in_extract_and_plugins_only() -> None:
     heavy = ("torch", "transformers", "accelerate")
     found = [
         f"{path.relative_to(ROOT)}:{line}: {module}"
         for path in product_files()
         for line, module in imports(path)
-        if module.split(".")[0] in heavy and path.relative_to(ROOT).parts[0] != "extract"
+        if module.split(".")[0] in heavy
+        and path.relative_to(ROOT).parts[0] not in ("extract", "plugins")
     ]
     tokenizer_of_a_proxy_file = [
         hit for hit in found if "warehouse/sources/documents/json_file.py" in hit

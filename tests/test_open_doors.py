@@ -19,7 +19,7 @@ from warehouse.store.token_files import published_path
 
 CHECKOUT = Path(__file__).parents[1]
 PAGE = CHECKOUT / "docs" / "architecture.md"
-DOORS = {"probes", "documents", "weights", "backends", "importers"}
+DOORS = {"probes", "documents", "weights", "backends", "importers", "commands"}
 PROBLEM = """\
 name: mine
 title: Every part brought along
@@ -89,13 +89,6 @@ def test_the_examples_work_together(tokenmart, workspace: Workspace, tmp_path: P
     assert "2 items" in imported
     means = tokenmart("sql", "select avg(score) as mean from downstream", "--format", "csv")
     assert means.split() == ["mean", "0.75"]
-    choices = workspace.root / "choices.txt"
-    choices.write_text("0 0 no -2.5\n0 1 yes -1.5\n")
-    tokenmart(
-        "data", "import", "--problem", "mine", "--model", "me/model", "--format", "choices",
-        str(choices),
-    )  # fmt: skip
-    best = tokenmart(
-        "sql", "select max(loglikelihood) as best from eval_answers", "--format", "csv"
-    )
-    assert best.split() == ["best", "-1.5"]
+    listed = tokenmart("documents", "--problem", "mine")
+    assert listed == "paragraph 0\n"
+    assert "documents  List the documents of a problem." in tokenmart("--help")

@@ -23,8 +23,14 @@ class ProblemFileError(TokenmartError):
     """A problem file is missing, malformed, or asks for something that does not exist."""
 
 
-class TableProblemError(ProblemFileError):
-    """A command about models or tokens was given a problem that is a table of scores."""
+class OtherKindError(ProblemFileError):
+    """A command was given a problem file of a kind that it has no use for."""
+
+
+class RenamedError(TokenmartError):
+    """A command has another name now; exit code 2."""
+
+    exit_code = 2
 
 
 class BadSubmissionError(TokenmartError):

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from warehouse.bucket import BucketPath
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
+from warehouse.remote import RemotePath
 
 _CHUNK_BYTES = 1 << 20
 _HEAD_BYTES = 1 << 14
@@ -31,7 +31,6 @@ _REMEDIES = {
     errno.EISDIR: "it is a folder; give the name of a file",
     errno.EEXIST: "a part of the path is a file; choose another place",
     errno.ENOTDIR: "a part of the path is a file; choose another place",
-    errno.EEXIST: "a part of the path is a file; choose another place",
     errno.EPIPE: "whoever was reading has gone; keep it open until the end",
 }
 
@@ -98,12 +97,12 @@ def appearing(path: Path, remedy: str = _AGAIN, expected: str | None = None) -> 
     Args:
         path: the file; its folder is made.
         remedy: see `storage_errors`.
-        expected: of an object in a bucket, its version: see `BucketPath.put`.
+        expected: of an object in a bucket, its version: see `RemotePath.put`.
 
     Raises:
         StorageError: it can't be written.
     """
-    if isinstance(path, BucketPath):
+    if isinstance(path, RemotePath):
         with _uploading(path, expected) as draft:
             yield draft
         return
@@ -130,7 +129,7 @@ def appearing(path: Path, remedy: str = _AGAIN, expected: str | None = None) -> 
 
 
 @contextmanager
-def _uploading(path: BucketPath, expected: str | None) -> Iterator[Path]:
+def _uploading(path: RemotePath, expected: str | None) -> Iterator[Path]:
     """A file of this machine that becomes an object when the block has ended well."""
     with tempfile.TemporaryDirectory(prefix="tokenmart-") as folder:
         draft = Path(folder) / path.name
@@ -207,7 +206,7 @@ def refuse_protected(
     reasons = [
         f"{folder} {why}"
         for folder, why in folders.items()
-        if not isinstance(folder, BucketPath) and place.is_relative_to(os.path.realpath(folder))
+        if not isinstance(folder, RemotePath) and place.is_relative_to(os.path.realpath(folder))
     ]
     if place == Path(os.path.realpath(workspace.database)):
         reasons.append("it is the database that dbt builds")

@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from warehouse.bucket import bucket_path
 from warehouse.errors import TokenmartError
+from warehouse.remote import remote_path
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Workspace:
     @property
     def store(self) -> Path:
         """The folder of the Parquet files; of a bucket, something that answers like one."""
-        return bucket_path(self.address) if self.address else self.data
+        return remote_path(self.address) if self.address else self.data
 
     @property
     def spool(self) -> Path:
@@ -205,7 +205,7 @@ def find_workspace(start: Path | None = None) -> Workspace:
     database = os.environ.get("TOKENMART_DATABASE") or root / "warehouse" / "tokenmart.duckdb"
     address = os.environ.get("TOKENMART_STORE", "").rstrip("/")
     if address:
-        bucket_path(address)  # a wrong one is named before any work
+        remote_path(address)  # a wrong one is named before any work
         refuse_partitions(address, "set TOKENMART_STORE to another prefix")
     else:
         refuse_partitions(str(data), "rename it, or set TOKENMART_DATA to another folder")

@@ -8,6 +8,7 @@ import click
 from click.core import ParameterSource
 
 from analysis.options import PROBLEM, SEED
+from warehouse.options import JSON
 
 
 @click.command()
@@ -38,7 +39,7 @@ from analysis.options import PROBLEM, SEED
     help="Replace this entry, which is kept and no longer tested; only while labels are unknown.",
 )
 @click.option("--reason", help="State why the entry is replaced.")
-@click.option("--json", "as_json", is_flag=True, help="Print the entries as JSON.")
+@JSON
 @click.pass_context
 def preregister(
     context: click.Context,

@@ -28,8 +28,8 @@ from warehouse.strict_json import StrictJsonError, read_json
 
 if TYPE_CHECKING:
     from warehouse.paths import Workspace
+    from warehouse.problem.kinds import Ranked
     from warehouse.problem.spec import Problem
-    from warehouse.problem.table_problem import Ranked
 
 SCHEMA = "tokenmart/preregistration/1"
 PUBLISHED = ("results/{}/downstream_scores.parquet", "studies/{}/tables/downstream_scores.parquet")

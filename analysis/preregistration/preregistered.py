@@ -12,7 +12,7 @@ from warehouse.problem.spec import Problem
 
 if TYPE_CHECKING:
     from warehouse.paths import Workspace
-    from warehouse.problem.table_problem import Ranked
+    from warehouse.problem.kinds import Ranked
 
 _FIRST: tuple[Covered, ...] = ("metric",)
 """What the hashes of the first entries cover."""

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from analysis.options import FILE, PROBLEM, RESAMPLES, SEED
+from analysis.options import PROBLEM, RESAMPLES, SEED
+from warehouse.options import FILE, JSON
 
 if TYPE_CHECKING:
     from analysis.ranking.metric_table import Direction
@@ -26,7 +27,6 @@ TOP = click.option(
     type=click.IntRange(1),
     help="Show this many rows of the table.",
 )
-JSON = click.option("--json", "as_json", is_flag=True, help="Print all rows as JSON.")
 
 
 @click.command()
@@ -93,15 +93,15 @@ def correlate(
         select model_id, avg(nll) as value from tokens
         where problem = 'minilong' and condition = 'full' and position > 1000 group by model_id"
     """
+    from analysis.ranking.attached_bundles import other_labs
     from analysis.ranking.documents import parts_reader
     from analysis.ranking.ideas import idea_from_file, idea_from_sql
     from analysis.ranking.leaderboard import leaderboard_record, rank_metrics
     from analysis.ranking.leaderboard_view import print_leaderboard
     from analysis.ranking.metric_table import load_table
-    from analysis.ranking.others import other_labs
     from warehouse.errors import visible
     from warehouse.paths import find_workspace
-    from warehouse.problem.table_problem import load_ranked
+    from warehouse.problem.spec import load_ranked
     from warehouse.progress import progress_bar
 
     if sql is not None and values is not None:
@@ -177,7 +177,7 @@ def select(
     from analysis.ranking.metric_table import load_table
     from analysis.ranking.selection_view import print_selection, selection_record
     from warehouse.paths import find_workspace
-    from warehouse.problem.table_problem import load_ranked
+    from warehouse.problem.spec import load_ranked
 
     workspace = find_workspace()
     table = load_table(load_ranked(problem, workspace), workspace)

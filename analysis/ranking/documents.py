@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 import numpy as np
 
 from analysis.ranking.metric_table import MetricColumn, MetricTable
-from analysis.statistics import (
-    Aggregation,
-    DocumentParts,
+from analysis.statistics.document_noise import Aggregation, DocumentParts, TwoSources, two_sources
+from analysis.statistics.pairwise import (
     PairCounts,
-    TwoSources,
     count_pairs,
     p_from_documents,
     p_from_errors,
     soft_pairwise_accuracy,
-    two_sources,
 )
 
 if TYPE_CHECKING:

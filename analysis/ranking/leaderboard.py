@@ -15,22 +15,17 @@ from analysis.ranking.coverage import fewer_documents
 from analysis.ranking.documents import DocumentNoise, PartsOf, document_noise
 from analysis.ranking.metric_selection import MINIMUM_MODELS
 from analysis.ranking.metric_table import MetricColumn, MetricTable
-from analysis.statistics import (
-    Correlations,
-    Interval,
-    MaxTest,
-    NewFamily,
-    WithinFamilies,
+from analysis.statistics.after_choice import (
     critical_value,
-    family_interval,
     interval_after_choice,
-    max_test,
-    new_family,
-    repeated_splits,
     shared_design_effect,
-    spearman,
-    within_families,
 )
+from analysis.statistics.bootstrap import Correlations, Interval
+from analysis.statistics.correlations import spearman
+from analysis.statistics.families import WithinFamilies, family_interval, within_families
+from analysis.statistics.permutation import MaxTest, max_test
+from analysis.statistics.pooling import NewFamily, new_family
+from analysis.statistics.selection import repeated_splits
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from rich.table import Table
 from analysis.ranking.coverage import fewer_text
 from analysis.ranking.documents import MINIMUM_DOCUMENTS
 from analysis.ranking.leaderboard import Leaderboard, LeaderboardRow
-from analysis.statistics import Interval
+from analysis.statistics.bootstrap import Interval
 from warehouse.errors import visible
 from warehouse.terminal import print_whole
 

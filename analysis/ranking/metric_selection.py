@@ -15,30 +15,14 @@ from analysis.ranking.coverage import fewer_documents, fewer_text
 from analysis.ranking.documents import DocumentNoise, PartsOf, document_noise
 from analysis.ranking.metric_table import MetricColumn, MetricTable
 from analysis.ranking.registered import RegisteredResult, registered_results
-from analysis.statistics import (
-    DEFAULT_SPLITS,
-    SAME_RANKING,
-    Condition,
-    Estimate,
-    Interval,
-    LeftOut,
-    NewFamily,
-    Splits,
-    SwapTest,
-    WinnerConditions,
-    WinnerInterval,
-    difference,
-    draw,
-    interval_after_choice,
-    new_family,
-    noise_ceiling,
-    partial_spearman,
-    repeated_splits,
-    spearman,
-    swap_test,
-    winner_conditions,
-    winner_interval,
-)
+from analysis.statistics.after_choice import WinnerInterval, interval_after_choice, winner_interval
+from analysis.statistics.bootstrap import Estimate, Interval, draw
+from analysis.statistics.comparison import SwapTest, difference, swap_test
+from analysis.statistics.correlations import partial_spearman, spearman
+from analysis.statistics.document_noise import noise_ceiling
+from analysis.statistics.pooling import NewFamily, new_family
+from analysis.statistics.selection import DEFAULT_SPLITS, LeftOut, Splits, repeated_splits
+from analysis.statistics.winner import SAME_RANKING, Condition, WinnerConditions, winner_conditions
 from warehouse.errors import TokenmartError
 
 MINIMUM_MODELS = 8

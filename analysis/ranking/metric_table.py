@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from analysis.preregistration import PreregisteredMetric, preregistered_metrics
+from analysis.preregistration.preregistered import PreregisteredMetric, preregistered_metrics
+from analysis.ranking.metrics_tested import tested_besides
 from analysis.ranking.target import load_target
-from analysis.ranking.tried import tried_besides
-from analysis.statistics import Flags, Floats
+from analysis.statistics.correlations import Flags, Floats
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.metrics.tries import built_tries
 from warehouse.problem.series import series_of
 
 if TYPE_CHECKING:
-    from analysis.ranking.others import OtherLab
+    from analysis.ranking.attached_bundles import OtherLab
     from warehouse.metrics.tries import Kind, Try
     from warehouse.paths import Workspace
-    from warehouse.problem.table_problem import Ranked
+    from warehouse.problem.kinds import Ranked
 
 Direction = Literal["higher", "lower"]
 
@@ -262,7 +262,7 @@ def load_table(
     for idea in ideas:
         if idea.metric in of_metric:
             raise TokenmartError(f"--name {idea.metric}: a metric has this name; choose another")
-    besides = tried_besides(workspace, problem.name, [*built, *ideas])
+    besides = tested_besides(workspace, problem.name, [*built, *ideas])
     return MetricTable(
         problem=problem.name,
         models=models,

@@ -7,16 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from analysis.preregistration import PreregisteredMetric
+from analysis.preregistration.preregistered import PreregisteredMetric
 from analysis.ranking.coverage import fewer_documents, fewer_text
 from analysis.ranking.metric_table import MetricTable
-from analysis.statistics import (
-    Interval,
-    directed_test,
-    exchangeable_strata,
-    family_interval,
-    spearman,
-)
+from analysis.statistics.bootstrap import Interval
+from analysis.statistics.correlations import spearman
+from analysis.statistics.families import family_interval
+from analysis.statistics.permutation import directed_test, exchangeable_strata
 
 
 @dataclass(frozen=True)

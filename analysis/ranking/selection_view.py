@@ -13,7 +13,8 @@ from rich.table import Table
 from analysis.ranking.leaderboard import interval_record, new_family_record, number
 from analysis.ranking.metric_selection import Candidate, MetricSelection
 from analysis.ranking.registered import registered_record
-from analysis.statistics import MINIMUM_GROUPS, SAME_RANKING, Condition, Interval
+from analysis.statistics.bootstrap import Interval
+from analysis.statistics.winner import MINIMUM_GROUPS, SAME_RANKING, Condition
 from warehouse.errors import visible
 from warehouse.terminal import print_whole
 

@@ -10,7 +10,7 @@ from warehouse.errors import TokenmartError
 
 if TYPE_CHECKING:
     from warehouse.paths import Workspace
-    from warehouse.problem.table_problem import Ranked
+    from warehouse.problem.kinds import Ranked
 
 
 def load_target(problem: Ranked, workspace: Workspace) -> tuple[dict[str, float], dict[str, Any]]:

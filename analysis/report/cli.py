@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from analysis.options import FILE, PROBLEM, RESAMPLES, SEED
+from analysis.options import PROBLEM, RESAMPLES, SEED
+from warehouse.options import FILE, FORCE
 
 if TYPE_CHECKING:
     from analysis.report.viewer import Measure
@@ -23,7 +24,7 @@ OWN_PAGE = b'<meta name="generator" content="tokenmart">'
 @click.option(
     "--out", default="report.html", show_default=True, type=FILE, help="Where to write the page."
 )
-@click.option("--force", is_flag=True, help="Replace a file that is there already.")
+@FORCE
 @click.option("--figures", type=FILE, help="Folder for a PNG and an SVG file of each figure.")
 @RESAMPLES
 @SEED
@@ -36,13 +37,13 @@ def report(
     tokenmart report --problem minilong --out report.html
     tokenmart report --problem minilong --figures figures/
     """
-    from analysis.ranking import load_table
+    from analysis.ranking.metric_table import load_table
     from analysis.report.data import detailed_rows, gather
     from analysis.report.page import figure_files, report_page
     from analysis.report.svg import file_png, file_svg
     from warehouse.files import refuse_protected, write_whole
     from warehouse.paths import find_workspace
-    from warehouse.problem.table_problem import load_ranked
+    from warehouse.problem.spec import load_ranked
     from warehouse.progress import progress_bar
 
     workspace = find_workspace()
@@ -92,7 +93,7 @@ def report(
     help="How many characters to show; by default 2000 in the terminal, all on a page.",
 )
 @click.option("--out", type=FILE, help="Write an HTML page there instead of printing.")
-@click.option("--force", is_flag=True, help="Replace a file that is there already.")
+@FORCE
 def show(
     problem: str,
     document: str,

@@ -10,20 +10,17 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import numpy as np
 
-from analysis.ranking import (
+from analysis.ranking.documents import parts_reader
+from analysis.ranking.leaderboard import Leaderboard, LeaderboardRow, rank_metrics
+from analysis.ranking.metric_selection import (
     BASELINE_METRIC,
     MINIMUM_MODELS,
     Candidate,
-    Leaderboard,
-    LeaderboardRow,
-    MetricColumn,
     MetricSelection,
-    MetricTable,
-    parts_reader,
-    rank_metrics,
     select_metric,
 )
-from analysis.statistics import Floats, spearman
+from analysis.ranking.metric_table import MetricColumn, MetricTable
+from analysis.statistics.correlations import Floats, spearman
 from warehouse.sql.connection import connect_read_only
 from warehouse.store.provenance import code_revision, versions
 
@@ -31,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from warehouse.paths import Workspace
-    from warehouse.problem.table_problem import Ranked
+    from warehouse.problem.kinds import Ranked
     from warehouse.progress import Progress
 
 

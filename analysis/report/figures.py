@@ -12,7 +12,8 @@ from typing import Any, TypeAlias
 import altair as alt
 import numpy as np
 
-from analysis.ranking import LeaderboardRow, MetricColumn
+from analysis.ranking.leaderboard import LeaderboardRow
+from analysis.ranking.metric_table import MetricColumn
 from analysis.report.data import (
     MetricCorrelations,
     ProfileBand,
@@ -37,7 +38,7 @@ from analysis.report.palette import (
     SURFACE,
     family_colours,
 )
-from analysis.statistics import mcd_skipped
+from analysis.statistics.skipped import mcd_skipped
 
 Chart: TypeAlias = Any
 """An Altair chart; the package ships no types that hold for layered charts."""

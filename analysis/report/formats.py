@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from analysis.statistics import Interval
+from analysis.statistics.bootstrap import Interval
 
 
 def signed(value: float, digits: int = 2) -> str:

@@ -14,7 +14,7 @@ from analysis.report.formats import FILTERS
 from analysis.report.palette import ROLES, family_colours, variable_of
 from analysis.report.svg import page_svg
 from analysis.report.target_figures import depth_figure
-from analysis.statistics import LEVEL, MINIMUM_GROUPS, SAME_RANKING, STABLE_SHARE
+from analysis.statistics.winner import LEVEL, MINIMUM_GROUPS, SAME_RANKING, STABLE_SHARE
 from analysis.templates import environment
 from warehouse.progress import Progress
 

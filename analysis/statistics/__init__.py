@@ -1,5 +1,1 @@
 """Pure statistics over numpy arrays; imports nothing else of the project."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from analysis.ranking import MetricColumn
+from analysis.ranking.metric_table import MetricColumn
 from analysis.submission import locked_problem as locked
 from analysis.templates import environment
 from warehouse.metrics.lineage import Lineage

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.preregistration import preregistered_metrics
-from analysis.ranking import interval_record, number
-from analysis.statistics import exchangeable_strata, max_test, winner_interval
+from analysis.preregistration.preregistered import preregistered_metrics
+from analysis.ranking.leaderboard import interval_record, number
+from analysis.statistics.after_choice import winner_interval
+from analysis.statistics.permutation import exchangeable_strata, max_test
 from warehouse.metrics.tries import tries
 
 if TYPE_CHECKING:
-    from analysis.ranking import MetricColumn, MetricTable
+    from analysis.ranking.metric_table import MetricColumn, MetricTable
     from warehouse.paths import Workspace
     from warehouse.problem.spec import Problem
 

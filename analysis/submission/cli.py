@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from analysis.options import FILE, PROBLEM, RESAMPLES, SEED
+from analysis.options import PROBLEM, RESAMPLES, SEED
+from warehouse.options import FILE, FORCE, JSON, problem_option
 
 _SCORING = (
     click.option(
@@ -24,9 +25,7 @@ _SCORING = (
         help="Key of the score in a row; an object needs none.",
     ),
     click.option("--out", type=FILE, help="Where to save the result as JSON."),
-    click.option(
-        "--force", is_flag=True, help="Replace a file that is there and no earlier result."
-    ),
+    FORCE,
     RESAMPLES,
     SEED,
 )
@@ -41,13 +40,8 @@ def scoring_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command()
 @scoring_options
-@click.option(
-    "--problem",
-    default="no4k",
-    show_default=True,
-    help="Problem whose models and target the submission is scored against.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@problem_option("problem", default="no4k")
+@JSON
 def verify(
     submission: Path,
     metric_key: str,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.ranking import MetricColumn, MetricTable, load_table
+from analysis.ranking.metric_table import MetricColumn, MetricTable, load_table
 from analysis.submission.bundle import (
     BUNDLE_FILE,
     PAGE_FILE,

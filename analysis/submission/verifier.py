@@ -13,16 +13,10 @@ from typing import Any
 import click
 import numpy as np
 
-from analysis.ranking import interval_record, load_target, number
-from analysis.statistics import (
-    CUTOFF,
-    Correlations,
-    Estimate,
-    Interval,
-    Skipped,
-    exact_skipped,
-    flag_stability,
-)
+from analysis.ranking.leaderboard import interval_record, number
+from analysis.ranking.target import load_target
+from analysis.statistics.bootstrap import Correlations, Estimate, Interval
+from analysis.statistics.skipped import CUTOFF, Skipped, exact_skipped, flag_stability
 from analysis.submission import locked_problem as locked
 from analysis.submission.format import Submission, read_submission
 from warehouse.errors import LockedFileError, StorageError, TokenmartError

@@ -1,5 +1,1 @@
 """Scoring backends: what turns requests into token statistics, one file each."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

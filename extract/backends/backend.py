@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from extract.checkpoints import Checkpoint
-from extract.scored import Scored
+from extract.token_scores import Scored
 from warehouse import plugins
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Ids, Request
@@ -34,7 +34,8 @@ class Loading:
         dtype: a torch dtype's name: float32, bfloat16 or float16.
         attention: attention implementation; None leaves the choice to the backend.
         compiled: whether the user asked for compilation.
-        room: bytes per GPU that the forward needs beside the weights.
+        working: bytes per GPU that activations and logits of the longest document need.
+        cache_share: bytes of KV cache that it needs for each byte of weights.
         sample: the first document's tokens, to check the model on; None where there is none.
         top_k: how many first choices of each token are wanted, at most the vocabulary.
     """
@@ -45,7 +46,8 @@ class Loading:
     dtype: str
     attention: str | None = None
     compiled: bool = False
-    room: int = 0
+    working: int = 0
+    cache_share: float = 0.0
     sample: Ids | None = None
     top_k: int = 0
 
@@ -56,13 +58,19 @@ class Scorer(Protocol):
     Attributes:
         parameters: weights of the model, interventions applied.
         attention: what computes attention, for the ledger.
-        prefixes: `shared`, or `separate: ` and the reason why requests with one trunk each read
+        prefixes: `shared`, or `separate: ` and the reason why requests with one prefix each read
             their own part of it.
+        weights: `complete`, which a backend says only where it made sure that every tensor of the
+            model was in its files; `none` for a backend without weights.
     """
 
     parameters: int
-    attention: str
     prefixes: str
+    weights: str
+
+    @property
+    def attention(self) -> str:
+        """What computes attention: implementation and kernel."""
 
     def check(self) -> None:
         """Score a short text and compare it with the model's own forward.
@@ -95,6 +103,23 @@ class Backend(ABC):
         Raises:
             TokenmartError: it can't be loaded.
         """
+
+
+def check_results(results: Sequence[Scored], asked: int, wants_choices: bool, backend: str) -> None:
+    """Stop at a backend that gives other results than were asked for.
+
+    Raises:
+        TokenmartError: it gives too few or too many, or no first choices.
+    """
+    if len(results) != asked:
+        raise TokenmartError(
+            f"backend {backend}: {len(results)} results for {asked} requests; it must give one for "
+            "each, in their order"
+        )
+    if wants_choices and any(each.scores.choices is None for each in results):
+        raise TokenmartError(
+            f"backend {backend} gives no first choices; leave out --top-k and top_k"
+        )
 
 
 def find_backend(name: str) -> Backend:

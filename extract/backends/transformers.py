@@ -18,7 +18,8 @@ class Transformers(Backend):
         """Load a checkpoint and prepare it for scoring."""
         import torch
 
-        from extract.scoring.engine import Engine, is_out_of_memory
+        from extract.device_errors import is_out_of_memory
+        from extract.scoring.engine import Engine
         from extract.scoring.loading import load_model
 
         # what the model before held goes back to the device, not only to its allocator
@@ -32,7 +33,8 @@ class Transformers(Backend):
                 device=loading.device,
                 dtype=loading.dtype,
                 attention=loading.attention,
-                room=loading.room,
+                working=loading.working,
+                cache_share=loading.cache_share,
             )
             return Engine(
                 model,

@@ -11,12 +11,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from extract.planning.devices import resolve_dtype
+from extract.planning.cards import SUSTAINED, card_of, sustained_rate
+from extract.planning.devices import device_name, resolve_dtype
 from extract.planning.memory import Footprint, available_memory, footprint
-from extract.planning.model_size import model_size
+from extract.planning.model_size import ModelSize, linear_parameters, model_size
 from extract.planning.plan import Selection, max_tokens_of
-from extract.scoring.budgets import BRANCH_TOKENS
-from warehouse import bucket
+from extract.scoring.budgets import SUFFIX_TOKENS
+from warehouse import remote
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.probes.request import Condition, Reading
@@ -29,7 +30,7 @@ BYTES_PER_ROW = 10
 BYTES_PER_CHOICE = 6
 CPU_FLOPS_PER_CORE = {"float32": 6e10, "bfloat16": 1.2e11, "float16": 2e10}
 GPU_FLOPS = 1.2e14
-"""Sustained speed assumed for estimates: a 2024 server processor's core, an A100-class GPU."""
+"""Sustained speed assumed for estimates: a 2024 server processor's core, a GPU of unknown name."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +74,11 @@ def work_of(tokens_per_document: Sequence[int], selected: Sequence[Condition]) -
             choices += condition.top_k * sum(len(request.targets) for request in group)
         read = {request.ids.tobytes() for request in requests if not request.prefix_length}
         for request in requests:
-            trunk = request.trunk.tobytes()
-            if request.prefix_length and trunk not in read:
-                read.add(trunk)
-                tokens += len(request.trunk)
-                pairs += len(request.trunk) ** 2 / 2
+            prefix = request.prefix.tobytes()
+            if request.prefix_length and prefix not in read:
+                read.add(prefix)
+                tokens += len(request.prefix)
+                pairs += len(request.prefix) ** 2 / 2
             own = len(request.ids)
             tokens += own
             rows += len(request.targets)
@@ -115,15 +116,22 @@ def planned_reading(tokens: int, longest: int | None = None) -> Reading:
     return Reading(ids, starts, ends, part, None, foreign)
 
 
-def estimate(work: Work, *, parameters: int, dtype: str, device: str) -> Cost:
+def estimate(work: Work, size: ModelSize, *, dtype: str, device: str) -> Cost:
     """Cost of the work with one model.
 
-    FLOPs: 2 × parameters per token, plus attention at 4 × width × layers per pair of tokens,
-    where width × layers follows from the parameters of a typical decoder (12 · layers · width²,
-    width = 128 · layers).
+    FLOPs: 2 for each weight of the linear layers and token, 2 for each weight of the head and
+    scored token, and of attention 4 × width of the queries × layers for each pair of tokens.
+
+    Args:
+        work: from `work_of`.
+        size: the model's.
+        dtype: a torch dtype's name.
+        device: where; several GPUs are counted as one.
     """
-    layers = (parameters / (12 * 128**2)) ** (1 / 3)
-    flops = 2.0 * parameters * work.tokens + 4.0 * 128 * layers**2 * work.pairs
+    shape = size.shape
+    flops = 2.0 * linear_parameters(shape) * work.tokens
+    flops += 2.0 * shape.vocabulary * shape.width * work.rows
+    flops += 4.0 * shape.query_width * shape.layers * work.pairs
     seconds = flops / assumed_speed(device, dtype)[0]
     disk = work.rows * BYTES_PER_ROW + work.choices * BYTES_PER_CHOICE
     return Cost(work.tokens, work.rows, flops, seconds, disk)
@@ -132,7 +140,13 @@ def estimate(work: Work, *, parameters: int, dtype: str, device: str) -> Cost:
 def assumed_speed(device: str, dtype: str) -> tuple[float, str]:
     """Sustained FLOP/s that estimates assume of a device, and the same in words."""
     if device != "cpu":
-        return GPU_FLOPS, f"{GPU_FLOPS / 1e12:,.0f} TFLOP/s, a GPU of the A100 class"
+        card = card_of(device_name(device))
+        if card is None:
+            return GPU_FLOPS, f"{GPU_FLOPS / 1e12:,.0f} TFLOP/s, a GPU of the A100 class"
+        speed = sustained_rate(card, dtype)
+        return speed, (
+            f"{speed / 1e12:,.0f} TFLOP/s, {SUSTAINED:.0%} of the peak of {card.name} in {dtype}"
+        )
     import psutil
 
     cores = psutil.cpu_count(logical=False) or 1
@@ -149,7 +163,7 @@ def document_lengths(
     sizes = problem.documents.lengths(place)
     path = documents_path(problem, workspace)
     if sizes is None and path.is_file():
-        characters = pq.read_table(bucket.source(path), columns=["characters"], partitioning=None)
+        characters = pq.read_table(remote.source(path), columns=["characters"], partitioning=None)
         sizes = characters["characters"].to_pylist()
     if sizes is not None:
         most = problem.documents.max_characters
@@ -198,7 +212,9 @@ def planned_memory(
         dtype=resolve_dtype(spec, selection.dtype, selection.device),
         device=selection.device,
         longest=longest,
-        branch_tokens=BRANCH_TOKENS if any(c.kind.branches for c in selection.conditions) else 0,
+        suffix_tokens=SUFFIX_TOKENS
+        if any(c.kind.shares_prefix for c in selection.conditions)
+        else 0,
     )
 
 
@@ -221,7 +237,7 @@ def on_a_gpu(
         for spec in there.models
         if (peak := planned_memory(spec, there, longest, workspace, None, problem)) is not None
     }
-    hours = flops / assumed_speed("cuda", dtype)[0] / 3600
+    hours = flops / GPU_FLOPS / 3600
     told = f"One GPU of the A100 class would take about {hours:,.1f} h"
     if peaks:
         largest = max(peaks, key=lambda each: peaks[each])

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import sys
+from importlib.metadata import version
 from pathlib import Path
+
+from packaging.version import Version
 
 from warehouse.errors import TokenmartError
 from warehouse.problem.spec import ModelSpec
@@ -22,6 +26,7 @@ def resolve_device(asked: str) -> str:
     """
     if asked == "cpu":
         return asked
+    _grow_segments()
     import torch
 
     if asked == "auto":
@@ -40,6 +45,40 @@ def resolve_device(asked: str) -> str:
             f"--device {asked}: not a device here; use auto, cpu, cuda, cuda:0 or auto-map"
         ) from error
     return asked
+
+
+def _grow_segments() -> None:
+    """Let a GPU's allocator grow its segments, unless the user set it up: documents of different
+    lengths leave gaps between segments of fixed size, until a text that would fit doesn't.
+    """
+    names = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+    if sys.platform == "linux" and not any(name in os.environ for name in names):
+        # the second name is that of torch 2.9 and later, which warn of the first
+        newer = Version(version("torch")) >= Version("2.9")
+        os.environ[names[newer]] = "expandable_segments:True"
+
+
+def device_name(device: str) -> str:
+    """What the driver calls a GPU that is here (of several the first); empty for any other."""
+    import torch
+
+    if not device.startswith(("cuda", "auto-map")) or not torch.cuda.is_available():
+        return ""
+    return str(torch.cuda.get_device_name(_number(device)))
+
+
+def _number(device: str) -> int:
+    return int(device.partition(":")[2] or 0)
+
+
+def free_gpus(device: str) -> list[int]:
+    """Free bytes of the GPUs of a device: the one that is meant, or all of a device map."""
+    import torch
+
+    chosen = [_number(device)]
+    if device == "auto-map":
+        chosen = list(range(torch.cuda.device_count()))
+    return [int(torch.cuda.mem_get_info(number)[0]) for number in chosen]
 
 
 def planned_device(asked: str) -> tuple[str, bool]:
@@ -90,7 +129,9 @@ def resolve_dtype(spec: ModelSpec, asked: str, device: str) -> str:
     if device == "auto-map" and not torch.cuda.is_available():
         return "float32"
     if device.startswith(("cuda", "auto-map")) and torch.cuda.is_available():
-        return "bfloat16" if torch.cuda.is_bf16_supported() else "float16"
+        # older cards emulate it in float32, which is neither fast nor bfloat16
+        native = torch.cuda.is_bf16_supported(including_emulation=False)
+        return "bfloat16" if native else "float16"
     return "bfloat16"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from extract.planning.devices import free_gpus
 from extract.planning.model_size import ModelSize, linear_parameters
 from extract.scoring.budgets import (
     CPU_ROWS,
@@ -17,6 +18,10 @@ from warehouse.problem.changes import WindowIntervention
 from warehouse.problem.spec import ModelSpec
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+SMALLEST_FORWARD = 512 * 2**20
+"""Libraries' workspaces, a short piece's activations and a block of logits, on a GPU."""
+RESERVED_SHARE = 1.15
+"""Of the forward's tensors, what a GPU's allocator holds for them (emulated, not measured)."""
 HOST_PROCESS = 450 * 2**20
 """Python, PyTorch and transformers themselves, resident on the host."""
 
@@ -40,6 +45,16 @@ class Footprint:
         """The peak."""
         return self.weights + self.forward
 
+    @property
+    def reserved(self) -> int:
+        """The peak of what a GPU's allocator holds, with what is left between the tensors."""
+        return self.weights + int(RESERVED_SHARE * self.forward)
+
+    @property
+    def smallest(self) -> int:
+        """What a forward needs beside weights and cache when it is cut into small pieces."""
+        return SMALLEST_FORWARD
+
 
 def footprint(
     spec: ModelSpec,
@@ -48,7 +63,7 @@ def footprint(
     dtype: str,
     device: str,
     longest: int,
-    branch_tokens: int,
+    suffix_tokens: int,
 ) -> Footprint:
     """Predict the peak of scoring one document.
 
@@ -58,8 +73,8 @@ def footprint(
         dtype: a torch dtype's name.
         device: `cpu` counts the process and the head's float32 copy, too.
         longest: tokens of the longest document.
-        branch_tokens: tokens of one packed forward behind the document; 0 when no condition
-            branches off it, and then no cache is kept.
+        suffix_tokens: tokens of one packed forward behind the document; 0 when no condition
+            continues it, and then no cache is kept.
     """
     shape, number = size.shape, BYTES[dtype]
     on_cpu = device == "cpu"
@@ -69,50 +84,48 @@ def footprint(
         if dtype == "float32":
             # packed copies of the linear layers; the mapped file stays resident beside them
             weights += 4 * linear_parameters(shape)
-    kept = longest + branch_tokens if branch_tokens else 0
+    kept = longest + suffix_tokens if suffix_tokens else 0
     cache = 2 * shape.layers * shape.kv_width * kept * number
     activations = longest * activation_bytes_per_token(shape, number)
     local = shape.window is not None and longest > shape.window
     if local or any(isinstance(i, WindowIntervention) for i in spec.interventions):
         # a boolean mask, and the additive one that SDPA makes of it
         activations += longest * longest * (1 + number)
-    activations += branch_tokens * kept * (2 + number)
+    activations += suffix_tokens * kept * (2 + number)
     rows, tile = (CPU_ROWS, CPU_TILE) if on_cpu else (GPU_ROWS, GPU_TILE)
     logits = 3 * 4 * rows * min(tile, shape.vocabulary)
     return Footprint(weights, cache, activations, logits)
 
 
 def available_memory(device: str) -> int:
-    """Memory of the device (of all GPUs and the host for a device map), in bytes."""
+    """Bytes that a model may take: free ones of the GPU (for a device map of all GPUs, and the
+    host's), or all of the host's.
+    """
     import psutil
 
     host = int(psutil.virtual_memory().total)
     if not device.startswith(("cuda", "auto-map")):
         return host
-    import torch
-
-    gpus = [
-        int(torch.cuda.get_device_properties(n).total_memory)
-        for n in range(torch.cuda.device_count())
-    ]
-    return sum(gpus) + host if device == "auto-map" else max(gpus, default=0)
+    free = free_gpus(device)
+    return sum(free) + host if device == "auto-map" else max(free, default=0)
 
 
 def refuse_too_large(spec: ModelSpec, needed: Footprint, device: str, longest: int) -> None:
     """Stop before anything is downloaded or loaded when a model can't fit.
 
+    On a GPU the weights must fit: the engine computes the rest in pieces, and refuses alone the
+    conditions whose KV cache is too large.
+
     Raises:
         TokenmartError: the predicted peak is above the device's memory; with the numbers.
     """
     there = available_memory(device)
-    # on a GPU the engine halves its budgets until activations and logits fit beside the rest, and
-    # sends a long document through its cache in pieces
-    least = needed.total if device == "cpu" else needed.weights + needed.cache
+    least = needed.total if device == "cpu" else needed.weights + needed.smallest
     if least > there:
         raise TokenmartError(
             f"{spec.full_id}: needs about {needed.total / 2**30:.1f} GiB (weights "
             f"{needed.weights / 2**30:.1f}, KV cache {needed.cache / 2**30:.1f}, activations "
             f"{needed.activations / 2**30:.1f}, logits {needed.logits / 2**30:.1f}; documents of "
-            f"{longest:,} tokens), {device} has {there / 2**30:.1f} GiB; use --dtype bfloat16, "
-            "--device auto-map, a larger machine, or fewer --max-tokens"
+            f"{longest:,} tokens), {device} has {there / 2**30:.1f} GiB free; use --dtype bfloat16,"
+            " --device auto-map, a larger machine, or fewer --max-tokens"
         )

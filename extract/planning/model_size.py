@@ -38,6 +38,10 @@ class ModelSize:
     assumed: bool = False
 
 
+UNKNOWN_SIZE = ModelSize(1, ModelShape.assumed(1), assumed=True)
+"""Stands in for a size that nothing says."""
+
+
 def model_size(
     spec: ModelSpec, workspace: Workspace, folder: Path | None = None, problem: str = ""
 ) -> ModelSize | None:

@@ -13,6 +13,7 @@ from extract.backends.backend import DEFAULT, find_backend
 from extract.checkpoints import Checkpoint, find_checkpoint
 from extract.failures import Failure
 from extract.planning.devices import resolve_attention, resolve_dtype
+from extract.planning.unrecorded_weights import are_whole, lacks_record
 from extract.scoring.numerics import ENGINE_VERSION, attention_class
 from extract.tokenization import (
     DocumentTokenizer,
@@ -81,6 +82,7 @@ class ModelPlan:
         margin: how many tokens beyond it may run.
         free: how many tokens of it a truncated document leaves free.
         tasks: what is missing.
+        recorded_only: whether units without a record of complete weights are missing, too.
         done: number of settled units.
         failed: which of them failed in this run, and why.
     """
@@ -96,6 +98,7 @@ class ModelPlan:
     tasks: tuple[Task, ...]
     done: int
     failed: tuple[Failure, ...]
+    recorded_only: bool = False
 
     @cached_property
     def tokenizer(self) -> DocumentTokenizer:
@@ -331,9 +334,10 @@ def plan_model(
     dtype = resolve_dtype(spec, selection.dtype, selection.device)
     parts = model_parts(problem, selection, spec, checkpoint, tokenizer_sha256, dtype)
     finished = {
-        condition.name: finished_units(workspace, problem.name, spec.model_id, condition.name)
-        for condition in selection.conditions
+        c.name: finished_units(workspace, problem.name, spec.model_id, c.name)
+        for c in selection.conditions
     }
+    recorded_only = not are_whole(finished.values(), checkpoint, spec, workspace)
     tasks, failed, done = [], [], 0
     for document in documents:
         prints = {
@@ -346,11 +350,9 @@ def plan_model(
             if not is_settled(
                 finished[condition.name].get(document.doc_id),
                 prints[condition.name],
-                since,
-                condition,
-                workspace,
+                since, condition, workspace, recorded_only,
             )
-        )
+        )  # fmt: skip
         failed += [
             Failure(spec.full_id, unit.reason, document.doc_id)
             for condition in selection.conditions
@@ -372,6 +374,7 @@ def plan_model(
         tasks=tuple(tasks),
         done=done,
         failed=tuple(dict.fromkeys(failed)),
+        recorded_only=recorded_only,
     )
 
 
@@ -381,14 +384,17 @@ def is_settled(
     since: str | None,
     condition: Condition,
     workspace: Workspace,
+    recorded_only: bool = False,
 ) -> bool:
     """Whether the ledger holds this unit with this fingerprint: done, or failed in this run.
 
-    Done is a unit with as many first choices as its condition asks for.
+    Done is a unit with as many first choices as its condition asks for, and on record (if asked).
     """
     if unit is None or unit.fingerprint != wanted:
         return False
     if unit.status == "done":
+        if recorded_only and lacks_record(unit):
+            return False
         wants = condition.top_k and unit.rows
         return not wants or has_top_tokens(workspace, unit, condition.top_k)
     return since is not None and unit.finished_at >= since

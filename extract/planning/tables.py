@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from extract.failures import Failure, summary
 from extract.planning.cells import UNKNOWN, amounts, gibibytes, gigabytes, rounded
 from extract.planning.cost import (
+    GPU_FLOPS,
     assumed_speed,
     document_lengths,
     estimate,
@@ -21,13 +22,13 @@ from extract.planning.cost import (
 from extract.planning.current import current_units
 from extract.planning.devices import resolve_dtype
 from extract.planning.memory import Footprint
-from extract.planning.model_size import model_size
+from extract.planning.model_size import UNKNOWN_SIZE, model_size
 from extract.planning.plan import Document, Selection
-from warehouse.bucket import footer, source
 from warehouse.errors import visible
 from warehouse.paths import Workspace
 from warehouse.problem.needs import downloads_text, notices, problem_needs
 from warehouse.problem.spec import ModelSpec, Problem
+from warehouse.remote import footer, source
 from warehouse.sources.fetch import documents_path
 from warehouse.store.token_files import finished_units, published_path
 from warehouse.terminal import counted
@@ -70,6 +71,8 @@ class Plan:
     title: str
     models: tuple[PlannedModel, ...]
     notes: tuple[str, ...]
+    workers: int = 1
+    """GPUs that work side by side; processors' cores are counted as one already."""
 
     @property
     def unknown(self) -> list[str]:
@@ -79,7 +82,8 @@ class Plan:
     @property
     def hours(self) -> float:
         """What is still to do, of the models whose size is known."""
-        return sum(model.left * (model.seconds or 0.0) for model in self.models) / 3600
+        seconds = sum(model.left * (model.seconds or 0.0) for model in self.models)
+        return seconds / 3600 / self.workers
 
 
 def make_plan(
@@ -104,7 +108,7 @@ def make_plan(
         size = model_size(spec, workspace, problem=problem.name)
         cost = estimate(
             work,
-            parameters=size.parameters if size else 1,
+            size or UNKNOWN_SIZE,
             dtype=resolve_dtype(spec, selection.dtype, selection.device),
             device=selection.device,
         )
@@ -131,7 +135,7 @@ def make_plan(
     flops = sum(model.left * model.flops for model in models)
     dtypes = {resolve_dtype(m.spec, selection.dtype, selection.device) for m in models}
     speed = " or ".join(sorted({assumed_speed(selection.device, each)[1] for each in dtypes}))
-    gpu_hours = flops / assumed_speed("cuda", "bfloat16")[0] / 3600
+    gpu_hours = flops / GPU_FLOPS / 3600
     elsewhere = ""
     if selection.device == "cpu" and gpu_hours > 0.1:
         elsewhere = " " + on_a_gpu(selection, longest, workspace, problem.name, flops)

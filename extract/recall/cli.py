@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
-from extract.cli import PROBLEM, selection_options
+from extract.cli import selection_options
 from warehouse.errors import visible
+from warehouse.options import PROBLEM
 from warehouse.terminal import counted
 
 
@@ -35,7 +36,7 @@ def recall(
     from extract.failures import summary
     from extract.planning.devices import resolve_device
     from extract.planning.plan import select
-    from extract.recall.run import measure_recall, recall_target
+    from extract.recall.measurement import measure_recall, recall_target
     from extract.recall.store import standard_error_note
     from warehouse.errors import UnitFailedError
     from warehouse.paths import find_workspace

@@ -2,7 +2,7 @@
 
 At every length n the model is asked, after the first n tokens of a context, for everything told so
 far; answers are scored with the true tokens fed in (teacher-forced). A context is run once: the
-questions at all lengths branch off its one KV cache.
+questions at all lengths continue its one KV cache.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from extract.backends.backend import Scorer
 from extract.recall.contexts import RIVALS, Context, Question
-from extract.scored import Scored
+from extract.token_scores import Scored
 from extract.tokenization import DocumentTokenizer
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Ids, Request
@@ -93,7 +93,7 @@ def build_items(
     for asked in asked_in(target, contexts):
         by_context[asked.context].append(asked)
     for number, context in enumerate(contexts[first:], start=first):
-        trunk = _trunk(target, context, tokenizer)
+        prefix = _prefix(target, context, tokenizer)
         asked_here = (*context.questions, *context.controls)
         encoded = {each: _question(each, tokenizer) for each in asked_here}
         items = []
@@ -106,14 +106,14 @@ def build_items(
                 first_target=start,
                 positions=answers,
                 context_tokens=answers,
-                trunk=trunk,
+                prefix=prefix,
                 prefix_length=asked.length,
             )
             items.append(Item(asked, request))
         yield number, items
 
 
-def _trunk(target: RecallTarget, context: Context, tokenizer: DocumentTokenizer) -> Ids:
+def _prefix(target: RecallTarget, context: Context, tokenizer: DocumentTokenizer) -> Ids:
     filler = tokenizer.encode(context.filler).ids
     pieces: list[Ids] = []
     used = 0

@@ -14,10 +14,10 @@ from extract.planning.plan import ModelPlan, describe_corrections, describe_inte
 from extract.recall.contexts import RECALL_VERSION
 from extract.recall.words import ADJECTIVES, LETTERS, LISTED, NOUNS
 from extract.scoring.numerics import ENGINE_VERSION
-from warehouse.bucket import footer, source
 from warehouse.paths import Workspace
 from warehouse.problem.recall_target import DEFAULT_TASKS, RecallTarget
 from warehouse.problem.spec import Problem
+from warehouse.remote import footer, source
 from warehouse.store.ledger import fingerprint
 from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import DOWNSTREAM

@@ -14,16 +14,21 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from warehouse.errors import TokenmartError
+from extract.device_errors import NoKernelError, has_no_plan
 
 FUSED = (
     SDPBackend.FLASH_ATTENTION,
     SDPBackend.CUDNN_ATTENTION,
     SDPBackend.EFFICIENT_ATTENTION,
 )
-"""In the order of preference. Flash takes no masks, so packed branches go to cuDNN or the
+"""In the order of preference. Flash takes no masks, so packed suffixes go to cuDNN or the
 memory-efficient kernel. The math path is left out: it holds heads × length² scores, 128 GiB for
 32 heads at 32,768 tokens in float32 (reckoned)."""
+
+HOPPER = (9, 0)
+"""Compute capability from which cuDNN's attention is the fastest."""
+
+Kernels = tuple[SDPBackend, ...]
 
 REPEATED_HEADS = "sdpa_repeated_heads"
 
@@ -68,31 +73,49 @@ def repeat_heads_where_needed(config: Any, device: torch.device, dtype: torch.dt
         config._attn_implementation = REPEATED_HEADS
 
 
+def preferred_kernels(device: torch.device) -> Kernels:
+    """Fused kernels in the order of preference: cuDNN's first where it is the fastest.
+
+    The engine's self-check decides whether it is used.
+    """
+    if device.type != "cuda" or torch.version.hip:
+        return FUSED
+    if torch.cuda.get_device_capability(device) < HOPPER:
+        return FUSED
+    return (SDPBackend.CUDNN_ATTENTION, *without_cudnn(FUSED))
+
+
+def without_cudnn(kernels: Kernels) -> Kernels:
+    """The same kernels but cuDNN's."""
+    return tuple(kernel for kernel in kernels if kernel is not SDPBackend.CUDNN_ATTENTION)
+
+
 @contextmanager
-def fused_kernels(device: torch.device) -> Iterator[None]:
+def fused_kernels(device: torch.device, kernels: Kernels = FUSED) -> Iterator[None]:
     """On a GPU let SDPA use fused kernels only; processors have one of their own.
 
     Raises:
-        TokenmartError: no fused kernel takes what is computed inside.
+        NoKernelError: no fused kernel takes what is computed inside.
     """
     if device.type != "cuda":
         yield
         return
     try:
-        with sdpa_kernel(list(FUSED), set_priority=True):
+        with sdpa_kernel(list(kernels), set_priority=True):
             yield
     except RuntimeError as error:
-        if "No available kernel" not in str(error):
+        if not has_no_plan(error):
             raise
-        raise TokenmartError(
-            "no fused attention kernel (flash, cuDNN, memory-efficient) takes this model here; "
-            "use --dtype bfloat16, or --attention eager for short documents"
+        first = str(error).strip().splitlines()[0][:80]
+        raise NoKernelError(
+            f"no fused attention kernel (flash, cuDNN, memory-efficient) takes this model here "
+            f"({first}); use --dtype bfloat16, or --attention eager for short documents"
         ) from None
 
 
 @contextmanager
 def with_masks(config: Any) -> Iterator[None]:
-    """SDPA while branches run: FlashAttention, good for trunks, takes no tree masks."""
+    """SDPA while suffixes run: FlashAttention, good for whole texts, takes no masks."""
     chosen = config._attn_implementation
     if chosen in ("sdpa", REPEATED_HEADS, "eager"):
         yield
@@ -104,13 +127,16 @@ def with_masks(config: Any) -> Iterator[None]:
         config._attn_implementation = chosen
 
 
-def describe(config: Any, device: torch.device, dtype: torch.dtype) -> str:
-    """Implementation and, for SDPA, the kernel it takes for a trunk: `sdpa/flash`, `eager` ….
+def describe(
+    config: Any, device: torch.device, dtype: torch.dtype, kernels: Kernels = FUSED
+) -> str:
+    """Implementation and, for SDPA, the kernel it takes for a whole text: `sdpa/flash`, `eager` ….
 
     Args:
         config: of the model's text part.
         device: where attention is computed.
         dtype: of keys and queries.
+        kernels: fused ones that it may take, in the order of preference.
     """
     chosen = str(getattr(config, "_attn_implementation", "unknown"))
     if chosen not in ("sdpa", REPEATED_HEADS) or device.type not in ("cpu", "cuda"):
@@ -120,7 +146,7 @@ def describe(config: Any, device: torch.device, dtype: torch.dtype) -> str:
     width = getattr(config, "head_dim", None) or config.hidden_size // heads
     query = torch.zeros(1, heads, 16, width, device=device, dtype=dtype)
     key = torch.zeros(1, shared, 16, width, device=device, dtype=dtype)
-    with fused_kernels(device):
+    with fused_kernels(device, kernels):
         kernel = torch._fused_sdp_choice(
             query, key, key, None, 0.0, True, enable_gqa=shared != heads
         )

@@ -14,8 +14,11 @@ CPU_BATCH_TOKENS = 1024
 GPU_BATCH_TOKENS = 65_536
 """Tokens per forward of batched requests: what suits a processor's caches, a GPU's most."""
 
-BRANCH_TOKENS = 1024
-"""Tokens of branches (retrieval excerpts, recall questions) packed into one forward."""
+SUFFIX_TOKENS = 1024
+"""Tokens of suffixes (retrieval excerpts, recall questions) packed into one forward."""
+
+ONE_TEXT_SHARE = 0.9
+"""Of what is free, what one long text may take; the rest is the allocator's and the libraries'."""
 
 SMALLEST = 32
 """No budget is halved below this."""
@@ -27,15 +30,22 @@ class Budgets:
 
     Attributes:
         batch_tokens: per forward of batched requests, padding included.
-        branch_tokens: of branches packed into one forward.
+        suffix_tokens: of suffixes packed into one forward.
         rows: hidden states per block of the head.
-        trunk_tokens: a longer text goes through its KV cache in pieces; None for never.
+        prefix_tokens: a longer prefix goes into its KV cache in pieces; None for never.
+        text_tokens: a longer text whose cache nobody needs goes through one in pieces, too.
     """
 
     batch_tokens: int
-    branch_tokens: int
+    suffix_tokens: int
     rows: int
-    trunk_tokens: int | None = None
+    prefix_tokens: int | None = None
+    text_tokens: int | None = None
+
+    def one_forward(self, tokens: int, *, cached: bool) -> bool:
+        """Whether a text of so many tokens goes through the model at once."""
+        most = self.prefix_tokens if cached else self.text_tokens
+        return most is None or tokens <= most
 
     @property
     def piece_tokens(self) -> int:
@@ -44,15 +54,16 @@ class Budgets:
         Half of the budget: behind a cache each token also brings its row of the mask, which at
         32,768 tokens takes about as much as its activations in a model of 7B (reckoned).
         """
-        return max(SMALLEST, (self.trunk_tokens or 0) // 2)
+        return max(SMALLEST, (self.prefix_tokens or 0) // 2)
 
     def halved(self, longest: int) -> Budgets | None:
         """All of them halved, for texts of at most `longest` tokens; None at the smallest."""
-        trunk = min(self.trunk_tokens or longest, longest)
-        if max(self.batch_tokens, self.branch_tokens, self.rows, trunk) <= SMALLEST:
+        prefix = min(self.prefix_tokens or longest, longest)
+        text = min(self.text_tokens or longest, longest)
+        parts = (self.batch_tokens, self.suffix_tokens, self.rows, prefix, text)
+        if max(parts) <= SMALLEST:
             return None
-        halves = (each // 2 for each in (self.batch_tokens, self.branch_tokens, self.rows, trunk))
-        return Budgets(*(max(SMALLEST, half) for half in halves))
+        return Budgets(*(max(SMALLEST, part // 2) for part in parts))
 
 
 def activation_bytes_per_token(shape: ModelShape, size: int) -> int:
@@ -66,12 +77,23 @@ def activation_bytes_per_token(shape: ModelShape, size: int) -> int:
     return size * (3 * shape.width + max(attention, 3 * shape.inner))
 
 
-def gpu_budgets(free: int, shape: ModelShape | None, size: int) -> tuple[int, int]:
-    """Tokens per forward of batched requests and rows per block of the head, for a GPU.
+def cache_bytes_per_token(shape: ModelShape, size: int) -> int:
+    """Keys and values of one token in all layers.
 
-    A batch may take a quarter of what is free beside the weights and a block of logits a tenth;
-    the rest is the KV cache's and the allocator's (reckoned, not measured). Should it be too
-    much, the engine halves.
+    Args:
+        shape: the model's.
+        size: bytes of one number in the model's dtype.
+    """
+    return 2 * shape.layers * shape.kv_width * size
+
+
+def gpu_budgets(free: int, shape: ModelShape | None, size: int) -> Budgets:
+    """What a GPU may compute at once.
+
+    A batch may take a quarter of what is free beside the weights and a block of logits a tenth.
+    One long text may take nearly all of it, so that what fits in one forward is tried in one
+    forward: its activations, its hidden states, and its KV cache where that is kept. Should it be
+    too much, the engine halves.
 
     Args:
         free: bytes free on the device, the model loaded.
@@ -79,10 +101,20 @@ def gpu_budgets(free: int, shape: ModelShape | None, size: int) -> tuple[int, in
         size: bytes of one number in the model's dtype.
     """
     if shape is None:
-        return GPU_BATCH_TOKENS, GPU_ROWS
-    batch = free // 4 // activation_bytes_per_token(shape, size)
-    rows = free // 10 // (3 * 4 * min(GPU_TILE, shape.vocabulary))
-    return _within(batch, 512, GPU_BATCH_TOKENS), _within(rows, 32, GPU_ROWS)
+        most = GPU_BATCH_TOKENS
+        return Budgets(most, SUFFIX_TOKENS, GPU_ROWS, prefix_tokens=most, text_tokens=most)
+    layer = activation_bytes_per_token(shape, size)
+    row = 3 * 4 * min(GPU_TILE, shape.vocabulary)
+    rows = _within(free // 10 // row, 32, GPU_ROWS)
+    left = int(ONE_TEXT_SHARE * free) - rows * row
+    cached = left // (layer + cache_bytes_per_token(shape, size))
+    return Budgets(
+        batch_tokens=_within(free // 4 // layer, 512, GPU_BATCH_TOKENS),
+        suffix_tokens=SUFFIX_TOKENS,
+        rows=rows,
+        prefix_tokens=max(512, cached),
+        text_tokens=max(512, left // layer),
+    )
 
 
 def _within(value: int, least: int, most: int) -> int:

@@ -1,15 +1,14 @@
 """The scoring engine: requests in, token statistics out.
 
-The backbone runs once over each trunk (a document) and keeps its KV cache; everything that
-continues the trunk (retrieval excerpts, recall questions) is packed into one further forward
-under a tree mask: each branch sees its prefix of the trunk and itself. Of many short trunks
-(prompts with their choices) several go into one forward, branches and all. Other requests run in
-length-sorted batches under a token budget. The LM head runs over scored positions only.
+The backbone runs once over each prefix (a document) and keeps its KV cache; everything that
+continues it (retrieval excerpts, recall questions) is packed into one further forward under a
+mask: each suffix sees its part of the prefix and itself. Of many short prefixes (prompts with
+their choices) several go into one forward, suffixes and all. Other requests run in length-sorted
+batches under a token budget. The LM head runs over scored positions only.
 """
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -19,14 +18,36 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import DynamicCache
 
-from extract.scored import NonFiniteLogits, Scored
 from extract.scoring import attention, generation, self_check
-from extract.scoring.budgets import BRANCH_TOKENS, CPU_BATCH_TOKENS, Budgets, gpu_budgets
-from extract.scoring.forest import FOREST_TOKENS, columns_of, pieces_of, short_trees
+from extract.scoring.attempts import Attempts, free_bytes, give_back
+from extract.scoring.budgets import (
+    CPU_BATCH_TOKENS,
+    SUFFIX_TOKENS,
+    Budgets,
+    cache_bytes_per_token,
+    gpu_budgets,
+)
 from extract.scoring.head import LogitTransform, VocabularyHead, to_host
-from extract.scoring.linear import onednn_available, pack_linear_layers
-from extract.scoring.placement import exact_float32, execution_device, reset_frequencies
-from extract.scoring.tree import Tree, attention_mask, forest_of, tree_of
+from extract.scoring.onednn_linear import onednn_available, pack_linear_layers
+from extract.scoring.placement import (
+    compile_layers,
+    exact_float32,
+    execution_device,
+    reset_frequencies,
+)
+from extract.scoring.refusals import refuse_large_caches, refuse_unknown_ids
+from extract.scoring.shared_prefix import (
+    PACKED_TOKENS,
+    Layout,
+    attention_mask,
+    behind_cache,
+    columns_of,
+    in_one_forward,
+    pack_short_groups,
+    pack_suffixes,
+    pieces_of,
+)
+from extract.token_scores import NonFiniteLogits, Scored
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Ids, Request
 from warehouse.problem.model_shape import ModelShape
@@ -35,28 +56,21 @@ _OnDevice = tuple[Tensor, int]
 """A request's statistics where they were computed, and the backbone tokens spent on it."""
 
 
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an exception means that the device (or the host) ran out of memory."""
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or (
-        isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
-    )
-
-
 class Engine:
     """Scores requests with one model; its attributes describe it for the ledger.
 
     Attributes:
         parameters: weights of the model.
-        attention: implementation and kernel, such as `sdpa/flash`.
-        prefixes: `shared`, or `separate: ` and the reason why every branch reads its own prefix.
+        prefixes: `shared`, or `separate: ` and the reason why every suffix reads its own prefix.
+        weights: from `load_weights`; empty for a model that was made in memory.
 
     Args:
         model: a causal language model of transformers, in eval mode, on its device.
         batch_tokens: tokens per forward of batched requests (padding included); by default
             what suits a processor's caches, or a GPU's free memory.
-        branch_tokens: tokens of branches packed into one forward behind a trunk.
-        trunk_tokens: a text longer than this goes through its KV cache in pieces; by default
-            never on a processor, and what a batch may have on a GPU.
+        suffix_tokens: tokens of suffixes packed into one forward behind a prefix.
+        prefix_tokens: a longer text goes through its KV cache in pieces; by default never on a
+            processor, and what has room in a GPU's free memory.
         compiled: fuse norms, feed-forward layers and the head's tiles with `torch.compile`; the
             first document waits for the compiler.
         sample: tokens of real text for `check`; fixed random ones without it.
@@ -73,8 +87,8 @@ class Engine:
         model: Any,
         *,
         batch_tokens: int | None = None,
-        branch_tokens: int = BRANCH_TOKENS,
-        trunk_tokens: int | None = None,
+        suffix_tokens: int = SUFFIX_TOKENS,
+        prefix_tokens: int | None = None,
         compiled: bool = False,
         sample: Ids | None = None,
         check: bool = True,
@@ -82,29 +96,37 @@ class Engine:
     ) -> None:
         self.model: Any = model
         self.backbone: Any = self.model.get_decoder()
+        self.weights = str(getattr(model, "loading_record", ""))
         exact_float32()
         self.device: torch.device = execution_device(self.model.get_input_embeddings())
         self.dtype: torch.dtype = self.model.dtype
         self.config: Any = self.model.config.get_text_config()
+        self.devices = {p.device for p in self.model.parameters() if p.device.type != "meta"}
         self.parameters = sum(parameter.numel() for parameter in self.model.parameters())
         attention.repeat_heads_where_needed(self.config, self.device, self.dtype)
-        kernel = attention.describe(self.config, self.device, self.dtype)
-        self.attention = f"{kernel}, compiled" if compiled else kernel
+        self.compiled = compiled
+        self._described: dict[attention.Kernels, str] = {}
         transform = LogitTransform.of(self.config)
         head = self.model.get_output_embeddings()
         text = self._ids(self_check.check_text(sample, head.out_features))
         with attention.fused_kernels(self.device):
             self._reference = self_check.own_forward(self.model, text, transform)
         self.head = VocabularyHead(head, transform, compiled=compiled, top_k=top_k)
-        self.budgets = self._budgets(batch_tokens, branch_tokens, trunk_tokens)
+        shape = ModelShape.of_config(self.config.to_dict())
+        self.cache_bytes = cache_bytes_per_token(shape, self.dtype.itemsize) if shape else 0
+        self.attempts = Attempts(
+            self.device,
+            self._budgets(shape, batch_tokens, suffix_tokens, prefix_tokens),
+            attention.preferred_kernels(self.device),
+        )
         if compiled:
-            self._compile_layers()
+            compile_layers(self.backbone)
         elif onednn_available(self.device, self.dtype):
             pack_linear_layers(self.backbone)
         rope = getattr(self.config, "rope_parameters", None) or {}
         # one set for all layers, or one for each kind of layer
         sets = [rope, *(each for each in rope.values() if isinstance(each, dict))]
-        # such frequencies differ between a trunk and its prefixes, and between the members of a
+        # such frequencies differ between a text and its prefixes, and between the members of a
         # padded batch
         self.length_dependent = any(
             each.get("rope_type") in ("dynamic", "longrope") for each in sets
@@ -115,29 +137,41 @@ class Engine:
         if check:
             self.check()
 
-    def _budgets(self, batch: int | None, branch: int, trunk: int | None) -> Budgets:
+    def _budgets(
+        self, shape: ModelShape | None, batch: int | None, suffix: int, prefix: int | None
+    ) -> Budgets:
         """What was asked for, else what suits the device."""
         if self.device.type != "cuda":
-            return Budgets(batch or CPU_BATCH_TOKENS, branch, self.head.rows, trunk)
+            return Budgets(batch or CPU_BATCH_TOKENS, suffix, self.head.rows, prefix, prefix)
         # what an earlier model left to the allocator is free, too
-        gc.collect()
-        torch.cuda.empty_cache()
-        free, _ = torch.cuda.mem_get_info(self.device)
-        shape = ModelShape.of_config(self.config.to_dict())
-        fitting, rows = gpu_budgets(free, shape, self.dtype.itemsize)
-        return Budgets(batch or fitting, branch, rows, trunk or fitting)
+        give_back(self.device)
+        fitting = gpu_budgets(free_bytes(self.device), shape, self.dtype.itemsize)
+        return Budgets(
+            batch or fitting.batch_tokens,
+            suffix,
+            fitting.rows,
+            prefix or fitting.prefix_tokens,
+            prefix or fitting.text_tokens,
+        )
 
     @property
-    def share_trunks(self) -> bool:
-        """Whether branches of one trunk share its KV cache."""
-        return self.prefixes == "shared"
+    def budgets(self) -> Budgets:
+        """How much is computed at once."""
+        return self.attempts.budgets
 
-    def _compile_layers(self) -> None:
-        """Compile what all layers share; attention has kernels of its own, and a cache inside."""
-        for layer in self.backbone.layers:
-            for child in layer.children():
-                if not hasattr(child, "layer_idx"):
-                    child.compile(dynamic=True)
+    @property
+    def attention(self) -> str:
+        """Implementation and kernel, such as `sdpa/flash`, and why no better one."""
+        kernels = self.attempts.kernels
+        if kernels not in self._described:
+            kernel = attention.describe(self.config, self.device, self.dtype, kernels)
+            self._described[kernels] = f"{kernel}, compiled" if self.compiled else kernel
+        return "; ".join(filter(None, [self._described[kernels], self.attempts.refused]))
+
+    @property
+    def share_prefixes(self) -> bool:
+        """Whether suffixes of one prefix share its KV cache."""
+        return self.prefixes == "shared"
 
     def score(self, requests: Sequence[Request]) -> list[Scored]:
         """Score requests; results come back in their order. Equal requests are scored once.
@@ -146,74 +180,52 @@ class Engine:
 
         Raises:
             NonFiniteLogits: the model produced NaN or infinite logits.
-            TokenmartError: out of memory at the smallest budgets.
+            DoesNotFitError: a shared prefix's KV cache is more than the GPU has free.
+            TokenmartError: out of memory at the smallest budgets; or the GPU failed.
         """
         distinct: dict[Any, Request] = {}
         for request in requests:
             distinct.setdefault(request.key, request)
-        budgets = self.budgets
-        try:
-            while (scores := self._attempt(list(distinct.values()))) is None:
-                gc.collect()
-                if self.device.type == "cuda":
-                    torch.cuda.empty_cache()
-        finally:
-            self.budgets = budgets
+        asked = list(distinct.values())
+        refuse_unknown_ids(asked, int(self.model.get_input_embeddings().weight.shape[0]))
+        if self.device.type == "cuda" and self.share_prefixes and len(self.devices) == 1:
+            refuse_large_caches(asked, self.cache_bytes, free_bytes(self.device))
+        longest = max((max(r.length, len(r.prefix)) for r in asked), default=0)
+        scores = self.attempts.run(lambda: self._score_all(asked), longest)
+        if not all(np.isfinite(each.scores.logprob).all() for each in scores):
+            raise NonFiniteLogits("the model produced NaN or infinite logits")
         by_key = dict(zip(distinct, scores, strict=True))
-        # the first of equal requests is charged with the tokens
         found = []
         for request in requests:
-            each = by_key[request.key]
-            found.append(each)
+            found.append(each := by_key[request.key])
+            # the first of equal requests is charged with the tokens
             by_key[request.key] = Scored(each.scores, 0)
         return found
 
-    def _attempt(self, requests: Sequence[Request]) -> list[Scored] | None:
-        """Score within the budgets; None when memory ran out, and then they are halved.
-
-        What holds tensors is gone when this returns: the traceback of an exception keeps every
-        frame alive, and with it what did not fit.
-        """
-        try:
-            with torch.inference_mode(), attention.fused_kernels(self.device):
-                found = self._score(requests)
-                scores = to_host([block for block, _ in found])
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-            shortage = str(error)[:80]
-        else:
-            if not all(np.isfinite(each.logprob).all() for each in scores):
-                raise NonFiniteLogits("the model produced NaN or infinite logits")
-            return [Scored(s, spent) for s, (_, spent) in zip(scores, found, strict=True)]
-        smaller = self.budgets.halved(max(max(r.length, len(r.trunk)) for r in requests))
-        if smaller is None:
-            raise TokenmartError(
-                f"out of memory even at the smallest batch ({shortage}); use --dtype bfloat16, "
-                "a larger device, or fewer --max-tokens"
-            )
-        self.budgets = smaller
-        return None
+    def _score_all(self, requests: Sequence[Request]) -> list[Scored]:
+        found = self._score(requests)
+        scores = to_host([block for block, _ in found])
+        return [Scored(each, spent) for each, (_, spent) in zip(scores, found, strict=True)]
 
     def _score(self, requests: Sequence[Request]) -> list[_OnDevice]:
         results: dict[int, _OnDevice] = {}
-        trunks: dict[bytes, list[int]] = {}
+        groups: dict[bytes, list[int]] = {}
         alone: list[int] = []
         for index, request in enumerate(requests):
-            if request.prefix_length and self.share_trunks:
-                trunks.setdefault(request.trunk.tobytes(), []).append(index)
+            if request.prefix_length and self.share_prefixes:
+                groups.setdefault(request.prefix.tobytes(), []).append(index)
             else:
                 alone.append(index)
-        budget = min(self.budgets.batch_tokens, FOREST_TOKENS)
-        for pack in short_trees(requests, list(trunks.values()), budget):
-            results.update(self._score_forest(requests, pack))
-        for branches in trunks.values():
-            if branches[0] in results:
+        budget = min(self.budgets.batch_tokens, PACKED_TOKENS)
+        for pack in pack_short_groups(requests, list(groups.values()), budget):
+            results.update(self._score_short_groups(requests, pack))
+        for group in groups.values():
+            if group[0] in results:
                 continue
-            trunk = requests[branches[0]].trunk
-            same = [i for i in alone if np.array_equal(requests[i].ids, trunk)]
+            prefix = requests[group[0]].prefix
+            same = [i for i in alone if np.array_equal(requests[i].ids, prefix)]
             alone = [i for i in alone if i not in same]
-            results.update(self._score_tree(trunk, requests, same, branches))
+            results.update(self._score_long_prefix(prefix, requests, same, group))
         results.update(self._score_batches(requests, alone))
         return [results[index] for index in range(len(requests))]
 
@@ -241,11 +253,7 @@ class Engine:
     def _states(self, ids: Ids, cache: DynamicCache | None = None) -> Tensor:
         """Hidden states of one text, shape (len(ids), width); its keys and values go to `cache`."""
         budgets = self.budgets
-        if (
-            self.length_dependent
-            or budgets.trunk_tokens is None
-            or len(ids) <= budgets.trunk_tokens
-        ):
+        if self.length_dependent or budgets.one_forward(len(ids), cached=cache is not None):
             output = self.backbone(
                 input_ids=self._ids(ids[None]), past_key_values=cache, use_cache=cache is not None
             )
@@ -267,7 +275,7 @@ class Engine:
         """Right-padded batches of similar length; causal attention never looks at the padding."""
         results: dict[int, _OnDevice] = {}
         whole = {
-            i: np.concatenate([requests[i].trunk[: requests[i].prefix_length], requests[i].ids])
+            i: np.concatenate([requests[i].prefix[: requests[i].prefix_length], requests[i].ids])
             for i in indices
         }
         order = sorted(whole, key=lambda i: (-len(whole[i]), i))
@@ -295,36 +303,26 @@ class Engine:
             results.update(zip(batch, self._heads(states, requests, spent), strict=True))
         return results
 
-    def _score_tree(
-        self,
-        trunk: Ids,
-        requests: Sequence[Request],
-        same: Sequence[int],
-        branches: Sequence[int],
+    def _score_long_prefix(
+        self, prefix: Ids, requests: Sequence[Request], same: Sequence[int], group: Sequence[int]
     ) -> dict[int, _OnDevice]:
-        """One forward over the trunk, then packed forwards over its branches."""
+        """One forward over the prefix, then packed forwards over its suffixes.
+
+        `same` are requests for the prefix's own tokens: they need no further forward.
+        """
         results: dict[int, _OnDevice] = {}
         cache = DynamicCache()
-        hidden = self._states(trunk, cache)
-        spent = len(trunk)
+        hidden = self._states(prefix, cache)
+        spent = len(prefix)
         for i in same:
             first = requests[i].first_target
-            results[i] = (self._head(hidden[first - 1 : len(trunk) - 1], requests[i]), spent)
+            results[i] = (self._head(hidden[first - 1 : len(prefix) - 1], requests[i]), spent)
             spent = 0
-        # a branch whose first token is scored needs the trunk's last visible state
-        ends = {i: hidden[requests[i].prefix_length - 1].clone() for i in branches}
+        # a suffix whose first token is scored needs the prefix's last visible state
+        ends = {i: hidden[requests[i].prefix_length - 1].clone() for i in group}
         del hidden
-        pack: list[int] = []
-        size = 0
-        packs: list[list[int]] = []
-        for i in branches:
-            if pack and size + len(requests[i].ids) > self.budgets.branch_tokens:
-                packs.append(pack)
-                pack, size = [], 0
-            pack.append(i)
-            size += len(requests[i].ids)
-        for members in [*packs, pack]:
-            states = self._run_branches(cache, len(trunk), [requests[i] for i in members])
+        for members in pack_suffixes(requests, group, self.budgets.suffix_tokens):
+            states = self._run_suffixes(cache, len(prefix), [requests[i] for i in members])
             for i, state in zip(members, states, strict=True):
                 request = requests[i]
                 before = torch.cat([ends[i][None], state[:-1]])
@@ -334,48 +332,47 @@ class Engine:
             cache.crop(-sum(len(state) for state in states))
         return results
 
-    def _run_branches(
-        self, cache: DynamicCache, trunk_length: int, branches: Sequence[Request]
+    def _run_suffixes(
+        self, cache: DynamicCache, prefix_tokens: int, requests: Sequence[Request]
     ) -> list[Tensor]:
-        """Hidden states of each branch, shape (len(ids), width), from one packed forward."""
-        lengths = np.array([len(branch.ids) for branch in branches])
-        numbers = np.repeat(np.arange(len(branches)), lengths)
-        tree = tree_of(
-            branch=self._ids(numbers),
+        """Hidden states of each suffix, shape (len(ids), width), from one packed forward."""
+        lengths = np.array([len(request.ids) for request in requests])
+        layout = behind_cache(
+            suffix=self._ids(np.repeat(np.arange(len(requests)), lengths)),
             place=self._ids(np.concatenate([np.arange(n) for n in lengths])),
-            prefix=self._ids(np.repeat([branch.prefix_length for branch in branches], lengths)),
-            trunk_length=trunk_length,
+            visible=self._ids(np.repeat([each.prefix_length for each in requests], lengths)),
+            prefix_tokens=prefix_tokens,
         )
-        ids = np.concatenate([branch.ids for branch in branches])
-        return list(torch.split(self._packed_states(ids, tree, cache), lengths.tolist()))
+        ids = np.concatenate([request.ids for request in requests])
+        return list(torch.split(self._packed_states(ids, layout, cache), lengths.tolist()))
 
-    def _packed_states(self, ids: Ids, tree: Tree, cache: DynamicCache | None = None) -> Tensor:
+    def _packed_states(self, ids: Ids, layout: Layout, cache: DynamicCache | None = None) -> Tensor:
         """Hidden states of packed tokens, shape (len(ids), width)."""
         with attention.with_masks(self.config):
             output = self.backbone(
                 input_ids=self._ids(ids[None]),
-                attention_mask=attention_mask(tree, self.config, self.dtype),
-                position_ids=tree.positions[None],
+                attention_mask=attention_mask(layout, self.config, self.dtype),
+                position_ids=layout.positions[None],
                 past_key_values=cache,
                 use_cache=cache is not None,
             )
         return output.last_hidden_state[0]  # type: ignore[no-any-return]
 
-    def _score_forest(
+    def _score_short_groups(
         self, requests: Sequence[Request], pack: Sequence[list[int]]
     ) -> dict[int, _OnDevice]:
-        """One packed forward over several trees; the head runs over all their targets at once."""
+        """One packed forward over several groups; the head runs over all their targets at once."""
         pieces = pieces_of(requests, pack)
-        layout = forest_of(*(self._ids(column) for column in columns_of(pieces)))
+        layout = in_one_forward(*(self._ids(column) for column in columns_of(pieces)))
         hidden = self._packed_states(np.concatenate([piece.ids for piece in pieces]), layout)
         spent: dict[int, int] = {}
         scored: list[Tensor] = []
         states = torch.split(hidden, [len(piece.ids) for piece in pieces])
         for piece, state in zip(pieces, states, strict=True):
             if piece.request < 0:
-                trunk, tokens = state, len(state)
+                prefix, tokens = state, len(state)
                 continue
-            before = torch.cat([trunk[piece.prefix - 1][None], state[:-1]])
+            before = torch.cat([prefix[piece.visible - 1][None], state[:-1]])
             scored.append(before[requests[piece.request].first_target :])
             spent[piece.request], tokens = tokens + len(state), 0
         return dict(zip(spent, self._heads(scored, requests, spent), strict=True))
@@ -384,17 +381,20 @@ class Engine:
         self, contexts: Sequence[Ids], writing: generation.Writing
     ) -> list[NDArray[np.int32]]:
         """What the model writes behind each context; see `generation.generate`."""
-        with attention.fused_kernels(self.device), attention.with_masks(self.config):
+        kernels = attention.fused_kernels(self.device, self.attempts.kernels)
+        with kernels, attention.with_masks(self.config):
             return generation.generate(self.model, contexts, writing, self.budgets.batch_tokens)
 
     def check(self) -> None:
-        """Compare the plain path and the tree path with the model's own forward.
-
-        An architecture that takes no tree mask reads every prefix anew, and `prefixes` says so.
+        """Compare all paths with the model's own forward; see `check_paths`.
 
         Raises:
-            TokenmartError: they differ beyond rounding, or the tree path fails on an architecture
-                where it must work.
-            NonFiniteLogits: the model produces NaN or infinite logits.
+            TokenmartError, NonFiniteLogits: see there.
         """
-        self.prefixes = self_check.check_paths(self, self._reference)
+        try:
+            self.prefixes = self_check.check_paths(self, self._reference)
+        except TokenmartError as error:
+            if attention.without_cudnn(self.attempts.kernels) == self.attempts.kernels:
+                raise
+            self.attempts.refuse_cudnn(error.format_message())
+            self.prefixes = self_check.check_paths(self, self._reference)

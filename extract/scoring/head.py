@@ -19,10 +19,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from extract.scored import TokenScores
 from extract.scoring.budgets import CPU_ROWS, CPU_TILE, GPU_ROWS, GPU_TILE
-from extract.scoring.linear import onednn_available, pack, packed_product
+from extract.scoring.onednn_linear import onednn_available, pack, packed_product
 from extract.scoring.placement import execution_device, resident_weight
+from extract.token_scores import TokenScores
 
 ALIGNMENT = 128
 """Tiles of the vocabulary are so many columns wide, or a multiple."""

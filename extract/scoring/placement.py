@@ -1,4 +1,4 @@
-"""Where a model's weights live, and in which precision: GPUs, processor, disk."""
+"""Where a model's weights live, in which precision, and whether its layers are compiled."""
 
 from __future__ import annotations
 
@@ -13,10 +13,14 @@ def exact_float32() -> None:
     """Make float32 products mean float32 on every device.
 
     TF32 keeps 10 bits of the mantissa, which moves log-probs by about 1e-3 nats; whoever wants
-    speed asks for bfloat16, and the ledger says so.
+    speed asks for bfloat16, and the ledger says so. Nor are sums of half precision products rounded
+    to half precision between the parts of a split product: that moves log-probs by more than the
+    self-check accepts.
     """
     torch.set_float32_matmul_precision("highest")
     torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
 
 
 def execution_device(module: nn.Module) -> torch.device:
@@ -44,24 +48,31 @@ def is_offloaded(model: nn.Module) -> bool:
     return any(parameter.device.type == "meta" for parameter in model.parameters())
 
 
-def with_room(memory: Mapping[int | str, int], room: int) -> dict[int | str, int]:
-    """Memory for weights per device: what is free, less what a forward needs on each GPU.
+def weights_memory(
+    memory: Mapping[int | str, int], working: int, cache_share: float
+) -> dict[int | str, int]:
+    """Memory for weights per device: what is free, less what a forward needs there.
+
+    Each GPU computes its own layers: it needs the working memory of one layer, and of the KV cache
+    the part of its layers, in proportion to its weights.
 
     Args:
         memory: free bytes per device, GPUs by number, as accelerate gives them.
-        room: bytes of KV cache, activations and logits of the longest document.
+        working: bytes of activations and logits of the longest document.
+        cache_share: bytes of KV cache for each byte of weights.
     """
     return {
-        device: max(0, free - room) if isinstance(device, int) else free
+        device: int(max(0, free - working) / (1 + cache_share)) if isinstance(device, int) else free
         for device, free in memory.items()
     }
 
 
-def device_map_options(room: int) -> dict[str, Any]:
+def device_map_options(working: int, cache_share: float) -> dict[str, Any]:
     """Loading options that spread a model over all GPUs, the processor and the disk."""
     from accelerate.utils import get_max_memory
 
-    return {"device_map": "auto", "max_memory": with_room(get_max_memory(), room)}
+    memory = weights_memory(get_max_memory(), working, cache_share)
+    return {"device_map": "auto", "max_memory": memory}
 
 
 def reset_frequencies(backbone: Any, device: torch.device, dtype: torch.dtype) -> None:
@@ -80,3 +91,11 @@ def reset_frequencies(backbone: Any, device: torch.device, dtype: torch.dtype) -
     # with several kinds of layers each has frequencies of its own
     for kind in rotary.rope_type if isinstance(rotary.rope_type, dict) else [None]:
         rotary(nothing, position, *([] if kind is None else [kind]))
+
+
+def compile_layers(backbone: Any) -> None:
+    """Compile what all layers share; attention has kernels of its own, and a cache inside."""
+    for layer in backbone.layers:
+        for child in layer.children():
+            if not hasattr(child, "layer_idx"):
+                child.compile(dynamic=True)

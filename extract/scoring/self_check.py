@@ -7,7 +7,7 @@ the model does nothing after the head that the engine does not know.
 How far two right computations may lie apart follows from the dtype and is measured on the model:
 the same forward runs once more with every number of the embeddings moved by one step of the
 dtype, which draws all later roundings anew. Measured on SmolLM2-135M: 4e-6 nats (root mean
-square) in float32, 0.07 in bfloat16, 0.01 in float16, while a branch that misses one token of its
+square) in float32, 0.07 in bfloat16, 0.01 in float16, while a suffix that misses one token of its
 prefix is off by 0.3 in all of them. On random ids models are more sensitive: there Gemma-3-270M
 in bfloat16 hides that token in its rounding (0.45), on real text (0.15) it does not.
 
@@ -29,15 +29,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from extract.scored import NonFiniteLogits, TokenScores
 from extract.scoring.head import LogitTransform
 from extract.scoring.numerics import LOCKED_ARCHITECTURES
 from extract.scoring.placement import execution_device, resident_weight
+from extract.token_scores import NonFiniteLogits, TokenScores
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Ids, Request
 
-TEXT_TOKENS, TRUNK_TOKENS = 96, 64
-BRANCH_STARTS = (48, 64)
+TEXT_TOKENS, PREFIX_TOKENS = 96, 64
+SUFFIX_STARTS = (48, 64)
 REDRAWN = 2
 """Forwards with roundings drawn anew."""
 
@@ -211,20 +211,20 @@ def whole(ids: Ids) -> Request:
     return _request(ids, first_target=1, count=len(ids) - 1)
 
 
-def branch(ids: Ids, start: int) -> Request:
-    """The rest of the text, behind the first `start` tokens of a trunk."""
+def suffix_request(ids: Ids, start: int) -> Request:
+    """The rest of the text, behind the first `start` tokens of a prefix."""
     rest = ids[start:]
     return _request(
-        rest, first_target=0, count=len(rest), trunk=ids[:TRUNK_TOKENS], prefix_length=start
+        rest, first_target=0, count=len(rest), prefix=ids[:PREFIX_TOKENS], prefix_length=start
     )
 
 
-def other_tree(ids: Ids) -> Request:
-    """The rest behind a shorter trunk; its first token is not scored, or it would be a branch's."""
-    rest = ids[BRANCH_STARTS[0] :]
-    trunk = ids[: BRANCH_STARTS[0]]
+def other_group(ids: Ids) -> Request:
+    """The rest behind a shorter prefix; its first token isn't scored, or it would be a suffix's."""
+    rest = ids[SUFFIX_STARTS[0] :]
+    prefix = ids[: SUFFIX_STARTS[0]]
     return _request(
-        rest, first_target=1, count=len(rest) - 1, trunk=trunk, prefix_length=len(trunk)
+        rest, first_target=1, count=len(rest) - 1, prefix=prefix, prefix_length=len(prefix)
     )
 
 
@@ -258,18 +258,18 @@ def compare(model: Any, path: str, ours: TokenScores, own: Reference) -> None:
 
 
 def check_paths(engine: Any, reference: Reference) -> str:
-    """Compare an engine's plain path and its tree paths with the model's own forward.
+    """Compare an engine's plain path and its shared-prefix paths with the model's own forward.
 
     Args:
         engine: of `extract.scoring.engine`.
         reference: from `own_forward`.
 
     Returns:
-        The engine's `prefixes`: `separate: …` for an architecture that takes no tree mask.
+        The engine's `prefixes`: `separate: …` for an architecture that takes no such mask.
 
     Raises:
-        TokenmartError: they differ beyond rounding, or a tree path fails on an architecture where
-            it must work.
+        TokenmartError: they differ beyond rounding, or a shared prefix fails on an architecture
+            where it must work.
         NonFiniteLogits: the model produces NaN or infinite logits.
     """
     if not np.isfinite(reference.logprob).all():
@@ -289,13 +289,13 @@ def check_paths(engine: Any, reference: Reference) -> str:
     with compiler_errors():
         (plain,) = engine.score([whole(ids)])
     agree("plain", plain.scores)
-    if not engine.share_trunks:
+    if not engine.share_prefixes:
         return str(engine.prefixes)
     try:
         # both in one forward, so that neither may see the other
-        branches = [branch(ids, start) for start in BRANCH_STARTS]
-        # and with another tree beside theirs
-        for path, requests in (("tree", branches), ("forest", [*branches, other_tree(ids)])):
+        suffixes = [suffix_request(ids, start) for start in SUFFIX_STARTS]
+        # and with another group beside theirs
+        for path, requests in (("suffix", suffixes), ("packed", [*suffixes, other_group(ids)])):
             for scored in engine.score(requests):
                 agree(path, scored.scores)
     except (TokenmartError, TypeError, ValueError, RuntimeError, KeyError) as error:

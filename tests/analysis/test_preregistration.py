@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from analysis.preregistration import entries, preregistered_metrics
 from analysis.preregistration.cli import preregister
-from analysis.preregistration.entry_file import known_labels
+from analysis.preregistration.entry_file import entries, known_labels
+from analysis.preregistration.preregistered import preregistered_metrics
 from warehouse.paths import Workspace
-from warehouse.problem import load_problem
+from warehouse.problem.spec import load_problem
 
 ROOT = Path(__file__).parents[2]
 VALID = "retrieval_gain/mean@retrieval"

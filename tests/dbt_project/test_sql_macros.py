@@ -28,7 +28,7 @@ def test_macros_and_plain_names_work_in_ad_hoc_queries(
     monkeypatch.setenv("TOKENMART_HOME", str(PROJECT.parent))
     monkeypatch.setenv("TOKENMART_DATA", str(built.data))
     text = (
-        "select model_id, token_text(doc_id, char_start, char_end) as token, ppl(logprob) "
+        "select model_id, token_text(doc_id, char_start, char_end, problem) as token, ppl(logprob) "
         "from tokens where condition = 'full' and position = 5 and doc_id = 0 "
         "group by all order by all"
     )
@@ -53,8 +53,8 @@ def test_gain_and_bits_per_byte(built: Warehouse) -> None:
 def test_token_text_and_snippet(built: Warehouse) -> None:
     ((text,),) = built.rows("select text from documents where doc_id = 1")
     rows = built.rows(
-        "select token_text(doc_id, char_start, char_end), "
-        "context_snippet(doc_id, char_start, char_end, width := 10), char_start, char_end "
+        "select token_text(doc_id, char_start, char_end, problem), "
+        "context_snippet(doc_id, char_start, char_end, problem, width := 10), char_start, char_end "
         "from tokens where doc_id = 1 and condition = 'full' and model_id = 'lab--model-0'"
     )
     assert len(rows) > 100

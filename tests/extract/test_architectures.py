@@ -14,8 +14,8 @@ from reference import assert_agree, references
 from tiny_models import ARCHITECTURES
 from tiny_requests import load, requests_of
 
-from extract.scored import NonFiniteLogits
 from extract.scoring.engine import Engine
+from extract.token_scores import NonFiniteLogits
 from warehouse.errors import TokenmartError
 from warehouse.probes.full import full_requests
 
@@ -28,9 +28,9 @@ def test_all_probes_agree_with_plain_logits(
     folder = tiny_checkpoint(architecture)
     requests = requests_of(bos)
     plain = references(load(folder), requests)
-    engine = Engine(load(folder), batch_tokens=100, branch_tokens=30)
-    # dynamic scaling follows the length, so a trunk can't be shared between its branches
-    assert engine.share_trunks == (architecture != "llama_ntk")
+    engine = Engine(load(folder), batch_tokens=100, suffix_tokens=30)
+    # dynamic scaling follows the length, so a prefix can't be shared between its suffixes
+    assert engine.share_prefixes == (architecture != "llama_ntk")
     together = engine.score(requests)
     for request, expected, result in zip(requests, plain, together, strict=True):
         assert_agree(result.scores, expected)
@@ -113,7 +113,7 @@ def test_what_did_not_fit_is_gone_before_the_next_attempt(
         return backbone(*args, **kwargs)
 
     monkeypatch.setattr(engine.backbone, "forward", once_too_much)
-    monkeypatch.setattr("extract.scoring.engine.gc.collect", lambda: 0)
+    monkeypatch.setattr("extract.scoring.attempts.gc.collect", lambda: 0)
     engine.score(requests_of(0))
     assert left
 
@@ -132,13 +132,13 @@ def test_memory_that_never_suffices_is_said_in_one_line(
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_a_trunk_in_pieces_gives_what_one_forward_gives(
+def test_a_prefix_in_pieces_gives_what_one_forward_gives(
     architecture: str, tiny_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tiny_checkpoint(architecture)
     requests = requests_of(0)
     plain = references(load(folder), requests)
-    engine = Engine(load(folder), trunk_tokens=70)
+    engine = Engine(load(folder), prefix_tokens=70)
     backbone, sizes = engine.backbone.forward, []
 
     def counted(*args: Any, **kwargs: Any) -> Any:

@@ -52,7 +52,7 @@ def test_repeated_heads_give_what_shared_heads_give(
     attention.repeat_heads_where_needed(model.config, GPU, torch.float32)
     assert model.config._attn_implementation == attention.REPEATED_HEADS
     engine = Engine(model)
-    assert engine.attention == "sdpa/flash" and engine.share_trunks
+    assert engine.attention == "sdpa/flash" and engine.share_prefixes
     for result, expected in zip(engine.score(requests), plain, strict=True):
         assert_agree(result.scores, expected)
     assert set(repeated) == {2}

@@ -251,8 +251,8 @@ def test_a_conversion_of_before_is_made_anew(
 ) -> None:
     spec = gguf(True)
     folder = find_checkpoint(spec, workspace, "tiny").folder
-    stated = folder / "gguf.json"
-    assert json.loads(stated.read_text()) == {"add_bos_token": True}
+    stated = folder / "conversion.json"
+    assert json.loads(stated.read_text()) == {"add_bos_token": True, "weights": "complete"}
     stated.unlink()
     (folder / "left").touch()
     assert find_checkpoint(spec, workspace, "tiny").folder == folder

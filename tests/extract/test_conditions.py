@@ -15,12 +15,14 @@ from tiny_models import make_text
 from tiny_requests import load
 from tiny_runs import ok, one_line_error, run
 
+from extract.extraction import scoring_groups
 from extract.planning.cost import planned_reading, work_of
-from extract.run import scoring_groups
 from extract.scoring.engine import Engine
 from warehouse.maintenance.check import check_documents, check_file
 from warehouse.paths import Workspace
-from warehouse.probes import LadderProbe, NeedleProbe, RetrievalProbe
+from warehouse.probes.ladder import LadderProbe
+from warehouse.probes.needle import NeedleProbe
+from warehouse.probes.retrieval import RetrievalProbe
 from warehouse.problem.spec import load_problem
 from warehouse.store.ledger import UnitRecord, read_units
 from warehouse.store.token_files import published_path
@@ -50,7 +52,7 @@ def test_every_condition_agrees_with_plain_logits(
     rng = np.random.default_rng(5)
     ids, foreign = rng.integers(2, 300, (2, 110)).astype(np.int32)
     reading = reading_of(ids, bos, foreign)
-    engine = Engine(load(folder), batch_tokens=100, branch_tokens=30)
+    engine = Engine(load(folder), batch_tokens=100, suffix_tokens=30)
     built = [request for condition in CONDITIONS for request in condition.build(reading)]
     assert {bool(request.prefix_length) for request in built} == {True, False}
     # the plain model's dynamic frequencies remember the longest text before

@@ -9,10 +9,16 @@ from typing import Any
 import pytest
 from tiny_requests import RETRIEVAL, load
 
-from extract.planning.cost import estimate, planned_reading, work_of
-from extract.run import scoring_groups
+from extract.extraction import scoring_groups
+from extract.planning.cards import card_of
+from extract.planning.cost import GPU_FLOPS, assumed_speed, estimate, planned_reading, work_of
+from extract.planning.model_size import ModelSize
+from extract.planning.tables import Plan, PlannedModel
 from extract.scoring.engine import Engine
-from warehouse.probes import FullProbe, WindowProbe
+from warehouse.probes.full import FullProbe
+from warehouse.probes.window import WindowProbe
+from warehouse.problem.model_shape import ModelShape
+from warehouse.problem.spec import ModelSpec
 
 FULL = FullProbe(kind="full").conditions()
 WINDOW = WindowProbe(kind="window", name="w", context=24, stride=16).conditions()
@@ -47,6 +53,46 @@ def test_pairs_and_flops_by_hand() -> None:
     behind = work_of([100], [*FULL, RETRIEVAL.conditions()[0]])
     assert behind.tokens == 100 + 3 * 14
     assert behind.pairs == full.pairs + 3 * 14 * (100 + 7)
-    # a decoder of one layer of width 128 has 12 · 128² weights
-    cost = estimate(full, parameters=12 * 128**2, dtype="bfloat16", device="cuda")
-    assert cost.flops == pytest.approx(2 * 12 * 128**2 * 100 + 4 * 128 * full.pairs)
+    # one layer of width 128: its linear layers for each token, the head for each row
+    shape = ModelShape(
+        kind="llama", layers=1, width=128, inner=256, heads=4, kv_heads=2, vocabulary=1000
+    )
+    cost = estimate(full, ModelSize(1, shape), dtype="bfloat16", device="cpu")
+    linear = 2 * 128 * (128 + 64) + 3 * 128 * 256
+    expected = 2 * linear * 100 + 2 * 1000 * 128 * 99 + 4 * 128 * full.pairs
+    assert cost.flops == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "card", "rate"),
+    [
+        ("NVIDIA H100 80GB HBM3", "H100 SXM 80 GB", 494.5e12),
+        ("NVIDIA H100 PCIe", "H100 PCIe 80 GB", 378e12),
+        ("NVIDIA H100 NVL", "H100 NVL 94 GB", 417.5e12),
+        ("NVIDIA A100-SXM4-40GB", "A100 40 GB", 156e12),
+        ("NVIDIA A100-SXM4-80GB", "A100 80 GB", 156e12),
+        ("NVIDIA A10", "A10 24 GB", 62.5e12),
+        ("NVIDIA L40S", "L40S 48 GB", 181e12),
+        ("NVIDIA L4", "L4 24 GB", 60.5e12),
+        ("NVIDIA GeForce RTX 4090", "RTX 4090 24 GB", 82.5e12),
+        ("Tesla V100-SXM2-32GB", "V100 32 GB", 56e12),
+        ("Tesla T4", "T4 16 GB", 32.5e12),
+        ("NVIDIA GeForce GTX 1080", None, 0),
+    ],
+)
+def test_a_card_is_known_by_the_name_that_its_driver_gives(
+    name: str, card: str | None, rate: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = card_of(name)
+    assert (found and found.name) == card
+    monkeypatch.setattr("extract.planning.cost.device_name", lambda device: name)
+    speed, words = assumed_speed("cuda", "bfloat16")
+    assert speed == (rate or GPU_FLOPS)
+    assert (card or "A100 class") in words
+
+
+def test_the_plan_s_hours_are_divided_by_the_gpus_that_work_side_by_side() -> None:
+    spec = ModelSpec(full_id="a/b", family="a", source={"kind": "hub"})  # type: ignore[arg-type]
+    model = PlannedModel(spec, 0, 1, 1, 1, 1.0, 1, 0, 7200.0, None, False)
+    assert Plan("", (model,), ()).hours == 2
+    assert Plan("", (model,), (), workers=4).hours == 0.5

@@ -107,16 +107,16 @@ def test_impossible_layers_are_refused(
         load(tiny_checkpoint(), {"kind": "drop_layers", "layers": layers})
 
 
-@pytest.mark.parametrize("trunk_tokens", [None, 40])
+@pytest.mark.parametrize("prefix_tokens", [None, 40])
 @pytest.mark.parametrize("architecture", ["llama", "gemma3_text"])
-def test_an_attention_window_holds_in_trunks_pieces_and_branches(
-    architecture: str, trunk_tokens: int | None, tiny_checkpoint: Callable[..., Path]
+def test_an_attention_window_holds_in_prefixes_pieces_and_suffixes(
+    architecture: str, prefix_tokens: int | None, tiny_checkpoint: Callable[..., Path]
 ) -> None:
     window = {"kind": "attention_window", "window": 12, "sinks": 2}
     requests = requests_of(0)
     plain = references(load(tiny_checkpoint(architecture), window), requests)
-    engine = Engine(load(tiny_checkpoint(architecture), window), trunk_tokens=trunk_tokens)
-    assert engine.share_trunks
+    engine = Engine(load(tiny_checkpoint(architecture), window), prefix_tokens=prefix_tokens)
+    assert engine.share_prefixes
     for result, expected in zip(engine.score(requests), plain, strict=True):
         assert_agree(result.scores, expected)
 
@@ -224,7 +224,7 @@ def test_a_temperature_is_the_same_as_smaller_queries(tiny_checkpoint: Callable[
         {"kind": "quantize", "bits": 3, "group": 8},
     ],
 )
-def test_trunks_and_branches_see_the_change_alike(
+def test_prefixes_and_suffixes_see_the_change_alike(
     architecture: str, change: dict[str, Any], tiny_checkpoint: Callable[..., Path]
 ) -> None:
     requests = requests_of(0)

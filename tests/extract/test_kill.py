@@ -21,7 +21,7 @@ from fresh_process import extract_as_process
 from published_tables import assert_same, published
 from tiny_models import PROBES
 
-from warehouse.maintenance.cli import warehouse
+from warehouse.maintenance.cli import data as warehouse
 from warehouse.paths import Workspace
 from warehouse.store.ledger import read_units
 

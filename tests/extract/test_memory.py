@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from click.testing import CliRunner
@@ -19,9 +20,9 @@ from tiny_requests import requests_of
 from transformers import AutoModelForCausalLM
 
 from extract.cli import extract, status
-from extract.observe import PeakMemory
+from extract.device_memory import PeakMemory
 from extract.planning.cost import planned_memory
-from extract.planning.memory import footprint, refuse_too_large
+from extract.planning.memory import available_memory, footprint, refuse_too_large
 from extract.planning.model_size import count_parameters, model_size
 from extract.planning.plan import select
 from extract.scoring.budgets import Budgets, gpu_budgets
@@ -80,7 +81,7 @@ def test_the_attention_layout_of_every_locked_model_agrees_with_plain_logits(
     requests = requests_of(0)
     plain = references(model, requests)
     engine = Engine(model)
-    assert engine.share_trunks == (rope != "dynamic")
+    assert engine.share_prefixes == (rope != "dynamic")
     for expected, result in zip(plain, engine.score(requests), strict=True):
         assert_agree(result.scores, expected)
 
@@ -106,9 +107,9 @@ def test_the_plan_adds_up_by_hand() -> None:
     spec = LOCKED.model("Leooyii/PI_32k_Slimpajama_1B")
     size = model_size(spec, CHECKOUT)
     assert size is not None and not size.assumed
-    alone = footprint(spec, size, dtype="bfloat16", device="cuda", longest=32_768, branch_tokens=0)
+    alone = footprint(spec, size, dtype="bfloat16", device="cuda", longest=32_768, suffix_tokens=0)
     shared = footprint(
-        spec, size, dtype="bfloat16", device="cuda", longest=32_768, branch_tokens=1024
+        spec, size, dtype="bfloat16", device="cuda", longest=32_768, suffix_tokens=1024
     )
     assert alone.weights == 6_738_415_616 * 2
     assert alone.cache == 0
@@ -120,43 +121,64 @@ def test_the_plan_adds_up_by_hand() -> None:
 def test_budgets_of_a_gpu_follow_its_free_memory() -> None:
     shape = LOCKED.model("Qwen/Qwen2-7B-Instruct").shape
     assert shape is not None
-    per_token = 2 * (3 * 3584 + 3 * 18_944)
-    tile = 3 * 4 * 65_536
-    assert gpu_budgets(64 * 2**30, shape, 2) == (65_536, 2048)
-    assert gpu_budgets(8 * 2**30, shape, 2) == (2 * 2**30 // per_token, 8 * 2**30 // 10 // tile)
-    assert gpu_budgets(2**20, shape, 2) == (512, 32)
+    layer = 2 * (3 * 3584 + 3 * 18_944)
+    tile, cache = 3 * 4 * 65_536, 2 * 28 * 512 * 2
+    large = gpu_budgets(64 * 2**30, shape, 2)
+    assert (large.batch_tokens, large.rows) == (65_536, 2048)
+    small = gpu_budgets(8 * 2**30, shape, 2)
+    assert (small.batch_tokens, small.rows) == (2 * 2**30 // layer, 8 * 2**30 // 10 // tile)
+    # one text may take nearly all of it, with its cache or without
+    left = int(0.9 * 8 * 2**30) - small.rows * tile
+    assert small.text_tokens == left // layer
+    assert small.prefix_tokens == left // (layer + cache)
+    assert small.one_forward(35_000, cached=True) and not small.one_forward(60_000, cached=True)
+    least = gpu_budgets(2**20, shape, 2)
+    assert (least.batch_tokens, least.rows, least.prefix_tokens) == (512, 32, 512)
 
 
 def test_a_model_that_can_not_fit_is_refused_with_the_numbers() -> None:
     spec = LOCKED.model("Qwen/Qwen2.5-14B-Instruct")
     size = model_size(spec, CHECKOUT)
     assert size is not None
-    needed = footprint(spec, size, dtype="float32", device="cpu", longest=10**7, branch_tokens=1024)
+    needed = footprint(spec, size, dtype="float32", device="cpu", longest=10**7, suffix_tokens=1024)
     with pytest.raises(TokenmartError, match=r"weights \d+\.\d, KV cache \d+\.\d"):
         refuse_too_large(spec, needed, "cpu", 10**7)
 
 
-def test_on_a_gpu_only_weights_and_cache_must_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Qwen2.5-14B at 32k: 29.5 GB and 6.6 GB; its activations wait for their turn, in pieces."""
+def test_on_a_gpu_only_the_weights_must_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Qwen2.5-14B: 29.5 GB; its activations go in pieces, its cache concerns some conditions."""
     spec = LOCKED.model("Qwen/Qwen2.5-14B-Instruct")
     size = model_size(spec, CHECKOUT)
     assert size is not None
     needed = footprint(
-        spec, size, dtype="bfloat16", device="cuda", longest=32_768, branch_tokens=1024
+        spec, size, dtype="bfloat16", device="cuda", longest=32_768, suffix_tokens=1024
     )
     assert needed.total > 40e9 > needed.weights + needed.cache
-    monkeypatch.setattr("extract.planning.memory.available_memory", lambda device: 40e9)
+    monkeypatch.setattr("extract.planning.memory.available_memory", lambda device: 31e9)
     refuse_too_large(spec, needed, "cuda", 32_768)
-    monkeypatch.setattr("extract.planning.memory.available_memory", lambda device: 35e9)
-    with pytest.raises(TokenmartError, match="needs about"):
+    monkeypatch.setattr("extract.planning.memory.available_memory", lambda device: 30e9)
+    with pytest.raises(TokenmartError, match=r"needs about .* GiB free; use"):
         refuse_too_large(spec, needed, "cuda", 32_768)
+
+
+@pytest.mark.parametrize(
+    ("device", "expected"), [("cuda", 23), ("cuda:1", 70), ("auto-map", 93), ("cpu", 0)]
+)
+def test_what_is_free_on_the_gpu_that_is_meant_counts(
+    device: str, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = {0: 23 * 2**30, 1: 70 * 2**30}
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda number: (free[number], 80 * 2**30))
+    host = psutil.virtual_memory().total if device in ("cpu", "auto-map") else 0
+    assert available_memory(device) == expected * 2**30 + host
 
 
 def test_budgets_are_halved_to_an_end() -> None:
     budgets, steps = Budgets(1024, 1024, 64), 0
     while (smaller := budgets.halved(longest=4096)) is not None:
         budgets, steps = smaller, steps + 1
-    assert budgets == Budgets(32, 32, 32, 32)
+    assert budgets == Budgets(32, 32, 32, 32, 32)
     # the longest text is what takes most steps: 4096 → 32
     assert steps == 7
 
@@ -172,7 +194,7 @@ def test_tiles_of_the_vocabulary_are_of_whole_blocks(monkeypatch: pytest.MonkeyP
 
 def test_peak_memory_of_a_mac_is_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no /proc there, and the system counts in bytes."""
-    monkeypatch.setattr("extract.observe.Path", lambda path: tmp_path / "nothing" / path[1:])
+    monkeypatch.setattr("extract.device_memory.Path", lambda path: tmp_path / "nothing" / path[1:])
     monkeypatch.setattr(sys, "platform", "darwin")
     measured = PeakMemory("mps")
     measured.reset()

@@ -23,7 +23,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from warehouse.probes import Condition, ConditionKind, Probe, Request
+from warehouse.probes.probe import Probe
+
+from warehouse.probes.request import Condition, ConditionKind, Request
 
 LAST = ConditionKind("last_tokens", contiguous=True)
 
@@ -47,11 +49,13 @@ class LastTokens(Probe):
 BACKEND = """
 import numpy as np
 
-from extract import Backend, Scored, TokenScores
+from extract.backends.backend import Backend
+
+from extract.token_scores import Scored, TokenScores
 
 
 class UniformScorer:
-    parameters, attention, prefixes = 0, "none", "shared"
+    parameters, attention, prefixes, weights = 0, "none", "shared", "none"
 
     def check(self):
         pass
@@ -118,7 +122,7 @@ def test_a_probe_and_a_backend_of_the_users_own(
     # without the plugin the problem file is not understood, and nothing is removed
     refused = tokenmart(None, *asked)
     assert refused.returncode == 1 and "last_tokens" in refused.stdout, refused.stdout
-    tokenmart(None, "warehouse", "gc", "--problem", "tiny", "--yes")
+    tokenmart(None, "data", "gc", "--problem", "tiny", "--yes")
     assert file.is_file()
 
 

@@ -20,10 +20,10 @@ from extract.planning.devices import resolve_attention, resolve_dtype
 from extract.scoring import placement
 from extract.scoring.engine import Engine
 from extract.scoring.loading import load_model
-from extract.scoring.placement import is_offloaded, with_room
+from extract.scoring.placement import is_offloaded, weights_memory
 from warehouse.errors import TokenmartError
 from warehouse.problem.spec import ModelSpec
-from warehouse.sources.weights import LocalSource
+from warehouse.sources.weights.local import LocalSource
 
 
 def spec_of(folder: Path, **changes: Any) -> ModelSpec:
@@ -43,7 +43,7 @@ def test_a_model_partly_on_disk_gives_the_same_statistics(
     model = load_model(Checkpoint(folder, "0"), spec_of(folder), device="auto-map", dtype="float32")
     assert is_offloaded(model) and "disk" in model.hf_device_map.values()
     engine = Engine(model)
-    assert engine.share_trunks
+    assert engine.share_prefixes
     for expected, result in zip(plain, engine.score(requests), strict=True):
         assert_agree(result.scores, expected)
 
@@ -64,14 +64,17 @@ def test_noise_is_refused_where_it_could_not_reach_the_weights(
 
 
 def test_a_device_map_leaves_room_on_gpus_only() -> None:
-    assert with_room({0: 100, 1: 20, "cpu": 70}, 30) == {0: 70, 1: 0, "cpu": 70}
+    free: dict[int | str, int] = {0: 100, 1: 20, "cpu": 70}
+    assert weights_memory(free, 30, 0.0) == {0: 70, 1: 0, "cpu": 70}
+    # half as much cache as weights, of the layers that a card has: two thirds are for weights
+    assert weights_memory({0: 90, 1: 60}, 30, 0.5) == {0: 40, 1: 20}
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_attention_without_masks_serves_trunks_and_leaves_branches_to_sdpa(
+def test_attention_without_masks_serves_whole_texts_and_leaves_suffixes_to_sdpa(
     architecture: str, tiny_checkpoint: Callable[..., Path]
 ) -> None:
-    """The path of FlashAttention 2, with an attention that like it takes no tree mask."""
+    """The path of FlashAttention 2, with an attention that like it takes no mask."""
     calls: list[int] = []
 
     def maskless(
@@ -115,7 +118,7 @@ def test_attention_without_masks_serves_trunks_and_leaves_branches_to_sdpa(
         for layer in model.model.layers:
             setattr(layer.self_attn, name, value)
     engine = Engine(model)
-    assert engine.share_trunks == (architecture != "llama_ntk")
+    assert engine.share_prefixes == (architecture != "llama_ntk")
     calls.clear()
     results = engine.score(requests)
     assert calls and model.config._attn_implementation == "maskless"
@@ -161,7 +164,7 @@ def test_the_default_dtype_is_the_devices(
 ) -> None:
     """No processor is asked what it is good at; None is a machine without a GPU."""
     monkeypatch.setattr("torch.cuda.is_available", lambda: gpu_has_bfloat16 is not None)
-    monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda: bool(gpu_has_bfloat16))
+    monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda **options: bool(gpu_has_bfloat16))
     assert resolve_dtype(spec_of(tmp_path, dtype=of_model), asked, device) == expected
 
 

@@ -73,7 +73,7 @@ def test_log_probs_agree_at_every_position(
     cases[other_bos] = [requests_of(tokens[:64], other_bos)[0]]
     plain = {bos: references(own, requests) for bos, requests in cases.items()}
     engine = Engine(own)
-    assert engine.share_trunks
+    assert engine.share_prefixes
     for bos, requests in cases.items():
         batched = engine.score(requests)
         for expected, result in zip(plain[bos], batched, strict=True):

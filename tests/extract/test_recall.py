@@ -13,21 +13,21 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-import extract.recall.run as run_module
+import extract.recall.measurement as run_module
 from extract.checkpoints import Checkpoint
 from extract.planning.plan import select
 from extract.recall.contexts import HOPS, RIVALS, VALUES, Context, Question, make_contexts
 from extract.recall.items import Asked, Item, asked_in, build_items, describe_items, score_items
-from extract.recall.run import measure_recall, recall_target
+from extract.recall.measurement import measure_recall, recall_target
 from extract.recall.store import (
     USABLE_CONTEXTS,
     items_path,
     recall_items_path,
     standard_error_note,
 )
-from extract.scored import Scored, TokenScores
 from extract.scoring.engine import Engine
 from extract.scoring.loading import load_model
+from extract.token_scores import Scored, TokenScores
 from extract.tokenization import load_tokenizer
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace, find_workspace
@@ -143,8 +143,8 @@ def test_every_number_asked_for_was_told_before(
     assert lengths == [128] * 2 + [256] * 4 + [128] * 2 + [256] * 4
     for item in items:
         request, asked = item.request, item.asked
-        assert len(request.trunk) == 256 and request.prefix_length == asked.length
-        seen = decode(request.trunk[: asked.length])
+        assert len(request.prefix) == 256 and request.prefix_length == asked.length
+        seen = decode(request.prefix[: asked.length])
         question = decode(request.ids[: request.first_target])
         answer = decode(request.targets).strip()
         assert (
@@ -153,7 +153,7 @@ def test_every_number_asked_for_was_told_before(
         name = asked.question.prompt.removeprefix("\nThe number of the ").removesuffix(" is ")
         assert name in question
         assert f"{name} is {answer}" in seen
-        assert (request.trunk[0] == 0) == bos
+        assert (request.prefix[0] == 0) == bos
 
 
 def told(context: Context, length: int) -> str:
@@ -301,7 +301,7 @@ def test_scores_are_those_of_each_question_alone(tiny_checkpoint: Callable[..., 
     folder = tiny_checkpoint()
     _, items = items_of(folder)
     model = load_model(Checkpoint(folder, "r"), spec_of(folder), device="cpu", dtype="float32")
-    engine = Engine(model, branch_tokens=50)
+    engine = Engine(model, suffix_tokens=50)
     table = score_items(engine, items, TARGET)
     assert table.schema.equals(DOWNSTREAM) and table.num_rows == len(items)
     engine.prefixes = "separate: asked for here"

@@ -87,7 +87,7 @@ def difference_to(theta: float, model: Any, requests: list[Request]) -> float:
     weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     off = [0.0]
     for request, result in zip(requests, Engine(model).score(requests), strict=True):
-        ids = np.concatenate([request.trunk[: request.prefix_length], request.ids])
+        ids = np.concatenate([request.prefix[: request.prefix_length], request.ids])
         wanted = token_logprobs(weights, model.config, ids, theta)[-len(request.targets) :]
         off.append(float(np.abs(result.scores.logprob - wanted).max()))
     return max(off)
@@ -132,8 +132,8 @@ def test_stock_dynamic_scaling_agrees_with_it_at_the_full_length_only(look_alike
 
 
 def test_fixed_frequencies_share_prefixes(look_alike: Path) -> None:
-    assert not Engine(load(look_alike)).share_trunks
-    assert Engine(load(look_alike, rope={"type": "default", "theta": THETA})).share_trunks
+    assert not Engine(load(look_alike)).share_prefixes
+    assert Engine(load(look_alike, rope={"type": "default", "theta": THETA})).share_prefixes
 
 
 def test_frequencies_of_one_kind_of_layers_may_follow_the_length(

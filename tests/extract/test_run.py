@@ -18,8 +18,8 @@ from tiny_models import PROBES
 from tiny_runs import CONDITIONS, everything, ok, one_line_error, run
 
 from extract.cli import status
+from extract.extraction import Extraction
 from extract.recall.cli import recall
-from extract.run import Extraction
 from extract.scoring.engine import Engine
 from warehouse.paths import Workspace
 from warehouse.store import token_files as store
@@ -112,9 +112,9 @@ def test_publishing_meanwhile_changes_nothing(
     before = everything(workspace)
     shutil.rmtree(workspace.tokens)
     published: list[int] = []
-    monkeypatch.setattr("extract.run.PUBLISH_SECONDS", -1.0)
+    monkeypatch.setattr("extract.extraction.PUBLISH_SECONDS", -1.0)
     monkeypatch.setattr(
-        "extract.run.publish", lambda *keys: published.append(store.publish(*keys)) or 0
+        "extract.extraction.publish", lambda *keys: published.append(store.publish(*keys)) or 0
     )
     always = property(lambda _: 0.0, lambda _, __: None)
     monkeypatch.setattr(Extraction, "publish_seconds", always, raising=False)

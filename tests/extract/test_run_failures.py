@@ -17,8 +17,8 @@ from tiny_runs import CONDITIONS, everything, ok, one_line_error, run
 from transformers import AutoTokenizer
 
 from extract.cli import extract, status
-from extract.scored import NonFiniteLogits
 from extract.scoring.engine import Engine
+from extract.token_scores import NonFiniteLogits
 from warehouse.paths import Workspace
 from warehouse.store.ledger import read_units
 from warehouse.store.token_files import published_path
@@ -219,7 +219,7 @@ def _broken(folder: Path, how: str) -> str:
     weights = folder / "model.safetensors"
     if how == "wrong sizes":
         config["hidden_size"] = config["hidden_size"] * 2
-        says = "don't have the sizes that its config.json says"
+        says = "don't have the shapes that its config.json gives"
     elif how == "cut off":
         weights.write_bytes(weights.read_bytes()[:1000])
         says = "damaged or incomplete"

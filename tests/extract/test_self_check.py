@@ -29,8 +29,8 @@ LENGTH = self_check.TEXT_TOKENS
 
 
 def missing_one_token(ids: Ids) -> Request:
-    """The branch of the check, blind for the last token of its prefix."""
-    right = self_check.branch(ids, self_check.BRANCH_STARTS[0])
+    """The suffix of the check, blind for the last token of its prefix."""
+    right = self_check.suffix_request(ids, self_check.SUFFIX_STARTS[0])
     return dataclasses.replace(right, prefix_length=right.prefix_length - 1)
 
 
@@ -69,11 +69,11 @@ def test_a_transform_between_backbone_and_head_is_refused(
         Engine(model)
 
 
-def test_a_branch_that_misses_one_token_is_refused(tiny_checkpoint: Callable[..., Path]) -> None:
+def test_a_suffix_that_misses_one_token_is_refused(tiny_checkpoint: Callable[..., Path]) -> None:
     engine = Engine(load(tiny_checkpoint("llama")))
     (wrong,) = engine.score([missing_one_token(engine._reference.ids)])
-    with pytest.raises(TokenmartError, match=r"tree scoring differs .* float32 explains"):
-        self_check.compare(engine.model, "tree", wrong.scores, engine._reference)
+    with pytest.raises(TokenmartError, match=r"suffix scoring differs .* float32 explains"):
+        self_check.compare(engine.model, "suffix", wrong.scores, engine._reference)
 
 
 def test_draws_that_happen_to_be_small_refuse_no_model(
@@ -95,8 +95,8 @@ def test_draws_that_happen_to_be_small_refuse_no_model(
     assert sizes.max() < 10 * sizes.min()
     # and what is wrong stays wrong
     (wrong,) = engine.score([missing_one_token(found.ids)])
-    with pytest.raises(TokenmartError, match="tree scoring differs"):
-        self_check.compare(engine.model, "tree", wrong.scores, more)
+    with pytest.raises(TokenmartError, match="suffix scoring differs"):
+        self_check.compare(engine.model, "suffix", wrong.scores, more)
 
 
 def test_redrawn_roundings_are_as_large_as_the_dtypes(tiny_checkpoint: Callable[..., Path]) -> None:
@@ -131,7 +131,7 @@ def test_the_locked_architectures_must_share_prefixes(
             Engine(without_masks(load(tiny_checkpoint(architecture))))
     engine = Engine(without_masks(load(tiny_checkpoint("cohere"))))
     assert engine.prefixes == "separate: no masks here"
-    assert not engine.share_trunks
+    assert not engine.share_prefixes
 
 
 def test_lengths_in_the_position_encoding_are_a_reason(
@@ -161,5 +161,5 @@ def test_real_models_pass_and_a_missing_token_does_not(
     engine = Engine(load_model(checkpoint, spec, device="cpu", dtype=dtype), sample=sample)
     assert engine.prefixes == "shared"
     (wrong,) = engine.score([missing_one_token(engine._reference.ids)])
-    with pytest.raises(TokenmartError, match="tree scoring differs"):
-        self_check.compare(engine.model, "tree", wrong.scores, engine._reference)
+    with pytest.raises(TokenmartError, match="suffix scoring differs"):
+        self_check.compare(engine.model, "suffix", wrong.scores, engine._reference)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -12,22 +11,26 @@ from click.testing import CliRunner
 from extract import cli
 from extract.planning.sharing import Sharing, share_gpus, sharing_of
 from extract.planning.tables import Plan
+from extract.workers import Ended, Worker
 from warehouse.paths import Workspace
 
 GIB = 2**30
 SMALL = {"a/small": 16 * GIB, "b/small": 20 * GIB}
+BOTH = ("a/small", "b/small")
 
 
 @pytest.mark.parametrize(
     ("gpus", "needed", "asked", "workers", "each", "spread"),
     [
-        ([80 * GIB] * 8, SMALL, None, 8, ("a/small", "b/small"), ()),
-        ([24 * GIB, 24 * GIB], SMALL, 4, 4, ("a/small", "b/small"), ()),
-        # the smallest GPU decides, to the byte
-        ([80 * GIB, 20 * GIB], SMALL, None, 2, ("a/small", "b/small"), ()),
-        ([80 * GIB, 20 * GIB - 1], SMALL, None, 2, ("a/small",), ("b/small",)),
+        ([80 * GIB] * 8, SMALL, None, 8, (BOTH,) * 8, ()),
+        ([24 * GIB, 24 * GIB], SMALL, 4, 4, (BOTH,) * 4, ()),
+        # each GPU takes what fits on it, to the byte
+        ([80 * GIB, 20 * GIB], SMALL, None, 2, (BOTH, BOTH), ()),
+        ([80 * GIB, 20 * GIB - 1], SMALL, None, 2, (BOTH, ("a/small",)), ()),
+        ([80 * GIB, 15 * GIB], SMALL, None, 2, (BOTH, ()), ()),
+        ([18 * GIB, 18 * GIB], SMALL, None, 2, (("a/small",),) * 2, ("b/small",)),
         # unknown counts as too large
-        ([80 * GIB] * 2, {**SMALL, "c": None}, None, 2, ("a/small", "b/small"), ("c",)),
+        ([80 * GIB] * 2, {**SMALL, "c": None}, None, 2, (BOTH, BOTH), ("c",)),
         # nothing fits, nothing to do, one GPU, one worker by name: one process with the device
         ([8 * GIB] * 4, SMALL, None, 1, None, ()),
         ([80 * GIB] * 4, {}, None, 1, None, ()),
@@ -42,7 +45,7 @@ def test_a_worker_per_gpu_for_what_fits_on_one(
     needed: dict[str, int | None],
     asked: int | None,
     workers: int,
-    each: tuple[str, ...] | None,
+    each: tuple[tuple[str, ...], ...] | None,
     spread: tuple[str, ...],
 ) -> None:
     found = share_gpus(gpus, needed, asked)
@@ -71,23 +74,22 @@ def test_the_decision_is_printed_and_workers_get_the_models_that_fit(
     memory = {"tiny/one": Footprint(1, 0, 0, 0), "tiny/two": Footprint(3, 0, 0, 0)}
     monkeypatch.setattr(devices, "likely_device", lambda: "auto-map")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    properties = SimpleNamespace(total_memory=2)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda number: properties)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda number: (2, 80 * GIB))
     monkeypatch.setattr(tables, "planned_memory", lambda spec, *rest: memory[spec.full_id])
     shown = CliRunner().invoke(cli.extract, ["--problem", path, "--dry-run"])
     assert shown.exit_code == 0, shown.output
     assert "2 GPUs; 2 workers, each with a copy of the model on one GPU" in shown.output
-    assert "0 GiB: tiny/two." in shown.output.replace("\n", " ")
+    assert "0 GiB free: tiny/two." in shown.output.replace("\n", " ")
 
     monkeypatch.setattr(devices, "resolve_device", lambda asked: "auto-map")
     monkeypatch.setattr(devices, "resolve_dtype", lambda spec, asked, device: "float32")
     started: list[list[str]] = []
 
-    def run_workers(
-        arguments: list[str], environments: list[dict[str, str]], *rest: object
-    ) -> list[str]:
-        started.append([*arguments, *(each["CUDA_VISIBLE_DEVICES"] for each in environments)])
-        return ["worker 1 stands for both"]
+    def run_workers(team: list[Worker], *rest: object) -> Ended:
+        gpus = [worker.environment["CUDA_VISIBLE_DEVICES"] for worker in team]
+        started.append([*team[0].arguments, *gpus])
+        return Ended(("worker 1 stands for both",))
 
     monkeypatch.setattr("extract.workers.run_workers", run_workers)
     afterwards: list[tuple[str, ...]] = []

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from extract.cli import extract
-from warehouse.maintenance.cli import warehouse as commands
+from warehouse.maintenance.cli import data as commands
 from warehouse.paths import Workspace, find_workspace
 from warehouse.store.ledger import read_units
 from warehouse.store.token_files import published_path

@@ -15,7 +15,7 @@ from extract import time_budget
 from extract.time_budget import extract_within, next_documents
 from tokenmart import cli
 from warehouse.paths import Workspace
-from warehouse.sql import query
+from warehouse.sql.dataframes import query
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from extract.planning.cost import planned_reading, work_of
 from extract.scoring.engine import Engine
 from warehouse.maintenance.garbage import find_garbage
 from warehouse.paths import Workspace
-from warehouse.probes import FullProbe
-from warehouse.sql import create_views
+from warehouse.probes.full import FullProbe
+from warehouse.sql.views import create_views
 
 
 @pytest.mark.parametrize("tile", [37, 49_152])

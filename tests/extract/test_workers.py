@@ -20,7 +20,7 @@ from tiny_models import make_checkpoint
 from tiny_runs import ok, run
 
 from extract import workers
-from extract.background import Background
+from extract.background_store import Background
 from extract.cli import extract
 from warehouse.errors import StorageError
 from warehouse.paths import Workspace
@@ -52,6 +52,12 @@ def start(path: Path, count: int, *options: str) -> subprocess.Popen[str]:
         stderr=subprocess.STDOUT,
         text=True,
     )
+
+
+def team(arguments: list[str], logs: list[Path]) -> list[workers.Worker]:
+    return [
+        workers.Worker(arguments, {}, log, f"worker {number}") for number, log in enumerate(logs, 1)
+    ]
 
 
 def waiting_workers(
@@ -188,7 +194,7 @@ def test_a_damaged_ledger_leaves_no_worker_behind(
 
     logs = workers.worker_logs(workspace, "2026-01-02T03:04:05+00:00", 2)
     with pytest.raises(StorageError):
-        workers.run_workers(["extract"], [{}, {}], logs, damaged, lambda what, units: None)
+        workers.run_workers(team(["extract"], logs), damaged, lambda what, units: None)
     assert len(seen) == 2 and not any(child.is_running() for child in seen)
 
 
@@ -228,9 +234,9 @@ def test_a_worker_that_fails_for_any_reason_is_reported(workspace: Workspace) ->
     assert [log.name for log in logs] == [
         f"extract-20260102T0304050000-worker-{number}.log" for number in (1, 2)
     ]
-    (first, second) = workers.run_workers(
-        ["extract", "--problem", "nowhere.yml"], [{}, {}], logs, lambda: 0, lambda what, units: None
-    )
+    lost = team(["extract", "--problem", "nowhere.yml"], logs)
+    ended = workers.run_workers(lost, lambda: 0, lambda what, units: None)
+    first, second = ended.failures
     assert first.startswith("worker 1 failed (exit code 1): error: nowhere.yml: no such problem")
     assert second.endswith(f"(log: {logs[1]})")
     assert "no such problem" in logs[1].read_text()
@@ -238,8 +244,8 @@ def test_a_worker_that_fails_for_any_reason_is_reported(workspace: Workspace) ->
 
 def test_workers_that_end_well_leave_no_logs(workspace: Workspace) -> None:
     logs = workers.worker_logs(workspace, "2026-01-02T03:04:05+00:00", 1)
-    failures = workers.run_workers(["--help"], [{}], logs, lambda: 0, lambda what, units: None)
-    assert failures == [] and not logs[0].exists()
+    ended = workers.run_workers(team(["--help"], logs), lambda: 0, lambda what, units: None)
+    assert ended == workers.Ended(()) and not logs[0].exists()
 
 
 def test_more_workers_than_fit_are_refused(

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from warehouse.bucket import BucketPath, bucket_path
+from plugins.cluster.stores.s3 import BucketPath
+from warehouse.remote import remote_path
 
 BUCKET = "lab"
 
@@ -128,7 +129,7 @@ def running() -> Iterator[Server]:
 
 def point_at(patch: pytest.MonkeyPatch, endpoint: str, key: tuple[str, str] = ("a", "b")) -> None:
     """Have this process and those it starts use this server, with this key."""
-    from warehouse import object_store
+    from plugins.cluster import object_store
 
     patch.setenv("AWS_ENDPOINT_URL", endpoint)
     patch.setenv("AWS_ACCESS_KEY_ID", key[0])
@@ -138,14 +139,14 @@ def point_at(patch: pytest.MonkeyPatch, endpoint: str, key: tuple[str, str] = ("
 
 
 def make_bucket(name: str = BUCKET) -> None:
-    from warehouse.object_store import filesystem
+    from plugins.cluster.object_store import filesystem
 
     filesystem().call_s3("create_bucket", Bucket=name)
 
 
 def upload(folder: Path, address: str) -> BucketPath:
     """Put a folder's files under an address."""
-    top = bucket_path(address)
+    top = remote_path(address)
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             (top / path.relative_to(folder).as_posix()).put(path)  # type: ignore[attr-defined]

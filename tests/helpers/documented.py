@@ -18,20 +18,31 @@ from made_up_warehouse import Retrieval, Shape, Window, write_warehouse
 from tiny_models import make_checkpoint, make_text
 
 from analysis.submission.locked_problem import MODELS, TARGET_PATH
-from tokenmart import COMMANDS, cli
+from tokenmart import cli
 from warehouse.paths import Workspace, workspace_of
 from warehouse.problem.spec import load_problem
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("plugins/*/README.md")])
+OF_PLUGINS = {
+    "e2lm": "benchmarks",
+    "eval": "benchmarks",
+    "exchange": "exchange",
+    "merge": "merging",
+    "rank": "merging",
+}
+"""Command → the plugin that ships with it."""
+ABSENT = {name for name, plugin in OF_PLUGINS.items() if not (ROOT / "plugins" / plugin).is_dir()}
+"""Commands that pages show and that a removed plugin had."""
 Commands = list[tuple[str, str]]
 """Where a command is shown, and its line."""
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:
     """Every command and subcommand, by its words."""
-    for name in COMMANDS:
-        command = cli.get_command(click.Context(cli), name)
+    context = click.Context(cli)
+    for name in cli.list_commands(context):
+        command = cli.get_command(context, name)
         assert command is not None
         yield name, command
         if isinstance(command, click.Group):
@@ -63,7 +74,8 @@ def named() -> Commands:
 
 
 def _ours(found: Commands) -> Commands:
-    return sorted({(where, line) for where, line in found if line.startswith("tokenmart ")})
+    ours = {(where, line) for where, line in found if line.startswith("tokenmart ")}
+    return sorted((where, line) for where, line in ours if line.split()[1] not in ABSENT)
 
 
 def _whole_lines(lines: list[str]) -> Iterator[str]:
@@ -170,7 +182,7 @@ class Desk:
     def _mine(self, path: Path) -> None:
         self._texts(path.with_name("texts"))
         shutil.copytree(self.checkpoint, path.with_name("my-model"))
-        run(["problem", "new", "mine", "--texts", "texts", "--model", "my-model"])
+        run(["data", "new", "mine", "--texts", "texts", "--model", "my-model"])
 
     def _imported(self, path: Path, name: str = "my") -> None:
         model = "org/model" if name == "mine" else "me/model"

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 def extract_as_process(path: Path) -> multiprocessing.process.BaseProcess:
     """Start `tokenmart extract` on a problem file, with this process's folder and environment."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch", "transformers", "fresh_process", "extract.run"])
+    context.set_forkserver_preload(["torch", "transformers", "fresh_process", "extract.extraction"])
     process = context.Process(target=_extract, args=(str(path), str(Path.cwd()), dict(os.environ)))
     process.start()
     return process
@@ -27,7 +27,7 @@ def extract_as_process(path: Path) -> multiprocessing.process.BaseProcess:
 def eval_until_killed(words: Sequence[str], units: int) -> int:
     """Run `tokenmart eval`, killed when it has stored so many units; returns the exit code."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch", "transformers", "fresh_process", "extract.run"])
+    context.set_forkserver_preload(["torch", "transformers", "fresh_process", "extract.extraction"])
     process = context.Process(
         target=_eval, args=(list(words), units, str(Path.cwd()), dict(os.environ))
     )
@@ -37,13 +37,13 @@ def eval_until_killed(words: Sequence[str], units: int) -> int:
 
 
 def _eval(words: list[str], units: int, folder: str, environment: Mapping[str, str]) -> None:
-    from extract.benchmarks import run
-    from extract.benchmarks.cli import eval_command
+    from plugins.benchmarks.commands.eval import eval_command
+    from plugins.benchmarks.harness import evaluation
 
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    write, written = run.write_unit, 0
+    write, written = evaluation.write_unit, 0
 
     def write_or_die(*args: Any, **options: Any) -> None:
         nonlocal written
@@ -52,7 +52,7 @@ def _eval(words: list[str], units: int, folder: str, environment: Mapping[str, s
         write(*args, **options)
         written += 1
 
-    run.write_unit = write_or_die
+    evaluation.write_unit = write_or_die
     os._exit(CliRunner().invoke(eval_command, words).exit_code)
 
 

@@ -6,11 +6,12 @@ HELD_BACKEND = """
 import os, time
 from pathlib import Path
 import numpy as np
-from extract import Backend, Scored, TokenScores
+from extract.backends.backend import Backend
+from extract.token_scores import Scored, TokenScores
 
 class Held(Backend):
     kind = "held"
-    parameters, attention, prefixes = 0, "none", "shared"
+    parameters, attention, prefixes, weights = 0, "none", "shared", "none"
 
     def load(self, loading):
         return self

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from warehouse.bucket import source
 from warehouse.paths import Workspace
+from warehouse.remote import source
 from warehouse.store.token_files import STEP_NATS
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from extract.planning.cost import planned_reading
-from warehouse.probes import Reading
+from warehouse.probes.request import Reading
 
 
 def reading_of(ids: Any, bos: int | None, foreign: Any = None) -> Reading:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from extract.scored import TokenScores
+from extract.token_scores import TokenScores
 from warehouse.probes.request import Request
 
 FACTOR = 4.0
@@ -50,7 +50,7 @@ def references(model: Any, requests: Sequence[Request]) -> list[Reference]:
 
 def plain_logprobs(model: Any, request: Request) -> torch.Tensor:
     """Log-probs of all tokens at each target, shape (targets, vocabulary), in float64."""
-    ids = np.concatenate([request.trunk[: request.prefix_length], request.ids])
+    ids = np.concatenate([request.prefix[: request.prefix_length], request.ids])
     with torch.inference_mode():
         logits = model(
             torch.from_numpy(ids[None]).long(), logits_to_keep=len(request.targets) + 1

@@ -294,7 +294,7 @@ class AllWell:
     def doctor_after(self) -> None:
         """Nothing is missing, and every stored file is whole."""
         self.well(self.scratch.run("doctor", "--problem", PROBLEM))
-        self.well(self.scratch.run("warehouse", "check", "--problem", PROBLEM))
+        self.well(self.scratch.run("data", "check", "--problem", PROBLEM))
 
     def dbt_build(self) -> None:
         """Every metric and every test of the data."""

@@ -1,12 +1,14 @@
-"""The door for importers: one class a format, in a file of its own."""
+"""Interfaces of importers: one class a format, in a file of its own."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
+
+from warehouse.paths import Workspace
 
 
 @dataclass(frozen=True)
@@ -37,4 +39,37 @@ class Importer(ABC):
 
         Raises:
             TokenmartError: it can't be read, or is not in this format.
+        """
+
+
+class StoringImporter(ABC):
+    """A format of something other than target scores; it stores what it reads. `kind` names it."""
+
+    kind: ClassVar[str]
+
+    @abstractmethod
+    def import_files(
+        self,
+        files: Sequence[Path],
+        workspace: Workspace,
+        problem: str,
+        model_id: str,
+        *,
+        force: bool = False,
+    ) -> dict[str, int]:
+        """Read one model's files and store them; every row is checked before anything is written.
+
+        Args:
+            files: all files of the model.
+            workspace: the checkout.
+            problem: name of the problem.
+            model_id: partition key of the model.
+            force: replace what is stored and differs.
+
+        Returns:
+            Items by task.
+
+        Raises:
+            TokenmartError: a file or a row is wrong.
+            StorageError: the disk is full or the folder can't be written.
         """

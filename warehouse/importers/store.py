@@ -13,14 +13,13 @@ import pyarrow.parquet as pq
 from pydantic import Field, ValidationError
 
 import warehouse.importers as package
-from warehouse.bucket import footer
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.files import sha256_file
 from warehouse.frozen import Frozen
-from warehouse.importers.evals import eval_importers
-from warehouse.importers.interface import Importer, Row
+from warehouse.importers.interface import Importer, Row, StoringImporter
 from warehouse.paths import Workspace
 from warehouse.plugins import kinds
+from warehouse.remote import footer
 from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import DOWNSTREAM
 
@@ -48,11 +47,17 @@ def importer(kind: str, metric: str | None = None) -> Importer:
     """
     known = kinds(Importer, package)  # type: ignore[type-abstract]
     if kind not in known:
+        formats = [*known, *storing_importers()]
         raise TokenmartError(
-            f"--format {kind}: no such format; {did_you_mean(kind, [*known, *eval_importers()])}"
-            f"formats: {', '.join([*known, *eval_importers()])}"
+            f"--format {kind}: no such format; {did_you_mean(kind, formats)}"
+            f"formats: {', '.join(formats)}"
         )
     return known[kind](metric)
+
+
+def storing_importers() -> dict[str, type[StoringImporter]]:
+    """Formats of other things than target scores, by name."""
+    return kinds(StoringImporter, package)  # type: ignore[type-abstract]
 
 
 def import_items(

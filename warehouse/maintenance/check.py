@@ -17,12 +17,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from warehouse.bucket import footer, let_duckdb_read, source
 from warehouse.errors import StorageError
-from warehouse.object_store import UnreachableError
 from warehouse.paths import Workspace
 from warehouse.probes.probe import condition_kinds
 from warehouse.probes.request import ConditionKind
+from warehouse.remote import UnreachableError, footer, let_duckdb_read, source
 from warehouse.store.ledger import UnitRecord, content_sha256, read_ledger
 from warehouse.store.schema import TOKENS
 from warehouse.store.schema_version import refuse_earlier_folders
@@ -81,8 +80,8 @@ class Defect:
         if self.mend == "refetch":
             return f"tokenmart data fetch --problem {problem} --only documents"
         if self.mend == "superseded":
-            return f"{self.extract_command}; or tokenmart warehouse gc --problem {problem}"
-        repair = f"tokenmart warehouse check --problem {problem} --repair"
+            return f"{self.extract_command}; or tokenmart data gc --problem {problem}"
+        repair = f"tokenmart data check --problem {problem} --repair"
         return repair if self.mend == "rewrite" else f"{repair} && {self.extract_command}"
 
 
@@ -93,6 +92,8 @@ class FileCheck:
     units: int
     rows: int
     defects: tuple[Defect, ...]
+    unrecorded: int = 0
+    """Done units of which no complete weights are recorded; imported ones have none."""
 
 
 @dataclass(frozen=True)
@@ -210,7 +211,11 @@ def _examine(
             document = None
         for what in _unit_defects(unit, mine, keys, document, unit in ledger.altered):
             defects.append(wrong(what, "drop", unit.doc_id))
-    return FileCheck(len(ledger.units), rows.num_rows, tuple(defects)), rows
+    unrecorded = sum(
+        unit.status == "done" and not unit.weights and unit.probe != IMPORTED
+        for unit in ledger.units
+    )
+    return FileCheck(len(ledger.units), rows.num_rows, tuple(defects), unrecorded), rows
 
 
 def _readable_rows(path: Path) -> tuple[pa.Table, list[int], list[str]]:

@@ -1,4 +1,4 @@
-"""`tokenmart doctor` and `tokenmart warehouse`: check, gc, publish."""
+"""`tokenmart doctor`, and of `tokenmart data`: check, gc, publish."""
 
 from __future__ import annotations
 
@@ -14,20 +14,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from warehouse.errors import StorageError, TokenmartError, visible
-from warehouse.exchange.cli import attach, detach, export
+from warehouse.options import ANY_PROBLEM, JSON
 from warehouse.paths import find_workspace
+from warehouse.problem.cli import data
 from warehouse.terminal import counted
 
 if TYPE_CHECKING:
     from warehouse.maintenance.check import Defect, DocumentFacts
     from warehouse.paths import Workspace
 
-_PROBLEM = click.option("--problem", "problem_name", help="Look at this problem only.")
-
 
 @click.command()
 @click.option("--problem", "problem_name", help="Say also what this problem lacks.")
-@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@JSON
 def doctor(problem_name: str | None, as_json: bool) -> None:
     """Check the environment; say what is missing and the remedy.
 
@@ -45,17 +44,8 @@ def doctor(problem_name: str | None, as_json: bool) -> None:
     fail_when_missing(checks)
 
 
-@click.group()
-def warehouse() -> None:
-    """Look after the Parquet files of the warehouse, and share them."""
-
-
-for command in (export, attach, detach):
-    warehouse.add_command(command)
-
-
-@warehouse.command(short_help="Merge finished units into the published files.")
-@click.option("--problem", "problem_name", help="Look at this problem only.")
+@data.command(short_help="Merge finished units into the published files.")
+@ANY_PROBLEM
 def publish(problem_name: str | None) -> None:
     """Merge finished units into the published files; extract does it by itself."""
     from warehouse.problem.spec import load_problem
@@ -67,10 +57,10 @@ def publish(problem_name: str | None) -> None:
     click.echo(f"published {counted(units, 'unit')}")
 
 
-@warehouse.command(short_help="Verify every token file against its ledger.")
-@_PROBLEM
+@data.command(short_help="Verify every token file against its ledger.")
+@ANY_PROBLEM
 @click.option("--repair", is_flag=True, help="Set damaged files aside and drop damaged units.")
-@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@JSON
 def check(problem_name: str | None, repair: bool, as_json: bool) -> None:
     """Verify every token file against its ledger; say what to extract again.
 
@@ -79,8 +69,8 @@ def check(problem_name: str | None, repair: bool, as_json: bool) -> None:
     while anything is wrong.
 
     \b
-    tokenmart warehouse check
-    tokenmart warehouse check --problem minilong --repair
+    tokenmart data check
+    tokenmart data check --problem minilong --repair
     """
     from warehouse.maintenance.check import check_documents, check_file, repair_file, token_files
     from warehouse.progress import progress_bar
@@ -94,6 +84,7 @@ def check(problem_name: str | None, repair: bool, as_json: bool) -> None:
     defects: list[Defect] = []
     mended: dict[Path, str] = {}
     units = rows = 0
+    unrecorded: dict[tuple[str, str], int] = {}
     with progress_bar(len(files), "files") as progress:
         for path in files:
             problem = path.parts[-4].partition("=")[2]
@@ -105,6 +96,9 @@ def check(problem_name: str | None, repair: bool, as_json: bool) -> None:
             found = check_file(path, texts)
             units, rows = units + found.units, rows + found.rows
             defects += found.defects
+            if found.unrecorded:
+                key = problem, path.parts[-3].partition("=")[2]
+                unrecorded[key] = unrecorded.get(key, 0) + found.unrecorded
             if repair and found.defects and (done := repair_file(store, path, texts)):
                 mended[path] = done
             progress("checking", 1)
@@ -116,6 +110,12 @@ def check(problem_name: str | None, repair: bool, as_json: bool) -> None:
         click.echo(_as_json(defects, mended, len(files), units, rows, seconds))
     else:
         _say(defects, mended)
+        for (of, model), count in unrecorded.items():
+            click.echo(
+                f"note: {of}: {counted(count, 'unit')} of {model} were stored before it was "
+                "checked that the files hold all tensors of the model; `tokenmart extract "
+                f"--problem {of}` compares the files and scores again what was wrong"
+            )
         click.echo(
             f"checked {counted(len(files), 'file')}, {counted(units, 'unit')}, "
             f"{rows:,} rows in {seconds:.1f} s: "
@@ -179,8 +179,8 @@ def _as_json(
     return json.dumps({"checked": checked, "defects": found}, indent=1)
 
 
-@warehouse.command()
-@_PROBLEM
+@data.command()
+@ANY_PROBLEM
 @click.option("--yes", is_flag=True, help="Remove without asking.")
 @click.option("--dry-run", is_flag=True, help="Show and remove nothing, as outside a terminal.")
 def gc(problem_name: str | None, yes: bool, dry_run: bool) -> None:
@@ -191,15 +191,15 @@ def gc(problem_name: str | None, yes: bool, dry_run: bool) -> None:
     processes that died; damaged files set aside. Nothing else.
 
     \b
-    tokenmart warehouse gc --problem minilong
-    tokenmart warehouse gc --yes
+    tokenmart data gc --problem minilong
+    tokenmart data gc --yes
     """
     from warehouse.maintenance.garbage import find_garbage, remove_garbage
 
     workspace = find_workspace()
     if workspace.address:
         raise TokenmartError(
-            f"warehouse gc: not for a store in a bucket ({workspace.address}); nothing in it is "
+            f"data gc: not for a store in a bucket ({workspace.address}); nothing in it is "
             "temporary but claims of dead processes, which the next worker takes over"
         )
     garbage, notes = find_garbage(workspace, _name_of(problem_name, workspace))

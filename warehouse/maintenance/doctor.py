@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Literal
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from warehouse.errors import TokenmartError
-from warehouse.importers import stored_scores
+from warehouse.maintenance.findings import Check
+from warehouse.maintenance.gpu_checks import gpu_checks
 from warehouse.metrics import dbt_process
 from warehouse.paths import Workspace
+from warehouse.problem.kinds import problem_kind
 from warehouse.problem.needs import (
     downloads_text,
     later_target,
@@ -27,40 +26,15 @@ from warehouse.problem.needs import (
     problem_needs,
     scored_models,
 )
+from warehouse.problem.problem_files import read_problem_file
 from warehouse.problem.recall_target import RecallTarget
 from warehouse.problem.spec import FileTarget, Problem, load_problem
-from warehouse.problem.table_problem import TableProblem, find_table
 from warehouse.sources.lock_file import changed, lock_path
 from warehouse.sources.place import Need
 from warehouse.sources.tokenizer_files import check_sentencepiece
 
-Level = Literal["ok", "note", "missing"]
-
 SHOWN_PACKAGES = ("torch", "transformers", "duckdb", "dbt-core", "dbt-duckdb", "pyarrow")
 LEAST_FREE_GB = 2.0
-DEVICE_TIMEOUT_SECONDS = 120
-_PROBE_DEVICES = """
-import json, torch
-from torch.backends import mps
-cuda = torch.cuda.is_available()
-print(json.dumps({
-    "gpus": [[torch.cuda.get_device_name(i), torch.cuda.get_device_properties(i).total_memory]
-             for i in range(torch.cuda.device_count())] if cuda else [],
-    "mps": mps.is_available(),
-    "bf16": torch.cuda.is_bf16_supported() if cuda
-            else bool(getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)()),
-}))
-"""
-
-
-@dataclass(frozen=True)
-class Check:
-    """One finding; `missing` means something needed is not there, and makes doctor fail."""
-
-    name: str
-    level: Level
-    finding: str
-    remedy: str = ""
 
 
 def examine(workspace: Workspace, problem_name: str | None) -> list[Check]:
@@ -69,12 +43,13 @@ def examine(workspace: Workspace, problem_name: str | None) -> list[Check]:
     Raises:
         ProblemFileError: the named problem does not parse.
     """
-    checks = [_python(), *_packages(workspace), _devices(), _memory(), _disk(workspace)]
+    checks = [_python(), *_packages(workspace), *gpu_checks(), _memory(), _disk(workspace)]
     checks += [_program("git", "code revisions can't be recorded"), _dbt(), _database(workspace)]
     if problem_name is not None:
-        table = find_table(problem_name, workspace)
-        if table is not None:
-            checks.append(_scores_table(table, workspace))
+        other = problem_kind(problem_name, read_problem_file(problem_name, workspace), workspace)
+        if other is not None:
+            finding, remedy = other.missing()
+            checks.append(Check("data", "missing" if remedy else "ok", finding, remedy))
         else:
             checks += _problem(load_problem(problem_name, workspace), workspace)
     return checks
@@ -136,32 +111,6 @@ def _installed() -> tuple[dict[str, str], list[str]]:
         else:
             nameless.append(str(getattr(package, "_path", package.locate_file(""))))
     return versions, sorted(nameless)
-
-
-def _devices() -> Check:
-    """Ask torch in another process: importing it here would slow everything down."""
-    try:
-        done = subprocess.run(
-            [sys.executable, "-c", _PROBE_DEVICES],
-            capture_output=True,
-            text=True,
-            timeout=DEVICE_TIMEOUT_SECONDS,
-            check=True,
-        )
-        found = json.loads(done.stdout)
-    except (subprocess.SubprocessError, ValueError) as error:
-        stderr = getattr(error, "stderr", None) or str(error)
-        reason = stderr.strip().splitlines()[-1][:120]
-        return Check("device", "missing", f"torch does not start ({reason})", "make setup")
-    bf16 = "bf16" if found["bf16"] else "no bf16 instructions"
-    if found["gpus"]:
-        names = ", ".join(f"{name} ({size / 1e9:.0f} GB)" for name, size in found["gpus"])
-        return Check("device", "ok", f"{names}, {bf16}")
-    if found["mps"]:
-        return Check("device", "ok", "Apple GPU (mps)")
-    finding = f"no GPU, {os.cpu_count()} cores, {bf16}"
-    remedy = "small problems run here (make demo); extract large models on a GPU machine"
-    return Check("device", "note", finding, remedy)
 
 
 def _memory() -> Check:
@@ -284,14 +233,6 @@ def _later(name: str, need: Need, problem: Problem) -> Check:
     finding = "not here yet, a later step: when it is, no metric can be registered before labels"
     first = f"tokenmart preregister --problem {problem.asked} --metric METRIC/VARIANT"
     return Check(name, "note", finding, f"{first}, if you have a claim; then {need.remedy}")
-
-
-def _scores_table(problem: TableProblem, workspace: Workspace) -> Check:
-    """Whether the scores of a table problem are in the data folder."""
-    stored = stored_scores(workspace, problem.name)
-    if stored is None:
-        return Check("scores", "missing", "not in the data folder", problem.command)
-    return Check("scores", "ok", str(stored))
 
 
 def _scores(problem: Problem, workspace: Workspace) -> list[Check]:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from warehouse.errors import StorageError, TableProblemError, TokenmartError
+from warehouse.errors import OtherKindError, StorageError, TokenmartError
 from warehouse.files import storage_errors
 from warehouse.maintenance.check import DocumentFacts, check_documents
 from warehouse.paths import Workspace
@@ -70,7 +70,7 @@ def find_garbage(
     for name in sorted(known):
         try:
             file = load_problem(name, workspace)
-        except TableProblemError:
+        except OtherKindError:
             pass  # it has no units
         except TokenmartError:
             notes.append(f"{name}: no readable problem file; its units are left alone")
@@ -122,7 +122,7 @@ def _benchmark_reasons(workspace: Workspace, problem: Problem) -> Callable[[Unit
         if unit.condition not in asked:
             asked[unit.condition] = requested_units(workspace, problem.name, unit.condition)
         requests = asked[unit.condition]
-        # requests that can't be read may be the unit's own: `warehouse check` is for them
+        # requests that can't be read may be the unit's own: `data check` is for them
         if requests is None or requests.get(unit.doc_id) == unit.document_sha256:
             return ""
         return "the task has changed since"
@@ -149,7 +149,7 @@ def _superseded(
 ) -> Iterator[Garbage]:
     folders = f"problem={problem}/model_id=*/condition=*"
     for path in sorted(workspace.tokens.glob(f"{folders}/tokens.parquet")):
-        with suppress(StorageError):  # damaged files are for `warehouse check`
+        with suppress(StorageError):  # damaged files are for `data check`
             yield from _in_published(path, reason)
     for folder in sorted(workspace.pending.glob(folders)):
         published: dict[int, UnitRecord] = {}
@@ -190,7 +190,7 @@ def _choices_without_unit(workspace: Workspace, problem: str) -> Iterator[Garbag
                 ledger = finished_units(workspace, *keys).values()
                 units[path.parent] = {(unit.doc_id, unit.fingerprint) for unit in ledger}
         _, doc_id, fingerprint = path.stem.split("-")
-        # a ledger that can't be read is for `warehouse check`
+        # a ledger that can't be read is for `data check`
         if path.parent in units and (int(doc_id), fingerprint) not in units[path.parent]:
             yield Garbage("first choices", path, 0, _size(path), "their unit is gone")
 

@@ -8,9 +8,9 @@ from statistics import mean
 
 import pyarrow.parquet as pq
 
-from warehouse.bucket import footer
 from warehouse.paths import Workspace
 from warehouse.problem.spec import Problem
+from warehouse.remote import footer
 from warehouse.store.ledger import UnitRecord, whole_tokens
 from warehouse.store.token_files import finished_units
 

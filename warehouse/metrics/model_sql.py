@@ -6,7 +6,7 @@ in here. Tests hold the marts that dbt builds and these to the same values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import duckdb
@@ -14,6 +14,7 @@ from jinja2 import Environment, StrictUndefined
 
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
+from warehouse.plugins import folders
 
 
 class ModelSql:
@@ -23,7 +24,6 @@ class ModelSql:
         connection: holds a table or view by the name of each source table that is read.
         workspace: whose dbt project it is.
         variables: dbt variables; what isn't named keeps the default that the SQL gives.
-        given: models that are in the database already, as tables of their names.
     """
 
     def __init__(
@@ -31,12 +31,12 @@ class ModelSql:
         connection: duckdb.DuckDBPyConnection,
         workspace: Workspace,
         variables: Mapping[str, object] | None = None,
-        given: Iterable[str] = (),
     ) -> None:
         self._connection = connection
-        self._models = workspace.dbt_project / "models"
+        plugins = [folder / "dbt" / "models" for folder in folders()]
+        self._models = [workspace.dbt_project / "models", *plugins]
         self._variables = dict(variables or {})
-        self._built: set[str] = set(given)
+        self._built: set[str] = set()
         self._views: set[str] = set()
         self._environment = Environment(undefined=StrictUndefined, autoescape=False)
 
@@ -54,9 +54,9 @@ class ModelSql:
         return f'"{name}"'
 
     def _file(self, name: str) -> Path:
-        found = sorted(self._models.rglob(f"{name}.sql"))
+        found = [path for top in self._models for path in sorted(top.rglob(f"{name}.sql"))]
         if not found:
-            raise TokenmartError(f"{self._models}: no model {name}; update the checkout")
+            raise TokenmartError(f"{self._models[0]}: no model {name}; update the checkout")
         return found[0]
 
     def render(self, text: str, name: str = "") -> str:
@@ -72,4 +72,5 @@ class ModelSql:
             source=lambda _, table: f'"{table}"',
             var=lambda key, default: self._variables.get(key, default),
             config=config,
+            context={},  # here no plugin adds relations
         )

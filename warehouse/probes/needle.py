@@ -13,8 +13,8 @@ from warehouse.probes.probe import PROBE_NAME, Probe
 from warehouse.probes.request import Condition, ConditionKind, Ids, Reading, Request, span, with_bos
 from warehouse.probes.words import sentences, word_start
 
-PRESENT = ConditionKind("needle_present", branches=True, repeats_positions=True)
-ABSENT = ConditionKind("needle_absent", branches=True)
+PRESENT = ConditionKind("needle_present", shares_prefix=True, repeats_positions=True)
+ABSENT = ConditionKind("needle_absent", shares_prefix=True)
 
 
 class NeedleProbe(Probe):
@@ -147,7 +147,7 @@ def _sentence_ends(reading: Reading, rest: Ids) -> Ids:
 
 
 def _question(reading: Reading, order: Ids, needle: Needle, segment: int) -> Request:
-    trunk = with_bos(reading.ids[order], reading.bos)
+    prefix = with_bos(reading.ids[order], reading.bos)
     positions = span(needle.answer, needle.end)
     return Request(
         segment=segment,
@@ -155,6 +155,6 @@ def _question(reading: Reading, order: Ids, needle: Needle, segment: int) -> Req
         first_target=needle.answer - needle.start,
         positions=positions,
         context_tokens=positions - needle.start + np.int32(len(order)),
-        trunk=trunk,
-        prefix_length=len(trunk),
+        prefix=prefix,
+        prefix_length=len(prefix),
     )

@@ -17,17 +17,17 @@ NO_TOKENS: Ids = np.zeros(0, dtype=np.int32)
 class Request:
     """Tokens to run and the ones among them to score.
 
-    The model reads `trunk[:prefix_length]` and then `ids`; `ids[first_target:]` are scored.
-    Requests that share a trunk share its KV cache.
+    The model reads `prefix[:prefix_length]` and then `ids`; `ids[first_target:]` are scored.
+    Requests that share a prefix share its KV cache.
 
     Attributes:
         segment: request within the document (window, excerpt).
-        ids: shape (n,); tokens after the prefix.
+        ids: shape (n,); tokens after the prefix: its suffix.
         first_target: index in `ids` of the first scored token.
         positions: shape (n - first_target,); index in the document of each scored token.
         context_tokens: shape (n - first_target,); document tokens visible to its left.
-        trunk: shape (p,); tokens before `ids`, empty for none.
-        prefix_length: how many tokens of the trunk are visible.
+        prefix: shape (p,); tokens before `ids`, empty for none.
+        prefix_length: how many tokens of the prefix are visible.
     """
 
     segment: int
@@ -35,7 +35,7 @@ class Request:
     first_target: int
     positions: Ids
     context_tokens: Ids
-    trunk: Ids = field(default_factory=lambda: NO_TOKENS)
+    prefix: Ids = field(default_factory=lambda: NO_TOKENS)
     prefix_length: int = 0
 
     @property
@@ -46,7 +46,7 @@ class Request:
     @property
     def key(self) -> tuple[bytes, bytes, int]:
         """What the scores depend on; requests with equal keys are the same work."""
-        prefix = self.trunk[: self.prefix_length]
+        prefix = self.prefix[: self.prefix_length]
         return prefix.tobytes(), self.ids.tobytes(), self.first_target
 
     @property
@@ -100,7 +100,7 @@ class ConditionKind:
         whole_context: positions begin at 0 or 1 and `context_tokens` is the position.
         reads_document: runs the whole document; such conditions are scored in one call, which
             computes the document's KV cache once.
-        branches: requests continue a long text, so its KV cache is kept for them.
+        shares_prefix: requests continue a long text, so its KV cache is kept for them.
         reads_foreign: needs another document of the corpus; its hash is part of the fingerprint.
         repeats_positions: one position may be scored several times, in different segments.
         revision: raised when equal parameters come to mean other rows; part of the fingerprint.
@@ -110,7 +110,7 @@ class ConditionKind:
     contiguous: bool = False
     whole_context: bool = False
     reads_document: bool = False
-    branches: bool = False
+    shares_prefix: bool = False
     reads_foreign: bool = False
     repeats_positions: bool = False
     revision: int = 1

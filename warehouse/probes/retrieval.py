@@ -25,11 +25,11 @@ from warehouse.probes.request import (
 )
 from warehouse.probes.words import word_start, word_starts
 
-WITH_DOCUMENT = ConditionKind("retrieval_with_document", reads_document=True, branches=True)
+WITH_DOCUMENT = ConditionKind("retrieval_with_document", reads_document=True, shares_prefix=True)
 WITHOUT_DOCUMENT = ConditionKind("retrieval_without_document")
-FOREIGN = ConditionKind("retrieval_foreign", branches=True, reads_foreign=True)
-SHUFFLED = ConditionKind("retrieval_shuffled", branches=True)
-TAIL = ConditionKind("retrieval_tail", branches=True)
+FOREIGN = ConditionKind("retrieval_foreign", shares_prefix=True, reads_foreign=True)
+SHUFFLED = ConditionKind("retrieval_shuffled", shares_prefix=True)
+TAIL = ConditionKind("retrieval_tail", shares_prefix=True)
 
 _TOKENS = ("excerpt_tokens", "answer_tokens", "min_gap")
 _CHARACTERS = ("excerpt_characters", "answer_characters", "min_gap_characters")
@@ -176,15 +176,15 @@ def retrieval_requests(
         positions = span(answer, end)
         seen = positions - start
         if len(before):
-            trunk = with_bos(before, reading.bos)
+            prefix = with_bos(before, reading.bos)
             request = Request(
                 segment=segment,
                 ids=excerpt,
                 first_target=answer - start,
                 positions=positions,
                 context_tokens=seen + np.int32(len(before)),
-                trunk=trunk,
-                prefix_length=len(trunk),
+                prefix=prefix,
+                prefix_length=len(prefix),
             )
         else:
             ids = with_bos(excerpt, reading.bos)

@@ -1,4 +1,4 @@
-"""`tokenmart problem` and `tokenmart data`: start a problem, bring what it needs."""
+"""`tokenmart data`: write a problem file, fetch what it needs, import scores made elsewhere."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from warehouse.errors import TokenmartError
+from warehouse.options import FILE, FORCE, MODELS, PROBLEM
 from warehouse.paths import find_workspace
 from warehouse.terminal import counted
 
@@ -17,29 +18,21 @@ if TYPE_CHECKING:
 
     from warehouse.paths import Workspace
     from warehouse.problem.spec import ModelSpec, Problem
-    from warehouse.problem.table_problem import TableProblem
     from warehouse.sources.place import Place
 
 NO_TARGET = "target: none; the problem is for `tokenmart extract` and `tokenmart sql`"
 
-_PROBLEM = click.option(
-    "--problem",
-    "problem_name",
-    required=True,
-    help="Name of the problem, or path of its .yml.",
-)
-
 
 @click.group()
-def problem() -> None:
-    """Start a problem of your own: your texts, your models."""
+def data() -> None:
+    """Write a problem file; fetch, import, check and clean its data."""
 
 
-@problem.command(short_help="Write a problem file for texts and models of your own.")
+@data.command(short_help="Write a problem file for texts and models of your own.")
 @click.argument("name", required=False)
 @click.option(
     "--texts",
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="Read the documents from this folder of .txt and .md files, from one such file, or from "
     "a .json or .jsonl file; .gz is unpacked.",
 )
@@ -51,7 +44,7 @@ def problem() -> None:
 )
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="Write the problem file there instead of NAME.yml in this folder.",
 )
 def new(name: str | None, texts: Path | None, models: tuple[str, ...], out: Path | None) -> None:
@@ -60,8 +53,8 @@ def new(name: str | None, texts: Path | None, models: tuple[str, ...], out: Path
     What is not given is asked for on a terminal. Nothing is fetched or loaded.
 
     \b
-    tokenmart problem new mine --texts texts --model models/my-checkpoint
-    tokenmart problem new mine --texts texts.jsonl --model Qwen/Qwen2.5-0.5B --model gpt2
+    tokenmart data new mine --texts texts --model models/my-checkpoint
+    tokenmart data new mine --texts texts.jsonl --model Qwen/Qwen2.5-0.5B --model gpt2
     """
     from warehouse.files import refuse_protected
     from warehouse.problem.new_problem import CHARACTERS_PER_TOKEN, write_problem
@@ -72,7 +65,7 @@ def new(name: str | None, texts: Path | None, models: tuple[str, ...], out: Path
     ]
     if missing and not asks:
         raise click.UsageError(
-            f"{', '.join(missing)} missing; tokenmart problem new NAME --texts DIR --model ID|DIR"
+            f"{', '.join(missing)} missing; tokenmart data new NAME --texts DIR --model ID|DIR"
         )
     name = name or click.prompt("name of the problem (lower-case letters, digits, - and _)")
     texts = texts or Path(click.prompt("folder or file with the texts")).expanduser()
@@ -108,19 +101,12 @@ def new(name: str | None, texts: Path | None, models: tuple[str, ...], out: Path
     )
 
 
-@click.group()
-def data() -> None:
-    """Fetch what a problem needs; import scores made elsewhere."""
-
-
 @data.command(short_help="Bring what a problem needs, checked by hash.")
-@_PROBLEM
+@PROBLEM
 @click.option(
     "--only", type=click.Choice(["documents", "models", "target"]), help="Fetch this kind only."
 )
-@click.option(
-    "--model", "models", multiple=True, help="Fetch the weights of this model only (repeatable)."
-)
+@MODELS
 @click.option("--offline", is_flag=True, help="Check what is here and download nothing.")
 @click.option("--dry-run", is_flag=True, help="Say what is here and what would be fetched.")
 def fetch(
@@ -136,12 +122,13 @@ def fetch(
     tokenmart data fetch --problem minilong
     tokenmart data fetch --problem no4k --only models --model Qwen/Qwen2-0.5B-Instruct
     """
+    from warehouse.problem.kinds import problem_kind
+    from warehouse.problem.problem_files import read_problem_file
     from warehouse.problem.spec import load_problem
-    from warehouse.problem.table_problem import find_table
 
     workspace = find_workspace()
-    if table := find_table(problem_name, workspace):
-        _fetch_scores(table, workspace, dry_run)
+    if other := problem_kind(problem_name, read_problem_file(problem_name, workspace), workspace):
+        other.fetch(dry_run)
         return
     problem = load_problem(problem_name, workspace)
     chosen = [problem.model(name) for name in models]
@@ -172,24 +159,6 @@ def fetch(
         failure.show()
     if failures:
         raise failures[-1]
-
-
-def _fetch_scores(problem: TableProblem, workspace: Workspace, dry_run: bool) -> None:
-    from warehouse.importers.score_store import store_scores, stored_scores
-    from warehouse.problem.table_problem import read_table
-
-    if dry_run:
-        state = "here   " if stored_scores(workspace, problem.name) else "missing"
-        click.echo(f"{state}  scores     {problem.table.path.name}  (from {problem.table.path})")
-        return
-    brought = read_table(problem, workspace)
-    store_scores(brought, workspace, problem.name)
-    scores = brought.scores
-    runs, benchmarks = (len(scores[name].unique()) for name in ("model_id", "benchmark"))
-    click.echo(
-        f"scores: {scores.num_rows:,} of {runs} runs on {benchmarks} benchmarks (licence: "
-        f"{problem.table.licence}); next: tokenmart dbt build"
-    )
 
 
 def _show_needs(
@@ -284,12 +253,12 @@ def _fetch_models(
 
 
 @data.command("import", short_help="Bring in scores or answers that were made elsewhere.")
-@_PROBLEM
+@PROBLEM
 @click.option("--model", required=True, help="The model that was scored, by its id.")
 @click.option("--format", "format_name", required=True, help="How the files are written.")
 @click.option("--metric", help="The metric to take, where the files hold several.")
-@click.option("--force", is_flag=True, help="Replace scores of the model that are here already.")
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@FORCE
+@click.argument("files", nargs=-1, required=True, type=FILE)
 def import_(
     problem_name: str,
     model: str,
@@ -321,18 +290,16 @@ def import_(
     tokenmart data import --problem mine --model org/model --format lm-eval --metric acc *.jsonl
     tokenmart data import --problem mine --model org/model --format samples *.jsonl
     """
-    from warehouse.importers import eval_importers, import_answers, import_items, importer
+    from warehouse.importers.store import import_items, importer, storing_importers
     from warehouse.problem.spec import ImportedTarget, load_problem
 
     workspace = find_workspace()
-    if (answers := eval_importers().get(format_name)) is not None:
+    if (storing := storing_importers().get(format_name)) is not None:
         if metric is not None:
-            raise TokenmartError("--metric: benchmark answers have all of them; leave it out")
+            raise TokenmartError(f"--metric: format {format_name} imports all; leave it out")
         problem = load_problem(problem_name, workspace)
         spec = problem.model(model)
-        found = import_answers(
-            answers(), files, workspace, problem.name, spec.model_id, force=force
-        )
+        found = storing().import_files(files, workspace, problem.name, spec.model_id, force=force)
         _say_imported(spec.full_id, found)
         return
     reader = importer(format_name, metric)

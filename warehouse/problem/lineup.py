@@ -7,10 +7,10 @@ from contextlib import suppress
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from warehouse.bucket import source
 from warehouse.files import storage_errors
 from warehouse.paths import Workspace
 from warehouse.problem.spec import Problem
+from warehouse.remote import source
 from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import CONDITION_PAIRS, LINEUP
 

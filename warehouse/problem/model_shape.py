@@ -45,6 +45,8 @@ class ModelShape(Frozen):
         try:
             config = {**config, **config.get("text_config", {})}
             heads = int(config["num_attention_heads"])
+            # configurations of Qwen2 name a window that they don't use
+            window = config.get("sliding_window")
             return cls(
                 kind=config["model_type"],
                 layers=config["num_hidden_layers"],
@@ -54,7 +56,7 @@ class ModelShape(Frozen):
                 kv_heads=config.get("num_key_value_heads") or heads,
                 vocabulary=config["vocab_size"],
                 head_width=config.get("head_dim"),
-                window=config.get("sliding_window"),
+                window=window if config.get("use_sliding_window", True) else None,
                 tied=bool(config.get("tie_word_embeddings", False)),
             )
         except (KeyError, TypeError, ValueError):

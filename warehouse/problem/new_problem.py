@@ -78,11 +78,11 @@ def write_problem(
     """
     if not re.fullmatch(_NAME, name):
         raise ProblemFileError(
-            f"problem new {name}: use lower-case letters, digits, - and _ for a name, at most 100"
+            f"data new {name}: use lower-case letters, digits, - and _ for a name, at most 100"
         )
     if name in list_problems(workspace) or _has_data(workspace, name):
         raise TokenmartError(
-            f"problem new {name}: there is a problem {name} already, whose files this one would "
+            f"data new {name}: there is a problem {name} already, whose files this one would "
             "share; choose another name"
         )
     if os.path.lexists(out):
@@ -140,7 +140,7 @@ def _content(
 """
         for model in models
     )
-    return f"""# Written by `tokenmart problem new`. Paths start at the folder of this file.
+    return f"""# Written by `tokenmart data new`. Paths start at the folder of this file.
 name: {_scalar(name)}
 title: {_scalar(f"Texts of {name}")}
 documents: {documents}

@@ -77,7 +77,7 @@ def with_keys(tree: YamlTree) -> YamlTree:
     if not isinstance(tree.value, dict):
         raise ProblemFileError(
             f"{tree.path}:1: expected keys such as name, models, probes; write one with "
-            "`tokenmart problem new`"
+            "`tokenmart data new`"
         )
     return tree
 

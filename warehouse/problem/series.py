@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from warehouse.problem.spec import ModelSpec
 
 if TYPE_CHECKING:
-    from warehouse.problem.table_problem import RankedModel
+    from warehouse.problem.kinds import RankedModel
 
 
 def series_of(model: RankedModel) -> str:

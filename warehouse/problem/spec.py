@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Union
 from pydantic import Field, PrivateAttr, field_validator
 from pydantic_core import PydanticCustomError
 
-from warehouse.errors import ProblemFileError, TableProblemError
+from warehouse.errors import ProblemFileError
 from warehouse.frozen import Frozen
 from warehouse.paths import Workspace
 from warehouse.plugins import kinds
 from warehouse.probes.contexts import contexts
 from warehouse.probes.probe import Probe, probe_kinds
 from warehouse.problem.changes import Intervention, Rope
+from warehouse.problem.kinds import Ranked, problem_kind
 from warehouse.problem.model_shape import ModelShape
 from warehouse.problem.problem_files import paths_start, read_problem_file, with_keys
 from warehouse.problem.recall_target import Demo, RecallTarget
@@ -48,12 +49,6 @@ else:
         Union[tuple(kinds(DocumentSource, document_kinds).values())],  # noqa: UP007
         Field(discriminator="kind"),
     ]
-
-MERGE_KIND = "merge"
-"""What `kind` says in a problem file of models to merge: see `warehouse.merging`."""
-
-TABLE_KIND = "table"
-"""What `kind` says in a problem file without models: see `table_problem`."""
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
@@ -298,24 +293,27 @@ def load_problem(name: str, workspace: Workspace) -> Problem:
     """Read and check a problem by name or path.
 
     Raises:
-        TableProblemError: it is a table of scores, or models to merge.
+        OtherKindError: it is of another kind, which a plugin reads.
         ProblemFileError: unreadable or wrong; the message has file, line, key, value and remedy of
             every mistake.
     """
     tree = read_problem_file(name, workspace)
-    if tree.value.get("kind") == TABLE_KIND:
-        raise TableProblemError(
-            f"{tree.path}: a table of scores (kind: table), nothing to extract; use it with "
-            "`tokenmart data fetch`, `dbt build`, `correlate`, `select` or `report`"
-        )
-    if tree.value.get("kind") == MERGE_KIND:
-        raise TableProblemError(
-            f"{tree.path}: models to merge (kind: merge), nothing to extract; use it with "
-            "`tokenmart merge` and `tokenmart rank`"
-        )
+    if other := problem_kind(name, tree, workspace):
+        other.refuse()
     problem = checked_problem(tree, workspace)
     problem._asked = name
     return problem
+
+
+def load_ranked(name: str, workspace: Workspace) -> Ranked:
+    """A problem of any kind, for ranking its models.
+
+    Raises:
+        ProblemFileError: unreadable or wrong.
+        TokenmartError: its data are not here, or it has nothing to rank.
+    """
+    other = problem_kind(name, read_problem_file(name, workspace), workspace)
+    return load_problem(name, workspace) if other is None else other.ranked()
 
 
 def checked_problem(tree: YamlTree, workspace: Workspace) -> Problem:

@@ -13,8 +13,8 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from warehouse.bucket import footer, source
 from warehouse.paths import Workspace
+from warehouse.remote import footer, source
 from warehouse.sources.documents.interface import DocumentSource, documents_table
 from warehouse.sources.place import Place
 from warehouse.store.parquet_files import write_table

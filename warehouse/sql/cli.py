@@ -54,6 +54,9 @@ if TYPE_CHECKING:
     help="Show at most this many rows in a table, or all with 0.",
 )
 @click.option(
+    "--wide", is_flag=True, help="Show every column and whole texts, wider than the terminal."
+)
+@click.option(
     "--timeout",
     default=600.0,
     show_default=True,
@@ -78,6 +81,7 @@ def sql(
     out: Path | None,
     force: bool,
     limit: int,
+    wide: bool,
     timeout: float,
     memory: str,
 ) -> None:
@@ -103,10 +107,10 @@ def sql(
     if given == 0:
         if show or params or format_ or out:
             raise click.UsageError("--show, --param, --format and --out go with a query")
+        from warehouse.sql.limits import Limits
         from warehouse.sql.shell import run_shell
-        from warehouse.sql.watch import Limits
 
-        run_shell(find_workspace(), limit, Limits(timeout, memory), _leave)
+        run_shell(find_workspace(), limit, Limits(timeout, memory), _leave, wide)
         return
     from warehouse.sql.queries import find_query
 
@@ -119,9 +123,9 @@ def sql(
     from warehouse.files import refuse_protected
     from warehouse.sql.defaults import chosen_text, parameters_of
     from warehouse.sql.export import format_of, write_rows
+    from warehouse.sql.limits import Limits
     from warehouse.sql.queries import check_problem
     from warehouse.sql.session import Session
-    from warehouse.sql.watch import Limits
 
     format_ = format_ or format_of(out)
     workspace = find_workspace()
@@ -134,13 +138,15 @@ def sql(
             values = parameters_of(recipe, named, session)
             if chosen := chosen_text(recipe, named, values):
                 click.echo(visible(chosen), err=True)
-        written = write_rows(session, text, values, format_, out, limit)
+        written = write_rows(session, text, values, format_, out, limit, wide)
     if written is None:
         if out is not None:
             click.echo(f"{out} not written: the last statement has no rows", err=True)
         return
     if out is not None:
         click.echo(f"written {out}: {written.rows:,} rows", err=True)
+    if written.narrowed:
+        click.echo(f"{visible(written.narrowed)}; --wide shows all", err=True)
     if written.left_out:
         click.echo(f"only {limit} rows shown; --limit 0 shows all, --out saves all", err=True)
 

@@ -2,33 +2,41 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import click
 import duckdb
 
-from warehouse.bucket import let_duckdb_read
 from warehouse.errors import StorageError, visible
 from warehouse.paths import Workspace
-from warehouse.sql.door import open_door
-from warehouse.sql.others import create_views_of_others
-from warehouse.sql.views import PUBLIC_VIEWS, create_views, quoted, refuse_earlier_database
+from warehouse.remote import let_duckdb_read
+from warehouse.sql.bundle_views import create_bundle_views
+from warehouse.sql.read_only import open_database
+from warehouse.sql.views import (
+    PUBLIC_VIEWS,
+    create_views,
+    quoted,
+    quoted_name,
+    refuse_earlier_database,
+)
 
 PATIENCE_SECONDS = 3.0
 _SCHEMAS = ("main", "metrics", "intermediate", "staging")
 
 
 class DatabaseBusyError(StorageError):
-    """Another process writes the DuckDB file; the Parquet files can be read all the same."""
+    """Another program has the DuckDB file open for writing; the Parquet files can be read."""
 
 
 def connect_read_only(workspace: Workspace) -> duckdb.DuckDBPyConnection:
     """Open the DuckDB file that dbt built; marts, staging and intermediate names unqualified.
 
     Raises:
-        StorageError: no file yet, dbt is writing it, or it can't be read.
+        StorageError: no file yet, another program writes it, or it can't be read.
     """
     path = workspace.database
     if not path.is_file():
@@ -44,7 +52,8 @@ def connect_for_queries(workspace: Workspace) -> duckdb.DuckDBPyConnection:
     """`connect_to_parquet`, with the marts attached read-only if there are any.
 
     Raises:
-        StorageError: dbt is writing the DuckDB file, or it can't be read.
+        StorageError: another program has the DuckDB file open for writing, or it can't be
+            read.
     """
     connection = connect_to_parquet(workspace)
     attach_marts(connection, workspace)
@@ -68,12 +77,12 @@ def connect_to_parquet(
         TokenmartError: the memory limit is not a size.
         StorageError: another version of Tokenmart wrote the files, or none can be read.
     """
-    connection = open_door(memory)
+    connection = open_database(memory)
     connection.execute(f"set temp_directory = {quoted(workspace.cache / 'duckdb')}")
     connection.execute("set parquet_metadata_cache = true")
     for stranger in create_views(connection, workspace.store):
         click.echo(visible(f"warning: {stranger}"), err=True)
-    for warning in create_views_of_others(connection, workspace):
+    for warning in create_bundle_views(connection, workspace):
         click.echo(visible(f"warning: {warning}"), err=True)
     return connection
 
@@ -89,7 +98,8 @@ def attach_marts(
         patience: seconds to wait for a writer; None for `PATIENCE_SECONDS`.
 
     Raises:
-        StorageError: dbt is writing the DuckDB file, or it can't be read.
+        StorageError: another program has the DuckDB file open for writing, or it can't be
+            read.
     """
     path = workspace.database
     if not path.is_file():
@@ -103,7 +113,8 @@ def attach_marts(
 def detach_marts(connection: duckdb.DuckDBPyConnection, workspace: Workspace) -> None:
     """Let go of the DuckDB file: while it is attached, dbt can't write it."""
     _search(connection, [("memory", "main")])
-    connection.execute(f'detach database if exists "{_catalog(workspace.database)}"')
+    catalogue = quoted_name(_catalog(workspace.database))
+    connection.execute(f"detach database if exists {catalogue}")
 
 
 def _patiently(
@@ -122,10 +133,25 @@ def _patiently(
                 ) from error
             if time.monotonic() > deadline:
                 raise DatabaseBusyError(
-                    f"{path}: being written, probably by dbt; try again when dbt has finished "
-                    f"(until then: {', '.join(PUBLIC_VIEWS)})"
+                    f"{path}: open for writing in {holder(error)}; try again when it is closed "
+                    f"there (until then: {', '.join(PUBLIC_VIEWS)})"
                 ) from error
         time.sleep(0.2)
+
+
+def holder(error: duckdb.Error) -> str:
+    """The program that DuckDB's error about a lock names: `dbt (PID 1234)`."""
+    named = re.search(r"held in (.+?) \(PID (\d+)\)", str(error))
+    if named is None:
+        return "another program"
+    import psutil
+
+    program, pid = Path(named[1]).name, int(named[2])
+    with suppress(psutil.Error):
+        # `dbt build`, `python -m dbt.cli.main build`, `tokenmart dbt build`
+        if any(re.match(r"dbt(\.|$)", Path(part).name) for part in psutil.Process(pid).cmdline()):
+            program = "dbt"
+    return f"{program} (PID {pid})"
 
 
 def _search(connection: duckdb.DuckDBPyConnection, places: list[tuple[str, str]]) -> None:
@@ -135,8 +161,8 @@ def _search(connection: duckdb.DuckDBPyConnection, places: list[tuple[str, str]]
             "select catalog_name, schema_name from information_schema.schemata"
         ).fetchall()
     )
-    path = ",".join(f'"{place[0]}"."{place[1]}"' for place in places if place in known)
-    connection.execute(f"set search_path = '{path}'")
+    path = ",".join(quoted_name(*place) for place in places if place in known)
+    connection.execute(f"set search_path = {quoted(path)}")
 
 
 def _catalog(path: Path) -> str:

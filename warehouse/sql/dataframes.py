@@ -1,10 +1,11 @@
-"""Rows of the warehouse in Python, in one line.
+"""Rows of the warehouse in Python, in one line; `tokenmart` has these functions by the same names.
 
-from warehouse.sql.dataframes import cookbook, query
+import tokenmart as tm
 
-query("select model_id, ppl(logprob) from tokens where condition = $p group by all", p="full")
-query("from metric_values", "polars")
-cookbook("top_gain_tokens", "pandas", model="gemma3-270m")
+tm.tokens("minilong", "gemma3-270m", into="pandas")
+tm.metric_values("minilong", into="polars")
+tm.query("select model_id, ppl(logprob) from tokens where condition = $c group by all", c="full")
+tm.cookbook("top_gain_tokens", "pandas", model="gemma3-270m")
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ import pyarrow as pa
 from warehouse.errors import TokenmartError
 from warehouse.paths import find_workspace
 from warehouse.sql.defaults import parameters_of
-from warehouse.sql.queries import Query, Value, check_problem, find_query
+from warehouse.sql.limits import Limits
+from warehouse.sql.queries import Query, Value, check_problem, check_values, find_query
 from warehouse.sql.session import Session
-from warehouse.sql.watch import Limits
 
 Kind = Literal["arrow", "pandas", "polars", "relation"]
 
@@ -47,7 +48,7 @@ def query(
         TokenmartError: a mistake in the SQL, a statement that would write, an unknown `into`
             or `problem`, or a package that isn't installed.
         OverTimeError: it took longer than it may.
-        StorageError: a file is damaged, or dbt is writing a table that was asked for.
+        StorageError: a file is damaged, or another program writes a table that was asked for.
     """
     check_problem(parameters, find_workspace())
     return _rows(sql, into, parameters, limits)
@@ -64,6 +65,93 @@ def cookbook(
     recipe = find_query(name)
     check_problem(parameters, find_workspace())
     return _rows(recipe, into, parameters, limits)
+
+
+def tokens(
+    problem: str,
+    model: str | None = None,
+    *,
+    condition: str | None = "full",
+    into: Kind = "arrow",
+    limits: Limits | None = None,
+) -> Any:
+    """Statistics of every token of a problem, in the order of the text.
+
+    Args:
+        problem: its name.
+        model: its id; None for all models.
+        condition: the context that tokens were scored after, such as `full` or `window_512`; None
+            for all conditions.
+        into: see `query`.
+        limits: see `query`.
+
+    Returns:
+        The columns of the view `tokens`: a row per model, condition, document and position, with
+        log-probability, nll and entropy in nats.
+
+    Raises:
+        TokenmartError: no such problem, model or condition.
+        OverTimeError, StorageError: see `query`.
+    """
+    given = {"problem": problem, "model": model, "condition": condition}
+    workspace = find_workspace()
+    check_problem(given, workspace)
+    check_values(given, workspace)
+    return _rows(
+        """
+        from tokens
+        where problem = $problem
+            and ($model is null or model_id = $model)
+            and ($condition is null or condition = $condition)
+        order by model_id, condition, doc_id, position
+        """,
+        into,
+        given,
+        limits,
+    )
+
+
+def metric_values(
+    problem: str,
+    metric: str | None = None,
+    variant: str | None = None,
+    *,
+    into: Kind = "arrow",
+    limits: Limits | None = None,
+) -> Any:
+    """Values of the metrics that `tokenmart dbt build` has computed.
+
+    Args:
+        problem: its name.
+        metric: a family such as `perplexity`; None for all.
+        variant: one of the family's; None for all.
+        into: see `query`.
+        limits: see `query`.
+
+    Returns:
+        A row per metric, variant and model: `value`, in the unit that `metric_catalog` names, and
+        the numbers of tokens and documents it is made from.
+
+    Raises:
+        TokenmartError: no such problem or metric, or nothing was built yet.
+        OverTimeError, StorageError: see `query`.
+    """
+    given = {"problem": problem, "metric": metric, "variant": variant}
+    workspace = find_workspace()
+    check_problem(given, workspace)
+    check_values(given, workspace)
+    return _rows(
+        """
+        from metric_values
+        where problem = $problem
+            and ($metric is null or metric = $metric)
+            and ($variant is null or variant = $variant)
+        order by metric, variant, model_id
+        """,
+        into,
+        given,
+        limits,
+    )
 
 
 def _rows(

@@ -12,6 +12,7 @@ from dbt_common.exceptions import DbtRuntimeError
 
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace, find_workspace
+from warehouse.sql.connection import holder
 from warehouse.sql.views import (
     BYTES_CHECKED,
     create_views,
@@ -19,6 +20,9 @@ from warehouse.sql.views import (
     quoted,
     refuse_earlier_database,
 )
+
+STORAGE_VERSION = "v1.4.0"
+"""The oldest DuckDB that can open the database: the one on a colleague's machine may be older."""
 
 
 class Plugin(BasePlugin):
@@ -28,8 +32,25 @@ class Plugin(BasePlugin):
     """
 
     def update_connection_config(self, creds: DuckDBCredentials, config: dict[str, Any]) -> None:
-        """Open the workspace's database: a path in the profile would depend on the folder."""
-        creds.path = str(find_workspace().database)
+        """Open the workspace's database: a path in the profile would depend on the folder.
+
+        A new file has a storage format that DuckDB reads from that version on.
+
+        Raises:
+            DbtRuntimeError: another program has the file open; dbt's own error is a traceback for
+                each model.
+        """
+        path = find_workspace().database
+        creds.path = str(path)
+        config["storage_compatibility_version"] = STORAGE_VERSION
+        try:
+            if path.is_file():
+                duckdb.connect(creds.path).close()
+        except duckdb.IOException as error:
+            if "lock" in str(error):
+                raise DbtRuntimeError(
+                    f"{path}: open in {holder(error)}; close it there, then build again"
+                ) from error
 
     def configure_connection(self, conn: duckdb.DuckDBPyConnection) -> None:
         """Create the public views and macros.

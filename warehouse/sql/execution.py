@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import duckdb
 
-from warehouse.errors import TokenmartError
-from warehouse.sql.door import reading_statements
+from warehouse.errors import StorageError, TokenmartError
 from warehouse.sql.queries import Value
+from warehouse.sql.read_only import SETTINGS, reading_statements
 from warehouse.sql.views import damaged_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from warehouse.sql.watch import Watch
-
 
 def execute(
-    connection: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Value], watch: Watch
+    connection: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Value]
 ) -> duckdb.DuckDBPyConnection:
     """Run statements; the connection then holds the rows of the last one.
 
@@ -27,18 +26,17 @@ def execute(
         TokenmartError: a mistake in the SQL, a parameter too many or too few, or a statement
             that would write.
         StorageError: a Parquet file is damaged.
-        OverTimeError: it took longer than it may.
     """
     try:
-        for statement, own in _readers(connection, sql, parameters):
-            watch.run(connection.execute, statement, own)
+        for statement, own in _statements(connection, sql, parameters):
+            connection.execute(statement, own)
     except duckdb.Error as error:
         raise explain(error, connection) from error
     return connection
 
 
 def stream(
-    connection: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Value], watch: Watch
+    connection: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Value]
 ) -> pa.RecordBatchReader | None:
     """Run statements; the rows of the last one as Arrow batches, computed as they are read.
 
@@ -46,35 +44,28 @@ def stream(
         None when the last statement returns no rows. Until it is closed the connection is busy.
 
     Raises:
-        TokenmartError, StorageError, OverTimeError: see `execute`.
+        TokenmartError, StorageError: see `execute`.
     """
     try:
-        *earlier, (statement, own) = _readers(connection, sql, parameters)
+        *earlier, (statement, own) = _statements(connection, sql, parameters)
         for step in earlier:
-            watch.run(connection.execute, *step)
-
-        def batches() -> pa.RecordBatchReader | None:
-            relation = connection.sql(statement, params=own)
-            return None if relation is None else relation.to_arrow_reader()
-
-        return watch.run(batches)
+            connection.execute(*step)
+        relation = connection.sql(statement, params=own)
+        return None if relation is None else relation.to_arrow_reader()
     except duckdb.Error as error:
         raise explain(error, connection) from error
 
 
-def _readers(
+def _statements(
     connection: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Value]
 ) -> list[tuple[str, dict[str, Value] | None]]:
     """The statements with the parameters of each, once all are known to read only."""
-    texts = reading_statements(connection, sql)
-    wanted = [
-        {name for part in connection.extract_statements(text) for name in part.named_parameters}
-        for text in texts
-    ]
+    statements = reading_statements(connection, sql)
+    wanted = [statement.named_parameters for statement in statements]
     _check_parameters(set().union(*wanted), parameters)
     return [
-        (text, {name: parameters[name] for name in names} or None)
-        for text, names in zip(texts, wanted, strict=True)
+        (statement.query, {name: parameters[name] for name in names} or None)
+        for statement, names in zip(statements, wanted, strict=True)
     ]
 
 
@@ -95,6 +86,10 @@ def explain(
     if text.startswith("Out of Memory Error"):
         text = text.partition(" Possible solutions:")[0]
         text += "; give it more with --memory (in Python: limits=Limits(memory=…)), or ask for less"
+    if "Cannot change configuration option" in text:
+        text += f"; settings that may change: {', '.join(SETTINGS)}, variable"
+    if connection and (elsewhere := _files_elsewhere(text, connection)):
+        return StorageError(elsewhere)
     if damaged := damaged_file(error):
         return damaged
     if place:
@@ -106,6 +101,25 @@ def explain(
     if "Table with name" in text and connection and not _has_marts(connection):
         text += "; metric tables appear after `tokenmart dbt build`"
     return TokenmartError(f"sql: {text}")
+
+
+def _files_elsewhere(text: str, connection: duckdb.DuckDBPyConnection) -> str | None:
+    """What to do when a view of the database reads files in a folder that isn't the warehouse's."""
+    named = re.match(r'Permission Error: Cannot access \w+ "(.+?)"', text)
+    if named is None:
+        return None
+    found = connection.execute(
+        "select path from duckdb_databases() as databases where path is not null and exists ("
+        "select 1 from duckdb_views() as views where contains(views.sql, $file) "
+        "and views.database_name = databases.database_name)",
+        {"file": named[1].replace("'", "''")},
+    ).fetchone()
+    if found is None:
+        return None
+    return (
+        f"{found[0]}: its views read {named[1]}, which is not in this warehouse: the checkout was "
+        "moved, or TOKENMART_DATA was another when it was built; run `tokenmart dbt build`"
+    )
 
 
 def _has_marts(connection: duckdb.DuckDBPyConnection) -> bool:

@@ -10,16 +10,16 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from decimal import Decimal
 from io import TextIOWrapper
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, BinaryIO, Literal
 
 import duckdb
 
 from warehouse.errors import TokenmartError, visible
 from warehouse.files import appearing
 from warehouse.sql.execution import explain
+from warehouse.sql.text_table import text_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,15 +43,20 @@ _COPY_OPTIONS = {
 }
 _TEXT_OR_NOT_FINITE = re.compile(rb'("(?:[^"\\]|\\.)*")|-?(?:NaN|Infinity)')
 _CHUNK_BYTES = 1 << 20
-_WIDEST_CELL = 80
 
 
 @dataclass(frozen=True)
 class Written:
-    """How many rows were written, and how many a table left out, at least (1 stands for 'more')."""
+    """What was written.
+
+    rows: how many.
+    left_out: rows that a table left out, at least (1 stands for 'more').
+    narrowed: what a table left out to fit the terminal; empty for nothing.
+    """
 
     rows: int
     left_out: int = 0
+    narrowed: str = ""
 
 
 def format_of(out: Path | None) -> Format:
@@ -77,6 +82,7 @@ def write_rows(
     format_: Format,
     out: Path | None,
     limit: int,
+    wide: bool = False,
 ) -> Written | None:
     """Write the rows to standard output, or to a file that appears when it is complete.
 
@@ -87,6 +93,7 @@ def write_rows(
         format_: `table` shows at most `limit` rows (0 = all); the others write every row.
         out: the file, or None for standard output.
         limit: see `format_`.
+        wide: whether a table may be wider than the terminal, with every column and whole texts.
 
     Returns:
         How many rows; None, and no file, for a statement that has none.
@@ -104,7 +111,7 @@ def write_rows(
                     return None
                 with _destination(out) as stream:
                     text = TextIOWrapper(stream, encoding="utf-8", newline="")
-                    written = _write_table(result, text, limit)
+                    written = session.run(_write_table, result, text, limit, wide)
                     text.detach()
                 return written
         with session.stream(sql, parameters) as reader:
@@ -112,7 +119,8 @@ def write_rows(
                 return None
             counts: list[int] = []
             with _destination(out) as stream:
-                _write_batches(session, _counting(reader, counts), format_, stream)
+                rows = _counting(reader, counts)
+                session.run(_write_batches, session, rows, format_, stream)
             return Written(sum(counts))
     except duckdb.Error as error:
         raise explain(error) from error
@@ -194,42 +202,22 @@ def _finite(line: bytes) -> bytes:
     return _TEXT_OR_NOT_FINITE.sub(lambda found: found[1] or b"null", line)
 
 
-def _write_table(result: duckdb.DuckDBPyConnection, stream: IO[str], limit: int) -> Written:
+def _write_table(
+    result: duckdb.DuckDBPyConnection, stream: TextIOWrapper, limit: int, wide: bool
+) -> Written:
     names = [column[0] for column in result.description or []]
     rows = result.fetchmany(limit + 1) if limit else result.fetchall()
     shown = rows[:limit] if limit else rows
     if names == ["explain_key", "explain_value"]:
         stream.writelines(f"{visible(row[1])}\n" for row in shown)
         return Written(len(shown))
-    columns = [_cell(name) for name in names]
-    cells = [[_cell(value) for value in row] for row in shown]
-    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
-    numeric = [
-        bool(shown) and all(isinstance(row[place], int | float | Decimal | None) for row in shown)
-        for place in range(len(columns))
-    ]
-    stream.write(_line(columns, widths, numeric))
-    stream.write("  ".join("─" * width for width in widths) + "\n")
-    stream.writelines(_line(row, widths, numeric) for row in cells)
-    if not rows:
-        stream.write("(no rows)\n")
-    return Written(len(shown), len(rows) - len(shown))
-
-
-def _line(cells: list[str], widths: list[int], numeric: list[bool]) -> str:
-    padded = [
-        cell.rjust(width) if right else cell.ljust(width)
-        for cell, width, right in zip(cells, widths, numeric, strict=True)
-    ]
-    return "  ".join(padded).rstrip() + "\n"
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float | Decimal):
-        return f"{float(value):.6g}"
-    text = visible(str(value)).replace("\n", "\\n").replace("\t", "\\t")
-    return text if len(text) <= _WIDEST_CELL else text[: _WIDEST_CELL - 1] + "…"
+    on_terminal = stream.buffer is sys.stdout.buffer and sys.stdout.isatty() and not wide
+    width = shutil.get_terminal_size().columns if on_terminal else None
+    table = text_table(names, shown, width, whole=wide)
+    stream.writelines(f"{line}\n" for line in table.lines)
+    narrowed = ""
+    if table.hidden or (width and table.cut):
+        more = f" and {len(table.hidden) - 4} more" if len(table.hidden) > 4 else ""
+        left_out = f"without {', '.join(table.hidden[:4])}{more}" if table.hidden else "texts cut"
+        narrowed = f"to fit {width} columns: {left_out}"
+    return Written(len(shown), len(rows) - len(shown), narrowed)

@@ -1,14 +1,18 @@
 -- The field's terms as DuckDB macros, for ad-hoc queries here and in the database that dbt builds:
 --
 --     select model_id, ppl(logprob) from tokens where condition = 'full' group by all;
---     select token_text(doc_id, char_start, char_end), gain from context_pairs limit 20;
+--     select token_text(doc_id, char_start, char_end, problem), gain from context_pairs limit 20;
 --     select model_id, avg(gain) from paired_tokens('minilong', 'window_512') group by all;
 --
--- The text macros take the problem as a last argument; without it the first document of that
--- number answers, which is right as long as the warehouse holds one problem.
+-- DuckDB puts the arguments into a macro's text as they are written: a column `doc_id` of a user's
+-- query would be read as the macro's own `doc_id`, and an alias `d` as its own `d`. So whatever an
+-- argument could meet inside a macro has a name that begins with `macro_` (variables of a lambda
+-- need none: DuckDB keeps them apart).
 
 create or replace macro main.ppl(logprobs) as exp(-avg(logprobs::double));
 
+-- `bytes` counts every byte of the text once, as `token_features.bytes` does: a character that
+-- several tokens share belongs to the first of them that reaches its end.
 create or replace macro main.bits_per_byte(logprobs, bytes) as
     -sum(logprobs::double) / ln(2) / sum(bytes);
 
@@ -18,54 +22,65 @@ create or replace macro main.gain(long_logprob, short_logprob) as
 -- Tokens scored both after the whole document and in a condition with less context.
 create or replace macro main.paired_tokens(problem_name, short_condition) as table
     select
-        long.model_id,
-        long.doc_id,
-        long.position,
-        long.token_id,
-        long.char_start,
-        long.char_end,
-        long.context_tokens,
-        short.context_tokens as short_context_tokens,
-        long.logprob,
-        short.logprob as short_logprob,
-        long.rank,
-        short.rank as short_rank,
-        main.gain(long.logprob, short.logprob) as gain
-    from main.tokens as long
-    inner join main.tokens as short
-        on long.model_id = short.model_id
-        and long.doc_id = short.doc_id
-        and long.position = short.position
-    where long.problem = problem_name
-        and short.problem = problem_name
-        and long.condition = 'full'
-        and short.condition = short_condition;
+        macro_long.model_id,
+        macro_long.doc_id,
+        macro_long.position,
+        macro_long.token_id,
+        macro_long.char_start,
+        macro_long.char_end,
+        macro_long.context_tokens,
+        macro_short.context_tokens as short_context_tokens,
+        macro_long.logprob,
+        macro_short.logprob as short_logprob,
+        macro_long.rank,
+        macro_short.rank as short_rank,
+        main.gain(macro_long.logprob, macro_short.logprob) as gain
+    from main.tokens as macro_long
+    inner join main.tokens as macro_short
+        on macro_long.problem = macro_short.problem
+        and macro_long.model_id = macro_short.model_id
+        and macro_long.doc_id = macro_short.doc_id
+        and macro_long.position = macro_short.position
+    where macro_long.problem = problem_name
+        and macro_long.condition = 'full'
+        and macro_short.condition = short_condition;
 
-create or replace macro main.document_name(document, problem_name := null) as (
-    select min_by(d.name, d.problem)
-    from main.documents as d
-    where d.doc_id = document and coalesce(d.problem = problem_name, true)
+-- A document's name; null where the problem has no such document.
+create or replace macro main.document_name(document, problem_name) as (
+    select any_value(macro_name)
+    from (
+        select problem as macro_problem, doc_id as macro_doc_id, name as macro_name
+        from main.documents
+    ) as macro_documents
+    where macro_doc_id = document and macro_problem = problem_name
 );
 
-create or replace macro main.token_text(document, first, past, problem_name := null) as (
-    select substring(min_by(d.text, d.problem), first + 1, past - first)
-    from main.documents as d
-    where d.doc_id = document and coalesce(d.problem = problem_name, true)
+-- The characters [first, past) of a document.
+create or replace macro main.token_text(document, first, past, problem_name) as (
+    select substring(any_value(macro_text), first + 1, past - first)
+    from (
+        select problem as macro_problem, doc_id as macro_doc_id, text as macro_text
+        from main.documents
+    ) as macro_documents
+    where macro_doc_id = document and macro_problem = problem_name
 );
 
+-- The same in brackets, with `width` characters before and after.
 create or replace macro main.context_snippet(
-    document, first, past, width := 40, problem_name := null
+    document, first, past, problem_name, width := 40
 ) as (
-    select concat(
-        substring(min_by(d.text, d.problem), greatest(first - width, 0) + 1,
-            first - greatest(first - width, 0)),
-        '[',
-        substring(min_by(d.text, d.problem), first + 1, past - first),
-        ']',
-        substring(min_by(d.text, d.problem), past + 1, width)
-    )
-    from main.documents as d
-    where d.doc_id = document and coalesce(d.problem = problem_name, true)
+    select
+        substring(any_value(macro_text), greatest(first - width, 0) + 1,
+            first - greatest(first - width, 0))
+        || '['
+        || substring(any_value(macro_text), first + 1, past - first)
+        || ']'
+        || substring(any_value(macro_text), past + 1, width)
+    from (
+        select problem as macro_problem, doc_id as macro_doc_id, text as macro_text
+        from main.documents
+    ) as macro_documents
+    where macro_doc_id = document and macro_problem = problem_name
 );
 
 -- Rank correlations of two columns, as aggregates:

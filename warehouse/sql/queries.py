@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from warehouse.bucket import footer
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.paths import Workspace
+from warehouse.remote import footer
 
 FOLDER = Path(__file__).parent / "cookbook"
 _PARTITIONS = {

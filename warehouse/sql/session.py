@@ -16,10 +16,10 @@ from warehouse.sql.connection import (
     connect_to_parquet,
     detach_marts,
 )
-from warehouse.sql.door import close_door
 from warehouse.sql.execution import execute, explain, stream
+from warehouse.sql.limits import Limits, OverTimeError, TimeLimit, process_memory
 from warehouse.sql.queries import Value
-from warehouse.sql.watch import Limits, Watch, process_memory
+from warehouse.sql.read_only import lock
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,13 +31,13 @@ class Session:
     """An in-memory database over the Parquet files that lends the marts for one question.
 
     Between questions dbt may write: the next one sees what it wrote. While dbt writes,
-    questions that need the Parquet files only are answered. What a question may do: `door`.
+    questions that need the Parquet files only are answered. What a question may do: `read_only`.
 
     Args:
         workspace: the files.
         patience: seconds to wait for a writer; None for `connection.PATIENCE_SECONDS`.
         limits: of each question.
-        give_up: see `Watch`; it ends the process, which is then bounded in its memory, too.
+        give_up: see `TimeLimit`; it ends the process, which is then bounded in its memory, too.
     """
 
     def __init__(
@@ -52,8 +52,8 @@ class Session:
         self._limits = limits or Limits()
         self._give_up = give_up
         self._connection = connect_to_parquet(workspace, self._limits.memory)
-        self._watch = Watch(self._connection, 0)
-        close_door(self._connection, workspace)
+        self._time = TimeLimit(self._connection, 0)
+        lock(self._connection, workspace)
         self._bounds = ExitStack()
 
     def __enter__(self) -> Session:
@@ -63,7 +63,7 @@ class Session:
 
     def __exit__(self, *_: object) -> None:
         self._bounds.close()
-        if not self._watch.lost:
+        if not self._time.lost:
             self._connection.close()
 
     @contextmanager
@@ -75,10 +75,10 @@ class Session:
         Raises:
             TokenmartError: a mistake in the SQL, or a statement that would write.
             OverTimeError: it took longer than it may.
-            StorageError: a file is damaged, or dbt writes a table that was asked for.
+            StorageError: a file is damaged, or another program writes a table that was asked for.
         """
-        with self._marts(execute) as run:
-            yield run(sql, parameters or {})
+        with self._marts():
+            yield self.run(execute, self._connection, sql, parameters or {})
 
     @contextmanager
     def stream(
@@ -97,58 +97,50 @@ class Session:
             try:
                 yield from reader
             except (pa.ArrowException, OSError) as error:
-                known = self._watch.explained(error)
-                if not isinstance(known, TokenmartError):
-                    known = explain(duckdb.Error(str(error)))
-                failed.append(known)
+                failed.append(explain(duckdb.Error(str(error))))
                 raise
 
-        with self._marts(stream) as run:
-            reader = run(sql, parameters or {})
+        with self._marts():
+            reader = self.run(stream, self._connection, sql, parameters or {})
             if reader is None:
                 yield None
                 return
             try:
                 yield pa.RecordBatchReader.from_batches(reader.schema, batches(reader))
+            except OverTimeError:
+                raise
             except Exception:
                 # whoever was reading met it as an error of the stream
                 if failed:
                     raise failed[0] from None
                 raise
             finally:
-                reader.close()
+                if not self._time.lost:
+                    reader.close()
 
     def interrupt(self) -> None:
         """Stop what is being computed."""
-        self._watch.interrupt()
+        self._connection.interrupt()
 
-    def run(self, call: Callable[[], _Answer]) -> _Answer:
-        """Call what reads rows of `stream`, under the question's limits; Ctrl-C is heard."""
-        return self._watch.run(call)
+    def run(self, call: Callable[..., _Answer], *arguments: object) -> _Answer:
+        """Call what computes or reads rows, under the question's limits; Ctrl-C is heard."""
+        return self._time.run(call, *arguments)
 
     @contextmanager
-    def _marts(
-        self, call: Callable[[duckdb.DuckDBPyConnection, str, Mapping[str, Value], Watch], _Answer]
-    ) -> Iterator[Callable[[str, Mapping[str, Value]], _Answer]]:
-        """Lend the marts to the statements that `call` runs in the block."""
+    def _marts(self) -> Iterator[None]:
+        """Lend the marts, and start the time, for the question asked in the block."""
         busy: DatabaseBusyError | None = None
         try:
             attach_marts(self._connection, self.workspace, self._patience)
         except DatabaseBusyError as error:
             busy = error
-
-        def run(sql: str, parameters: Mapping[str, Value]) -> _Answer:
-            try:
-                return call(self._connection, sql, parameters, watch)
-            except TokenmartError as error:
-                if busy and "Catalog Error" in error.message:
-                    raise busy from error
-                raise
-
-        watch = self._watch = Watch(self._connection, self._limits.seconds, self._give_up)
+        self._time = TimeLimit(self._connection, self._limits.seconds, self._give_up)
         try:
-            with watch:
-                yield run
+            yield
+        except TokenmartError as error:
+            if busy and "Catalog Error" in error.message:
+                raise busy from error
+            raise
         finally:
-            if not watch.lost:
+            if not self._time.lost:
                 detach_marts(self._connection, self.workspace)

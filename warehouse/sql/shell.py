@@ -21,7 +21,6 @@ import duckdb
 from warehouse.errors import TokenmartError, visible
 from warehouse.files import refuse_protected
 from warehouse.sql.defaults import chosen_text, parameters_of
-from warehouse.sql.door import split
 from warehouse.sql.export import format_of, write_rows
 from warehouse.sql.queries import check_problem, find_query, list_queries, parse_value
 from warehouse.sql.session import Session
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
 
     from warehouse.paths import Workspace
+    from warehouse.sql.limits import Limits
     from warehouse.sql.queries import Value
-    from warehouse.sql.watch import Limits
 
 PROMPT = "tokenmart> "
 _NAMES = """
@@ -77,6 +76,7 @@ Statements end with ; and may span lines. Everything is read-only.
   .tables [NAME]             tables, views and macros; the columns of one
   .cookbook [NAME [K=V …]]   ready-made queries; run one
   .limit N                   rows a table shows (0 = all)
+  .wide                      every column and whole texts, or tables that fit the terminal
   .save FILE [--force]       rows of the last query to FILE.csv, .json, .parquet or .arrow
   .help, .quit (or Ctrl-D)"""
 
@@ -86,6 +86,7 @@ class _Shell:
     workspace: Workspace
     session: Session
     limit: int
+    wide: bool = False
     last: tuple[str, dict[str, Value]] | None = None
     commands: dict[str, Callable[[list[str]], None]] = field(init=False)
 
@@ -95,6 +96,7 @@ class _Shell:
             ".tables": self._tables,
             ".cookbook": self._cookbook,
             ".limit": self._limit,
+            ".wide": self._wide,
             ".save": self._save,
         }
 
@@ -121,13 +123,15 @@ class _Shell:
         self.commands[name](arguments)
 
     def _run(self, sql: str, parameters: dict[str, Value]) -> None:
-        written = write_rows(self.session, sql, parameters, "table", None, self.limit)
+        written = write_rows(self.session, sql, parameters, "table", None, self.limit, self.wide)
         self.last = sql, parameters
+        if written is not None and written.narrowed:
+            click.echo(f"{visible(written.narrowed)}; .wide shows all, and again fits the terminal")
         if written is not None and written.left_out:
             click.echo(f"only {self.limit} rows shown; .limit 0 shows all, .save FILE saves all")
 
     def _show(self, sql: str, **parameters: Value) -> None:
-        write_rows(self.session, sql, parameters, "table", None, 0)
+        write_rows(self.session, sql, parameters, "table", None, 0, self.wide)
 
     def _tables(self, arguments: list[str]) -> None:
         if arguments:
@@ -170,6 +174,10 @@ class _Shell:
             raise TokenmartError(f".limit {' '.join(arguments)}: expected a whole number, 0 = all")
         self.limit = int(arguments[0])
 
+    def _wide(self, _: list[str]) -> None:
+        self.wide = not self.wide
+        click.echo("every column, whole texts" if self.wide else "tables fit the terminal")
+
     def _save(self, arguments: list[str]) -> None:
         if self.last is None:
             raise TokenmartError(".save: nothing to save yet; run a query first")
@@ -190,11 +198,12 @@ def run_shell(
     limit: int,
     limits: Limits | None = None,
     give_up: Callable[[TokenmartError], None] | None = None,
+    wide: bool = False,
 ) -> None:
     """Read statements from the terminal, or from standard input, until it ends or `.quit`."""
     # No patience with a writer: questions that need no marts are answered at once.
     with Session(workspace, 0.0, limits, give_up) as session:
-        shell = _Shell(workspace, session, limit)
+        shell = _Shell(workspace, session, limit, wide)
         with _inputs(workspace, session) as inputs:
             for text in inputs:
                 if text.strip().removesuffix(";") in (".quit", ".exit"):
@@ -210,10 +219,9 @@ def is_complete(text: str) -> bool:
 def _statements(text: str) -> list[str]:
     """The statements of a text, or all of it when it has a mistake: messages name the place."""
     try:
-        duckdb.extract_statements(text)
+        return [statement.query for statement in duckdb.extract_statements(text)] or [text]
     except (duckdb.Error, ValueError):
         return [text]
-    return [statement for statement, _ in split(text)] or [text]
 
 
 @contextmanager

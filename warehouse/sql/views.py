@@ -13,8 +13,8 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from warehouse.bucket import let_duckdb_read
 from warehouse.errors import StorageError
+from warehouse.remote import let_duckdb_read
 from warehouse.store.schema import TABLES, TOKENS, UNITS, UNITS_KEY
 from warehouse.store.schema_version import OtherVersionError, refuse_earlier_folders
 from warehouse.store.survey import Stranger, counted_files, survey
@@ -87,7 +87,7 @@ def create_table_view(
     casts = [f'cast("{column}" as {kind}) as "{column}"' for column, kind in columns.items()]
     if schema is TOKENS:
         casts.append(f"cast(-logprob as {columns['logprob']}) as nll")
-    view = f"create or replace view {place}.{name} as select {', '.join(casts)} from"
+    view = f"create or replace view {quoted_name(place, name)} as select {', '.join(casts)} from"
     if files:
         _create_over_files(connection, view, files, keys)
     else:
@@ -123,6 +123,15 @@ def quoted(value: object) -> str:
 def quoted_file(path: object) -> str:
     """A file to read as an SQL literal: DuckDB takes its name for a pattern."""
     return quoted(glob.escape(str(path)))
+
+
+def quoted_name(*parts: str) -> str:
+    """A column, table, schema or catalogue as an SQL identifier, whatever it is called.
+
+    Args:
+        *parts: `schema, table` gives `"schema"."table"`.
+    """
+    return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
 
 
 def damaged_file(error: duckdb.Error) -> StorageError | None:
@@ -164,7 +173,7 @@ def create_ledger_view(
     if counted:
         footers = f"parquet_kv_metadata({_files(counted)})"
     connection.execute(
-        f"create or replace view {place}.{ledger} as with ledgers as ("
+        f"create or replace view {quoted_name(place, ledger)} as with ledgers as ("
         f"select decode(value)::json as ledger from {footers} "
         f"where decode(key) = '{UNITS_KEY.decode()}'), records as ("
         "select json_merge_patch(ledger -> '$.common', unnest((ledger -> '$.units')::json[])) "

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field, StringConstraints, ValidationError
 
-from warehouse.bucket import BucketPath, bucket_path, footer
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.frozen import Frozen
 from warehouse.paths import refuse_partitions
 from warehouse.progress import Progress
+from warehouse.remote import RemotePath, footer, remote_path
 from warehouse.store.parquet_files import sha256_of_beginning
 from warehouse.store.schema import SCHEMA_VERSION, TABLES
 from warehouse.store.survey import FILE_NAMES
@@ -132,7 +132,7 @@ def place_of(address: str) -> Path:
     Raises:
         TokenmartError: it is no such address, or none that Parquet's folders go with.
     """
-    place = bucket_path(address) if address.startswith("s3://") else Path(address).absolute()
+    place = remote_path(address) if "://" in address else Path(address).absolute()
     refuse_partitions(str(place), "rename the folder, or take another")
     return place
 
@@ -148,12 +148,15 @@ def read_manifest(address: str) -> tuple[Manifest, str]:
     path = top / MANIFEST
     try:
         refuse_link(top, path)
-        if path.stat().st_size > _LARGEST_MANIFEST:
+        size = path.stat().st_size
+        if not path.is_file():  # reading a named pipe would wait for a writer
+            raise TokenmartError(f"{path}: not a file; this is no bundle")
+        if size > _LARGEST_MANIFEST:
             raise TokenmartError(f"{path}: too large for a manifest; this is no bundle")
         content = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError) as error:
         raise TokenmartError(
-            f"{path}: no such file; give the folder or s3:// address that `tokenmart warehouse "
+            f"{path}: no such file; give the folder or s3:// address that `tokenmart exchange "
             "export` has written to"
         ) from error
     except OSError as error:
@@ -251,7 +254,7 @@ def refuse_link(top: Path, path: Path) -> None:
     Raises:
         StorageError: the file, or a folder above it in the bundle, is one.
     """
-    if isinstance(path, BucketPath):
+    if isinstance(path, RemotePath):
         return
     while path != top:
         if path.is_symlink():

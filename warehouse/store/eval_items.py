@@ -8,9 +8,9 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from warehouse.bucket import source
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
+from warehouse.remote import source
 from warehouse.store.parquet_files import write_table
 
 UNIT_ITEMS = 32

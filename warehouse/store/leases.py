@@ -11,9 +11,8 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from warehouse.bucket import BucketPath
 from warehouse.errors import StorageError
-from warehouse.object_store import ChangedError
+from warehouse.remote import ChangedError, RemotePath
 from warehouse.store.owners import EXPIRY_SECONDS, died, identity
 
 HEARTBEAT_SECONDS = 20.0
@@ -23,7 +22,7 @@ _held: set[str] = set()
 
 
 @contextmanager
-def lease(path: BucketPath) -> Iterator[bool]:
+def lease(path: RemotePath) -> Iterator[bool]:
     """Try to claim; yields whether it is ours. Kept alive inside the block, released after it.
 
     Raises:
@@ -61,7 +60,7 @@ def lease(path: BucketPath) -> Iterator[bool]:
                 path.unlink(missing_ok=True)
 
 
-def _take(path: BucketPath, name: str) -> str | None:
+def _take(path: RemotePath, name: str) -> str | None:
     """The version of our claim; None while another's is alive."""
     with suppress(ChangedError):
         return path.put(name.encode(), "")

@@ -16,13 +16,15 @@ from typing import Any, Literal, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from warehouse.bucket import BucketPath, footer
 from warehouse.errors import StorageError
+from warehouse.remote import RemotePath, footer
 from warehouse.store.schema import SCHEMA_KEY, SCHEMA_VERSION, UNITS_KEY
 from warehouse.store.schema_version import OtherVersionError, refuse_version
 
 DIGESTS_KEY = b"tokenmart.unit_digests"
 """Footer key beside the ledger: one hash per record, in the ledger's order."""
+
+_LATER_FIELDS = ("weights", "reserved_bytes")
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,10 @@ class UnitRecord:
     `tokens_scored` the rows; `seconds` is wall-clock, `peak_bytes` the process's (or the
     GPU's) peak memory while the unit ran. `document_tokens` of `document_tokens_total`
     tokens were used, `over_limit_tokens` of them beyond the model's context. Work shared
-    between conditions is booked on the first that needed it.
+    between conditions is booked on the first that needed it. `weights` begins with `complete`
+    where every tensor of the model was in its files; it is empty of units that were written
+    before this was checked. `reserved_bytes` is what the GPU's allocator held at its peak, with
+    what nothing used; 0 without a GPU.
     """
 
     problem: str
@@ -69,6 +74,8 @@ class UnitRecord:
     finished_at: str
     content_sha256: str
     over_limit_tokens: int = 0
+    weights: str = ""
+    reserved_bytes: int = 0
 
 
 def whole_tokens(unit: UnitRecord, limit: int | None) -> int:
@@ -144,7 +151,10 @@ def _parse(payload: bytes) -> tuple[UnitRecord, ...]:
 
 
 def _digest(unit: UnitRecord) -> str:
-    canonical = json.dumps(vars(unit), sort_keys=True)  # flat: `asdict` copies, ten times slower
+    record = vars(unit)  # flat: `asdict` copies, ten times slower
+    # a record that was written before there were these fields is hashed without them
+    record = {n: value for n, value in record.items() if value or n not in _LATER_FIELDS}
+    canonical = json.dumps(record, sort_keys=True)
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 
@@ -177,7 +187,7 @@ def read_units(path: Path) -> list[UnitRecord]:
         StorageError: the file is not a readable Parquet file with a ledger.
     """
     try:
-        if isinstance(path, BucketPath) and path.known is not None:
+        if isinstance(path, RemotePath) and path.known is not None:
             return list(_read_version(path, path.known.etag).units)
         return list(read_ledger(path).units)
     except FileNotFoundError:
@@ -185,7 +195,7 @@ def read_units(path: Path) -> list[UnitRecord]:
 
 
 @lru_cache(maxsize=4096)
-def _read_version(path: BucketPath, etag: str) -> Ledger:
+def _read_version(path: RemotePath, etag: str) -> Ledger:
     """What a listing named, fetched once."""
     return read_ledger(cast(Path, path))
 
@@ -195,6 +205,6 @@ def damaged_file(path: Path, error: Exception) -> StorageError:
     reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
     return StorageError(
         f"{path}: damaged or not a Tokenmart file ({reason}); move it away, or let `tokenmart "
-        "warehouse check --repair` do it, and run the same command again: only what was lost "
+        "data check --repair` do it, and run the same command again: only what was lost "
         "is recomputed"
     )

@@ -18,8 +18,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from warehouse.bucket import BucketPath, footer
 from warehouse.files import appearing
+from warehouse.remote import RemotePath, footer
 from warehouse.store.schema import TOKENS
 
 DATA_KEY = b"tokenmart.data"
@@ -50,7 +50,7 @@ def write_table(
         path: the file; its folder is made.
         table: what to write, in its own schema.
         level: zstd level.
-        expected: of an object in a bucket, its version: see `BucketPath.put`.
+        expected: of an object in a bucket, its version: see `RemotePath.put`.
 
     Raises:
         StorageError: the disk is full or the folder can't be written.
@@ -151,7 +151,7 @@ def sha256_of_beginning(path: Path, size: int) -> str:
         OSError, StorageError: it can't be read.
     """
     digest = hashlib.sha256()
-    if isinstance(path, BucketPath):
+    if isinstance(path, RemotePath):
         for chunk in path.chunks(size):
             digest.update(chunk)
         return digest.hexdigest()

@@ -296,6 +296,8 @@ UNITS = pa.schema(
         _field("finished_at", pa.timestamp("us", "UTC"), "when the unit was finished"),
         _field("content_sha256", pa.string(), "hash of the stored rows"),
         _field("over_limit_tokens", pa.int32(), "tokens beyond the model's context that were used"),
+        _field("reserved_bytes", pa.int64(), "peak memory that the GPU's allocator held, in bytes"),
+        _field("weights", pa.string(), "complete, and what was renamed; empty: not checked"),
     ]
 )
 """The ledger, one row per unit; `UnitRecord` is its record, a token file's footer its place."""

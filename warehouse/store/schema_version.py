@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from warehouse.bucket import BucketPath
 from warehouse.errors import StorageError
+from warehouse.remote import RemotePath
 from warehouse.store.schema import SCHEMA_VERSION
 
 
@@ -39,7 +39,7 @@ def refuse_earlier_folders(data: Path, problem: str = "*", model_id: str = "*") 
     Raises:
         OtherVersionError: there is such a folder.
     """
-    if isinstance(data, BucketPath):  # no earlier version wrote to one
+    if isinstance(data, RemotePath):  # no earlier version wrote to one
         return
     for table in ("tokens", "pending"):
         for folder in (data / table).glob(f"problem={problem}/model_id={model_id}/probe=*"):

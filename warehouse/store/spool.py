@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from warehouse.bucket import BucketPath
 from warehouse.errors import StorageError
 from warehouse.paths import Workspace
+from warehouse.remote import RemotePath
 
 
 @contextmanager
@@ -18,7 +18,7 @@ def reaching(workspace: Workspace, path: Path) -> Iterator[Path]:
     Raises:
         StorageError: it can't be sent; it is kept, and `send_spooled` sends it later.
     """
-    if not isinstance(path, BucketPath):
+    if not isinstance(path, RemotePath):
         yield path
         return
     kept = _folder(workspace) / str(path.relative_to(workspace.store))
@@ -57,4 +57,4 @@ def _send(kept: Path, path: Path) -> None:
 
 def _folder(workspace: Workspace) -> Path:
     """Of one address: what waits for another bucket stays where it is."""
-    return workspace.spool / workspace.address.removeprefix("s3://").replace("/", "+")
+    return workspace.spool / workspace.address.partition("://")[2].replace("/", "+")

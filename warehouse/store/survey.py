@@ -1,7 +1,7 @@
 """Files in the data folder that are not what a ledger says: found from their footers alone.
 
 dbt also compares the bytes of each file with the hash in its footer. Rows are compared with those
-of the ledger by `tokenmart warehouse check`.
+of the ledger by `tokenmart data check`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from warehouse.bucket import footer
 from warehouse.errors import StorageError
-from warehouse.object_store import UnreachableError
+from warehouse.remote import UnreachableError, footer
 from warehouse.store.ledger import read_ledger
 from warehouse.store.parquet_files import altered_files
 from warehouse.store.schema import TABLES, TOKENS
@@ -53,9 +52,7 @@ class Stranger:
     damaged: bool
 
     def __str__(self) -> str:
-        remedy = (
-            "see `tokenmart warehouse check`" if self.damaged else "move it out of the data folder"
-        )
+        remedy = "see `tokenmart data check`" if self.damaged else "move it out of the data folder"
         return f"{self.path}: {self.why}; {remedy}"
 
 

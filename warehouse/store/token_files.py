@@ -26,11 +26,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from filelock import FileLock
 
-from warehouse.bucket import BucketPath, source, version_of
 from warehouse.errors import StorageError
 from warehouse.files import storage_errors
-from warehouse.object_store import ChangedError, UnreachableError
 from warehouse.paths import Workspace
+from warehouse.remote import ChangedError, RemotePath, UnreachableError, source, version_of
 from warehouse.store.ledger import UnitRecord, content_sha256, damaged_file, read_units, with_units
 from warehouse.store.parquet_files import STORAGE_REMEDY, write_table, write_tables
 from warehouse.store.schema import TOKENS
@@ -86,7 +85,7 @@ def publication_lock(
         StorageError: the folder can't be written.
     """
     folder = pending_folder(workspace, problem, model_id, condition)
-    if isinstance(folder, BucketPath):
+    if isinstance(folder, RemotePath):
         yield
         return
     with storage_errors(folder, STORAGE_REMEDY):
@@ -278,7 +277,7 @@ def write_units(
 ) -> None:
     """Write a published file: these units, whose rows are in these tables.
 
-    `expected` is of an object in a bucket, see `BucketPath.put`.
+    `expected` is of an object in a bucket, see `RemotePath.put`.
 
     Raises:
         StorageError: the disk is full or the folder can't be written.

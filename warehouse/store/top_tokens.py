@@ -11,9 +11,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from warehouse.bucket import footer
 from warehouse.files import storage_errors
 from warehouse.paths import Workspace
+from warehouse.remote import footer
 from warehouse.store.ledger import UnitRecord, damaged_file
 from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import TOP_TOKENS

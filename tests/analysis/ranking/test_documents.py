@@ -9,7 +9,8 @@ import pytest
 
 from analysis.ranking.documents import parts_reader
 from analysis.ranking.metric_table import MetricColumn, MetricTable, Model
-from analysis.statistics import Aggregation, spearman, two_sources
+from analysis.statistics.correlations import spearman
+from analysis.statistics.document_noise import Aggregation, two_sources
 
 MODELS, DOCUMENTS = 9, 12
 QUANTILES = {"median": 0.5, "q10": 0.1, "q90": 0.9}

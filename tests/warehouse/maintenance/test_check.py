@@ -1,4 +1,4 @@
-"""`warehouse check`, `--repair` and `gc` on files with real damage."""
+"""`data check`, `--repair` and `gc` on files with real damage."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from click.testing import CliRunner, Result
 from warehouse_samples import KEYS, make_rows, make_text, make_unit
 
 from warehouse.maintenance.check import check_documents, check_file
-from warehouse.maintenance.cli import warehouse as commands
+from warehouse.maintenance.cli import data as commands
 from warehouse.maintenance.garbage import find_garbage, remove_garbage
 from warehouse.paths import Workspace
-from warehouse.sources.documents import Document, documents_table
+from warehouse.sources.documents.interface import Document, documents_table
 from warehouse.store import token_files as store
 from warehouse.store.ledger import content_sha256, read_units
 from warehouse.store.parquet_files import write_table

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from dbt_harness import PROJECT, Warehouse
 from scipy.stats import spearmanr
 
-from warehouse.metrics import run_dbt
 from warehouse.metrics.cli import metrics
+from warehouse.metrics.dbt_process import run_dbt
 from warehouse.metrics.near_duplicates import (
     LEAST_MODELS,
     Correlation,

@@ -11,10 +11,10 @@ import pytest
 from pydantic import ValidationError
 from readings import reading_of
 
-from warehouse.probes import LadderProbe, NeedleProbe, Reading, Request, RetrievalProbe
-from warehouse.probes.ladder import target_spans
-from warehouse.probes.needle import needles
-from warehouse.probes.retrieval import excerpt_places, excerpt_starts
+from warehouse.probes.ladder import LadderProbe, target_spans
+from warehouse.probes.needle import NeedleProbe, needles
+from warehouse.probes.request import Reading, Request
+from warehouse.probes.retrieval import RetrievalProbe, excerpt_places, excerpt_starts
 
 BOS = [None, 7]
 LADDER = LadderProbe(kind="ladder", contexts=(8, 20, 40), targets=12, spans=3, slack=0.25)
@@ -39,7 +39,7 @@ def built(probe: Any, reading: Reading) -> dict[str, list[Request]]:
 
 def visible(request: Request, bos: int | None) -> list[int]:
     """The document tokens to the left of the first target."""
-    seen = [*request.trunk[: request.prefix_length], *request.ids[: request.first_target]]
+    seen = [*request.prefix[: request.prefix_length], *request.ids[: request.first_target]]
     assert bos is None or seen[0] == bos
     return seen[bos is not None :]
 
@@ -122,7 +122,7 @@ def test_a_shuffled_document_keeps_its_words_whole() -> None:
     reading = Reading(ids, starts, starts + 2, text, None)
     probe = IN_TOKENS.model_copy(update={"controls": ("shuffled",)})
     (request, *_) = built(probe, reading)["retrieval_shuffled"]
-    pairs = request.trunk.reshape(50, 2)
+    pairs = request.prefix.reshape(50, 2)
     assert (pairs[:, 0] % 2 == 0).all() and (pairs[:, 1] == pairs[:, 0] + 1).all()
 
 

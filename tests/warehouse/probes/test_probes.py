@@ -70,7 +70,7 @@ def test_retrieval_scores_the_same_answers_with_and_without_the_document(bos: in
         assert one.positions[-1] < len(TOKENS) - RETRIEVAL.min_gap
         before = one.ids[: one.first_target]
         assert before.tolist() == TOKENS[one.positions[0] - 6 : one.positions[0]].tolist()
-        assert one.trunk[one.prefix_length - len(TOKENS) :].tolist() == TOKENS.tolist()
+        assert one.prefix[one.prefix_length - len(TOKENS) :].tolist() == TOKENS.tolist()
 
 
 @pytest.mark.parametrize("length", range(5, 200, 7))

@@ -7,7 +7,7 @@ import duckdb
 from warehouse.paths import Workspace
 from warehouse.problem.lineup import store_lineup
 from warehouse.problem.spec import load_problem
-from warehouse.sql import create_views
+from warehouse.sql.views import create_views
 
 PROBLEM = """\
 name: tiny

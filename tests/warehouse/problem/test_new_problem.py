@@ -1,4 +1,4 @@
-"""`tokenmart problem new`: what it writes is right, runs as it is, and reads well."""
+"""`tokenmart data new`: what it writes is right, runs as it is, and reads well."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from warehouse.paths import Workspace, find_workspace
 from warehouse.probes.retrieval import RetrievalProbe
 from warehouse.problem.new_problem import _path, _scalar
 from warehouse.problem.spec import load_problem
-from warehouse.sources.documents import FolderDocuments
+from warehouse.sources.documents.folder import FolderDocuments
 
 CHECKOUT = find_workspace(Path(__file__))
 LONG = "the warehouse reads every token in place " * 120
@@ -49,7 +49,7 @@ def checkpoint(folder: Path, config: object = None) -> Path:
 
 
 def new(*arguments: str, **options: object) -> Result:
-    return CliRunner().invoke(cli, ["problem", "new", *arguments], **options)
+    return CliRunner().invoke(cli, ["data", "new", *arguments], **options)
 
 
 def test_the_file_is_right_and_relative_to_itself(own: Path, workspace: Workspace) -> None:
@@ -171,7 +171,7 @@ def test_other_forms_of_texts(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("My Texts", "texts", "my model"), "problem new My Texts: use lower-case letters"),
+        (("My Texts", "texts", "my model"), "data new My Texts: use lower-case letters"),
         (("mine", "nowhere", "my model"), "--texts nowhere: no such folder or file"),
         (("mine", "texts/picture.png", "my model"), "--texts texts/picture.png: not a text file"),
         (("mine", "empty", "my model"), "no file that ends in .txt, .md"),
@@ -207,7 +207,7 @@ def test_without_a_terminal_what_is_missing_is_said(own: Path) -> None:
 def test_on_a_terminal_what_is_missing_is_asked_for(own: Path) -> None:
     pid, terminal = pty.fork()
     if pid == 0:
-        os.execv(sys.executable, [sys.executable, "-m", "tokenmart", "problem", "new"])
+        os.execv(sys.executable, [sys.executable, "-m", "tokenmart", "data", "new"])
     for answer in ("mine", "texts", "my model", "org/x", ""):
         os.write(terminal, f"{answer}\n".encode())
     said = b""

@@ -12,7 +12,7 @@ from warehouse.errors import ProblemFileError
 from warehouse.paths import Workspace
 from warehouse.problem.lineup import store_pairs
 from warehouse.problem.spec import load_problem
-from warehouse.sql import create_views
+from warehouse.sql.views import create_views
 
 PROBLEM = """\
 name: tiny

@@ -18,7 +18,7 @@ from warehouse.problem.changes import Intervention, Rope
 from warehouse.problem.needs import problem_needs
 from warehouse.problem.recall_target import RECALL_TASKS, RecallTarget
 from warehouse.problem.spec import load_problem, slug
-from warehouse.sources.weights import HubSource
+from warehouse.sources.weights.hub import HubSource
 
 ROOT = Path(__file__).parents[3]
 SHIPPED = Workspace(ROOT, ROOT / "data", ROOT / "warehouse" / "tokenmart.duckdb")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from warehouse.errors import LockedFileError
-from warehouse.sources.documents import Document, documents_table
+from warehouse.sources.documents.interface import Document, documents_table
 from warehouse.sources.documents.json_file import parse_documents
 from warehouse.store.schema import DOCUMENTS
 

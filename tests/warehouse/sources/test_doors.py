@@ -17,8 +17,8 @@ import hashlib
 from pathlib import Path
 from typing import Literal
 
-from warehouse.sources import Need
-from warehouse.sources.documents import Document, DocumentSource
+from warehouse.sources.place import Need
+from warehouse.sources.documents.interface import Document, DocumentSource
 
 
 class HeapDocuments(DocumentSource):
@@ -46,8 +46,8 @@ WEIGHTS = '''
 """Weights in a folder of another machine, seen under a common path."""
 from typing import Literal
 
-from warehouse.sources import Need
-from warehouse.sources.weights import Located, WeightSource
+from warehouse.sources.place import Need
+from warehouse.sources.weights.interface import Located, WeightSource
 
 
 class SharedSource(WeightSource):
@@ -64,7 +64,7 @@ class SharedSource(WeightSource):
 '''
 IMPORTER = '''
 """Scores as `item score` on each line."""
-from warehouse.importers import Importer, Row
+from warehouse.importers.interface import Importer, Row
 
 
 class LinesImporter(Importer):

@@ -30,7 +30,7 @@ from warehouse.sources.fetch import (
 )
 from warehouse.sources.lock_file import recorded_files
 from warehouse.sources.place import Place
-from warehouse.sources.weights import Located
+from warehouse.sources.weights.interface import Located
 
 # Locked files over HTTP
 

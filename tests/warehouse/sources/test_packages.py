@@ -28,7 +28,7 @@ from warehouse.problem.spec import ModelSpec
 from warehouse.sources.archives import glob_matcher
 from warehouse.sources.fetch import ensure_documents
 from warehouse.sources.place import Place
-from warehouse.sources.weights import Located
+from warehouse.sources.weights.interface import Located
 
 
 @pytest.fixture

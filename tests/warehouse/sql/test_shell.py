@@ -159,9 +159,9 @@ print("done", flush=True)
 
 
 @contextlib.contextmanager
-def writing(database: Path) -> Iterator[subprocess.Popen[str]]:
+def writing(database: Path, name: str = "x") -> Iterator[subprocess.Popen[str]]:
     """Another process inside a transaction on the database, as dbt is."""
-    command = [sys.executable, "-c", WRITER, str(database)]
+    command = [sys.executable, "-c", WRITER, str(database), name]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as writer:
         assert writer.stdout
@@ -206,7 +206,8 @@ def test_a_writer_meanwhile_and_the_shell_beside_it(filled: Workspace) -> None:
             # The open shell doesn't keep the writer out; what needs no mart is answered.
             assert answer(process, "select count(*) from tokens;")[-1].strip() == "32"
             (refusal,) = answer(process, count)
-            assert refusal.startswith(f"error: {filled.database}: being written, probably by dbt")
+            assert refusal.startswith(f"error: {filled.database}: open for writing in python")
+            assert f"(PID {writer.pid}); try again when it is closed there" in refusal
             finish(writer)
         assert answer(process, count)[-1].strip() == "3", "the next question sees what was written"
         assert process.stdin
@@ -224,8 +225,20 @@ def test_one_question_while_dbt_writes(filled: Workspace) -> None:
         refused = CliRunner().invoke(cli, ["sql", "from metric_values"])
         assert refused.exit_code == 4
         assert refused.output.count("\n") == 1
-        assert "try again when dbt has finished (until then: tokens, " in refused.output
+        assert f"(PID {writer.pid}); try again when it is closed there (until then: tokens, " in (
+            refused.output
+        )
         finish(writer)
+
+
+def test_dbt_is_named_where_it_is_dbt(filled: Workspace) -> None:
+    build_mart(filled)
+    for name, said in (("dbt", "dbt"), ("dbtx", "python"), ("/usr/bin/dbt", "dbt")):
+        with writing(filled.database, name) as writer:
+            refused = CliRunner().invoke(cli, ["sql", "from metric_values"])
+            assert f"open for writing in {said}" in refused.output
+            assert f"(PID {writer.pid})" in refused.output
+            finish(writer)
 
 
 # A terminal

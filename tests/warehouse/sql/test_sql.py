@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 import sys
@@ -82,7 +83,10 @@ def test_a_writer_is_waited_for_then_named(
         writer.stdout.readline()
         monkeypatch.setattr("warehouse.sql.connection.PATIENCE_SECONDS", 0.3)
         for connect in (connect_read_only, connect_for_queries):
-            with pytest.raises(StorageError, match="try again when dbt has finished"):
+            with pytest.raises(
+                StorageError,
+                match=rf"open for writing in python\S* \(PID {writer.pid}\); try again when it is",
+            ):
                 connect(workspace)
         writer.stdin.write(b"\n")
         writer.stdin.flush()
@@ -178,6 +182,35 @@ def test_a_damaged_parquet_file_is_named(filled: Workspace) -> None:
     assert warning.startswith(f"warning: {path}: damaged")
     assert error.startswith(f"error: {path}: damaged")
     assert "run tokenmart extract again" in output
+
+
+def test_a_moved_checkout_is_one_line(filled: Workspace, tmp_path: Path) -> None:
+    """Views that dbt built name their files; tables that it built are there all the same."""
+    build_mart(filled)
+    old = published_path(filled, "minilong", "good", "full")
+    with duckdb.connect(str(filled.database)) as connection:
+        connection.execute(f"create view staging.stg_tokens as from read_parquet(['{old}'])")
+        connection.execute("create view moved as from staging.stg_tokens")
+    moved = tmp_path / "moved"
+    filled.root.rename(moved)
+    environment = {**os.environ, "TOKENMART_HOME": str(moved)}
+    database = moved / filled.database.relative_to(filled.root)
+
+    def sql(query: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", "from tokenmart import main; main()", "sql", query]
+        return subprocess.run(command, capture_output=True, text=True, env=environment)
+
+    assert sql("select count(*) from tokens").stdout.split()[-1] == "32"
+    assert sql("select count(*) from metric_values").stdout.split()[-1] == "2"
+    for view in ("stg_tokens", "moved"):
+        done = sql(f"from {view}")
+        assert done.returncode == 4
+        assert done.stderr == (
+            f"error: {database}: its views read {old}, which is not in this warehouse: the "
+            "checkout was moved, or TOKENMART_DATA was another when it was built; run "
+            "`tokenmart dbt build`\n"
+        )
+    assert "Permission Error" in sql(f"from read_text('{tmp_path}/x')").stderr
 
 
 def test_it_starts_fast_and_without_torch(filled: Workspace) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -132,6 +133,37 @@ def test_the_database_of_plain_dbt_is_the_one_the_other_commands_read(
         monkeypatch.chdir(folder)
         plugin.update_connection_config(Credentials, {})
         assert Credentials.path == str(workspace.database)
+    assert not workspace.database.exists()
+
+
+def test_dbt_names_the_program_that_has_the_database_open(workspace: Workspace) -> None:
+    """In one line before it starts, whether that program reads or writes."""
+    plugin = pytest.importorskip("warehouse.sql.dbt_plugin").Plugin("tokenmart", {})
+    workspace.database.parent.mkdir(parents=True, exist_ok=True)
+    duckdb.connect(str(workspace.database)).close()
+    code = (
+        "import duckdb, sys; c = duckdb.connect(sys.argv[1], read_only=bool(int(sys.argv[2])));"
+        " print('open', flush=True); sys.stdin.readline()"
+    )
+    for read_only in ("0", "1"):
+        command = [sys.executable, "-c", code, str(workspace.database), read_only]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe) as other:
+            assert other.stdout
+            other.stdout.readline()
+            said = rf"{workspace.database}: open in python\S* \(PID {other.pid}\); close it there"
+            with pytest.raises(Exception, match=said):
+                plugin.update_connection_config(type("Credentials", (), {}), {})
+            other.communicate(b"\n")
+    plugin.update_connection_config(type("Credentials", (), {}), {})
+
+
+def test_the_database_opens_in_an_older_duckdb(built: Warehouse) -> None:
+    with duckdb.connect(str(built.database), read_only=True) as connection:
+        tags = connection.execute(
+            "select tags['storage_version'] from duckdb_databases() where path is not null"
+        ).fetchall()
+    assert tags == [("v1.4.0+",)]
 
 
 @pytest.mark.slow
@@ -142,6 +174,29 @@ def test_dbt_says_in_one_line_that_the_data_is_of_another_version(tmp_path: Path
     assert done.returncode != 0
     assert f"{old}: written by another version of Tokenmart" in done.stdout
     assert "Traceback" not in done.stdout
+
+
+@pytest.mark.slow
+def test_dbt_beside_another_program_names_it_without_a_traceback(
+    built: Warehouse, tmp_path: Path
+) -> None:
+    database = tmp_path / "t.duckdb"
+    shutil.copy(built.database, database)
+    code = (
+        "import duckdb, sys; c = duckdb.connect(sys.argv[1], read_only=True);"
+        " print('open', flush=True); sys.stdin.readline()"
+    )
+    command = [sys.executable, "-c", code, str(database)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as reader:
+        assert reader.stdout
+        reader.stdout.readline()
+        done = Warehouse(built.data, database).dbt("run", "--select", "stg_units")
+        reader.communicate(b"\n")
+    assert done.returncode != 0
+    assert f"{database}: open in python" in done.stdout
+    assert f"(PID {reader.pid}); close it there, then build again" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+    assert len(done.stdout.splitlines()) < 20
 
 
 def test_a_database_of_another_version_is_one_line(workspace: Workspace) -> None:

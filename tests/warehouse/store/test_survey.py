@@ -208,7 +208,7 @@ def test_a_flipped_bit_stops_dbt_and_is_named(filled: Workspace, table: str) -> 
         assert altered_files([path]) == [path]
         said = refused_by_dbt(filled)
         assert f"{path}: its data are not the bytes that were written" in said
-        assert "tokenmart warehouse check" in said and "then build again" in said
+        assert "tokenmart data check" in said and "then build again" in said
         path.write_bytes(whole)
     assert survey(filled.data, every_byte=True) == []
 

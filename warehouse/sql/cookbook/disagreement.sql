@@ -36,6 +36,6 @@ select
     exp(logprob_b) as probability_b,
     difference,
     document_name(doc_id, $problem) as document,
-    context_snippet(doc_id, char_start, char_end, 28, $problem) as words
+    context_snippet(doc_id, char_start, char_end, $problem, width := 28) as words
 from pairs
 order by abs(difference) desc, doc_id, char_start

@@ -23,6 +23,6 @@ select
     short_rank,
     document_name(doc_id, $problem) as document,
     position,
-    context_snippet(doc_id, char_start, char_end, 28, $problem) as words
+    context_snippet(doc_id, char_start, char_end, $problem, width := 28) as words
 from strongest
 order by short_rank desc, gain desc, doc_id, position

@@ -27,6 +27,6 @@ select
     documents,
     mean_gain,
     total_gain,
-    context_snippet(best[1], best[2], best[3], 28, $problem) as words_of_highest_gain
+    context_snippet(best[1], best[2], best[3], $problem, width := 28) as words_of_highest_gain
 from by_token
 order by mean_gain desc, token_id

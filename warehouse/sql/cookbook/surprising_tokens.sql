@@ -18,6 +18,6 @@ select
     exp(top_logprob) as first_choice_probability,
     document_name(doc_id, $problem) as document,
     position,
-    context_snippet(doc_id, char_start, char_end, 28, $problem) as words
+    context_snippet(doc_id, char_start, char_end, $problem, width := 28) as words
 from strongest
 order by logprob, doc_id, position

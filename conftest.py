@@ -1,0 +1,103 @@
+"""Fixtures that all tests may use: those of the core in tests/, those of plugins beside them."""
+
+from __future__ import annotations
+
+import gc
+import signal
+from pathlib import Path
+
+import pytest
+from dbt_harness import SHAPE, NewWarehouse, Warehouse
+from made_up_marts import Marts, fill_minilong
+from made_up_warehouse import Shape, write_warehouse
+from sql_samples import fill
+
+from warehouse.paths import Workspace, find_workspace
+
+pytest_plugins = ["tiny_problems"]
+
+
+def pytest_configure() -> None:
+    """A suite started by `nohup … &` ignores Ctrl-C, and so would the commands it interrupts."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with real models first, then slow ones, the longest first: workers end together."""
+    marks: dict[Path, set[str]] = {}
+    longest: dict[Path, float] = {}
+    for item in items:
+        marks.setdefault(item.path, set()).update(mark.name for mark in item.iter_markers())
+        for mark in item.iter_markers("timeout"):
+            longest[item.path] = max([longest.get(item.path, 0.0), *mark.args])
+    items.sort(
+        key=lambda item: (
+            "models" not in marks[item.path],
+            "slow" not in marks[item.path],
+            -longest.get(item.path, 0.0),
+        )
+    )
+
+
+def pytest_collection_finish() -> None:
+    """Every library is imported by now: collecting garbage need not look at all of it again."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """What was set aside is taken down in order, as without tests."""
+    gc.unfreeze()
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    """An empty checkout in a temporary folder, found by every command of the test."""
+    root = tmp_path / "checkout"
+    (root / "dbt_project").mkdir(parents=True)
+    (root / "dbt_project" / "dbt_project.yml").write_text("name: tokenmart\n")
+    (root / "data" / "problems").mkdir(parents=True)
+    monkeypatch.setenv("TOKENMART_HOME", str(root))
+    for name in ("TOKENMART_DATA", "TOKENMART_DATABASE", "TOKENMART_STORE", "DBT_TARGET_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    return find_workspace()
+
+
+@pytest.fixture
+def filled(workspace: Workspace) -> Workspace:
+    """Two models, one document, all probes; `bad` also has a failed unit."""
+    fill(workspace)
+    return workspace
+
+
+@pytest.fixture(scope="session")
+def new_warehouse(tmp_path_factory: pytest.TempPathFactory) -> NewWarehouse:
+    """Write a shape into a fresh folder; nothing is built yet."""
+
+    def write(shape: Shape) -> Warehouse:
+        folder = tmp_path_factory.mktemp("warehouse")
+        write_warehouse(folder / "data", shape)
+        return Warehouse(folder / "data", folder / "tokenmart.duckdb")
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def built(new_warehouse: NewWarehouse) -> Warehouse:
+    """`SHAPE`, built once, with all variants."""
+    warehouse = new_warehouse(SHAPE)
+    warehouse.build(grids=True)
+    return warehouse
+
+
+@pytest.fixture
+def marts(workspace: Workspace) -> Marts:
+    """An empty warehouse with the mart tables and the shipped problem files."""
+    return Marts(workspace)
+
+
+@pytest.fixture
+def minilong(marts: Marts) -> Marts:
+    """`minilong` with a made-up target, a good metric, a bad one, perplexity and noise."""
+    return fill_minilong(marts)

@@ -1,0 +1,397 @@
+"""Doing the work: load each model once, score its tasks, store whole units, publish."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from extract.backends.backend import Loading, Scorer, check_results, find_backend
+from extract.background_store import Background
+from extract.device_errors import DeviceLostError, DoesNotFitError, raise_if_lost
+from extract.device_memory import PeakMemory, release_memory
+from extract.failures import Failure, LibraryMessages, explain
+from extract.planning.cost import CHARACTERS_PER_TOKEN, planned_memory
+from extract.planning.memory import Footprint, refuse_too_large
+from extract.planning.plan import (
+    Document,
+    ModelPlan,
+    Selection,
+    Task,
+    is_settled,
+    max_tokens_of,
+)
+from extract.prefetch import Prefetch
+from extract.token_scores import Scored
+from extract.tokenization import TokenizedDocument
+from extract.unit_rows import ScoredUnit, token_rows, top_token_rows, unit_record, write_model
+from extract.work_claims import claim
+from warehouse.errors import StorageError, TokenmartError
+from warehouse.paths import Workspace
+from warehouse.probes.request import Condition, Request, with_bos
+from warehouse.problem.spec import ModelSpec, Problem
+from warehouse.progress import Progress
+from warehouse.store.schema import TOKENS
+from warehouse.store.spool import send_spooled
+from warehouse.store.token_files import finished_units, publish, write_unit
+from warehouse.store.top_tokens import write_top_tokens
+
+PUBLISH_SECONDS = 120.0
+
+
+@dataclass
+class Outcome:
+    """What a run did: units computed, what failed, units left to other processes, warnings."""
+
+    units: int = 0
+    tokens: int = 0
+    failures: list[Failure] = field(default_factory=list)
+    elsewhere: int = 0
+    messages: LibraryMessages = field(default_factory=LibraryMessages)
+
+
+def scoring_groups(todo: Sequence[Condition]) -> list[list[Condition]]:
+    """Conditions scored in one call: those that share the whole document's KV cache.
+
+    The others are scored apart, so that no row depends on what else happened to be missing.
+    """
+    sharing = [c for c in todo if c.kind.reads_document]
+    apart = [[c] for c in todo if c not in sharing]
+    return [sharing, *apart] if sharing else apart
+
+
+def apart(together: Sequence[Condition]) -> list[list[Condition]]:
+    """Conditions of one call in two: those that need the document's KV cache, and the others."""
+    cached = [c for c in together if c.kind.shares_prefix]
+    alone = [c for c in together if not c.kind.shares_prefix]
+    return [group for group in (alone, cached) if group]
+
+
+class Extraction:
+    """Runs a selection of a problem: the only place where units are computed and stored.
+
+    Args:
+        problem: the problem.
+        selection: which part of it, and how.
+        documents: the selected documents.
+        workspace: where rows go.
+        progress: called as units finish.
+        since: when a run of several workers started, in ISO format, UTC: units that failed
+            since then are not tried again by the next worker.
+        outcome: what an earlier part of the same run did, which is added to.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        selection: Selection,
+        documents: Sequence[Document],
+        workspace: Workspace,
+        progress: Progress,
+        since: str | None = None,
+        outcome: Outcome | None = None,
+    ) -> None:
+        self.problem = problem
+        self.selection = selection
+        self.documents = documents
+        self.workspace = workspace
+        self.progress = progress
+        self.since = since
+        self.publish_seconds = 0.0
+        self.outcome = Outcome() if outcome is None else outcome
+        self.memory = PeakMemory(selection.device)
+        longest = max((len(d.text) for d in documents), default=0) / CHARACTERS_PER_TOKEN
+        limit = max_tokens_of(problem, selection)
+        self.longest = int(min(longest, limit) if limit else longest)
+        self.prefetch = Prefetch(problem, selection, documents, workspace, self.longest, since)
+
+    def run(self) -> Outcome:
+        """Compute what is missing, model by model; a model that fails does not stop the others.
+
+        Raises:
+            StorageError: nothing more can be stored; what was finished is kept.
+        """
+        send_spooled(self.workspace)
+        with self.prefetch:
+            return self._run()
+
+    def _run(self) -> Outcome:
+        for spec in self.selection.models:
+            plan, reason = None, ""
+            try:
+                plan = self._plan(spec)
+                if plan.tasks:
+                    with self.outcome.messages.about(spec.full_id):
+                        self._run_model(plan)
+            except (StorageError, DeviceLostError):
+                raise
+            except Exception as error:  # whatever it was, the next model is tried
+                raise_if_lost(error)
+                reason = self._reason(spec, error)
+            finally:
+                if plan is not None and not reason:
+                    self._publish(plan)
+            # after the handler, whose exception keeps the model in memory
+            release_memory()
+            if reason:
+                self._fail_model(spec, plan, reason)
+        return self.outcome
+
+    def _plan(self, spec: ModelSpec) -> ModelPlan:
+        self._check_memory(spec)
+        self.progress(f"{spec.full_id}: looking for its files", 0)
+        libraries = ("huggingface_hub",) if spec.source.on_demand else ()
+        with self.outcome.messages.about(spec.full_id, libraries):
+            plan = self.prefetch.plan(spec)
+        self.progress(f"{spec.full_id}: planned", plan.done)
+        self.outcome.failures += plan.failed
+        return plan
+
+    @staticmethod
+    def _reason(spec: ModelSpec, error: Exception) -> str:
+        return explain(error).removeprefix(f"{spec.full_id}: ")
+
+    def _fail_model(self, spec: ModelSpec, plan: ModelPlan | None, reason: str) -> None:
+        """A model that can't go on: what is missing of it is recorded as failed.
+
+        Without a plan its files were not found, and fingerprints of units are not known.
+        """
+        self.outcome.failures.append(Failure(spec.full_id, reason))
+        if plan is not None:
+            for task in plan.tasks:
+                self._fail_task(plan, task, reason)
+            self._publish(plan)
+
+    def _fail_task(self, plan: ModelPlan, task: Task, reason: str) -> None:
+        with self._claim(plan, task) as ours:
+            for condition in self._still_missing(plan, task) if ours else ():
+                failed = ScoredUnit(condition, (), (), reason, 0, 0.0, self.memory.bytes())
+                self._store(plan, task, failed, scorer=None, tokenized=None)
+        self.progress(f"{plan.spec.full_id}: document {task.document.doc_id}", len(task.missing))
+
+    def _publish(self, plan: ModelPlan) -> None:
+        started = time.monotonic()
+        for condition in self.selection.conditions:
+            publish(self.workspace, self.problem.name, plan.spec.model_id, condition.name)
+        self.publish_seconds = time.monotonic() - started
+
+    def _check_memory(self, spec: ModelSpec, folder: Path | None = None) -> Footprint | None:
+        """What the model needs, as far as its size is known by now.
+
+        Raises:
+            TokenmartError: the model needs more than the device has.
+        """
+        needed = planned_memory(
+            spec, self.selection, self.longest, self.workspace, folder, self.problem.name
+        )
+        if needed is not None:
+            refuse_too_large(spec, needed, self.selection.device, self.longest)
+        return needed
+
+    def _tokenize(self, plan: ModelPlan) -> dict[int, TokenizedDocument]:
+        """The documents of the tasks; one that the model can't run fails alone."""
+        documents = {}
+        for task in plan.tasks:
+            number = task.document.doc_id
+            try:
+                documents[number] = self.prefetch.tokenize(plan, task.document)
+            except TokenmartError as error:
+                reason = self._reason(plan.spec, error)
+                self.outcome.failures.append(Failure(plan.spec.full_id, reason, number))
+                self._fail_task(plan, task, reason)
+        return documents
+
+    def _run_model(self, plan: ModelPlan) -> None:
+        needed = self._check_memory(plan.spec, plan.checkpoint.folder)
+        documents = self._tokenize(plan)
+        self.prefetch.begin_after(plan.spec)
+        if not documents:
+            return
+        scorer = self._load(plan, next(iter(documents.values())), needed)
+        published = time.monotonic()
+        with Background() as storing:
+            for task in plan.tasks:
+                tokenized = documents.get(task.document.doc_id)
+                if tokenized is None:
+                    continue
+                storing.check()
+                self._claim_and_score(plan, task, scorer, tokenized, storing)
+                # publishing rewrites whole files: at most a twentieth of the time goes there
+                if time.monotonic() - published > max(PUBLISH_SECONDS, 20 * self.publish_seconds):
+                    storing.submit(partial(self._publish, plan))
+                    published = time.monotonic()
+
+    def _load(self, plan: ModelPlan, first: TokenizedDocument, needed: Footprint | None) -> Scorer:
+        self.progress(f"{plan.spec.full_id}: loading", 0)
+        scorer = find_backend(self.selection.backend).load(
+            Loading(
+                spec=plan.spec,
+                checkpoint=plan.checkpoint,
+                device=self.selection.device,
+                dtype=plan.dtype,
+                attention=self.selection.attention,
+                compiled=self.selection.compiled,
+                working=needed.activations + needed.logits if needed else 0,
+                cache_share=needed.cache / needed.weights if needed else 0.0,
+                sample=with_bos(first.ids, plan.tokenizer.bos),
+                top_k=max(condition.top_k for task in plan.tasks for condition in task.missing),
+            )
+        )
+        write_model(self.workspace, self.problem.name, plan, scorer.parameters)
+        scorer.check()
+        return scorer
+
+    def _claim_and_score(
+        self,
+        plan: ModelPlan,
+        task: Task,
+        scorer: Scorer,
+        tokenized: TokenizedDocument,
+        storing: Background,
+    ) -> None:
+        """Score one document if no other process has it; its claim is held until it is stored."""
+        doc_id = task.document.doc_id
+        label = f"{plan.spec.full_id}: document {doc_id}"
+        self.progress(label, 0)
+        with ExitStack() as held:
+            ours = held.enter_context(self._claim(plan, task))
+            todo = self._still_missing(plan, task) if ours else ()
+            if not todo:
+                self.outcome.elsewhere += 0 if ours else len(task.missing)
+                self.progress(label, len(task.missing))
+                return
+            scored = self._score_task(plan, task, todo, scorer, tokenized)
+            storing.finish()
+            release = held.pop_all()
+
+        def store() -> None:
+            with release:
+                for each in scored:
+                    self._store(plan, task, each, scorer, tokenized)
+            self.progress(label, len(task.missing))
+
+        storing.submit(store)
+
+    def _claim(self, plan: ModelPlan, task: Task) -> AbstractContextManager[bool]:
+        folder = self.workspace.store / "claims" / self.problem.name / plan.spec.model_id
+        return claim(folder / f"doc-{task.document.doc_id:06d}.claim")
+
+    def _still_missing(self, plan: ModelPlan, task: Task) -> tuple[Condition, ...]:
+        """What another process has not finished since the plan was made."""
+        left = []
+        for condition in task.missing:
+            ledger = finished_units(
+                self.workspace, self.problem.name, plan.spec.model_id, condition.name
+            )
+            unit = ledger.get(task.document.doc_id)
+            wanted = task.fingerprints[condition.name]
+            if not is_settled(
+                unit, wanted, self.since, condition, self.workspace, plan.recorded_only
+            ):
+                left.append(condition)
+        return tuple(left)
+
+    def _score_task(
+        self,
+        plan: ModelPlan,
+        task: Task,
+        todo: Sequence[Condition],
+        scorer: Scorer,
+        tokenized: TokenizedDocument,
+    ) -> list[ScoredUnit]:
+        scored: list[ScoredUnit] = []
+        for together in scoring_groups(todo):
+            try:
+                scored += self._score_together(plan, task, together, scorer, tokenized)
+            except DoesNotFitError:
+                # what needs no cache of the document is scored alone; the others are refused
+                for each in apart(together):
+                    scored += self._score_together(plan, task, each, scorer, tokenized)
+        for unit in scored:
+            if unit.reason:
+                failure = Failure(plan.spec.full_id, unit.reason, task.document.doc_id)
+                self.outcome.failures.append(failure)
+        return scored
+
+    def _score_together(
+        self,
+        plan: ModelPlan,
+        task: Task,
+        together: Sequence[Condition],
+        scorer: Scorer,
+        tokenized: TokenizedDocument,
+    ) -> list[ScoredUnit]:
+        """Score conditions in one call.
+
+        Raises:
+            DoesNotFitError: not all of them fit, and some might alone.
+            DeviceLostError: the GPU failed.
+        """
+        self.memory.reset()
+        started = time.perf_counter()
+        reason = ""
+        results: Sequence[Scored] = ()
+        built: list[list[Request]] = [[] for _ in together]
+        try:
+            reading = plan.reading(task.document, tokenized, together)
+            built = [condition.build(reading) for condition in together]
+            requests = [request for group in built for request in group]
+            results = list(scorer.score(requests))
+            wants_choices = any(condition.top_k for condition in together)
+            check_results(results, len(requests), wants_choices, self.selection.backend)
+        except Exception as error:  # the next document is tried
+            raise_if_lost(error)
+            fitting = isinstance(error, DoesNotFitError) and len(apart(together)) > 1
+            if fitting or isinstance(error, DeviceLostError):
+                raise
+            reason = self._reason(plan.spec, error)
+        seconds = time.perf_counter() - started
+        processed = sum(result.tokens_processed for result in results)
+        scored = []
+        at = 0
+        for condition, group in zip(together, built, strict=True):
+            mine = results[at : at + len(group)]
+            at += len(group)
+            spent = sum(result.tokens_processed for result in mine)
+            share = spent / processed if processed else 1 / len(together)
+            scored.append(
+                ScoredUnit(
+                    condition, group, mine, reason, spent, seconds * share,
+                    self.memory.bytes(), self.memory.reserved_bytes(),
+                )
+            )  # fmt: skip
+        return scored
+
+    def _store(
+        self,
+        plan: ModelPlan,
+        task: Task,
+        scored: ScoredUnit,
+        scorer: Scorer | None,
+        tokenized: TokenizedDocument | None,
+    ) -> None:
+        """Store one unit; without a tokenised document it failed before it was tokenised."""
+        rows = (
+            TOKENS.empty_table()
+            if scored.reason or tokenized is None
+            else token_rows(task.document.doc_id, tokenized, scored.requests, scored.results)
+        )
+        unit = unit_record(
+            self.problem.name,
+            self.selection,
+            plan,
+            task,
+            scored,
+            rows.num_rows,
+            scorer,
+            tokenized,
+        )
+        top_k = scored.condition.top_k
+        choices = top_token_rows(rows, scored.results, top_k) if top_k and rows.num_rows else None
+        write_top_tokens(self.workspace, unit, choices, top_k)
+        write_unit(self.workspace, unit, rows)
+        self.outcome.units += not scored.reason
+        self.outcome.tokens += scored.tokens

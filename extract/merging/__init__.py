@@ -1,1 +1,0 @@
-"""Merged models: made from experts, measured, and made again."""

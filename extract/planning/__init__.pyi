@@ -1,9 +1,0 @@
-from .cost import Cost as Cost
-from .memory import Footprint as Footprint
-from .model_size import ModelSize as ModelSize
-from .plan import Document as Document
-from .plan import ModelPlan as ModelPlan
-from .plan import Selection as Selection
-from .plan import Task as Task
-from .plan import plan_model as plan_model
-from .plan import select as select

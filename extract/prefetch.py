@@ -1,0 +1,212 @@
+"""Work done ahead: the next model's files and tokens are made ready while this one computes.
+
+A download runs in a process of its own, because the hub client's threads can't be stopped, and
+this one must end at once when it is told to. Tokenising runs in a thread: tokenizers work without
+the interpreter's lock. Weights are neither read nor converted, so memory holds one model's only.
+
+Nothing is reported from here. What fails ahead is tried again when the model's turn comes, and
+fails or succeeds then.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+from extract.planning.cost import planned_memory
+from extract.planning.memory import refuse_too_large
+from extract.planning.plan import Document, ModelPlan, Selection, plan_model
+from extract.tokenization import TokenizedDocument
+from warehouse.errors import TokenmartError
+from warehouse.paths import Workspace, find_workspace
+from warehouse.problem.spec import ModelSpec, Problem
+from warehouse.sources.place import Place
+
+FREE_DISK = 5 * 2**30
+"""Bytes that a download ahead leaves for the rows of the model that computes."""
+
+POLL_SECONDS = 0.2
+
+
+class Prefetch:
+    """Readies the model after the one that computes, never more than that one.
+
+    Args:
+        problem: the problem.
+        selection: its models, in the order of their turns.
+        documents: the selected documents.
+        workspace: where files and the ledger are.
+        longest: tokens of the longest document; a model too large for the device is left alone.
+        since: as for `plan_model`.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        selection: Selection,
+        documents: Sequence[Document],
+        workspace: Workspace,
+        longest: int,
+        since: str | None = None,
+    ) -> None:
+        self.problem = problem
+        self.selection = selection
+        self.documents = documents
+        self.workspace = workspace
+        self.longest = longest
+        self.since = since
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._tokens: dict[tuple[str, int], TokenizedDocument] = {}
+
+    def __enter__(self) -> Prefetch:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            # time to stop a download; hashing of local weights is left to the interpreter's end
+            self._thread.join(10 * POLL_SECONDS)
+
+    def begin_after(self, spec: ModelSpec) -> None:
+        """Start on the model whose turn comes after this one's."""
+        self._wait()
+        self._tokens.clear()
+        following = self.selection.models[self.selection.models.index(spec) + 1 :][:1]
+        if following:
+            self._thread = threading.Thread(
+                target=self._ready, args=following, name="prefetch", daemon=True
+            )
+            self._thread.start()
+
+    def plan(self, spec: ModelSpec) -> ModelPlan:
+        """The plan of a model whose turn has come, once the work ahead on it has ended.
+
+        Raises:
+            TokenmartError: see `plan_model`.
+            StorageError: see `plan_model`.
+        """
+        self._wait()
+        return self._plan(spec)
+
+    def tokenize(self, plan: ModelPlan, document: Document) -> TokenizedDocument:
+        """A document in a model's tokens: those made ahead, else made now.
+
+        Raises:
+            TokenmartError: see `ModelPlan.tokenize`.
+        """
+        ready = self._tokens.pop((plan.spec.full_id, document.doc_id), None)
+        return plan.tokenize(document) if ready is None else ready
+
+    def _wait(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def _plan(self, spec: ModelSpec) -> ModelPlan:
+        return plan_model(
+            self.problem, self.selection, spec, self.documents, self.workspace, self.since
+        )
+
+    def _ready(self, spec: ModelSpec) -> None:
+        try:
+            if not self._bring(spec):
+                return
+            plan = self._plan(spec)
+        except Exception:  # told at its turn, whatever it is
+            return
+        for task in plan.tasks:
+            if self._stop.is_set():
+                return
+            try:
+                tokens = plan.tokenize(task.document)
+            except Exception:  # told at its turn, too
+                continue
+            self._tokens[spec.full_id, task.document.doc_id] = tokens
+
+    def _bring(self, spec: ModelSpec) -> bool:
+        """Whether a model's files are here in the form that is loaded; missing ones are fetched."""
+        place = Place(self.workspace, self.problem.name)
+        here = spec.present(place)
+        if here is None and spec.source.on_demand:
+            needed = planned_memory(spec, self.selection, self.longest, self.workspace)
+            if needed is not None:
+                refuse_too_large(spec, needed, self.selection.device, self.longest)
+            if has_room(spec, self.workspace):
+                self._fetch(spec)
+                here = spec.present(place)
+        # other weights are converted first, which takes their memory
+        return here is not None and here.is_dir() and any(here.glob("*.safetensors"))
+
+    def _fetch(self, spec: ModelSpec) -> None:
+        """Locate a model in a process of its own, which ends with this one, however that ends."""
+        command = [sys.executable, "-m", "extract.prefetch"]
+        job = {"spec": spec.model_dump(mode="json"), "problem": self.problem.name}
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **self.workspace.environment()},
+            # Ctrl-C is for us; the child is stopped below
+            start_new_session=True,
+        )
+        assert child.stdin is not None
+        with child, child.stdin:
+            try:
+                child.stdin.write(json.dumps(job).encode() + b"\n")
+                child.stdin.flush()
+                while child.poll() is None:
+                    if self._stop.wait(POLL_SECONDS):
+                        child.kill()
+            except BrokenPipeError:
+                child.kill()
+
+
+def has_room(spec: ModelSpec, workspace: Workspace) -> bool:
+    """Whether the disks take a model, at 4 bytes a weight, and still the rows of another one."""
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    needed = 4 * (spec.parameters or 0) + FREE_DISK
+    return all(_free(folder) >= needed for folder in (workspace.cache, Path(HF_HUB_CACHE)))
+
+
+def _free(folder: Path) -> int:
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    return shutil.disk_usage(there).free
+
+
+def fetch_as_child() -> None:
+    """Fetch the model that standard input names; end when its other end is closed.
+
+    Raises:
+        TokenmartError: it can't be fetched.
+    """
+    job = json.loads(sys.stdin.buffer.readline())
+
+    def end_with_parent() -> None:
+        sys.stdin.buffer.read()
+        os._exit(1)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    ModelSpec.model_validate(job["spec"]).locate(Place(find_workspace(), job["problem"]))
+
+
+if __name__ == "__main__":
+    try:
+        fetch_as_child()
+    except TokenmartError:
+        os._exit(1)
+    os._exit(0)

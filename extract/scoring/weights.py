@@ -1,0 +1,180 @@
+"""Load the weights of a checkpoint, or refuse it: every tensor of the model is in its files.
+
+`from_pretrained` draws at random what the files lack, drops what the model has no place for, and
+only warns. Everything that loads weights (extraction, benchmarks, recall, training of experts,
+merges, conversions) calls `load_weights`, which refuses both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from warehouse.errors import TokenmartError
+from warehouse.sources.weights.interface import SAFETENSORS
+
+COMPLETE = "complete"
+WRAPPERS = ("_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
+"""What wrappers of torch (compile, FSDP, activation checkpointing) put into the names of tensors,
+at any depth."""
+
+PARALLEL = "module."
+"""What data parallelism puts before all names."""
+
+NAMED = 3
+"""So many tensors are named in a message."""
+
+
+@dataclass(frozen=True)
+class LoadedWeights:
+    """A model in memory, and how its loading went.
+
+    Attributes:
+        model: of transformers, in eval mode, every tensor from the files.
+        record: for the ledger: `complete`, or `complete; removed "module." from 290 names`.
+    """
+
+    model: Any
+    record: str
+
+
+def load_weights(folder: Path, who: str, **options: Any) -> LoadedWeights:
+    """Load a causal language model whose files hold each of its tensors, in its shape.
+
+    A head that is tied to the embeddings need not be in the files. Names that wrappers of torch
+    changed are read as they were, and the record says so.
+
+    Args:
+        folder: of the checkpoint: config.json and safetensors, or a GGUF file (`gguf_file`).
+        who: the model's name in messages.
+        options: of `from_pretrained`; `device_map="meta"` checks the files and loads nothing.
+
+    Raises:
+        TokenmartError: tensors are missing, unknown to the model, or of another shape; the
+            message names the first of them.
+    """
+    from transformers import AutoModelForCausalLM
+
+    mapping, record = _without_wrappers([] if "gguf_file" in options else _names(folder), who)
+    model, found = AutoModelForCausalLM.from_pretrained(
+        folder,
+        output_loading_info=True,
+        # tensors of other shapes come back with their names, and are refused below
+        ignore_mismatched_sizes=True,
+        **({"key_mapping": mapping} if mapping else {}),
+        **options,
+    )
+    refuse_incomplete(who, found["missing_keys"], found["unexpected_keys"], model)
+    _refuse_shapes(who, found["mismatched_keys"])
+    if found["error_msgs"]:
+        raise TokenmartError(
+            f"{who}: its weights can't be loaded ({_first(found['error_msgs'])}); fetch the model "
+            "again"
+        )
+    return LoadedWeights(model.eval(), record)
+
+
+def refuse_incomplete(
+    who: str, missing: Collection[str], unexpected: Collection[str], model: Any = None
+) -> None:
+    """Stop unless files and model have the same tensors.
+
+    Args:
+        who: the model's name in messages.
+        missing: tensors of the model that the files lack.
+        unexpected: tensors of the files that the model lacks.
+        model: of transformers, where there is one.
+
+    Raises:
+        TokenmartError: they differ; with the first names and the remedy.
+    """
+    if not missing and not unexpected:
+        return
+    parts = []
+    if missing:
+        parts.append(f"lack {len(missing)} of its tensors ({_first(missing)})")
+    if unexpected:
+        parts.append(f"have {len(unexpected)} that it has no place for ({_first(unexpected)})")
+    raise TokenmartError(
+        f"{who}: its files {' and '.join(parts)}; {_remedy(missing, unexpected, model)}"
+    )
+
+
+def _remedy(missing: Collection[str], unexpected: Collection[str], model: Any) -> str:
+    if any("lora_" in name or "base_layer" in name for name in unexpected):
+        return "merge the adapter into its base and give the merged checkpoint"
+    heads = {"lm_head.weight", *(getattr(model, "_tied_weights_keys", None) or ())}
+    if missing and not unexpected and set(missing) <= heads:
+        return (
+            "if its head is its embeddings, set `tie_word_embeddings: true` in its config.json, "
+            "else fetch the checkpoint with its head"
+        )
+    if missing and unexpected:
+        return "save it again with the names of its architecture, or correct its config.json"
+    if missing:
+        return "fetch the model again, or correct `source` or `revision`"
+    return "correct its config.json (its architecture, or the number of layers), or `source`"
+
+
+def _refuse_shapes(who: str, mismatched: Iterable[Any]) -> None:
+    other = sorted((str(name), tuple(there), tuple(asked)) for name, there, asked in mismatched)
+    if other:
+        listed = ", ".join(
+            f"{name} {list(there)}, not {list(asked)}" for name, there, asked in other[:NAMED]
+        )
+        more = f" and {len(other) - NAMED} more" if len(other) > NAMED else ""
+        raise TokenmartError(
+            f"{who}: tensors of its files don't have the shapes that its config.json gives "
+            f"({listed}{more}); correct `source` or `revision`, or fetch the model again"
+        )
+
+
+def _first(names: Iterable[str]) -> str:
+    ordered = sorted(map(str, names))
+    more = f" and {len(ordered) - NAMED} more" if len(ordered) > NAMED else ""
+    return ", ".join(ordered[:NAMED]) + more
+
+
+def _names(folder: Path) -> list[str]:
+    """Names of all tensors in a folder's safetensors files; their data is not read."""
+    from safetensors import safe_open
+
+    names = []
+    for file in sorted(folder.glob(SAFETENSORS)):
+        with safe_open(file, "pt") as opened:
+            names += list(opened.keys())
+    return names
+
+
+def _without_wrappers(names: Sequence[str], who: str) -> tuple[dict[str, str], str]:
+    """What to replace in names (patterns, as `key_mapping` takes them), and the record of it.
+
+    Raises:
+        TokenmartError: two tensors have the same name without it.
+    """
+    found = [wrapper for wrapper in WRAPPERS if any(wrapper in name for name in names)]
+
+    def plain(name: str) -> str:
+        for wrapper in found:
+            name = name.replace(wrapper, "")
+        return name
+
+    inner = [plain(name) for name in names]
+    parallel = bool(inner) and all(name.startswith(PARALLEL) for name in inner)
+    if not found and not parallel:
+        return {}, COMPLETE
+    mapping = {wrapper.replace(".", r"\."): "" for wrapper in found}
+    if parallel:
+        mapping[r"^module\."] = ""
+        inner = [name.removeprefix(PARALLEL) for name in inner]
+    double = sorted(name for name in set(inner) if inner.count(name) > 1)
+    if double:
+        raise TokenmartError(
+            f"{who}: its files have {len(double)} tensors twice, plain and wrapped "
+            f"({_first(double)}); keep one of them"
+        )
+    changed = sum(before != after for before, after in zip(names, inner, strict=True))
+    removed = ", ".join(f'"{each}"' for each in [*found, *([PARALLEL] if parallel else [])])
+    return mapping, f"{COMPLETE}; removed {removed} from {changed} names"

@@ -1,0 +1,217 @@
+"""From scored requests to rows: tokens, first choices, the record in the ledger, the model."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from extract.backends.backend import Scorer
+from extract.planning.plan import ModelPlan, Selection, Task, describe_interventions
+from extract.scoring.numerics import ENGINE_VERSION
+from extract.token_scores import Scored
+from extract.tokenization import TokenizedDocument
+from warehouse.paths import Workspace
+from warehouse.probes.request import Condition, Request
+from warehouse.store.ledger import UnitRecord
+from warehouse.store.parquet_files import write_table
+from warehouse.store.provenance import code_revision
+from warehouse.store.schema import MODELS, TOKENS, TOP_TOKENS
+from warehouse.store.token_files import STEP_NATS
+
+
+@dataclass(frozen=True)
+class ScoredUnit:
+    """One condition of one document, scored or failed, not yet stored."""
+
+    condition: Condition
+    requests: Sequence[Request]
+    results: Sequence[Scored]
+    reason: str
+    tokens: int
+    seconds: float
+    peak_bytes: int
+    reserved_bytes: int = 0
+
+
+def token_rows(
+    doc_id: int,
+    document: TokenizedDocument,
+    requests: Sequence[Request],
+    results: Sequence[Scored],
+) -> pa.Table:
+    """Rows of one unit in the token schema, sorted by (segment, position)."""
+    if not requests:
+        return TOKENS.empty_table()
+    positions = np.concatenate([request.positions for request in requests])
+    start, end = document.char_start[positions], document.char_end[positions]
+    return columns_of_rows(doc_id, requests, results, start, end)
+
+
+def columns_of_rows(
+    doc_id: int,
+    requests: Sequence[Request],
+    results: Sequence[Scored],
+    char_start: NDArray[np.int32],
+    char_end: NDArray[np.int32],
+) -> pa.Table:
+    """Rows of scored requests in the token schema.
+
+    Args:
+        doc_id: of all rows.
+        requests: in the order of the rows.
+        results: theirs.
+        char_start: shape (rows,); first character of each token in its text.
+        char_end: shape (rows,); one past the last.
+    """
+    if not requests:
+        return TOKENS.empty_table()
+    join: Callable[[list[Any]], Any] = np.concatenate
+    positions = join([request.positions for request in requests])
+    columns = {
+        "doc_id": np.full(len(positions), doc_id, dtype=np.int32),
+        "segment": join([np.full(len(r.positions), r.segment, dtype=np.int32) for r in requests]),
+        "position": positions,
+        "context_tokens": join([request.context_tokens for request in requests]),
+        "token_id": join([request.targets for request in requests]),
+        "char_start": char_start,
+        "char_end": char_end,
+        **{
+            name: join([getattr(result.scores, name) for result in results])
+            for name in ("logprob", "entropy", "rank", "top_logprob")
+        },
+    }
+    return pa.table({f.name: pa.array(columns[f.name], f.type) for f in TOKENS}, schema=TOKENS)
+
+
+def top_token_rows(tokens: pa.Table, results: Sequence[Scored], top_k: int) -> pa.Table:
+    """The first choices of a unit's tokens, in the schema of the side table.
+
+    Log-probs are rounded as those of tokens are.
+
+    Args:
+        tokens: from `token_rows`.
+        results: the same; with `choices`.
+        top_k: how many of each token, at least as many as the results have.
+    """
+    join: Callable[[list[Any]], Any] = np.concatenate
+    scores = [result.scores for result in results]
+    ids = join([each.choices for each in scores])[:, :top_k]
+    logprobs = join([each.choice_logprobs for each in scores])[:, :top_k]
+    step = np.float32(STEP_NATS["logprob"])
+    repeated = {
+        name: np.repeat(tokens[name].to_numpy(), ids.shape[1])
+        for name in ("doc_id", "segment", "position")
+    }
+    columns = {
+        **repeated,
+        "choice": np.tile(np.arange(1, ids.shape[1] + 1, dtype=np.int32), len(ids)),
+        "choice_id": ids.ravel(),
+        "logprob": np.round(logprobs.ravel() / step) * step + np.float32(0),
+    }
+    return pa.table(
+        {f.name: pa.array(columns[f.name], f.type) for f in TOP_TOKENS}, schema=TOP_TOKENS
+    )
+
+
+def model_row(plan: ModelPlan, parameters: int) -> pa.Table:
+    """The one row of a model in the schema of models."""
+    spec = plan.spec
+    row = {
+        "full_id": spec.full_id,
+        "family": spec.family,
+        "base_id": spec.base_id,
+        "revision": plan.checkpoint.revision,
+        "parameters": parameters,
+        "trained_context": plan.context_limit or 0,
+        "licence": spec.licence,
+        "tokenizer_sha256": plan.tokenizer_sha256,
+        "prepends_bos": plan.tokenizer.bos is not None,
+        "interventions": json.dumps(describe_interventions(spec)),
+        "rope": None if spec.rope is None else spec.rope.model_dump_json(exclude_none=True),
+    }
+    return pa.Table.from_pylist([row], schema=MODELS)
+
+
+def write_model(workspace: Workspace, problem: str, plan: ModelPlan, parameters: int) -> None:
+    """Write the row of a model where the warehouse looks for it.
+
+    Raises:
+        StorageError: the folder can't be written.
+    """
+    place = f"problem={problem}/model_id={plan.spec.model_id}/model.parquet"
+    write_table(workspace.models / place, model_row(plan, parameters))
+
+
+@cache
+def running_code() -> tuple[str, bool]:
+    """Commit of the running code and whether it was changed; ("unknown", False) outside git.
+
+    Asked once: what was loaded at the start is what runs.
+    """
+    found = code_revision()
+    return found["revision"] or "unknown", bool(found["dirty"])
+
+
+def unit_record(
+    problem: str,
+    selection: Selection,
+    plan: ModelPlan,
+    task: Task,
+    scored: ScoredUnit,
+    rows: int,
+    scorer: Scorer | None,
+    tokenized: TokenizedDocument | None,
+) -> UnitRecord:
+    """The record of a unit; without a tokenised document it failed before it was tokenised.
+
+    Its content hash is set where its rows are stored.
+    """
+    commit, dirty = running_code()
+    condition = scored.condition
+    return UnitRecord(
+        problem=problem,
+        model_id=plan.spec.model_id,
+        condition=condition.name,
+        condition_kind=condition.kind.name,
+        probe=condition.probe,
+        probe_params=json.dumps(condition.params, sort_keys=True),
+        doc_id=task.document.doc_id,
+        fingerprint=task.fingerprints[condition.name],
+        status="failed" if scored.reason else "done",
+        reason=scored.reason,
+        rows=rows,
+        tokens_processed=scored.tokens,
+        tokens_scored=rows,
+        seconds=round(scored.seconds, 4),
+        peak_bytes=scored.peak_bytes,
+        device=selection.device,
+        dtype=plan.dtype,
+        backend=selection.backend,
+        attention=scorer.attention if scorer else "",
+        prefixes=scorer.prefixes if scorer else "",
+        engine=ENGINE_VERSION,
+        document_sha256=task.document.sha256,
+        document_tokens=len(tokenized.ids) if tokenized else 0,
+        document_tokens_total=tokenized.total_tokens if tokenized else 0,
+        torch_version=version("torch"),
+        transformers_version=version("transformers"),
+        tokenmart_version=version("tokenmart"),
+        code_revision=commit,
+        code_dirty=dirty,
+        seed=condition.seed,
+        finished_at=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        content_sha256="",
+        over_limit_tokens=tokenized.over_limit_tokens if tokenized else 0,
+        # a backend of a plugin may say nothing of it
+        weights=getattr(scorer, "weights", "") if scorer else "",
+        reserved_bytes=scored.reserved_bytes,
+    )

@@ -1,0 +1,1 @@
+"""Plugins that ship: what stands on the core, one folder a subject, each removable."""

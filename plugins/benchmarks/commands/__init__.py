@@ -1,0 +1,1 @@
+"""Commands: `eval` and `e2lm`."""

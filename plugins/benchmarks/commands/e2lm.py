@@ -1,0 +1,385 @@
+"""Judge benchmarks by their scores over training."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from analysis.options import RESAMPLES, SEED
+from plugins.benchmarks.e2lm.new_cli import new
+from plugins.benchmarks.e2lm.score_weights import WEIGHTS
+from warehouse.errors import visible
+from warehouse.options import FILE, FORCE, JSON
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from warehouse.paths import Workspace
+
+
+OUT_JSON = click.option("--out", type=FILE, help="Where to write the JSON, instead of printing it.")
+
+
+SHOWN_REASONS = 5
+
+
+def _workspace(out: Path | None, force: bool, own: bytes) -> Workspace:
+    """The checkout; what may not be written is refused before the work.
+
+    An earlier result has `own` in its first bytes and may be replaced without --force.
+    """
+    from warehouse.files import refuse_protected
+    from warehouse.paths import find_workspace
+
+    workspace = find_workspace()
+    if out is not None:
+        refuse_protected(out, workspace, force=force, own=own)
+    return workspace
+
+
+def _say(notes: Iterable[str]) -> None:
+    for note in notes:
+        click.echo(visible(f"note: {note}"), err=True)
+
+
+def _as_json(found: object) -> str:
+    return json.dumps(found, indent=2, allow_nan=False)
+
+
+def _write(out: Path, text: str, what: str = "") -> None:
+    from warehouse.files import write_whole
+
+    write_whole(out, text)
+    click.echo(f"written {out}{what}")
+
+
+@click.group()
+def e2lm() -> None:
+    """Judge benchmarks by the signal that their scores give early in training."""
+
+
+e2lm.add_command(new)
+
+
+@e2lm.command(short_help="Score benchmarks as the E2LM competition does.")
+@click.option(
+    "--scores",
+    required=True,
+    type=FILE,
+    help="Table with the columns model, size, arch, tokens_bt, benchmark and score.",
+)
+@click.option("--model", help="Show this model only; all are compared with each other.")
+@WEIGHTS
+@click.option(
+    "--last-checkpoints",
+    default=10,
+    show_default=True,
+    type=click.IntRange(2),
+    help="Measure the noise on so many checkpoints at the end.",
+)
+@JSON
+@click.option("--out", type=FILE, help="Where to write the JSON, beside the table.")
+@FORCE
+def score(
+    scores: Path,
+    model: str | None,
+    weights: tuple[float, float, float],
+    last_checkpoints: int,
+    as_json: bool,
+    out: Path | None,
+    force: bool,
+) -> None:
+    """Score benchmarks as the E2LM competition does, from a plain table.
+
+    Signal quality (SQ), monotonicity and autocorrelation are the competition's own formulas, on its
+    window of early checkpoints. RC is inferred from a figure it published, CS is ours; RC takes two
+    runs with later checkpoints, CS runs with science and with web in a column recipe. The JSON has
+    more: {model: {benchmark: {statistic: value}}}, null with a reason where one is undefined.
+
+    \b
+    tokenmart e2lm score --scores scores.csv --out signal.json
+    tokenmart e2lm score --scores scores.csv --model dense-1b-arch1 --weights 1,0,0
+    """
+    from plugins.benchmarks.e2lm.score import score_table
+    from plugins.benchmarks.e2lm.score_view import print_scores
+    from warehouse.files import write_whole
+
+    workspace = _workspace(out, force, b'"autocorrelation"')
+    found = score_table(scores, workspace, model, weights, last_checkpoints)
+    _say(found.notes)
+    text = _as_json(found.entries)
+    if as_json:
+        click.echo(text)
+    else:
+        print_scores(found)
+    if out is not None:
+        benchmarks = {name for entry in found.entries.values() for name in entry}
+        write_whole(out, text + "\n")
+        counted = f"{len(found.entries)} models, {len(benchmarks)} benchmarks"
+        click.echo(f"written {out} ({counted})", err=as_json)
+    without = [
+        f"{model}, {benchmark}: no SQ: {entry['reason']}"
+        for model, entries in found.entries.items()
+        for benchmark, entry in entries.items()
+        if entry["reason"]
+    ]
+    more = len(without) - SHOWN_REASONS
+    _say([*without[:SHOWN_REASONS], *([f"and {more} more without SQ"] if more > 0 else [])])
+
+
+@e2lm.command(short_help="Make a plain table of the harness's result files.")
+@click.argument("results", nargs=-1, required=True, type=FILE)
+@click.option(
+    "--out",
+    type=FILE,
+    default="scores.csv",
+    show_default=True,
+    help="Write the table to this file.",
+)
+@FORCE
+def collect(results: tuple[Path, ...], out: Path, force: bool) -> None:
+    """Make a plain table of the result files that lm-evaluation-harness wrote.
+
+    RESULTS are files or folders with results_….json, one for each checkpoint. A problem of kind
+    table reads the table.
+
+    \b
+    tokenmart e2lm collect results --out scores.csv
+    """
+    from plugins.benchmarks.scores.harness_results import read_results
+
+    _workspace(out, force, b"model,step,benchmark")
+    found = read_results(results)
+    _say(found.notes)
+    models = {row["model"] for row in found.rows}
+    _write(out, found.csv(), f" ({len(found.rows)} scores of {len(models)} models)")
+
+
+@e2lm.command(short_help="Write a page of curves, signal and decisions.")
+@click.option("--problem", help="A problem of kind table, by name or path.")
+@click.option("--scores", type=FILE, help="Or a plain table, as `tokenmart e2lm score` reads it.")
+@click.option("--metric", help="The reading that the curves show; the target's by default.")
+@click.option(
+    "--out",
+    type=FILE,
+    default="signal.html",
+    show_default=True,
+    help="Write the page to this file.",
+)
+@FORCE
+def report(
+    problem: str | None, scores: Path | None, metric: str | None, out: Path, force: bool
+) -> None:
+    """Write the page of a table: curves with error bands, signal table, decisions by stage.
+
+    One HTML file that needs no network.
+
+    \b
+    tokenmart e2lm report --problem ladder --out ladder.html
+    tokenmart e2lm report --scores scores.csv --out signal.html
+    """
+    from analysis.report.cli import OWN_PAGE
+    from plugins.benchmarks.page.curves import gather_page
+    from plugins.benchmarks.page.signal_page import signal_page
+    from warehouse.errors import TokenmartError
+    from warehouse.progress import progress_bar
+
+    if (problem is None) == (scores is None):
+        raise TokenmartError("give either --problem or --scores")
+    workspace = _workspace(out, force, OWN_PAGE)
+    data, notes = gather_page(problem, scores, metric, workspace)
+    _say(notes)
+    with progress_bar(len(data.curves) + 1, "figures") as progress:
+        page = signal_page(data, progress)
+    _write(out, page, f" ({len(page.encode()) / 1e6:.1f} MB)")
+
+
+@e2lm.command(short_help="Compare the ways in which a benchmark can be read.")
+@click.option(
+    "--problem",
+    "problems",
+    multiple=True,
+    default=("ladder", "pythia", "dclm"),
+    show_default=True,
+    help="A problem of kind table; may be repeated.",
+)
+@RESAMPLES
+@SEED
+@OUT_JSON
+@FORCE
+def readings(
+    problems: tuple[str, ...], resamples: int, seed: int, out: Path | None, force: bool
+) -> None:
+    """Compare the ways a benchmark can be read: which one, early on, decides as the final score?
+
+    Decision accuracy is the share of pairs of runs that an early reading of a benchmark orders as
+    the benchmark's final score in the target's metric does. Intervals resample runs and tasks (all
+    splits of one together). The held-out reading of a task is the one that is best on all others.
+
+    \b
+    tokenmart e2lm readings --problem ladder
+    tokenmart e2lm readings --out readings.json
+    """
+    from plugins.benchmarks.e2lm.readings import compare_readings, print_readings
+
+    workspace = _workspace(out, force, b'"held_out"')
+    found = [compare_readings(name, workspace, seed, resamples) for name in problems]
+    if out is None:
+        click.echo(_as_json(found))
+        return
+    print_readings(found)
+    _write(out, _as_json(found) + "\n")
+
+
+@e2lm.command(short_help="Check a task and write submission.zip.")
+@click.option("--task", required=True, type=FILE, help="The task's folder.")
+@click.option("--harness", required=True, type=FILE, help="Your clone of lm-evaluation-harness.")
+@click.option(
+    "--out",
+    type=FILE,
+    default="submission.zip",
+    show_default=True,
+    help="Write the submission to this file.",
+)
+@click.option("--name", help="The task's name, where the folder defines several.")
+@click.option("--metric", help="The metric to be judged by; the task's first one by default.")
+@click.option(
+    "--base", default="HEAD", show_default=True, help="The commit that the patch starts from."
+)
+@click.option(
+    "--onto", type=FILE, help="Another clone, to whose HEAD the patch must apply as well."
+)
+@click.option("--python", help="The Python that runs the harness; this one by default.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    help="Run so many samples only; the items of all are looked at in any case.",
+)
+@click.option(
+    "--leaks-allowed",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="So many prompts may hold their answer as a word.",
+)
+@click.option(
+    "--seconds",
+    type=click.IntRange(1),
+    default=600,
+    show_default=True,
+    help="Stop the harness after so long.",
+)
+@FORCE
+def package(
+    task: Path,
+    harness: Path,
+    out: Path,
+    name: str | None,
+    metric: str | None,
+    base: str,
+    onto: Path | None,
+    python: str | None,
+    limit: int | None,
+    leaks_allowed: int,
+    seconds: int,
+    force: bool,
+) -> None:
+    """Check a task and write submission.zip: evaluation.patch and metadata.yaml.
+
+    Checked in a clean clone: the patch applies, the task loads and runs, every item has a right
+    answer among its choices, the metric comes out as a number, it has 100 to 15,000 samples, no
+    prompt holds its answer as a word, no secret is in the patch. The token that the organisers read
+    the submission with comes from $HF_TOKEN and goes into the zip only.
+
+    \b
+    tokenmart e2lm package --task element_symbols --harness lm-evaluation-harness
+    """
+    import sys
+
+    from plugins.benchmarks.e2lm.package import Wish
+    from plugins.benchmarks.e2lm.package import package as write_package
+
+    _workspace(out, force, b"evaluation.patch")
+    wish = Wish(
+        task=task,
+        harness=harness,
+        name=name,
+        metric=metric,
+        base=base,
+        onto=onto,
+        python=python or sys.executable,
+        limit=limit,
+        leaks_allowed=leaks_allowed,
+        seconds=seconds,
+    )
+    made = write_package(wish, out, lambda step: click.echo(f"{step} …", err=True))
+    _say(f"{path} is not tracked and left out of the patch" for path in made.patch.left_out)
+    if made.unchecked:
+        _say([f"{made.unchecked} samples have no prompt to search for their answer"])
+    click.echo(
+        f"written {out}: {made.task} by {made.metric}, {made.samples} samples, {made.leaks} leaks, "
+        f"patch of {len(made.patch.files)} files onto {made.patch.base[:12]}"
+    )
+
+
+@e2lm.command(short_help="Choose the items that make a score rise without wavering.")
+@click.option(
+    "--items",
+    required=True,
+    type=FILE,
+    help="Table with model, tokens or step, item, score; and subject, characters, metric.",
+)
+@click.option("--metric", help="The reading, where the table has several.")
+@click.option(
+    "--fewest",
+    type=click.IntRange(2),
+    default=100,
+    show_default=True,
+    help="Keep at least this many items.",
+)
+@click.option(
+    "--most",
+    type=click.IntRange(2),
+    default=15_000,
+    show_default=True,
+    help="Keep at most this many items.",
+)
+@SEED
+@click.option("--out", type=FILE, help="Where to write the JSON with chosen items and figures.")
+@FORCE
+def curate(
+    items: Path,
+    metric: str | None,
+    fewest: int,
+    most: int,
+    seed: int,
+    out: Path | None,
+    force: bool,
+) -> None:
+    """Choose the items that make a benchmark's score rise without wavering.
+
+    What the choice is worth is told on models (and checkpoints, where each model has 16) that had
+    no part in it, beside all items and as many random ones. Optimism is what the choice seems to be
+    worth where it was made, less that. Signal of subjects and of answer lengths stands below.
+
+    \b
+    tokenmart e2lm curate --items item_scores.parquet --out chosen.json
+    """
+    from plugins.benchmarks.e2lm.curation import curate as choose
+    from plugins.benchmarks.e2lm.curation import print_curation
+    from plugins.benchmarks.e2lm.items import read_items
+    from warehouse.errors import TokenmartError
+
+    if most < fewest:
+        raise TokenmartError(f"--most {most} is less than --fewest {fewest}; swap them")
+    workspace = _workspace(out, force, b'"items": [')
+    scores = read_items(items, metric)
+    _say(scores.notes)
+    found = choose(scores, workspace, fewest, most, seed)
+    print_curation(found)
+    click.echo(f"\nchosen: {len(found['items'])} of {found['of']} items")
+    if out is not None:
+        _write(out, _as_json(found) + "\n")

@@ -1,0 +1,259 @@
+"""Run benchmarks of lm-evaluation-harness on models, token by token."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from warehouse.errors import visible
+from warehouse.options import BACKEND, DEVICE, DTYPE, FILE, MODELS, PROBLEM
+from warehouse.terminal import counted
+
+if TYPE_CHECKING:
+    from extract.failures import Failure
+    from extract.planning.plan import ModelPlan, Selection
+    from plugins.benchmarks.harness.evaluation import EvalRun
+    from plugins.benchmarks.harness.tasks import EvalTask
+    from warehouse.paths import Workspace
+    from warehouse.problem.spec import ModelSpec, Problem
+    from warehouse.progress import Progress
+
+
+@click.command("eval")
+@PROBLEM
+@click.option(
+    "--tasks",
+    "names",
+    required=True,
+    multiple=True,
+    help="Run these tasks or groups of lm-evaluation-harness, or YAML files: separated by commas, "
+    "or repeated; * matches several.",
+)
+@click.option(
+    "--include-path",
+    multiple=True,
+    type=FILE,
+    help="Look for tasks in this folder, too; repeatable.",
+)
+@MODELS
+@click.option(
+    "--num-fewshot",
+    "shots",
+    type=click.IntRange(0),
+    help="Put N worked examples into a prompt instead of the task's own number.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    help="Take only the first N documents of each task; kept apart from whole runs.",
+)
+@click.option(
+    "--apply-chat-template",
+    "chat",
+    is_flag=True,
+    help="Put prompts into each model's own chat template, as the harness does.",
+)
+@click.option("--system-instruction", "system", help="Begin every prompt with this instruction.")
+@click.option(
+    "--fewshot-as-multiturn/--fewshot-as-one-turn",
+    "multiturn",
+    default=True,
+    show_default=True,
+    help="In a chat, make each worked example a turn of its own, or all of them one text.",
+)
+@click.option(
+    "--subject", help="Take a document's subject from this field, for metrics by subject."
+)
+@click.option(
+    "--cluster", help="Documents that agree in this field share a text, for standard errors."
+)
+@DEVICE
+@DTYPE
+@BACKEND
+@click.option("--dry-run", is_flag=True, help="Print what would be run: requests and units.")
+def eval_command(
+    problem_name: str,
+    names: tuple[str, ...],
+    include_path: tuple[Path, ...],
+    models: tuple[str, ...],
+    shots: int | None,
+    limit: int | None,
+    chat: bool,
+    system: str | None,
+    multiturn: bool,
+    subject: str | None,
+    cluster: str | None,
+    device: str,
+    dtype: str,
+    backend: str,
+    dry_run: bool,
+) -> None:
+    """Run benchmarks of lm-evaluation-harness, and keep every scored token.
+
+    Choices of an item share their prompt's KV cache. A finished unit (32 documents of a task) is
+    never computed again; interrupt at any time and run the same command to go on. Metrics are SQL:
+    `tokenmart dbt build`, then the tables eval_metrics and eval_item_metrics.
+
+    \b
+    tokenmart eval --problem minilong --tasks arc_easy,hellaswag --limit 100
+    tokenmart eval --problem minilong --tasks my_task --include-path tasks --dry-run
+    tokenmart eval --problem minilong --tasks my_task --include-path tasks --apply-chat-template
+    """
+    from extract.failures import summary
+    from plugins.benchmarks.harness.chat import Chat, chat_of
+    from plugins.benchmarks.harness.tasks import in_chat, item_rows, load_tasks
+    from warehouse.errors import UnitFailedError
+    from warehouse.progress import progress_bar, without_library_bars
+    from warehouse.store.eval_items import refuse_clashes, store_items
+
+    workspace, problem, selection = _selected(problem_name, models, device, dtype, backend)
+    wanted = [name for each in names for name in each.split(",") if name]
+    with without_library_bars():
+        tasks = load_tasks(wanted, include_path, shots=shots, limit=limit)
+    refuse_clashes(workspace, problem.name, ((each.name, each.condition) for each in tasks))
+    items = {task.condition: item_rows(task, subject, cluster) for task in tasks}
+    if dry_run:
+        for task in tasks:
+            requests = items[task.condition].num_rows
+            click.echo(
+                visible(
+                    f"{task.condition}: {counted(requests, 'request')} in "
+                    f"{counted(len(task.units), 'unit')}"
+                )
+            )
+        click.echo(f"{counted(len(selection.models), 'model')}; nothing was run")
+        return
+
+    conditions: set[str] = set()
+
+    def tasks_of(plan: ModelPlan) -> list[EvalTask]:
+        """The tasks as this model is asked, their requests stored."""
+        asked = tasks
+        if chat or system is not None:
+            put = Chat(system)
+            if chat:
+                put = chat_of(plan.spec.full_id, plan.tokenizer.library, system, multiturn)
+            asked = [in_chat(task, put, limit) for task in tasks]
+            refuse_clashes(workspace, problem.name, ((each.name, each.condition) for each in asked))
+        for task in asked:
+            rows = items.get(task.condition)
+            rows = item_rows(task, subject, cluster) if rows is None else rows
+            store_items(workspace, problem.name, task.condition, rows)
+            conditions.add(task.condition)
+        return asked
+
+    started = time.monotonic()
+    total = len(selection.models) * sum(len(task.units) for task in tasks)
+    failures: list[Failure] = []
+    units = tokens = 0
+    with progress_bar(total, "units") as progress:
+        for spec in selection.models:
+            run, failed = _run_model(spec, problem, selection, tasks_of, workspace, progress)
+            failures += failed
+            units += run.units if run else 0
+            tokens += run.tokens if run else 0
+    seconds = time.monotonic() - started
+    click.echo(
+        f"evaluated {counted(units, 'unit')} ({tokens:,} tokens) in {seconds:.0f} s; "
+        f"{max(0, total - units)} of {total} were there already or failed"
+    )
+    if conditions:
+        click.echo(visible(_next_step(problem.name, conditions)))
+    if failures:
+        for line in summary(failures):
+            click.echo(visible(f"error: {line}"), err=True)
+        raise UnitFailedError(
+            f"{len(failures)} failed (listed above); all else is kept: mend the cause and run the "
+            "same command again"
+        )
+
+
+def _next_step(problem: str, conditions: Collection[str]) -> str:
+    """The commands that show the scores of these conditions."""
+    names = ", ".join(f"'{name}'" for name in sorted(conditions))
+    return (
+        "next: tokenmart dbt build && tokenmart sql \"from eval_metrics where part = 'all' "
+        f"and problem = '{problem}' and condition in ({names})\""
+    )
+
+
+def _run_model(
+    spec: ModelSpec,
+    problem: Problem,
+    selection: Selection,
+    tasks_of: Callable[[ModelPlan], list[EvalTask]],
+    workspace: Workspace,
+    progress: Progress,
+) -> tuple[EvalRun | None, list[Failure]]:
+    """All tasks of one model; one that fails does not stop the others, nor the next model."""
+    from extract.device_memory import release_memory
+    from extract.failures import Failure, LibraryMessages, explain
+    from extract.planning.plan import plan_model
+    from plugins.benchmarks.harness.evaluation import EvalRun
+    from warehouse.errors import StorageError
+
+    run, reason = None, ""
+    messages = LibraryMessages()
+    try:
+        with messages.about(spec.full_id):
+            plan = plan_model(problem, selection, spec, [], workspace)
+            run = EvalRun(problem, selection, plan, workspace, progress)
+            for task in tasks_of(plan):
+                run.run(task)
+                run.store_answers(task)
+    except StorageError:
+        raise
+    except Exception as error:  # whatever it was, the next model is tried
+        reason = explain(error).removeprefix(f"{spec.full_id}: ")
+    for line in messages.lines():
+        click.echo(visible(f"note: {line}"), err=True)
+    failures = [
+        *(run.failures if run else ()),
+        *([Failure(spec.full_id, reason)] if reason else ()),
+    ]
+    done = None if run is None else replace(run)
+    if run is not None:
+        run.__dict__.pop("scorer", None)
+    # after the handler, whose exception keeps the model in memory
+    release_memory()
+    return done, failures
+
+
+def prepare_run(problem_name: str, model: str, device: str, dtype: str) -> EvalRun:
+    """One model of a problem, ready to run tasks.
+
+    Raises:
+        TokenmartError: no such problem, model or device, or its files are missing.
+    """
+    from extract.planning.plan import plan_model
+    from plugins.benchmarks.harness.evaluation import EvalRun
+    from warehouse.progress import no_progress
+
+    workspace, problem, selection = _selected(problem_name, (model,), device, dtype)
+    plan = plan_model(problem, selection, selection.models[0], [], workspace)
+    return EvalRun(problem, selection, plan, workspace, no_progress)
+
+
+def _selected(
+    problem_name: str,
+    models: tuple[str, ...],
+    device: str,
+    dtype: str,
+    backend: str = "transformers",
+) -> tuple[Workspace, Problem, Selection]:
+    from extract.planning.devices import resolve_device
+    from extract.planning.plan import select
+    from warehouse.paths import find_workspace
+    from warehouse.problem.spec import load_problem
+
+    workspace = find_workspace()
+    problem = load_problem(problem_name, workspace)
+    selection = select(
+        problem, models=models, device=resolve_device(device), dtype=dtype, backend=backend
+    )
+    return workspace, problem, replace(selection, conditions=())

@@ -1,0 +1,106 @@
+-- Scores at the stages that decisions are taken at: shares of a run's training, the end of its
+-- early window, and, where recipes were trained at several sizes, the sizes.
+
+with series as (
+    select * from {{ ref('int_benchmark_series') }}
+),
+
+tables as (
+    select * from {{ ref('stg_benchmark_tables') }}
+),
+
+shares as (
+    select
+        problem,
+        cast(unnest(range(5, 100, 5)) / 100 as double) as share
+    from tables
+    union
+    select
+        problem,
+        try_cast(unnest(string_split(predict_from, ',')) as double) as share
+    from tables
+),
+
+runs as (
+    select
+        *,
+        coalesce(parameters, 1) * progress as compute,
+        checkpoint = checkpoints - 1 as is_last
+    from series
+),
+
+at_shares as (
+    select
+        runs.problem,
+        runs.model_id as subject,
+        runs.benchmark,
+        runs.metric,
+        'share' as kind,
+        concat(format('{:g}', 100 * shares.share), '%') as stage,
+        shares.share as position,
+        arg_max(runs.oriented, runs.checkpoint) as oriented,
+        arg_max(runs.score, runs.checkpoint) as score
+    from runs
+    inner join shares
+        on runs.problem = shares.problem
+        -- 1e-9: a share of 0.3 and tokens of 0.3 of the last differ in their last bits
+        and runs.share <= shares.share + 1e-9
+    where runs.checkpoints > 1
+    group by all
+),
+
+at_early_end as (
+    select
+        problem,
+        model_id as subject,
+        benchmark,
+        metric,
+        'early' as kind,
+        'early' as stage,
+        0.0 as position,
+        arg_max(oriented, checkpoint) as oriented,
+        arg_max(score, checkpoint) as score
+    from runs
+    where early_checkpoint is not null
+    group by problem, model_id, benchmark, metric, checkpoints
+    having max(checkpoint) < checkpoints - 1
+),
+
+at_end as (
+    select
+        problem,
+        model_id as subject,
+        benchmark,
+        metric,
+        unnest(['share', 'early']) as kind,
+        'final' as stage,
+        1.0 as position,
+        oriented,
+        score
+    from runs
+    where is_last and checkpoints > 1
+),
+
+at_sizes as (
+    select
+        problem,
+        replace(recipe, '/', '--') as subject,
+        benchmark,
+        metric,
+        'size' as kind,
+        size as stage,
+        avg(compute) as position,
+        avg(oriented) as oriented,
+        avg(score) as score
+    from runs
+    where is_last and recipe is not null and size is not null
+    group by problem, recipe, benchmark, metric, size
+)
+
+select * from at_shares
+union all by name
+select * from at_early_end
+union all by name
+select * from at_end
+union all by name
+select * from at_sizes

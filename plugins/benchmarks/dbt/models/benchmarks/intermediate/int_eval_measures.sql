@@ -1,0 +1,125 @@
+{{ config(materialized = 'view') }}
+
+with requests as (
+    select * from {{ ref('int_eval_requests') }}
+),
+
+choices as (
+    select
+        asked.*,
+        alone.loglikelihood as unconditional_loglikelihood
+    from requests as asked
+    left join requests as alone
+        on asked.problem = alone.problem
+        and asked.model_id = alone.model_id
+        and asked.condition = alone.condition
+        and asked.item = alone.item
+        and asked.choice = alone.choice
+        and alone.unconditional
+    where not asked.unconditional
+),
+
+readings as (
+    select
+        problem,
+        model_id,
+        condition,
+        item,
+        choice,
+        is_gold,
+        is_greedy,
+        backend,
+        unnest(
+            ['sum', 'character', 'byte', 'token', 'word', 'mutual_information', 'unconditional']
+        ) as reading,
+        unnest([
+            loglikelihood,
+            loglikelihood / nullif(characters, 0),
+            loglikelihood / nullif(bytes, 0),
+            loglikelihood / tokens,
+            loglikelihood / nullif(words, 0),
+            loglikelihood - unconditional_loglikelihood,
+            unconditional_loglikelihood
+        ]) as score
+    from choices
+),
+
+-- of several right choices the likeliest counts
+golds as (
+    select
+        *,
+        max(score) over item_reading as best,
+        max(score) filter (where is_gold) over item_reading as gold,
+        max(score) filter (where not is_gold) over item_reading as best_other
+    from readings
+    window item_reading as (partition by problem, model_id, condition, item, reading)
+),
+
+-- relative to the best choice: of long answers no probability is left of exp(score)
+shares as (
+    select
+        *,
+        sum(exp(score - best)) over item_reading as relative_total
+    from golds
+    window item_reading as (partition by problem, model_id, condition, item, reading)
+),
+
+measured as (
+    select
+        problem,
+        model_id,
+        condition,
+        item,
+        reading,
+        any_value(backend) as backend,
+        any_value(gold) as gold,
+        any_value(best) as best,
+        any_value(best_other) as best_other,
+        any_value(relative_total) as relative_total,
+        cast(
+            first(is_gold order by score desc nulls last, choice asc) as double
+        ) as first_is_right,
+        cast(bool_or(is_greedy) filter (where is_gold) as double) as gold_is_greedy,
+        avg(score) filter (where not is_gold) as mean_other,
+        avg(exp(score)) filter (where not is_gold) as mean_other_prob,
+        1 + count(*) filter (where not is_gold and score > gold) as gold_rank,
+        sum(pow(exp(score - best) / relative_total - cast(is_gold as integer), 2)) as brier
+    from shares
+    group by problem, model_id, condition, item, reading
+    having any_value(gold) is not null
+),
+
+measures as (
+    select
+        problem,
+        model_id,
+        condition,
+        item,
+        reading,
+        backend,
+        unnest([
+            'first_is_right', 'greedy', 'prob', 'share_of_total', 'total_prob', 'margin',
+            'margin_mean', 'loglik_margin', 'loglik_margin_mean', 'rank', 'brier', 'loglik', 'nll',
+            'bits'
+        ]) as measure,
+        unnest([
+            first_is_right,
+            gold_is_greedy,
+            exp(gold),
+            exp(gold - best) / relative_total,
+            exp(best) * relative_total,
+            exp(gold) - exp(best_other),
+            exp(gold) - mean_other_prob,
+            gold - best_other,
+            gold - mean_other,
+            gold_rank,
+            brier,
+            gold,
+            0 - gold,
+            (0 - gold) / ln(2)
+        ]) as value  -- noqa: RF04
+    from measured
+)
+
+select * from measures
+where value is not null

@@ -1,0 +1,70 @@
+with items as (
+    select * from {{ ref('stg_eval_items') }}
+),
+
+units as (
+    select * from {{ ref('stg_eval_units') }}
+    where status = 'done'
+),
+
+tokens as (
+    select * from {{ ref('stg_eval_tokens') }}
+),
+
+answered as (
+    select * from {{ ref('int_eval_answered') }}
+),
+
+sums as (
+    select
+        problem,
+        model_id,
+        condition,
+        doc_id,
+        segment,
+        sum(cast(logprob as double)) as loglikelihood,
+        bool_and(rank = 1) as is_greedy,
+        count(*) as tokens
+    from tokens
+    group by problem, model_id, condition, doc_id, segment
+),
+
+-- of a unit that was read when the task's requests were these
+made_here as (
+    select
+        items.*,
+        units.model_id,
+        sums.loglikelihood,
+        sums.is_greedy,
+        sums.tokens,
+        units.backend
+    from items
+    inner join units
+        on items.problem = units.problem
+        and items.condition = units.condition
+        and items.doc_id = units.doc_id
+        and items.unit_sha256 = units.document_sha256
+    inner join sums
+        on units.problem = sums.problem
+        and units.model_id = sums.model_id
+        and units.condition = sums.condition
+        and units.doc_id = sums.doc_id
+        and items.segment = sums.segment
+),
+
+made_elsewhere as (
+    select
+        * exclude (filter, answer),
+        cast(null as bigint) as tokens
+    from answered
+    where loglikelihood is not null
+),
+
+requests as (
+    select * from made_here
+    union all by name
+    select * from made_elsewhere
+)
+
+select * from requests
+where request_type != 'generate_until'

@@ -1,0 +1,153 @@
+-- Whether early scores rise without wavering: E2LM's signal quality.
+
+with series as (
+    select * from {{ ref('int_benchmark_series') }}
+),
+
+early as (
+    select
+        problem,
+        model_id,
+        benchmark,
+        metric,
+        early_checkpoint,
+        oriented,
+        count(*) over (partition by problem, model_id, benchmark, metric) as n,
+        -- equal scores: the earlier checkpoint gets the lower rank
+        row_number() over (
+            partition by problem, model_id, benchmark, metric
+            order by oriented, early_checkpoint
+        ) - 1 as ordinal_rank,
+        rank() over (
+            partition by problem, model_id, benchmark, metric
+            order by oriented
+        ) - 1 as lowest_rank,
+        count(*) over (partition by problem, model_id, benchmark, metric, oriented) as equals
+    from series
+    where early_checkpoint is not null
+),
+
+monotonicity as (
+    select
+        problem,
+        model_id,
+        benchmark,
+        metric,
+        any_value(n) as n,
+        min(oriented) = max(oriented) as is_constant,
+        sum((early_checkpoint - ordinal_rank) ** 2) as squares,
+        sum((early_checkpoint - (lowest_rank + (equals - 1) / 2)) ** 2) as average_rank_squares
+    from early
+    group by problem, model_id, benchmark, metric
+),
+
+lags as (
+    select
+        later.problem,
+        later.model_id,
+        later.benchmark,
+        later.metric,
+        later.early_checkpoint - sooner.early_checkpoint as lag_length,
+        min(later.oriented) = max(later.oriented)
+        or min(sooner.oriented) = max(sooner.oriented) as is_constant,
+        corr(later.oriented, sooner.oriented) as correlation
+    from early as later
+    inner join early as sooner
+        on later.problem = sooner.problem
+        and later.model_id = sooner.model_id
+        and later.benchmark = sooner.benchmark
+        and later.metric = sooner.metric
+        and later.early_checkpoint > sooner.early_checkpoint
+        and later.early_checkpoint - sooner.early_checkpoint <= floor(later.n / 4) - 1
+    group by all
+),
+
+autocorrelation as (
+    select
+        problem,
+        model_id,
+        benchmark,
+        metric,
+        bool_or(is_constant) as is_constant,
+        avg(abs(correlation)) as autocorrelation
+    from lags
+    group by problem, model_id, benchmark, metric
+),
+
+every_series as (
+    select distinct
+        problem,
+        model_id,
+        benchmark,
+        metric
+    from series
+),
+
+judged as (
+    select
+        every_series.*,
+        coalesce(monotonicity.n, 0) as checkpoints,
+        monotonicity.squares,
+        monotonicity.average_rank_squares,
+        autocorrelation.autocorrelation,
+        case
+            when coalesce(monotonicity.n, 0) < 8
+                then concat(coalesce(monotonicity.n, 0), ' of at least 8 early checkpoints')
+            when monotonicity.is_constant then 'the score is the same at every early checkpoint'
+        end as order_reason,
+        case
+            when autocorrelation.is_constant
+                then 'the score is constant over all early checkpoints but the first or last'
+        end as lag_reason
+    from every_series
+    left join monotonicity
+        on every_series.problem = monotonicity.problem
+        and every_series.model_id = monotonicity.model_id
+        and every_series.benchmark = monotonicity.benchmark
+        and every_series.metric = monotonicity.metric
+    left join autocorrelation
+        on every_series.problem = autocorrelation.problem
+        and every_series.model_id = autocorrelation.model_id
+        and every_series.benchmark = autocorrelation.benchmark
+        and every_series.metric = autocorrelation.metric
+),
+
+measured as (
+    select
+        problem,
+        model_id,
+        benchmark,
+        metric,
+        checkpoints,
+        case
+            when order_reason is null
+                then greatest(0, 1 - 6 * squares / (checkpoints * (checkpoints ** 2 - 1)))
+        end as monotonicity,
+        case
+            when order_reason is null
+                then greatest(
+                        0, 1 - 6 * average_rank_squares / (checkpoints * (checkpoints ** 2 - 1))
+                    )
+        end as monotonicity_average_ranks,
+        case
+            when order_reason is null and lag_reason is null then autocorrelation
+        end as autocorrelation,
+        order_reason,
+        coalesce(order_reason, lag_reason) as lag_reason
+    from judged
+)
+
+select
+    problem,
+    model_id,
+    benchmark,
+    metric,
+    checkpoints,
+    cast(monotonicity as double) as monotonicity,
+    cast(monotonicity_average_ranks as double) as monotonicity_average_ranks,
+    cast(autocorrelation as double) as autocorrelation,
+    cast((monotonicity + autocorrelation) / 2 as double) as sq,
+    cast((monotonicity_average_ranks + autocorrelation) / 2 as double) as sq_average_ranks,
+    order_reason,
+    lag_reason
+from measured

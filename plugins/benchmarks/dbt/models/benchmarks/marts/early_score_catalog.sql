@@ -1,0 +1,46 @@
+with early_scores as (
+    select * from {{ ref('early_scores') }}
+),
+
+series as (
+    select * from {{ ref('int_benchmark_series') }}
+),
+
+directions as (
+    select
+        metric,
+        -- one name, two directions: what most tables say
+        mode(direction) as direction
+    from series
+    group by metric
+),
+
+variants as (
+    select distinct
+        metric,
+        variant
+    from early_scores
+)
+
+select
+    variants.metric,
+    variants.variant,
+    'early scores' as family,
+    json_object(
+        'benchmark', regexp_extract(variants.variant, '^(.*)@', 1),
+        'stage', regexp_extract(variants.variant, '@([^@]*)$', 1)
+    ) as parameters,
+    cast(null as varchar) as written,
+    true as core,
+    directions.direction,
+    true as admissible,
+    cast(null as varchar) as transform,
+    'early score' as code,
+    concat(variants.metric, ' at an early stage') as formula,
+    concat(
+        'The score of a run as its table gives it in the column `', variants.metric,
+        '`, at the share of training or the size that the variant names.'
+    ) as description
+from variants
+inner join directions
+    on variants.metric = directions.metric

@@ -1,0 +1,78 @@
+with stages as (
+    select * from {{ ref('int_benchmark_stages') }}
+),
+
+tables as (
+    select * from {{ ref('stg_benchmark_tables') }}
+),
+
+wanted as (
+    select
+        problem,
+        unnest(string_split(predict_from, ',')) as predict_from
+    from tables
+),
+
+wanted_stages as (
+    select
+        problem,
+        case
+            when try_cast(predict_from as double) is null then 'size' else 'share'
+        end as kind,
+        coalesce(
+            format('{:g}', 100 * try_cast(predict_from as double)) || '%', predict_from
+        ) as stage
+    from wanted
+),
+
+subjects as (
+    select distinct
+        problem,
+        kind,
+        subject
+    from stages
+    where kind in ('share', 'size')
+),
+
+scored as (
+    select stages.*
+    from stages
+    inner join wanted_stages
+        on stages.problem = wanted_stages.problem
+        and stages.kind = wanted_stages.kind
+        and stages.stage = wanted_stages.stage
+),
+
+variants as (
+    select distinct
+        problem,
+        kind,
+        benchmark,
+        metric,
+        stage
+    from scored
+)
+
+select
+    variants.problem,
+    variants.metric,
+    concat(variants.benchmark, '@', variants.stage) as variant,
+    subjects.subject as model_id,
+    scored.score as value,
+    cast(0 as bigint) as tokens,
+    cast(0 as bigint) as documents,
+    case
+        when scored.score is null
+            then concat('no score of ', variants.benchmark, ' at ', variants.stage)
+    end as reason
+from variants
+inner join subjects
+    on variants.problem = subjects.problem
+    and variants.kind = subjects.kind
+left join scored
+    on variants.problem = scored.problem
+    and variants.kind = scored.kind
+    and variants.benchmark = scored.benchmark
+    and variants.metric = scored.metric
+    and variants.stage = scored.stage
+    and subjects.subject = scored.subject

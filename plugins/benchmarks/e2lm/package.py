@@ -1,0 +1,256 @@
+"""`tokenmart e2lm package`: a checked submission for the E2LM competition."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from plugins.benchmarks.e2lm.leakage import PromptedItem, leaking
+from plugins.benchmarks.e2lm.patch import (
+    Patch,
+    apply_cleanly,
+    find_base,
+    make_patch,
+    refuse_secrets,
+    task_names,
+)
+from warehouse.errors import TokenmartError, did_you_mean, visible
+from warehouse.files import write_whole
+
+FEWEST, MOST = 100, 15_000
+"""Samples of a task, as the rules have it."""
+
+TOKEN = "HF_TOKEN"
+_TOKEN_NAMES = (TOKEN, "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN")
+
+_FAILED = {
+    "import": "does not start",
+    "load": "does not load the task",
+    "items": "can't use the task's items",
+    "run": "can't run the task",
+}
+
+
+@dataclass(frozen=True)
+class Packaged:
+    """What went into a submission.
+
+    leaks: samples whose prompt holds the answer. unchecked: samples without a prompt to look in.
+    """
+
+    task: str
+    metric: str
+    patch: Patch
+    samples: int
+    leaks: int
+    unchecked: int
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is to be packaged.
+
+    task: its folder. harness: the clone. name, metric: None for the only task, its first metric.
+    base: the commit the patch starts from. onto: the clean clone it must apply to; None for the
+        harness at `base`.
+    python: runs the harness. limit: samples that are run; None for all. leaks_allowed: samples
+        that may leak.
+    seconds: that the harness may take.
+    """
+
+    task: Path
+    harness: Path
+    name: str | None = None
+    metric: str | None = None
+    base: str = "HEAD"
+    onto: Path | None = None
+    python: str = sys.executable
+    limit: int | None = None
+    leaks_allowed: int = 0
+    seconds: int = 600
+
+
+def package(wish: Wish, out: Path, say: Callable[[str], None]) -> Packaged:
+    """Check a task against a clean clone and write `out`, with patch and metadata in it.
+
+    Args:
+        wish: what to package.
+        out: the zip; readable by its owner only, for it holds the token.
+        say: told of each step.
+
+    Raises:
+        TokenmartError: a check fails, or the environment has no token.
+    """
+    token = os.environ.get(TOKEN, "").strip()
+    if not token or not token.isprintable() or " " in token:
+        raise TokenmartError(
+            f"${TOKEN} {'is not set' if not token else 'is no token'}; the organisers read the "
+            f"submission with it: `export {TOKEN}=…`"
+        )
+    name = wish.name or _only_task(wish.task)
+    base = find_base(wish.harness, wish.base)
+    onto = wish.onto or wish.harness
+    revision = base if wish.onto is None else find_base(onto, "HEAD")
+    with tempfile.TemporaryDirectory(prefix="tokenmart-e2lm-") as folder:
+        scratch = Path(folder)
+        say("making the patch")
+        patch = make_patch(wish.task, wish.harness, base, scratch)
+        refuse_secrets(patch, token)
+        say(f"applying it to a clean clone ({len(patch.files)} files)")
+        clean = apply_cleanly(patch, onto, revision, scratch)
+        say(f"loading {name} there and running {wish.limit or 'all'} samples")
+        found = _run_harness(wish, clean, name, scratch, token)
+    metric, items, leaks = judge(name, wish, found)
+    metadata = yaml.safe_dump(
+        {"task_name": name, "task_metric": metric, "hf_token": token}, sort_keys=False
+    )
+    _write_zip(out, {"evaluation.patch": patch.text, "metadata.yaml": metadata.encode()})
+    unchecked = sum(item.prompt is None for item in items)
+    return Packaged(name, metric, patch, len(items), len(leaks), unchecked)
+
+
+def judge(
+    name: str, wish: Wish, found: dict[str, Any]
+) -> tuple[str, list[PromptedItem], list[int]]:
+    """Metric, items and leaking items of a task that ran.
+
+    Args:
+        name: of the task.
+        wish: which metric, how many leaks.
+        found: what `harness_check.check` returned.
+
+    Raises:
+        TokenmartError: too few or too many samples, no such metric, no number, or too many leaks.
+    """
+    items = [
+        PromptedItem(item["prompt"], tuple(item["answers"]), tuple(item["choices"]))
+        for item in found["items"]
+    ]
+    if not FEWEST <= len(items) <= MOST:
+        raise TokenmartError(
+            f"{name}: {len(items)} samples; the rules want {FEWEST} to {MOST:,}: "
+            f"{'add some' if len(items) < FEWEST else '`tokenmart e2lm curate` chooses some'}"
+        )
+    metric = _metric(name, wish.metric, found["results"])
+    leaks = leaking(items)
+    if len(leaks) > wish.leaks_allowed:
+        shown = "; ".join(
+            f"sample {at}: {items[at].answers[0].strip()!r} in {items[at].prompt!r}"[:160]
+            for at in leaks[:3]
+        )
+        raise TokenmartError(
+            f"{name}: {len(leaks)} of {len(items)} prompts hold their answer as a word ({shown}); "
+            "reword them, or say how many may with --leaks-allowed"
+        )
+    return metric, items, leaks
+
+
+def _only_task(folder: Path) -> str:
+    names = task_names(folder)
+    if len(names) != 1:
+        raise TokenmartError(
+            f"{folder}: its YAML files define {', '.join(names) if names else 'no task'}; "
+            + ("name one with --name" if names else "add `task: NAME` to one")
+        )
+    return names[0]
+
+
+def _run_harness(wish: Wish, clean: Path, name: str, scratch: Path, token: str) -> dict[str, Any]:
+    """What `harness_check` found in the clean clone."""
+    out = scratch / "found.json"
+    source = Path(__file__).with_name("harness_check.py").read_text(encoding="utf-8")
+    # the token has no business in another program: not in its arguments, not in its environment
+    kept = {
+        key: value
+        for key, value in os.environ.items()
+        if key not in _TOKEN_NAMES and token not in value
+    }
+    kept |= {"PYTHONPATH": str(clean), "PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        done = subprocess.run(
+            [wish.python, "-c", source, name, str(wish.limit or 0), str(out)],
+            cwd=clean,
+            env=kept,
+            capture_output=True,
+            text=True,
+            timeout=wish.seconds,
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise TokenmartError(f"--python {wish.python}: no such program; correct it") from error
+    except subprocess.TimeoutExpired as error:
+        raise TokenmartError(
+            f"{name}: the harness took over {wish.seconds} s; lower --limit, or raise --seconds"
+        ) from error
+    if not out.is_file():
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise TokenmartError(f"{name}: the harness ended without a result ({visible(last)[:300]})")
+    found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
+    if found["failed"]:
+        said = visible(" ".join(str(found["error"]).split()))[:300]
+        raise TokenmartError(
+            f"{name}: lm-evaluation-harness {_FAILED[found['failed']]} ({said}); "
+            + (
+                "run `make setup` or `pip install -c requirements.lock -e '.[eval]'`, or name a "
+                "Python that has its requirements with --python"
+                if found["failed"] == "import"
+                else "correct the task, and try it with `lm_eval --model dummy`"
+            )
+        )
+    if not Path(found["harness"]).is_relative_to(clean.resolve()):
+        raise TokenmartError(
+            f"{wish.python} uses {found['harness']} and not the clone; name another with --python"
+        )
+    return found
+
+
+def _metric(name: str, wanted: str | None, results: dict[str, Any]) -> str:
+    """The metric of the submission, which the run must have computed."""
+    values: dict[str, Any] = {}
+    for key, value in results.items():
+        metric = key.split(",")[0]
+        if not metric.endswith("_stderr"):
+            values.setdefault(metric, value)
+    if not values:
+        raise TokenmartError(f"{name}: the run computed no metric; give the task a metric_list")
+    chosen = wanted or next(iter(values))
+    if chosen not in values:
+        raise TokenmartError(
+            f"--metric {chosen}: the run of {name} has none; {did_you_mean(chosen, values)}"
+            f"its metrics: {', '.join(values)}"
+        )
+    value = values[chosen]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise TokenmartError(
+            f"{name}: {chosen} is {value!r} on the samples that were run, expected a finite "
+            "number; correct the metric"
+        )
+    return chosen
+
+
+def _write_zip(out: Path, members: dict[str, bytes]) -> None:
+    """The same bytes for the same members; for its owner only."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            entry = zipfile.ZipInfo(name)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o600 << 16
+            archive.writestr(entry, data)
+    before = os.umask(0o077)
+    try:
+        write_whole(out, content.getvalue())
+    finally:
+        os.umask(before)

@@ -1,0 +1,221 @@
+"""A plain table of E2LM scores, judged by the marts' own SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from plugins.benchmarks.e2lm.scores import open_scores
+from plugins.benchmarks.scores.score_table import read_scores
+from warehouse.errors import TokenmartError, did_you_mean
+from warehouse.metrics.model_sql import ModelSql
+from warehouse.paths import Workspace
+from warehouse.store.schema import BENCHMARK_TABLES
+
+COLUMNS = ("model", "size", "arch", "tokens_bt", "benchmark", "score")
+EVERY_STEPS = 4000
+UNTIL_TOKENS = 206e9
+WEIGHTS = (0.5, 0.1, 0.4)
+LAST_CHECKPOINTS = 10
+
+_PROBLEM = "e2lm"
+_PHASE = 1_627_604
+# Batches of 256, 512 and 768 sequences of 4,096 tokens over three phases of this many sequences,
+# 1,024 afterwards.
+_STEP = f"""
+    case
+        when sequences <= {_PHASE} then sequences / 256
+        when sequences <= 2 * {_PHASE} then {_PHASE} / 256 + (sequences - {_PHASE}) / 512
+        when sequences <= 3 * {_PHASE}
+            then {_PHASE} / 256 + {_PHASE} / 512 + (sequences - 2 * {_PHASE}) / 768
+        else {_PHASE} / 256 + {_PHASE} / 512 + {_PHASE} / 768 + (sequences - 3 * {_PHASE}) / 1024
+    end
+"""
+_MODELS = "select distinct full_id from benchmark_scores order by 1"
+_GRID, _SLACK = 2000, 20
+"""Steps between published checkpoints, and how far rounded tokens may lie from one."""
+
+Entry = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class SignalScores:
+    """What a table's benchmarks are worth.
+
+    entries: model → benchmark → statistic → value, None where undefined; `reason` says why `sq` is,
+        `reasons` why any other is.
+    notes: what a reader should know of the table, a sentence each.
+    """
+
+    entries: dict[str, dict[str, Entry]]
+    notes: tuple[str, ...]
+
+
+def score_table(
+    path: Path,
+    workspace: Workspace,
+    model: str | None = None,
+    weights: tuple[float, float, float] = WEIGHTS,
+    last_checkpoints: int = LAST_CHECKPOINTS,
+) -> SignalScores:
+    """Signal quality and the other statistics of `benchmark_signal` for each model and benchmark.
+
+    The early window is the competition's: steps that 4,000 divides, up to 206 billion tokens. A
+    model whose checkpoints are not those of the competition's schedule keeps all of them up to
+    there, and a note says so.
+
+    Args:
+        path: a table with the columns `COLUMNS`; `recipe` (science, web), `stderr` and the other
+            columns of a plain table may be there too.
+        workspace: whose SQL models are used.
+        model: show this one only; all are compared with each other either way.
+        weights: of SQ, RC and CS in `weighted_score`.
+        last_checkpoints: how many the noise is measured on.
+
+    Raises:
+        TokenmartError: the table is wrong, or has no such model.
+    """
+    with open_table(path) as database:
+        known = [name for (name,) in database.execute(_MODELS).fetchall()]
+        if model is not None and model not in known:
+            raise TokenmartError(
+                f"--model {model}: not in {path}; {did_you_mean(model, known)}"
+                f"its models: {', '.join(known)}"
+            )
+        variables = {
+            "last_checkpoints": last_checkpoints,
+            **dict(zip(("weight_sq", "weight_rc", "weight_cs"), weights, strict=True)),
+        }
+        signal = ModelSql(database, workspace, variables).build("benchmark_signal")
+        rows = database.execute(
+            f"""
+            with runs as (
+                select distinct full_id as model, benchmark
+                from benchmark_scores
+                where full_id = $model or $model is null
+            )
+            select runs.model, benchmark, statistic, value, reason
+            from {signal} as signal
+            inner join runs using (benchmark)
+            where coalesce(signal.model, runs.model) = runs.model and not contains(statistic, '@')
+            order by all
+            """,
+            {"model": model},
+        ).fetchall()
+        notes = table_notes(database)
+    return SignalScores(_entries(rows), notes)
+
+
+def open_table(path: Path) -> duckdb.DuckDBPyConnection:
+    """A plain table in memory, with the competition's early window and its models on its schedule.
+
+    Raises:
+        TokenmartError: the table is wrong, or has scores that were read in several ways.
+    """
+    scores = read_scores(path, COLUMNS)
+    metrics = sorted(set(scores["metric"].to_pylist()))
+    if len(metrics) > 1:
+        raise TokenmartError(
+            f"{path}: scores read in several ways ({', '.join(metrics)}); keep one metric a file"
+        )
+    facts = {
+        "path": path.name,
+        "sha256": "",
+        "licence": "unknown",
+        "early_until_tokens": UNTIL_TOKENS,
+        "early_every_steps": EVERY_STEPS,
+        "predict_from": "",
+    }
+    database = open_scores(_PROBLEM, scores, pa.Table.from_pylist([facts], BENCHMARK_TABLES))
+    _place_on_schedule(database)
+    return database
+
+
+def _place_on_schedule(database: duckdb.DuckDBPyConnection) -> None:
+    """Give the models that follow the competition's schedule the steps of their checkpoints."""
+    database.execute(
+        f"""
+        update benchmark_scores set step = placed.step
+        from (
+            select
+                model_id,
+                tokens,
+                case
+                    when bool_and(abs(step - round(step / {_GRID}) * {_GRID}) <= {_SLACK})
+                        over (partition by model_id)
+                        then cast(round(step / {_GRID}) * {_GRID} as bigint)
+                end as step
+            from (
+                select distinct model_id, tokens, {_STEP} as step
+                from (select *, tokens / 4096 as sequences from benchmark_scores)
+            )
+        ) as placed
+        where benchmark_scores.model_id = placed.model_id
+            and benchmark_scores.tokens = placed.tokens
+        """
+    )
+
+
+def table_notes(database: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
+    """What a reader should know of a table, once its series are built."""
+    return tuple(_notes(database))
+
+
+def _notes(database: duckdb.DuckDBPyConnection) -> Iterator[str]:
+    off_schedule = database.execute(
+        "select distinct full_id from benchmark_scores where step is null order by all"
+    ).fetchall()
+    for (model,) in off_schedule:
+        yield (
+            f"{model}: its checkpoints are not those of the competition's schedule; all up to "
+            f"{UNTIL_TOKENS / 1e9:g} billion tokens count as early"
+        )
+    absent = database.execute(
+        """
+        select models.full_id, string_agg(benchmarks.benchmark, ', ' order by benchmark)
+        from (select distinct full_id from benchmark_scores) as models
+        cross join (select distinct benchmark from benchmark_scores) as benchmarks
+        anti join benchmark_scores using (full_id, benchmark)
+        group by models.full_id
+        order by models.full_id
+        """
+    ).fetchall()
+    for model, benchmarks in absent:
+        yield f"{model}: no score on {benchmarks}; there it is compared with no other model"
+    gaps = database.execute(
+        """
+        with counted as (
+            select full_id, benchmark, count(early_checkpoint) as found
+            from int_benchmark_series
+            group by full_id, benchmark
+        )
+        select full_id, string_agg(benchmark, ', ' order by benchmark), found, most
+        from (select *, max(found) over (partition by full_id) as most from counted)
+        where found < most
+        group by full_id, found, most
+        order by full_id, found
+        """
+    ).fetchall()
+    for model, benchmarks, found, most in gaps:
+        yield (
+            f"{model}: {found} of {most} early checkpoints of {benchmarks}; the others are missing "
+            "and left out"
+        )
+
+
+def _entries(rows: list[tuple[str, str, str, float | None, str | None]]) -> dict[str, Any]:
+    entries: dict[str, dict[str, Entry]] = {}
+    for model, benchmark, statistic, value, reason in rows:
+        entry = entries.setdefault(model, {}).setdefault(benchmark, {"reason": None, "reasons": {}})
+        # what is left beyond are the last bits, which DuckDB's sums don't repeat
+        entry[statistic] = None if value is None else float(f"{value:.12g}")
+        if value is None:
+            entry["reasons"][statistic] = reason
+        if statistic == "sq":
+            entry["reason"] = reason
+    return entries

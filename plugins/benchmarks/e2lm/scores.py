@@ -1,0 +1,35 @@
+"""Tables of scores in an in-memory database, under the names that the SQL models read."""
+
+from __future__ import annotations
+
+import duckdb
+import pyarrow as pa
+
+from plugins.benchmarks.scores.score_store import BroughtScores
+from warehouse.store.schema import BENCHMARK_SCORES, BENCHMARK_TABLES
+
+
+def open_scores(problem: str, scores: pa.Table, facts: pa.Table) -> duckdb.DuckDBPyConnection:
+    """A database with `benchmark_scores` and `benchmark_tables` of one problem.
+
+    Args:
+        problem: its name, the first column of both.
+        scores: in the columns of `BENCHMARK_SCORES`.
+        facts: in the columns of `BENCHMARK_TABLES`, one row.
+    """
+    connection = duckdb.connect()
+    for name, table, schema in (
+        ("benchmark_scores", scores, BENCHMARK_SCORES),
+        ("benchmark_tables", facts, BENCHMARK_TABLES),
+    ):
+        connection.register("given", table.cast(schema))
+        connection.execute(
+            f"create table {name} as select cast(? as varchar) as problem, * from given", [problem]
+        )
+        connection.unregister("given")
+    return connection
+
+
+def open_problem(problem: str, brought: BroughtScores) -> duckdb.DuckDBPyConnection:
+    """The same for a table problem that was read."""
+    return open_scores(problem, brought.scores, brought.facts)

@@ -1,0 +1,1 @@
+"""Benchmarks of lm-evaluation-harness on our engine, token by token."""

@@ -1,0 +1,135 @@
+"""Our engine as a model of lm-evaluation-harness: `lm_eval --model tokenmart`.
+
+The harness asks and reckons as with any other model; every token it asks for stays in the
+warehouse, and a run that was killed goes on inside its task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from lm_eval.api.model import LM
+from lm_eval.api.registry import model_registry
+
+from extract.failures import summary
+from plugins.benchmarks.commands.eval import prepare_run
+from plugins.benchmarks.harness.chat import Chat, Messages, chat_of
+from plugins.benchmarks.harness.evaluation import Response
+from plugins.benchmarks.harness.tasks import EvalTask, item_rows, run_of, task_manager, units_of
+from warehouse.errors import TokenmartError, UnitFailedError
+from warehouse.store.eval_items import condition_of, refuse_clashes, store_items
+
+NAME = "tokenmart"
+
+
+class TokenmartLM(LM):  # type: ignore[misc]  # lm_eval is not checked here
+    """A model of a problem file.
+
+    Args:
+        problem: its name, or the path of its file.
+        model: full id of the model.
+        device: auto, cpu, cuda …
+        dtype: auto, float32, bfloat16 or float16.
+        shots: what `--num_fewshot` says, where it is given: the harness doesn't tell.
+        include_path: what `--include_path` says, where tasks lie outside the harness.
+        options: what the harness passes to every model (`batch_size`) and doesn't concern us.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        model: str,
+        device: str | None = None,
+        dtype: str = "auto",
+        shots: int | None = None,
+        include_path: str | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        self.run = prepare_run(problem, model, device or "auto", dtype)
+        self.shots = shots
+        self.include_path = [Path(include_path)] if include_path else []
+        self.chat = Chat()
+
+    def loglikelihood(self, requests: list[Any], **_: Any) -> list[tuple[float, bool]]:
+        """Log-likelihood of each continuation, in nats, and whether it is the greedy one."""
+        return [(each.loglikelihood, each.is_greedy) for each in self._responses(requests)]
+
+    def loglikelihood_rolling(self, requests: list[Any], **_: Any) -> list[float]:
+        """Log-likelihood of each text, in nats."""
+        return [each.loglikelihood for each in self._responses(requests)]
+
+    def generate_until(self, requests: list[Any], **_: Any) -> list[str]:
+        """What the model writes behind each prompt."""
+        return [each.text for each in self._responses(requests)]
+
+    def apply_chat_template(
+        self, chat_history: Messages, add_generation_prompt: bool = True
+    ) -> str:
+        """Messages in the model's own chat template; what is asked from now on is a chat."""
+        if self.chat.apply is None:
+            self.chat_template(True)
+        assert self.chat.apply is not None
+        return self.chat.apply(chat_history, add_generation_prompt)
+
+    def chat_template(self, chat_template: bool | str = False) -> str | None:
+        """The model's own chat template, where the harness asks for one."""
+        plan = self.run.plan
+        self.chat = chat_of(plan.spec.full_id, plan.tokenizer.library) if chat_template else Chat()
+        return self.chat.template
+
+    @property
+    def tokenizer_name(self) -> str:
+        """What the harness caches requests under."""
+        return self.run.plan.tokenizer_sha256
+
+    def _responses(self, instances: Sequence[Any]) -> list[Response]:
+        by_task: dict[str, list[int]] = {}
+        for index, instance in enumerate(instances):
+            by_task.setdefault(str(instance.task_name), []).append(index)
+        found: dict[int, Response] = {}
+        for name, indices in by_task.items():
+            task = self._task(name, [instances[i] for i in indices])
+            rows = item_rows(task)
+            workspace, problem = self.run.workspace, self.run.problem.name
+            refuse_clashes(workspace, problem, [(task.name, task.condition)])
+            store_items(workspace, problem, task.condition, rows)
+            self.run.run(task)
+            if self.run.failures:
+                raise UnitFailedError("; ".join(summary(self.run.failures)))
+            places: dict[int, list[int]] = {}
+            for index in indices:
+                places.setdefault(id(instances[index]), []).append(index)
+            answered = list(self.run.responses(task))
+            if left := len(task.units) - len(answered):
+                raise TokenmartError(
+                    f"{self.run.plan.spec.full_id}, {name}: another process is doing {left} of "
+                    f"{len(task.units)} units; run the same command again when it has ended"
+                )
+            for unit, _, responses in answered:
+                for request, response in zip(unit.requests, responses, strict=True):
+                    found[places[id(request.instance)][request.repeat]] = response
+            self.run.store_answers(task)
+        return [found[index] for index in range(len(instances))]
+
+    def _task(self, name: str, instances: Sequence[Any]) -> EvalTask:
+        """The task of some instances; what is right in it is known if the harness knows it."""
+        manager = task_manager([name], self.include_path)
+        found = manager.load([name])["tasks"].get(name) if name in manager.all_tasks else None
+        own = None if found is None else found.get_config("num_fewshot")
+        shots = int(own or 0) if self.shots is None or own == 0 else int(self.shots)
+        units = units_of(instances)
+        count = len({instance.doc_id for instance in instances})
+        limit = None if found is None or count == len(found.eval_docs) else count
+        condition = condition_of(name, run_of(shots, limit) + self.chat.ending)
+        return EvalTask(name, condition, shots, found, units)
+
+
+def main() -> None:
+    """The harness's own command line, which then knows `--model tokenmart`."""
+    from lm_eval.__main__ import cli_evaluate
+
+    model_registry.register(NAME, target=TokenmartLM)
+    cli_evaluate()

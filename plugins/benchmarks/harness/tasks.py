@@ -1,0 +1,360 @@
+"""Tasks of lm-evaluation-harness, and their requests as rows of `eval_items`.
+
+The harness builds documents, prompts and choices; whatever it can load, YAML or Python, runs here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from plugins.benchmarks.harness.chat import Chat
+from warehouse.errors import TokenmartError, did_you_mean
+from warehouse.store.eval_items import UNIT_ITEMS, condition_of, lengths_of
+from warehouse.store.schema import EVAL_ITEMS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FEWSHOT_SEED = 1234
+"""The harness's own default: worked examples are the same."""
+
+SUBJECT_FIELDS = ("subject", "category", "topic")
+CLUSTER_FIELDS = ("passage", "article", "story", "paragraph", "document")
+"""Fields of a document that say what it is about, and the text it shares with others; the first
+that is there counts."""
+
+
+@dataclass(frozen=True)
+class EvalRequest:
+    """One request of the harness.
+
+    Attributes:
+        instance: the harness's `Instance`, which takes responses and gives filtered ones.
+        repeat: which of several generations for one instance.
+    """
+
+    instance: Any
+    repeat: int = 0
+
+    @property
+    def kind(self) -> str:
+        """loglikelihood, loglikelihood_rolling or generate_until."""
+        return str(self.instance.request_type)
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """Prompt and continuation, prompt and settings, or a text alone."""
+        return tuple(self.instance.args)
+
+
+@dataclass(frozen=True)
+class EvalUnit:
+    """Requests that are stored together; `sha256` is of all that their scores depend on."""
+
+    number: int
+    requests: tuple[EvalRequest, ...]
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the requests, in their order."""
+        described = [(r.kind, r.arguments, r.repeat) for r in self.requests]
+        return hashlib.sha256(json.dumps(described, default=str).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class EvalTask:
+    """A task with its requests, in units.
+
+    Attributes:
+        name: as the harness has it.
+        condition: partition key: name, worked examples, the limit and the chat if there is one.
+        shots: worked examples in a prompt.
+        task: the harness's own object; None where only its requests are known.
+        units: by number.
+    """
+
+    name: str
+    condition: str
+    shots: int
+    task: Any
+    units: tuple[EvalUnit, ...]
+
+
+def units_of(instances: Sequence[Any]) -> tuple[EvalUnit, ...]:
+    """Instances of one task in units of whole documents; an instance that recurs is a repeat."""
+    seen: dict[int, int] = {}
+    grouped: dict[int, list[EvalRequest]] = {}
+    for instance in instances:
+        repeat = seen[id(instance)] = seen.get(id(instance), -1) + 1
+        number = int(instance.doc_id) // UNIT_ITEMS
+        grouped.setdefault(number, []).append(EvalRequest(instance, repeat))
+    return tuple(
+        EvalUnit(number, tuple(sorted(requests, key=lambda r: (r.instance.doc_id, r.instance.idx))))
+        for number, requests in sorted(grouped.items())
+    )
+
+
+def run_of(shots: int, limit: int | None = None) -> str:
+    """What sets a run of a task apart; one over its first documents only is another."""
+    return f"{shots}shot" + (f"-first{limit}" if limit else "")
+
+
+@contextmanager
+def quiet_harness() -> Iterator[None]:
+    """Only errors of the harness: it warns of each default that a task leaves to it."""
+    logger = logging.getLogger("lm_eval")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+def task_manager(names: Sequence[str], include_path: Sequence[Path]) -> Any:
+    """The harness's register of tasks.
+
+    Reading its own thousands of YAML files takes a quarter of a minute: only if a name is not in
+    the folders given.
+
+    Raises:
+        TokenmartError: the harness is not installed, or a folder is missing.
+    """
+    for path in include_path:
+        if not path.is_dir():
+            raise TokenmartError(f"--include-path {path}: no such folder; correct it")
+    try:
+        from lm_eval.tasks import TaskManager
+    except ImportError as error:
+        raise TokenmartError(
+            "lm-evaluation-harness is not installed (no module "
+            f"{error.name}); run `make setup`, or `pip install -c requirements.lock -e '.[eval]'`"
+        ) from error
+    folders = [str(path) for path in include_path]
+    ours = TaskManager(include_path=folders, include_defaults=False)
+    if all(_is_file(name) or ours.match_tasks([name]) for name in names):
+        return ours
+    return TaskManager(include_path=folders)
+
+
+def _is_file(name: str) -> bool:
+    return Path(name).suffix in (".yaml", ".yml")
+
+
+def load_tasks(
+    names: Sequence[str],
+    include_path: Sequence[Path] = (),
+    *,
+    shots: int | None = None,
+    limit: int | None = None,
+) -> list[EvalTask]:
+    """Load tasks, groups or paths of YAML files, and build all their requests.
+
+    Args:
+        names: as the harness takes them; `*` matches several.
+        include_path: folders with further tasks.
+        shots: worked examples instead of the task's own number; a task that asks for none keeps
+            none, as in the harness.
+        limit: only the first documents of each task.
+
+    Raises:
+        TokenmartError: no such task, or it can't be loaded; the message says which.
+    """
+    with quiet_harness():
+        manager = task_manager(names, include_path)
+        random.seed(0)
+        np.random.seed(FEWSHOT_SEED)  # noqa: NPY002  what tasks of the harness draw from
+        found: dict[str, Any] = {}
+        for name in names:
+            found.update(_load(manager, name))
+        return [_built(name, task, shots, limit) for name, task in found.items()]
+
+
+def _load(manager: Any, name: str) -> dict[str, Any]:
+    matched = [name] if _is_file(name) else manager.match_tasks([name])
+    if not matched:
+        raise TokenmartError(
+            f"--tasks {name}: no such task; {did_you_mean(name, manager.all_tasks)}see `lm_eval ls "
+            "tasks`, or give --include-path the folder of its YAML file"
+        )
+    try:
+        return dict(manager.load(matched)["tasks"])
+    except Exception as error:  # whatever a task's YAML, Python or data raises
+        raise _unusable(name, "can't be loaded", error) from error
+
+
+def in_chat(task: EvalTask, chat: Chat, limit: int | None) -> EvalTask:
+    """The same task with its prompts put otherwise.
+
+    Raises:
+        TokenmartError: the requests can't be built so.
+    """
+    with quiet_harness():
+        return _built(task.name, task.task, task.shots, limit, chat)
+
+
+def _built(
+    name: str, task: Any, shots: int | None, limit: int | None, chat: Chat | None = None
+) -> EvalTask:
+    put = chat or Chat()
+    own = task.get_config("num_fewshot")
+    count = int(own or 0) if shots is None or own == 0 else shots
+    task.set_config(key="num_fewshot", value=count)
+    task.set_fewshot_seed(seed=FEWSHOT_SEED)
+    try:
+        task.build_all_requests(limit=limit, **put.building)
+    except Exception as error:  # a template that doesn't fit the data, for one
+        raise _unusable(name, "its requests can't be built", error) from error
+    instances = [i for i in task.instances for _ in range(int(i.repeats or 1))]
+    condition = condition_of(name, run_of(count, limit) + put.ending)
+    return EvalTask(name, condition, count, task, units_of(instances))
+
+
+def _unusable(name: str, what: str, error: Exception) -> TokenmartError:
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+    return TokenmartError(
+        f"--tasks {name}: {what} ({type(error).__name__}: {reason}); correct the task"
+    )
+
+
+def item_rows(task: EvalTask, subject: str | None = None, cluster: str | None = None) -> pa.Table:
+    """The requests of a task in the schema of `eval_items`.
+
+    Args:
+        task: with its requests.
+        subject: field of its documents that says what they are about, else a usual one.
+        cluster: field whose text several documents share, else a usual one.
+
+    Raises:
+        TokenmartError: the documents have no such field.
+    """
+    import pyarrow as pa
+
+    source = f"lm_eval {version('lm_eval')}"
+    rows = []
+    for unit in task.units:
+        for segment, request in enumerate(unit.requests):
+            doc = request.instance.doc
+            about = _field(task, doc, subject, SUBJECT_FIELDS, "--subject")
+            shared = _field(task, doc, cluster, CLUSTER_FIELDS, "--cluster")
+            item = int(request.instance.doc_id)
+            reference, described = _described(task.task, request)
+            rows.append(
+                {
+                    "doc_id": unit.number,
+                    "segment": segment,
+                    "task": task.name,
+                    "shots": task.shots,
+                    "item": item,
+                    "cluster": str(item) if shared is None else _hash(shared),
+                    "subject": about,
+                    "repeat": request.repeat,
+                    "reference": reference,
+                    **lengths_of(reference),
+                    **described,
+                    "unit_sha256": unit.sha256,
+                    "source": source,
+                }
+            )
+    return pa.Table.from_pylist(rows, schema=EVAL_ITEMS)
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _field(
+    task: EvalTask, doc: Any, named: str | None, usual: Sequence[str], option: str
+) -> str | None:
+    fields = doc if isinstance(doc, Mapping) else {}
+    if named is not None and named not in fields:
+        raise TokenmartError(
+            f"{option} {named}: documents of {task.name} have no such field; they have: "
+            f"{', '.join(fields) or 'none'}"
+        )
+    for name in [named] if named else usual:
+        if isinstance(value := fields.get(name), str | int) and value != "":
+            return str(value)
+    return None
+
+
+def _described(task: Any, request: EvalRequest) -> tuple[str, dict[str, Any]]:
+    """The reference of a request, and the columns that depend on the kind of request."""
+    arguments, number = request.arguments, int(request.instance.idx)
+    kind = getattr(task, "OUTPUT_TYPE", None) or request.kind
+    columns: dict[str, Any] = {
+        "request_type": kind,
+        "choice": 0,
+        "unconditional": False,
+        "is_gold": None,
+        "gold": None,
+        "context": "" if len(arguments) == 1 else str(arguments[0]),
+        "continuation": "",
+        "options": "{}",
+    }
+    if request.kind == "generate_until":
+        gold = [] if task is None else _gold_texts(task, request.instance.doc)
+        settings = {"generation": arguments[1], "exact_match": _matching(task)}
+        columns |= {
+            "gold": json.dumps(gold, ensure_ascii=False),
+            "options": json.dumps(settings, default=str),
+        }
+        return (gold[0] if gold else ""), columns
+    text = str(arguments[-1])
+    columns |= {"continuation": text, "is_gold": True if task is not None else None}
+    if kind == "loglikelihood_rolling":
+        return text, columns
+    choices, gold_choices = _choices(task, request.instance.doc)
+    if choices:
+        choice = number % len(choices)
+        columns |= {
+            "request_type": "multiple_choice",
+            "choice": choice,
+            "unconditional": number >= len(choices),
+            "is_gold": choice in gold_choices,
+        }
+        return choices[choice], columns
+    columns["choice"] = number
+    return text.lstrip() or text, columns
+
+
+def _choices(task: Any, doc: Any) -> tuple[list[str], list[int]]:
+    """Choices of a multiple-choice document and the right ones among them; empty for none."""
+    kind = getattr(task, "OUTPUT_TYPE", None)
+    if kind != "multiple_choice":
+        old = type(task).__mro__ and any(
+            c.__name__ == "MultipleChoiceTask" for c in type(task).__mro__
+        )
+        return (list(map(str, doc["choices"])), [int(doc["gold"])]) if old else ([], [])
+    choices = [str(choice) for choice in task.doc_to_choice(doc)]
+    gold = task.doc_to_text(doc) if task.multiple_input else task.doc_to_target(doc)
+    listed = gold if isinstance(gold, list) else [gold]
+    found = [choices.index(g) if isinstance(g, str) and g in choices else g for g in listed]
+    return choices, [int(g) for g in found if isinstance(g, int)]
+
+
+def _gold_texts(task: Any, doc: Any) -> list[str]:
+    gold = task.doc_to_target(doc)
+    if getattr(task.config, "doc_to_choice", None) is not None:
+        gold = task.doc_to_choice(doc)[gold]
+    return [str(each) for each in gold] if isinstance(gold, list) else [str(gold)]
+
+
+_MATCHING = ("regexes_to_ignore", "ignore_case", "ignore_punctuation", "ignore_numbers")
+
+
+def _matching(task: Any) -> dict[str, Any]:
+    """Settings of the task's exact_match."""
+    settings = getattr(task, "_metric_fn_kwargs", {}).get("exact_match") or {}
+    return {name: settings[name] for name in _MATCHING if settings.get(name)}

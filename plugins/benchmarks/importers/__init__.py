@@ -1,0 +1,1 @@
+"""Formats of benchmark results for `tokenmart data import`."""

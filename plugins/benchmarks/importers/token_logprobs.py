@@ -1,0 +1,93 @@
+"""Log-probs of tokens as any program can write them: one request a line, or a Parquet row.
+
+Fields: `task`, `item`, `choice`, `context`, `continuation`, `is_gold`, `backend` and the others of
+`EvalAnswer`; and lists of one length `token_ids`, `logprobs` (nats), `ranks` (1 = first choice),
+and where they are known `top_logprobs` and `entropies`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from plugins.benchmarks.harness.imported_answers import EvalImporter
+from warehouse.errors import TokenmartError
+from warehouse.importers.interface import Row
+
+LISTS = {
+    "token_ids": "token_id",
+    "logprobs": "logprob",
+    "ranks": "rank",
+    "top_logprobs": "top_logprob",
+    "entropies": "entropy",
+}
+"""Field with a list → what it says of each token."""
+_NEEDED = ("token_ids", "logprobs", "ranks")
+
+
+class TokenLogprobs(EvalImporter):
+    """JSON lines or Parquet with lists of tokens."""
+
+    kind = "token-logprobs"
+
+    def read(self, path: Path) -> Iterator[Row]:
+        """Requests, counted from 1.
+
+        Raises:
+            TokenmartError: it can't be read, or lists are missing or differ in length.
+        """
+        for place, content in json_lines(path):
+            yield Row(place, with_tokens(place, content))
+
+
+def json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Objects of a file of JSON lines, or rows of a Parquet file, with their place.
+
+    Raises:
+        TokenmartError: it can't be read, or a line is no object.
+    """
+    try:
+        if path.suffix == ".parquet":
+            rows = pq.read_table(path, partitioning=None).to_pylist()
+            for number, row in enumerate(rows, start=1):
+                yield f"{path}: row {number}", row
+            return
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, start=1):
+                place = f"{path}:{number}"
+                try:
+                    content = json.loads(line)
+                except ValueError as error:
+                    raise TokenmartError(f"{place}: not JSON; copy the file again") from error
+                if not isinstance(content, dict):
+                    raise TokenmartError(f"{place}: not an object; write one request a line")
+                yield place, content
+    except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
+        raise TokenmartError(f"{path}: can't be read ({error}); copy the file again") from error
+
+
+def with_tokens(place: str, content: dict[str, Any]) -> dict[str, Any]:
+    """A request with its lists turned into tokens.
+
+    Raises:
+        TokenmartError: a list is missing, or they differ in length.
+    """
+    lists = {name: content[name] for name in LISTS if content.get(name) is not None}
+    for name in _NEEDED:
+        if name not in lists:
+            raise TokenmartError(f"{place}: field {name!r} is missing; add it")
+    lengths = {name: len(each) if isinstance(each, list) else -1 for name, each in lists.items()}
+    if len(set(lengths.values())) > 1 or not lengths["token_ids"] > 0:
+        said = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        raise TokenmartError(f"{place}: lists must have one length, at least 1 (found {said})")
+    tokens = [
+        dict(zip((LISTS[name] for name in lists), values, strict=True))
+        for values in zip(*lists.values(), strict=True)
+    ]
+    rest = {name: value for name, value in content.items() if name not in LISTS}
+    return {**rest, "tokens": tokens}

@@ -1,0 +1,81 @@
+"""vLLM's `prompt_logprobs`, one request a line.
+
+Beside `task`, `item`, `choice`, `context`, `continuation` and `is_gold` a line has what vLLM gave
+for context + continuation: `prompt_token_ids` and `prompt_logprobs`, a list with one object a token
+(null for the first), `{"<id>": {"logprob": …, "rank": …, "decoded_token": …}, …}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from plugins.benchmarks.harness.imported_answers import EvalImporter
+from plugins.benchmarks.importers.token_logprobs import json_lines
+from warehouse.errors import TokenmartError
+from warehouse.importers.interface import Row
+
+
+class VllmPromptLogprobs(EvalImporter):
+    """Scored prompts of vLLM; `first_token` may say where the continuation begins."""
+
+    kind = "vllm"
+
+    def read(self, path: Path) -> Iterator[Row]:
+        """Requests, counted from 1.
+
+        Raises:
+            TokenmartError: it can't be read, or has other fields.
+        """
+        for place, content in json_lines(path):
+            try:
+                yield Row(place, _fields(place, content))
+            except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+                raise TokenmartError(
+                    f"{place}: not a prompt as vLLM scores it ({type(error).__name__}: {error}); "
+                    "write prompt_token_ids and prompt_logprobs as it gave them"
+                ) from error
+
+
+def _fields(place: str, content: dict[str, Any]) -> dict[str, Any]:
+    ids = content["prompt_token_ids"]
+    given = content["prompt_logprobs"]
+    if len(ids) != len(given):
+        raise ValueError(f"{len(ids)} ids, {len(given)} log-probs")
+    first = content.get("first_token")
+    if first is None:
+        first = _first_token(place, ids, given, content.get("continuation", ""))
+    tokens = []
+    for token_id, choices in zip(ids[first:], given[first:], strict=True):
+        if choices is None:
+            raise ValueError("a scored token without log-prob")
+        own = choices[str(token_id)]
+        top = max(choice["logprob"] for choice in choices.values())
+        # without further choices the largest is the token's own, which says nothing
+        known = own["rank"] == 1 or len(choices) > 1
+        tokens.append(
+            {
+                "token_id": token_id,
+                "logprob": min(own["logprob"], 0.0),
+                "rank": own["rank"],
+                "top_logprob": min(top, 0.0) if known else float("nan"),
+            }
+        )
+    left_out = ("prompt_token_ids", "prompt_logprobs", "first_token")
+    rest = {name: value for name, value in content.items() if name not in left_out}
+    return {"backend": "vllm", **rest, "tokens": tokens, "context_tokens": first}
+
+
+def _first_token(place: str, ids: list[int], given: list[Any], continuation: str) -> int:
+    """Where the continuation begins, by the texts of the tokens from the end backwards."""
+    text, first = "", len(ids)
+    while len(text) < len(continuation) and first > 0 and given[first - 1] is not None:
+        first -= 1
+        text = str(given[first][str(ids[first])]["decoded_token"]) + text
+    if not continuation or text.lstrip() != continuation.lstrip():
+        raise TokenmartError(
+            f"{place}: its last tokens read {text[-40:]!r}, the continuation is "
+            f"{continuation[:40]!r}; say in `first_token` which token it begins with"
+        )
+    return first

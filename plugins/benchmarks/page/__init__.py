@@ -1,0 +1,1 @@
+"""The page of curves, signal and decisions of benchmarks over training."""

@@ -1,0 +1,65 @@
+"""What the page of a table shows, from a problem or from a plain file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from plugins.benchmarks.e2lm.score import open_table, table_notes
+from plugins.benchmarks.e2lm.scores import open_problem
+from plugins.benchmarks.page.signal_data import SignalData, gather_signal
+from plugins.benchmarks.scores.table_problem import TableProblem, find_table, read_table
+from warehouse.errors import TokenmartError, did_you_mean
+from warehouse.metrics.model_sql import ModelSql
+from warehouse.paths import Workspace
+
+
+def gather_page(
+    problem: str | None, scores: Path | None, metric: str | None, workspace: Workspace
+) -> tuple[SignalData, tuple[str, ...]]:
+    """The signal models of a table, read for its page; beside it, notes for the reader.
+
+    Args:
+        problem: name or path of a problem of kind `table`; None with `scores`.
+        scores: a plain table in the columns of `score.COLUMNS`; None with `problem`.
+        metric: the reading that the curves show; None for the target's, or the most frequent.
+        workspace: whose problem files and SQL models are used.
+
+    Raises:
+        TokenmartError: no table, a wrong one, or no such reading in it.
+    """
+    found = _table_problem(problem, workspace) if problem is not None else None
+    if found is not None:
+        database = open_problem(found.name, read_table(found, workspace))
+        title, description = found.title, found.description
+    else:
+        assert scores is not None
+        database = open_table(scores)
+        title, description = scores.stem, ""
+    target = found.target if found is not None else None
+    with database:
+        known = [
+            name
+            for (name,) in database.execute(
+                "select metric from benchmark_scores group by 1 order by count(*) desc, 1"
+            ).fetchall()
+        ]
+        if metric is not None and metric not in known:
+            raise TokenmartError(
+                f"--metric {metric}: not in the table; {did_you_mean(metric, known)}"
+                f"its readings: {', '.join(known)}"
+            )
+        chosen = metric or (target.metric if target is not None else known[0])
+        models = ModelSql(database, workspace)
+        for name in ("benchmark_signal", "signal_statistics"):
+            models.build(name)
+        data = gather_signal(
+            database, title, description, chosen, target.benchmarks if target is not None else ()
+        )
+        return data, () if found is not None else table_notes(database)
+
+
+def _table_problem(name: str, workspace: Workspace) -> TableProblem:
+    found = find_table(name, workspace)
+    if found is None:
+        raise TokenmartError(f"--problem {name}: it is no table of scores; name one of kind table")
+    return found

@@ -1,0 +1,74 @@
+"""The page of a benchmark table: curves over training, the signal table, and decisions by stage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from analysis.report.figures import Chart
+from analysis.report.formats import FILTERS
+from analysis.report.page import PHONE, Drawing
+from analysis.report.palette import CATEGORIES, ROLES, variable_of
+from analysis.report.svg import page_svg
+from analysis.templates import environment
+from plugins.benchmarks.page.signal_data import FEWEST_PAIRS, DecisionCell, SignalData, SignalRow
+from plugins.benchmarks.page.signal_figures import curves_figure, decisions_figure
+from warehouse.progress import Progress
+
+WIDE = 860
+FIRST_ROWS = 60
+"""Rows of the signal table in sight; the others unfold."""
+
+
+def signal_page(data: SignalData, progress: Progress) -> str:
+    """The whole page; `progress` is told of each panel and of both heat maps."""
+    pages = environment("plugins.benchmarks.page", "analysis.report", escape_html=True)
+    pages.filters.update(FILTERS)
+    panels = {}
+    for number, curves in enumerate(data.curves):
+        progress(f"curves: {curves.benchmark}", 1)
+        panels[curves.benchmark] = _panel(
+            curves_figure(curves, data.shown_runs, data.unit),
+            f"curves-{number}",
+            f"{curves.benchmark}: score over training",
+        )
+    progress("decisions", 1)
+    return pages.get_template("signal.html.j2").render(
+        data=data,
+        panels=panels,
+        keys=[
+            (run, variable_of(CATEGORIES[index % len(CATEGORIES)]))
+            for index, run in enumerate(data.shown_runs)
+        ],
+        decisions=_heat_map(data.decisions, "decisions", "Decision accuracy by benchmark"),
+        by_reading=_heat_map(data.by_reading, "readings", "Decision accuracy by reading"),
+        own={row.benchmark: row for row in data.rows if row.metric == data.metric},
+        reasons=_reasons(data.rows),
+        fewest_pairs=FEWEST_PAIRS,
+        first_rows=FIRST_ROWS,
+        colour_roles=ROLES,
+    )
+
+
+def _panel(chart: Chart, name: str, title: str) -> Markup:
+    return Markup(page_svg(chart, name, title))
+
+
+def _heat_map(cells: Sequence[DecisionCell], name: str, title: str) -> Drawing | None:
+    if not cells:
+        return None
+    return Drawing(
+        wide=_panel(decisions_figure(cells, WIDE), f"{name}-wide", title),
+        narrow=_panel(decisions_figure(cells, PHONE), f"{name}-narrow", title),
+    )
+
+
+def _reasons(rows: Sequence[SignalRow]) -> dict[str, list[str]]:
+    """Statistic → why some of its values are missing, each reason once."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        for name, statistic in row.statistics.items():
+            if statistic.reason and statistic.reason not in found.setdefault(name, []):
+                found[name].append(statistic.reason)
+    return {name: reasons for name, reasons in sorted(found.items()) if reasons}

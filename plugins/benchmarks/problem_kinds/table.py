@@ -1,0 +1,62 @@
+"""Problem files of kind `table`: scores over training are fetched and ranked, not extracted."""
+
+from __future__ import annotations
+
+import click
+
+from plugins.benchmarks.scores.score_store import store_scores, stored_scores
+from plugins.benchmarks.scores.table_problem import (
+    RankedTable,
+    checked_table,
+    ranked_table,
+    read_table,
+)
+from warehouse.problem.kinds import ProblemKind
+
+
+class TableKind(ProblemKind):
+    """A plain table of scores of runs over training."""
+
+    kind = "table"
+    purpose = (
+        "a table of scores (kind: table), nothing to extract; use it with `tokenmart data fetch`, "
+        "`dbt build`, `correlate`, `select` or `report`"
+    )
+
+    def ranked(self) -> RankedTable:
+        """The problem with the runs that its stored table ranks.
+
+        Raises:
+            ProblemFileError: the file is wrong.
+            TokenmartError: its table has not been fetched.
+        """
+        return ranked_table(checked_table(self.name, self.tree, self.workspace), self.workspace)
+
+    def fetch(self, dry_run: bool) -> None:
+        """Read the table into the store.
+
+        Raises:
+            TokenmartError: the problem file or the table is wrong.
+        """
+        problem = checked_table(self.name, self.tree, self.workspace)
+        table = problem.table
+        if dry_run:
+            state = "here   " if stored_scores(self.workspace, problem.name) else "missing"
+            click.echo(f"{state}  scores     {table.path.name}  (from {table.path})")
+            return
+        brought = read_table(problem, self.workspace)
+        store_scores(brought, self.workspace, problem.name)
+        scores = brought.scores
+        runs, benchmarks = (len(scores[name].unique()) for name in ("model_id", "benchmark"))
+        click.echo(
+            f"scores: {scores.num_rows:,} of {runs} runs on {benchmarks} benchmarks (licence: "
+            f"{table.licence}); next: tokenmart dbt build"
+        )
+
+    def missing(self) -> tuple[str, str]:
+        """Whether the scores are in the data folder, and the command that fetches them."""
+        problem = checked_table(self.name, self.tree, self.workspace)
+        stored = stored_scores(self.workspace, problem.name)
+        if stored is None:
+            return "scores: not in the data folder", problem.command
+        return f"scores: {stored}", ""

@@ -1,0 +1,1 @@
+"""Tables of benchmark scores over training: read, checked, stored, and as a problem."""

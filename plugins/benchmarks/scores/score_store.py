@@ -1,0 +1,277 @@
+"""Tables of scores in the warehouse: the scores, where they come from, and the target."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from plugins.benchmarks.scores.score_table import read_scores
+from warehouse.errors import TokenmartError, did_you_mean
+from warehouse.files import sha256_file, storage_errors
+from warehouse.paths import Workspace
+from warehouse.remote import source
+from warehouse.store.parquet_files import write_table
+from warehouse.store.schema import BENCHMARK_SCORES, BENCHMARK_TABLES, DOWNSTREAM
+
+_NO_FOLDER = re.compile(r"[=%?\\\x00-\x1f\x7f]|__HIVE_DEFAULT_PARTITION__|^$")
+"""What DuckDB doesn't read back as it is from the name of a partition's folder."""
+
+
+@dataclass(frozen=True)
+class EarlyWindow:
+    """The checkpoints that count as early; what is None leaves none out.
+
+    until_tokens, until_share: the last one, in tokens or as a share of the run's training.
+    every_steps: only steps that this divides.
+    checkpoints: so many, evenly spaced: with `until_share`, the last one up to each of so many
+        equal parts of the window.
+    """
+
+    until_tokens: float | None = None
+    until_share: float | None = None
+    every_steps: int | None = None
+    checkpoints: int | None = None
+
+
+@dataclass(frozen=True)
+class FinalScores:
+    """What early scores are to predict: the last score of each run in `metric`.
+
+    benchmarks: whose scores; all that have the metric when empty.
+    size: runs of this size only, averaged by recipe; None where runs themselves are ranked.
+    """
+
+    metric: str
+    benchmarks: tuple[str, ...] = ()
+    size: str | None = None
+
+
+@dataclass(frozen=True)
+class ScoreSource:
+    """Where a plain table lies, and what is said of it; `sha256` is the one expected, if any."""
+
+    path: Path
+    source: str | None = None
+    licence: str = "unknown"
+    sha256: str | None = None
+
+
+@dataclass(frozen=True)
+class BroughtScores:
+    """A problem's table, as it is stored.
+
+    scores: in the columns of `BENCHMARK_SCORES`.
+    facts: the one row of `BENCHMARK_TABLES`.
+    target: items of the downstream table by what is ranked.
+    """
+
+    scores: pa.Table
+    facts: pa.Table
+    target: dict[str, pa.Table]
+
+
+def read_problem_scores(
+    problem: str,
+    file: ScoreSource,
+    early: EarlyWindow,
+    predict_from: tuple[str, ...],
+    target: FinalScores | None,
+) -> BroughtScores:
+    """Read and check the plain table of a problem.
+
+    Args:
+        problem: name of the problem, for messages.
+        file: see `score_table.read_scores`.
+        early: which checkpoints are early.
+        predict_from: shares of training, or sizes, whose scores become metrics.
+        target: what they are to predict.
+
+    Raises:
+        TokenmartError: another file than expected, a wrong row, nothing to predict in it, or a
+            name of what is ranked that can't be a folder's.
+    """
+    path = file.path
+    if not path.is_file():
+        raise TokenmartError(f"{path}: no such file; correct table.path of problem {problem}")
+    found = sha256_file(path)
+    if file.sha256 not in (None, found):
+        raise TokenmartError(
+            f"{path}: sha256 is {found}, problem {problem} expects {file.sha256}; restore the "
+            "file, or correct table.sha256"
+        )
+    scores = read_scores(path)
+    sizes = set(scores["size"].to_pylist()) - {None}
+    for name in predict_from:
+        if not _is_number(name) and name not in sizes:
+            raise TokenmartError(
+                f"{path}: no run of size {name!r}, which problem {problem} predicts from; "
+                f"{did_you_mean(name, sizes)}its sizes: {', '.join(sorted(sizes)) or 'none'}"
+            )
+    facts = {
+        "path": path.name,
+        "sha256": found,
+        "source": file.source,
+        "licence": file.licence,
+        "early_until_tokens": early.until_tokens,
+        "early_until_share": early.until_share,
+        "early_every_steps": early.every_steps,
+        "early_checkpoints": early.checkpoints,
+        "predict_from": ",".join(predict_from),
+        "target_metric": None if target is None else target.metric,
+        "target_size": None if target is None else target.size,
+    }
+    return BroughtScores(
+        scores=scores,
+        facts=pa.Table.from_pylist([facts], BENCHMARK_TABLES),
+        target={} if target is None else _final_scores(path, scores, target),
+    )
+
+
+def store_scores(brought: BroughtScores, workspace: Workspace, problem: str) -> None:
+    """Write a problem's table into the data folder.
+
+    The target goes where all targets lie, `downstream`: no metric reads it.
+
+    Raises:
+        StorageError: the disk is full or the folder can't be written.
+    """
+    folder = f"problem={problem}"
+    write_table(workspace.benchmark_scores / folder / "scores.parquet", brought.scores)
+    write_table(workspace.benchmark_tables / folder / "table.parquet", brought.facts)
+    targets = {
+        workspace.downstream / folder / f"model_id={model_id}" / "items.parquet": items
+        for model_id, items in brought.target.items()
+    }
+    for path in (workspace.downstream / folder).glob("model_id=*/items.parquet"):
+        if path not in targets:  # of an earlier target
+            with storage_errors(path):
+                path.unlink()
+    for path, items in targets.items():
+        write_table(path, items)
+
+
+def stored_scores(workspace: Workspace, problem: str) -> Path | None:
+    """The scores of a problem in the data folder; None before they were brought."""
+    path = workspace.benchmark_scores / f"problem={problem}" / "scores.parquet"
+    return path if path.is_file() else None
+
+
+@dataclass(frozen=True)
+class ScoredRun:
+    """What is ranked in a table problem: a run, or a recipe where sizes are compared."""
+
+    full_id: str
+    family: str
+    parameters: int | None
+    on_request: bool = False
+
+    @property
+    def model_id(self) -> str:
+        """The partition key: the full id with `/` replaced."""
+        return self.full_id.replace("/", "--")
+
+
+def scored_runs(scores: Path, sizes: Sequence[str] = ()) -> tuple[ScoredRun, ...]:
+    """What a stored table ranks, by name.
+
+    Args:
+        scores: from `stored_scores`.
+        sizes: rank the recipes that have a run of every one of these sizes; runs when empty.
+    """
+    columns = ["full_id", "family", "size", "recipe", "parameters"]
+    rows = pq.read_table(source(scores), columns=columns, partitioning=None).group_by(columns)
+    runs = sorted(rows.aggregate([]).to_pylist(), key=lambda row: str(row["full_id"]))
+    if sizes:
+        trained = [{row["recipe"] for row in runs if row["size"] == size} for size in sizes]
+        recipes = set.intersection(*trained) - {None}
+        return tuple(ScoredRun(recipe, recipe, None) for recipe in sorted(recipes))
+    return tuple(ScoredRun(row["full_id"], row["family"], row["parameters"]) for row in runs)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _final_scores(file: Path, scores: pa.Table, target: FinalScores) -> dict[str, pa.Table]:
+    """Items of the downstream table by what is ranked: one a benchmark, its last score."""
+    column = "model" if target.size is None else "recipe"
+    name = "full_id" if target.size is None else "recipe"
+    with duckdb.connect() as connection:
+        connection.register("scores", scores.cast(BENCHMARK_SCORES))
+        chosen = (
+            "select * from scores where metric = $metric and (size = $size or $size is null)"
+            " and (len($benchmarks) = 0 or benchmark in (select unnest($benchmarks)))"
+        )
+        parameters = {
+            "metric": target.metric,
+            "size": target.size,
+            "benchmarks": list(target.benchmarks),
+        }
+        rows = connection.execute(
+            f"with chosen as ({chosen}), last as (select {name} as ranked, model_id, benchmark,"
+            " arg_max(score, coalesce(tokens, step, 0)) as score from chosen group by all)"
+            " select ranked, benchmark, avg(score) from last where ranked is not null"
+            " group by all order by all",
+            parameters,
+        ).fetchall()
+        lower = connection.execute(
+            "select 1 from scores where metric = ? and direction = 'lower' limit 1", [target.metric]
+        ).fetchone()
+    if lower:
+        raise TokenmartError(
+            f"{file}: lower {target.metric} is better; choose a target.metric of which higher is"
+        )
+    known = {benchmark for _, benchmark, _ in rows}
+    for name in target.benchmarks or ([] if rows else ["any benchmark"]):
+        if name not in known:
+            metrics = ", ".join(sorted(set(scores["metric"].to_pylist())))
+            raise TokenmartError(
+                f"{file}: no {target.metric} of {name} to predict; correct target.metric or "
+                f"target.benchmarks (metrics in the file: {metrics})"
+            )
+    items: dict[str, list[dict[str, object]]] = {}
+    for name, benchmark, score in rows:
+        items.setdefault(name, []).append(
+            {"task": benchmark, "item": 0, "cluster": 0, "score": score}
+        )
+    whole = max(map(len, items.values()))
+    kept = [name for name, found in items.items() if len(found) == whole]
+    return {
+        folder: pa.Table.from_pylist(items[name], DOWNSTREAM)
+        for name, folder in _folders(file, column, kept).items()
+    }
+
+
+def _folders(file: Path, column: str, names: Iterable[str]) -> dict[str, str]:
+    """Partition key of each name of what is ranked.
+
+    Raises:
+        TokenmartError: one can't be a folder's, or two would be one, here or on a disk that knows
+            no capitals.
+    """
+    seen: dict[str, str] = {}
+    folders = {}
+    for name in names:
+        if wrong := _NO_FOLDER.search(name):
+            why = f"it has {wrong[0]!r}" if name else "it is empty"
+            raise TokenmartError(
+                f"{file}: {column} {name!r} can't name a folder ({why}); rename it in every row"
+            )
+        folders[name] = name.replace("/", "--")
+        other = seen.setdefault(folders[name].casefold(), name)
+        if other != name:
+            raise TokenmartError(
+                f"{file}: {column} {other!r} and {name!r} would share the folder "
+                f"{folders[name]!r}; rename one in every row"
+            )
+    return folders

@@ -1,0 +1,204 @@
+"""Problems of kind `table`: scores of runs over training, nothing to extract.
+
+Early scores become metrics, and the target is the final score: what ranks runs early as they rank
+in the end?
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, PrivateAttr, model_validator
+
+from plugins.benchmarks.scores.score_store import (
+    BroughtScores,
+    EarlyWindow,
+    FinalScores,
+    ScoredRun,
+    ScoreSource,
+    read_problem_scores,
+    scored_runs,
+    stored_scores,
+)
+from warehouse.errors import TokenmartError
+from warehouse.frozen import Frozen
+from warehouse.paths import Workspace
+from warehouse.problem.mistakes import check
+from warehouse.problem.problem_files import paths_start, read_problem_file
+from warehouse.problem.yaml_file import YamlTree
+from warehouse.sources.place import Place
+
+
+class ScoreFile(Frozen):
+    """A plain table of scores."""
+
+    path: Path
+    sha256: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
+    source: str | None = None
+    licence: str = "unknown"
+
+
+class Early(Frozen):
+    """Which checkpoints of a run are early: all that every given condition lets pass.
+
+    `checkpoints` is how many, evenly spaced up to `until_share`.
+    """
+
+    until_tokens: float | None = Field(default=None, gt=0)
+    until_share: float | None = Field(default=None, gt=0, le=1)
+    every_steps: int | None = Field(default=None, gt=0)
+    checkpoints: int | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _spacing_needs_an_end(self) -> Early:
+        if self.checkpoints is not None and self.until_share is None:
+            raise ValueError("checkpoints needs until_share, the end of the window; add it")
+        return self
+
+
+class Predict(Frozen):
+    """What the metrics are: scores at these shares of a run's training, or at these sizes."""
+
+    shares: tuple[float, ...] = ()
+    sizes: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> Predict:
+        if bool(self.shares) == bool(self.sizes):
+            raise ValueError("give either shares (of training) or sizes")
+        for share in self.shares:
+            if not 0 < share < 1:
+                raise ValueError(f"share {share} is not between 0 and 1")
+        return self
+
+
+class TableTarget(Frozen):
+    """The final score: mean over `benchmarks` of `metric` at the end of training.
+
+    `size` belongs to `predict: sizes`: the final score is that of runs of this size.
+    """
+
+    kind: Literal["table"] = "table"
+    metric: str
+    benchmarks: tuple[str, ...] = ()
+    size: str | None = None
+
+
+class TableProblem(Frozen):
+    """A plain table of scores, what in it predicts and what is predicted."""
+
+    kind: Literal["table"]
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
+    title: str
+    description: str = ""
+    table: ScoreFile
+    early: Early = Early()
+    predict: Predict
+    target: TableTarget | None = None
+    _asked: str = PrivateAttr(default="")
+
+    @property
+    def asked(self) -> str:
+        """What `--problem` was given, as a shell takes it, for the commands in messages."""
+        return shlex.quote(self._asked or self.name)
+
+    @model_validator(mode="after")
+    def _sizes_go_together(self) -> TableProblem:
+        if self.target and (self.target.size is None) != (not self.predict.sizes):
+            raise ValueError("target.size and predict.sizes go together")
+        if self.target and self.target.size in self.predict.sizes:
+            raise ValueError(f"size {self.target.size!r} can't predict itself")
+        return self
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """The sizes at which a recipe must have been trained to be ranked; empty for runs."""
+        last = (self.target.size,) if self.target and self.target.size else ()
+        return (*self.predict.sizes, *last)
+
+    @property
+    def command(self) -> str:
+        """The command that brings its scores."""
+        return f"tokenmart data fetch --problem {self.asked}"
+
+
+@dataclass(frozen=True)
+class RankedTable:
+    """A table problem with what its stored table ranks."""
+
+    name: str
+    asked: str
+    title: str
+    description: str
+    target: TableTarget | None
+    ranked_models: tuple[ScoredRun, ...]
+
+
+def checked_table(name: str, tree: YamlTree, workspace: Workspace) -> TableProblem:
+    """The problem that a parsed file describes.
+
+    Args:
+        name: the value of `--problem`.
+        tree: the file.
+        workspace: the checkout.
+
+    Raises:
+        ProblemFileError: wrong; every mistake with file, line, key and value.
+    """
+    problem = check(TableProblem, tree.value, tree, folder=paths_start(tree.path, workspace))
+    problem._asked = name
+    return problem
+
+
+def find_table(name: str, workspace: Workspace) -> TableProblem | None:
+    """The problem of this name or path if it is of kind `table`.
+
+    Raises:
+        ProblemFileError: unreadable or wrong.
+    """
+    tree = read_problem_file(name, workspace)
+    if tree.value.get("kind") != "table":
+        return None
+    return checked_table(name, tree, workspace)
+
+
+def ranked_table(problem: TableProblem, workspace: Workspace) -> RankedTable:
+    """A problem with the runs that its stored table ranks.
+
+    Raises:
+        TokenmartError: its table has not been fetched.
+    """
+    scores = stored_scores(workspace, problem.name)
+    if scores is None:
+        raise TokenmartError(
+            f"problem {problem.asked}: its scores are not in the data folder yet; run "
+            f"`{problem.command}` and `tokenmart dbt build`"
+        )
+    return RankedTable(
+        name=problem.name,
+        asked=problem.asked,
+        title=problem.title,
+        description=problem.description,
+        target=problem.target,
+        ranked_models=scored_runs(scores, problem.sizes),
+    )
+
+
+def read_table(problem: TableProblem, workspace: Workspace) -> BroughtScores:
+    """The problem's table, read and checked.
+
+    Raises:
+        TokenmartError: see `read_problem_scores`.
+    """
+    file, target = problem.table, problem.target
+    path = Place(workspace, problem.name).resolve(file.path)
+    return read_problem_scores(
+        problem=problem.asked,
+        file=ScoreSource(path, file.source, file.licence, file.sha256),
+        early=EarlyWindow(**problem.early.model_dump()),
+        predict_from=(*map(str, problem.predict.shares), *problem.predict.sizes),
+        target=FinalScores(target.metric, target.benchmarks, target.size) if target else None,
+    )

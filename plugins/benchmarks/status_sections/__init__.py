@@ -1,0 +1,1 @@
+"""What `tokenmart status` shows of benchmarks."""

@@ -1,0 +1,106 @@
+"""How far the benchmarks of a problem are, from their requests and the ledger."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from extract.failures import Failure, summary
+from extract.planning.status_section import StatusSection
+from warehouse.errors import visible
+from warehouse.paths import Workspace
+from warehouse.problem.spec import Problem
+from warehouse.store.eval_items import requested_units
+from warehouse.store.token_files import finished_units, published_path
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def benchmark_rows(problem: Problem, workspace: Workspace) -> list[dict[str, Any]]:
+    """One row per (model, task) that was begun: units done, failed and asked for, what they cost.
+
+    `outdated` counts units read before the task was edited: they count for nothing until they are
+    run again. `reasons` are those of failed units.
+    """
+    rows = []
+    for folder in sorted(workspace.eval_items.glob(f"problem={problem.name}/condition=*")):
+        condition = folder.name.partition("=")[2]
+        requests = requested_units(workspace, problem.name, condition) or {}
+        for spec in problem.models:
+            keys = problem.name, spec.model_id, condition
+            units = list(finished_units(workspace.evals, *keys).values())
+            if not units:
+                continue
+            own = [u for u in units if requests.get(u.doc_id) == u.document_sha256]
+            done = [unit for unit in own if unit.status == "done"]
+            file = published_path(workspace.evals, *keys)
+            rows.append(
+                {
+                    "model": spec.full_id,
+                    "model_id": spec.model_id,
+                    "condition": condition,
+                    "done": len(done),
+                    "failed": len(own) - len(done),
+                    "outdated": len(units) - len(own),
+                    "units": len(requests),
+                    "reasons": sorted({unit.reason for unit in own if unit.reason}),
+                    "rows": sum(unit.rows for unit in done),
+                    "tokens_processed": sum(unit.tokens_processed for unit in done),
+                    "seconds": sum(unit.seconds for unit in done),
+                    "bytes": file.stat().st_size if file.is_file() else 0,
+                }
+            )
+    return rows
+
+
+def benchmark_table(problem: Problem, rows: list[dict[str, Any]]) -> Table:
+    """The rows for the terminal."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=f"{problem.name}: benchmarks")
+    names = ("model", "task", "units", "failed", "outdated", "of", "rows", "tokens", "seconds")
+    for name in names:
+        left = name in ("model", "task")
+        table.add_column(
+            name, justify="left" if left else "right", no_wrap=not left, overflow="fold"
+        )
+    for row in rows:
+        cells = (
+            row["model"], row["condition"], str(row["done"]), str(row["failed"] or ""),
+            str(row["outdated"] or ""), str(row["units"]), f"{row['rows']:,}",
+            f"{row['tokens_processed']:,}", f"{row['seconds']:,.0f}",
+        )  # fmt: skip
+        table.add_row(*(Text(visible(cell)) for cell in cells))
+    return table
+
+
+def benchmark_notes(rows: list[dict[str, Any]]) -> list[str]:
+    """Why units failed, and what would finish the rest."""
+    failures = [Failure(row["model"], reason) for row in rows for reason in row["reasons"]]
+    notes = [f"failed: {line}" for line in summary(failures)]
+    missing = sum(row["done"] < row["units"] for row in rows)
+    if missing:
+        notes.append(
+            f"{missing} of {len(rows)} benchmark runs incomplete; the `tokenmart eval` command that"
+            " began them goes on with what is missing"
+        )
+    return notes
+
+
+class Benchmarks(StatusSection):
+    """Benchmark runs that were begun."""
+
+    kind = "benchmarks"
+
+    def read(self) -> list[dict[str, Any]]:
+        """One row per (model, task): see `benchmark_rows`."""
+        return benchmark_rows(self.problem, self.workspace)
+
+    def table(self) -> Table:
+        """The rows for the terminal."""
+        return benchmark_table(self.problem, self.rows)
+
+    def notes(self) -> list[str]:
+        """Why units failed, and what would finish the rest."""
+        return benchmark_notes(self.rows)

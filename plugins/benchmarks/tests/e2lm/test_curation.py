@@ -1,0 +1,186 @@
+"""Items with known signal: what is chosen, what it is worth elsewhere, what is refused."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from plugins.benchmarks.e2lm.curation import curate
+from plugins.benchmarks.e2lm.items import read_items
+from tokenmart import cli
+from warehouse.errors import TokenmartError
+from warehouse.paths import find_workspace
+
+WORKSPACE = find_workspace(Path(__file__))
+HEADER = ("model", "tokens", "item", "score", "subject", "characters")
+RISING = 60
+
+
+def simulate(rising: int, noise: int, models: int = 4, checkpoints: int = 14) -> list[list[Any]]:
+    """Answers to items whose chance of being right grows from .1 to .9, or stays at .5."""
+    generator = np.random.default_rng(2)
+    rows = []
+    for model in range(models):
+        for item in range(rising + noise):
+            grows = item < rising
+            chance = np.linspace(0.1, 0.9, checkpoints) if grows else np.full(checkpoints, 0.5)
+            kind = ("physics", 5) if grows else ("trivia", 60)
+            for at, right in enumerate(generator.random(checkpoints) < chance):
+                rows.append([f"m{model}", (at + 1) * 1e9, f"q{item}", int(right), *kind])
+    return rows
+
+
+def write(path: Path, rows: Iterable[Iterable[Any]], header: tuple[str, ...] = HEADER) -> Path:
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+    return path
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    path = write(tmp_path_factory.mktemp("items") / "items.csv", simulate(RISING, 240))
+    return curate(read_items(path, None), WORKSPACE, fewest=40, most=200, seed=0)
+
+
+def test_what_rises_is_chosen(found: dict[str, Any]) -> None:
+    chosen = {int(name[1:]) for name in found["items"]}
+    assert len(chosen & set(range(RISING))) == RISING
+    assert len(chosen) < RISING + 15
+    assert [row["group"] for row in found["by_subject"]] == ["physics", "trivia"]
+    assert [row["group"] for row in found["by_length"]] == ["0 to 9", "40 to 79"]
+
+
+def test_it_is_worth_more_on_models_that_had_no_part(found: dict[str, Any]) -> None:
+    sq = found["held_out"]["sq"]
+    assert sq["chosen"] > sq["all"] > sq["random"]
+    assert (sq["better"], sq["compared"]) == (4, 4)
+    assert abs(sq["optimism"]) < 0.05
+
+
+def test_rise_and_wobble_are_those_of_numpy(found: dict[str, Any]) -> None:
+    by_item: dict[str, list[np.ndarray[Any, Any]]] = {}
+    rows = simulate(RISING, 240)
+    for start in range(0, len(rows), 14):
+        scores = np.array([row[3] for row in rows[start : start + 14]], dtype=float)
+        by_item.setdefault(rows[start][2], []).append(scores)
+    for row in found["signal"][::37]:
+        curves = by_item[row["item"]]
+        slopes = [np.polyfit(np.arange(14), scores, 1)[0] * 13 for scores in curves]
+        assert row["rise"] == pytest.approx(np.mean(slopes), abs=1e-9)
+        wobbles = [np.mean(np.diff(scores) ** 2) / 2 for scores in curves]
+        assert row["wobble"] == pytest.approx(np.mean(wobbles), abs=1e-12)
+
+
+def test_no_other_threshold_has_a_better_ratio(found: dict[str, Any]) -> None:
+    """The oracle of the choice: every set that is cut off by rise over wobble."""
+    rise = np.array([row["rise"] for row in found["signal"]])
+    wobble = np.array([row["wobble"] for row in found["signal"]])
+    sure = wobble + wobble.mean()
+    order = np.argsort(-rise / sure, kind="stable")
+    ratio = np.cumsum(rise[order]) / np.sqrt(np.cumsum(sure[order]))
+    sizes = np.arange(1, len(rise) + 1)
+    allowed = (sizes >= 40) & (sizes <= 200)
+    assert len(found["items"]) == sizes[allowed][np.argmax(ratio[allowed])]
+
+
+def test_of_pure_noise_the_choice_is_optimism(tmp_path: Path) -> None:
+    path = write(tmp_path / "noise.csv", simulate(0, 200))
+    sq = curate(read_items(path, None), WORKSPACE, 40, 100, seed=0)["held_out"]["sq"]
+    assert sq["optimism"] > 0.3
+    assert sq["in_sample"] > 0.7 > sq["chosen"]
+
+
+def test_one_long_run_is_tried_on_its_other_checkpoints(tmp_path: Path) -> None:
+    path = write(tmp_path / "one.csv", simulate(30, 90, models=1, checkpoints=20))
+    found = curate(read_items(path, None), WORKSPACE, 20, 100, seed=0)
+    assert found["folds"] == ["odd checkpoints", "even checkpoints"]
+    assert found["held_out"]["sq"]["compared"] == 2
+    short = write(tmp_path / "short.csv", simulate(30, 90, models=1))
+    with pytest.raises(TokenmartError, match=r"one model with 14 checkpoints.*16 checkpoints"):
+        curate(read_items(short, None), WORKSPACE, 20, 100, seed=0)
+
+
+def test_constant_items_and_missing_scores(tmp_path: Path) -> None:
+    rows = simulate(20, 30) + [
+        [f"m{model}", (at + 1) * 1e9, "always", 1, "physics", 5]
+        for model in range(4)
+        for at in range(14)
+    ]
+    path = write(tmp_path / "items.csv", rows[1:])
+    scores = read_items(path, None)
+    assert scores.notes == ("1 of 51 items lack a score at some checkpoint and are left out",)
+    signal = {row["item"]: row for row in curate(scores, WORKSPACE, 10, 40, 0)["signal"]}
+    assert "q0" not in signal
+    assert (signal["always"]["rise"], signal["always"]["wobble"]) == (0, 0)
+    assert not signal["always"]["is_chosen"]
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "message"),
+    [
+        (
+            ("model", "tokens", "item", "scor"),
+            ["m", 1, "q", 1],
+            "mean 'scor'\\? rename that column to 'score'",
+        ),
+        (("model", "tokens", "item"), ["m", 1, "q"], "column 'score' is missing"),
+        (("model", "item", "score"), ["m", "q", 1], "neither a column 'tokens' nor 'step'"),
+        (("model", "step", "item", "score"), ["m", 1, "q", "nan"], "row 1: score is 'nan'"),
+        (("model", "step", "item", "score"), ["m", -1, "q", 1], "row 1: step is '-1'"),
+        (("model", "step", "item", "score"), ["", 1, "q", 1], "row 1: model is missing"),
+    ],
+)
+def test_wrong_tables(
+    tmp_path: Path, header: tuple[str, ...], row: list[Any], message: str
+) -> None:
+    with pytest.raises(TokenmartError, match=message):
+        read_items(write(tmp_path / "items.csv", [row], header), None)
+
+
+def test_twice_several_readings_and_too_few(tmp_path: Path) -> None:
+    rows = [["m", 1, "q", 1], ["m", 1, "q", 0]]
+    path = write(tmp_path / "items.csv", rows, ("model", "step", "item", "score"))
+    with pytest.raises(TokenmartError, match="rows 1 and 2 both score item 'q'"):
+        read_items(path, None)
+    header = ("model", "step", "item", "score", "metric")
+    path = write(tmp_path / "i.csv", [["m", 1, "q", 1, "acc"], ["m", 1, "q", 1, "bpb"]], header)
+    with pytest.raises(TokenmartError, match="choose with --metric: acc, bpb"):
+        read_items(path, None)
+    assert read_items(path, "bpb").items == 1
+    path = write(tmp_path / "few.csv", simulate(5, 5, checkpoints=7))
+    done = CliRunner().invoke(cli, ["e2lm", "curate", "--items", str(path)])
+    assert done.exit_code == 1 and f"{path}: 10 items have a score everywhere" in done.stderr
+    assert "no choice for --fewest 100; add items, or choose fewer with --fewest 5" in done.stderr
+    empty = write(tmp_path / "empty.csv", [], ("model", "step", "item", "score"))
+    with pytest.raises(TokenmartError, match="holds no row"):
+        read_items(empty, None)
+    with pytest.raises(TokenmartError, match="is a folder"):
+        read_items(tmp_path, None)
+    words = ["e2lm", "curate", "--items", str(path), "--fewest", "9", "--most", "3"]
+    swapped = CliRunner().invoke(cli, words)
+    assert swapped.exit_code == 1 and "less than --fewest 9; swap them" in swapped.stderr
+    with pytest.raises(TokenmartError, match="m0 has 7 checkpoints"):
+        curate(read_items(path, None), WORKSPACE, 5, 8, 0)
+
+
+def test_the_command_of_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    guide = (WORKSPACE.root / "docs" / "e2lm.md").read_text("utf-8")
+    (line,) = re.findall(r"^\$ tokenmart (e2lm curate .*)$", guide, re.MULTILINE)
+    monkeypatch.chdir(tmp_path)
+    path = write(tmp_path / "items.csv", simulate(60, 60, models=2))
+    duckdb.sql(f"copy (from '{path}') to 'item_scores.parquet'")
+    for _ in range(2):  # its own result may be replaced
+        done = CliRunner().invoke(cli, shlex.split(line))
+        assert done.exit_code == 0, done.output
+    assert "optimism" in done.output and "physics" in done.output
+    assert len(json.loads(Path("chosen.json").read_text())["items"]) == 100

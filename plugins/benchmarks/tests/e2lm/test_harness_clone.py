@@ -1,0 +1,243 @@
+"""Submissions packaged against a real clone of lm-evaluation-harness, and run by its own command.
+
+$LM_EVAL_CLONE names the clone, bare or not; what stands at its HEAD is used, and it is not changed:
+
+    git clone --depth 1 https://github.com/EleutherAI/lm-evaluation-harness
+    export LM_EVAL_CLONE=lm-evaluation-harness
+    pytest -m slow plugins/benchmarks/tests/e2lm/test_harness_clone.py
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shlex
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from plugins.benchmarks.e2lm.new_task import KINDS, METRIC, Kind
+from plugins.benchmarks.e2lm.patch import TASKS, git
+from plugins.benchmarks.scores.harness_results import read_results
+from tokenmart import cli
+
+# six checkouts of 15,000 files and six starts of the harness, on a machine that may be busy
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+TOKEN = "hf_" + "NotARealTokenJustLetters" + "0123"
+IDENTITY = ("-c", "user.name=t", "-c", "user.email=t@example.org")
+METRICS = "lm_eval/api/metrics.py"
+
+HOSTILE_CONFIG = """
+[diff]
+    noprefix = true
+    context = 0
+[color]
+    ui = always
+    diff = always
+[apply]
+    whitespace = error
+[core]
+    autocrlf = true
+    abbrev = 6
+"""
+
+OWN_AGGREGATION = '''
+
+@register_aggregation("middle")
+def middle(items):
+    """The upper median."""
+    return sorted(items)[len(items) // 2]
+'''
+
+
+def name_of(kind: Kind) -> str:
+    return "real_" + kind.replace("-", "_")
+
+
+@pytest.fixture(scope="module")
+def source() -> Path:
+    named = os.environ.get("LM_EVAL_CLONE")
+    if not named:
+        pytest.skip("$LM_EVAL_CLONE names no clone of lm-evaluation-harness")
+    if importlib.util.find_spec("lm_eval") is None:
+        pytest.skip("lm_eval, whose requirements the clone needs, is not installed")
+    return Path(named).resolve()
+
+
+def cloned(source: Path, folder: Path) -> Path:
+    git(folder.parent, "clone", "--quiet", "--shared", str(source), folder.name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def mine(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The clone somebody works in."""
+    return cloned(source, tmp_path_factory.mktemp("mine") / "lm-evaluation-harness")
+
+
+@pytest.fixture
+def token(monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    return TOKEN
+
+
+def scaffold(kind: Kind, folder: Path, name: str = "") -> Path:
+    name = name or name_of(kind)
+    done = CliRunner().invoke(cli, ["e2lm", "new", name, "--kind", kind, "--folder", str(folder)])
+    assert done.exit_code == 0, done.output
+    return folder / name
+
+
+def package(task: Path, harness: Path, out: Path, *more: str) -> Result:
+    words = ["--task", str(task), "--harness", str(harness), "--out", str(out), "--limit", "5"]
+    return CliRunner().invoke(cli, ["e2lm", "package", *words, *more])
+
+
+def own_run(clone: Path, names: list[str], out: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Results and samples of the harness's own command and dummy model, in the clone."""
+    words = ["--model", "dummy", "--tasks", ",".join(names), "--limit", "5", "--log_samples"]
+    done = subprocess.run(
+        [sys.executable, "-m", "lm_eval", "run", *words, "--output_path", str(out)],
+        cwd=clone,
+        env={**os.environ, "PYTHONPATH": str(clone), "HF_HUB_OFFLINE": "1"},
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    (results,) = out.rglob("results_*.json")
+    samples = {}
+    for name in names:
+        (path,) = out.rglob(f"samples_{name}_*.jsonl")
+        samples[name] = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    return json.loads(results.read_text("utf-8"))["results"], samples
+
+
+def test_all_kinds_are_packaged_and_run_by_the_harness_itself(
+    source: Path, mine: Path, tmp_path: Path, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the git configuration of a person whose patches look different."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / ".gitconfig").write_text(HOSTILE_CONFIG)
+    official = cloned(source, tmp_path / "official")
+    for kind in KINDS:
+        name, out = name_of(kind), tmp_path / f"{kind}.zip"
+        task = scaffold(kind, tmp_path)
+        (task / "NOTES.md").write_bytes(b"a line with spaces at its end  \r\n")
+        with monkeypatch.context() as patched:
+            patched.setenv("HOME", str(home))
+            done = package(task, mine, out)
+        assert done.exit_code == 0, done.output
+        assert token not in done.output
+        assert f"{name} by {METRIC[kind]}, 118 samples, 0 leaks, patch of 4 files" in done.output
+        assert out.stat().st_mode & 0o077 == 0
+        with zipfile.ZipFile(out) as archive:
+            assert sorted(archive.namelist()) == ["evaluation.patch", "metadata.yaml"]
+            metadata = yaml.safe_load(archive.read("metadata.yaml"))
+            patch = archive.read("evaluation.patch")
+        named = {"task_name": name, "task_metric": METRIC[kind], "hf_token": token}
+        assert metadata == named and token.encode() not in patch
+        git(official, "apply", "--index", "-", given=patch)
+        for path in task.iterdir():
+            assert (official / TASKS / name / path.name).read_bytes() == path.read_bytes()
+    assert git(mine, "status", "--porcelain") == b""
+
+    names = [name_of(kind) for kind in KINDS]
+    results, samples = own_run(official, names, tmp_path / "results")
+    for kind, name in zip(KINDS, names, strict=True):
+        (value,) = (v for k, v in results[name].items() if k.split(",")[0] == METRIC[kind])
+        assert isinstance(value, int | float)
+        assert results[name]["sample_len"] == 5
+    collected = read_results([tmp_path / "results"])
+    assert "--limit 5" in collected.notes[0]
+    margins = [row["score"] for row in collected.rows if row["metric"] == "margin"]
+    assert margins == [results[name_of("multiple-choice")]["margin,none"]]
+    assert {row["benchmark"] for row in collected.rows} == {f"{name}-0shot" for name in names}
+    better = {row["metric"]: row["direction"] for row in collected.rows}
+    assert better["perplexity"] == "lower" and better["acc"] == "higher"
+    for sample in samples[name_of("multiple-choice")]:
+        nats = [float(pair[0]) for pair in sample["filtered_resps"]]
+        gold = nats.pop(sample["doc"]["gold"])
+        assert sample["margin"] == pytest.approx(gold - sum(nats) / 3, abs=1e-9)
+
+
+def test_the_same_task_gives_the_same_patch_in_a_shallow_clone_and_with_a_metric_of_its_own(
+    source: Path, mine: Path, tmp_path: Path, token: str
+) -> None:
+    task = scaffold("cloze", tmp_path)
+    git(tmp_path, "clone", "--quiet", "--depth", "1", source.as_uri(), "shallow")
+    outs = {name: tmp_path / f"{name}.zip" for name in ("whole", "shallow", "own")}
+    for name, clone in (("whole", mine), ("shallow", tmp_path / "shallow")):
+        done = package(task, clone, outs[name])
+        assert done.exit_code == 0, done.output
+    assert outs["whole"].read_bytes() == outs["shallow"].read_bytes()
+
+    metrics = tmp_path / "shallow" / METRICS
+    metrics.write_text(metrics.read_text("utf-8") + OWN_AGGREGATION, "utf-8")
+    config = task / f"{task.name}.yaml"
+    config.write_text(config.read_text().replace("aggregation: perplexity", "aggregation: middle"))
+    done = package(task, tmp_path / "shallow", outs["own"], "--metric", "perplexity")
+    assert done.exit_code == 0, done.output
+    assert "patch of 4 files" in done.output
+
+
+def test_what_is_no_submission_is_refused_and_leaves_no_zip(
+    source: Path, mine: Path, tmp_path: Path, token: str
+) -> None:
+    out = tmp_path / "submission.zip"
+
+    def refused(task: Path, *more: str, harness: Path = mine) -> str:
+        done = package(task, harness, out, *more)
+        assert done.exit_code == 1, done.output
+        assert not out.exists() and token not in done.output
+        (line,) = [line for line in done.stderr.splitlines() if line.startswith("error")]
+        return line
+
+    moved = cloned(source, tmp_path / "moved")
+    changed = cloned(source, tmp_path / "changed")
+    for clone, first in ((moved, "# theirs\n"), (changed, "# ours\n")):
+        (clone / METRICS).write_text(first + (clone / METRICS).read_text("utf-8"), "utf-8")
+    git(moved, *IDENTITY, "commit", "-q", "-a", "-m", "x")
+    good = scaffold("multiple-choice", tmp_path, "good")
+    said = refused(good, "--onto", str(moved), harness=changed)
+    assert "does not apply to" in said and METRICS in said and "--onto" in said
+
+    secret = scaffold("cloze", tmp_path, "secret")
+    (secret / "upload.py").write_text(f'import os\nos.environ["HF_TOKEN"] = "{token}"\n')
+    said = refused(secret)
+    assert f"{TASKS}/secret/upload.py" in said and "the token itself" in said
+
+    few = scaffold("generation", tmp_path, "few")
+    lines = (few / "items.jsonl").read_text("utf-8").splitlines(keepends=True)
+    (few / "items.jsonl").write_text("".join(lines[:99]), "utf-8")
+    assert "few: 99 samples; the rules want 100 to 15,000: add some" in refused(few)
+
+    leaking = scaffold("cloze", tmp_path, "leaking")
+    rows = [json.loads(line) for line in (leaking / "items.jsonl").read_text("utf-8").splitlines()]
+    rows[7]["question"] = f"Not {rows[7]['answer'].upper()}, but"
+    rows[8]["question"] = f"Not {rows[8]['answer']}ish, but"
+    (leaking / "items.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    said = refused(leaking)
+    assert "1 of 118 prompts hold their answer as a word" in said and "sample 7:" in said
+
+    broken = scaffold("cloze", tmp_path, "broken")
+    config = broken / "broken.yaml"
+    config.write_text(config.read_text().replace("{{question}}", "{{query}}"))
+    assert "'query' is undefined" in refused(broken)
+    assert git(mine, "status", "--porcelain") == b""
+
+
+def test_the_hint_of_a_new_task_is_a_command_that_runs(source: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "my tasks"
+    done = CliRunner().invoke(cli, ["e2lm", "new", "hinted", "--folder", str(folder)])
+    words = shlex.split(done.output.splitlines()[-1].removeprefix("try it: tokenmart "))
+    done = CliRunner().invoke(cli, [*words, "--dry-run"])
+    assert done.exit_code == 0, done.output
+    assert "hinted-0shot" in done.output and "80 requests" in done.output

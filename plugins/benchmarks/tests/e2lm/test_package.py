@@ -1,0 +1,390 @@
+"""`tokenmart e2lm new` and `package`, against git repositories and the harness itself."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from plugins.benchmarks.e2lm.harness_check import check
+from plugins.benchmarks.e2lm.leakage import PromptedItem, leaking, stands_in
+from plugins.benchmarks.e2lm.new_task import KINDS, METRIC, new_task
+from plugins.benchmarks.e2lm.package import Wish, judge
+from plugins.benchmarks.e2lm.patch import (
+    apply_cleanly,
+    find_base,
+    git,
+    make_patch,
+    refuse_secrets,
+    task_names,
+)
+from tokenmart import cli
+from warehouse.errors import TokenmartError
+
+TOKEN = "hf_" + "NotARealTokenJustLetters" + "0123"
+COMMIT = ("-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-q", "-m", "x")
+
+
+def repository(folder: Path, files: dict[str, str]) -> Path:
+    """A git repository with these files committed."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    git(folder, "init", "-q")
+    git(folder, "add", "-A")
+    git(folder, *COMMIT)
+    return folder
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """The shape of a clone, without a harness in it."""
+    files = {"lm_eval/tasks/other/other.yaml": "task: other\n", "lm_eval/metrics.py": "A = 1\n"}
+    return repository(tmp_path / "harness", files)
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Path:
+    new_task("elements", "multiple-choice", tmp_path)
+    return tmp_path / "elements"
+
+
+@pytest.fixture
+def token(monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    return TOKEN
+
+
+def package(task: Path, harness: Path, out: Path, *more: str) -> Result:
+    words = ["--task", str(task), "--harness", str(harness), "--out", str(out), *more]
+    return CliRunner().invoke(cli, ["e2lm", "package", *words])
+
+
+def test_a_patch_adds_the_task_and_the_changes_of_the_clone(
+    clone: Path, task: Path, tmp_path: Path
+) -> None:
+    (clone / "lm_eval/metrics.py").write_text("A = 2\n")
+    (clone / "lm_eval/notes.py").write_text("mine\n")
+    (task / "__pycache__").mkdir()
+    (task / "__pycache__/x.pyc").write_bytes(b"\0")
+    (task / "figure.bin").write_bytes(bytes(range(256)))
+    patch = make_patch(task, clone, find_base(clone, "HEAD"), tmp_path)
+    names = ["elements.yaml", "elements_items.py", "figure.bin", "items.jsonl"]
+    assert list(patch.files) == [
+        "lm_eval/metrics.py",
+        *(f"lm_eval/tasks/elements/{name}" for name in names),
+    ]
+    assert patch.left_out == ("lm_eval/notes.py",)
+    clean = apply_cleanly(patch, clone, patch.base, tmp_path)
+    assert (clean / "lm_eval/metrics.py").read_text() == "A = 2\n"
+    for name in names:
+        made = clean / "lm_eval/tasks/elements" / name
+        assert made.read_bytes() == (task / name).read_bytes()
+    assert git(clone, "status", "--porcelain").decode().split() == [
+        "M", "lm_eval/metrics.py", "??", "lm_eval/notes.py",
+    ]  # fmt: skip
+
+
+def test_a_patch_is_the_same_whatever_git_is_told_to_do(
+    clone: Path, task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (clone / "lm_eval/metrics.py").write_text("A = 2  \n")
+    base = find_base(clone, "HEAD")
+    patches = []
+    for name in ("plain", "told"):
+        home = tmp_path / name
+        (home / "scratch").mkdir(parents=True)
+        monkeypatch.setenv("HOME", str(home))
+        if name == "told":
+            (home / ".gitconfig").write_text(
+                "[diff]\nnoprefix = true\ncontext = 0\n[color]\nui = always\ndiff = always\n"
+                "[apply]\nwhitespace = error\n[core]\nabbrev = 6\n"
+            )
+        patch = make_patch(task, clone, base, home / "scratch")
+        apply_cleanly(patch, clone, base, home / "scratch")
+        patches.append(patch)
+    assert patches[0] == patches[1] and b"+++ b/lm_eval/metrics.py" in patches[0].text
+
+
+def test_a_task_that_lies_in_the_clone_stays_where_it_is(clone: Path, tmp_path: Path) -> None:
+    new_task("elements", "cloze", clone / "lm_eval/tasks/group")
+    patch = make_patch(
+        clone / "lm_eval/tasks/group/elements", clone, find_base(clone, "HEAD"), tmp_path
+    )
+    assert {Path(name).parent.as_posix() for name in patch.files} == {
+        "lm_eval/tasks/group/elements"
+    }
+    assert patch.left_out == ()
+
+
+def test_a_patch_that_does_not_apply(clone: Path, task: Path, tmp_path: Path, token: str) -> None:
+    official = tmp_path / "official"
+    shutil.copytree(clone, official)
+    (official / "lm_eval/metrics.py").write_text("B = 7\n")
+    git(official, "add", "-A")
+    git(official, *COMMIT)
+    (clone / "lm_eval/metrics.py").write_text("A = 2\n")
+    done = package(task, clone, tmp_path / "s.zip", "--onto", str(official))
+    assert done.exit_code == 1
+    assert "does not apply to" in done.stderr and "lm_eval/metrics.py" in done.stderr
+    assert not (tmp_path / "s.zip").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        (f"x = '{TOKEN}'", "the token itself"),
+        ("x = 'hf_abcdefghijklmnopqrstuvwx'", "a Hugging Face token"),
+        ("OPENAI_API_KEY=abcdefghijklmnop1234", "a secret"),
+        ("-----BEGIN RSA PRIVATE KEY-----", "a private key"),
+        ("AKIAABCDEFGHIJKLMNOP", "an AWS access key"),
+    ],
+)
+def test_no_secret_leaves(
+    clone: Path, task: Path, tmp_path: Path, token: str, line: str, what: str
+) -> None:
+    (task / "extra.py").write_text(f"# first\n{line}\n")
+    done = package(task, clone, tmp_path / "s.zip")
+    assert done.exit_code == 1
+    assert "lm_eval/tasks/elements/extra.py: line" in done.stderr and what in done.stderr
+    assert token not in done.output and "abcdefghijklmnop" not in done.output
+    assert not (tmp_path / "s.zip").exists()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\x00\xff\x00" + TOKEN.encode(),
+        b"# first\n++ " + TOKEN.encode() + b"\n",
+        b"# first\n@@ -1 +1 @@\n++ b/x " + TOKEN.encode() + b"\n",
+        b"# first\x0c" + TOKEN.encode() + b"\x0c\n",
+        f"first\nx = {TOKEN}\n".encode("utf-16"),
+    ],
+    ids=["binary", "like a header", "like a hunk", "form feed", "utf-16"],
+)
+def test_no_token_leaves_in_a_file_of_any_form(
+    clone: Path, task: Path, tmp_path: Path, token: str, content: bytes
+) -> None:
+    (task / "extra.bin").write_bytes(content)
+    patch = make_patch(task, clone, find_base(clone, "HEAD"), tmp_path)
+    with pytest.raises(TokenmartError, match=r"elements/extra\.bin: line \d .*the token itself"):
+        refuse_secrets(patch, token)
+
+
+def test_a_secret_that_the_harness_has_already_is_not_the_patch_s(
+    clone: Path, task: Path, tmp_path: Path, token: str
+) -> None:
+    (clone / "lm_eval/api.py").write_text(f"a = 1\nb = '{token}'\n")
+    git(clone, "add", "-A")
+    git(clone, *COMMIT)
+    (clone / "lm_eval/api.py").write_text(f"a = 2\nb = '{token}'\n")
+    refuse_secrets(make_patch(task, clone, find_base(clone, "HEAD"), tmp_path), token)
+
+
+def test_broken_folders_and_clones(
+    clone: Path, task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "s.zip"
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    assert "$HF_TOKEN is not set" in package(task, clone, out).stderr
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    assert "no such folder" in package(tmp_path / "none", clone, out).stderr
+    empty = repository(tmp_path / "plain", {"a.txt": "a"})
+    assert "no clone of lm-evaluation-harness" in package(task, empty, out).stderr
+    assert "git rev-parse failed" in package(task, clone, out, "--base", "v9").stderr
+    (task / "elements.yaml").write_text("task: a\n  b: : c\n")
+    assert "elements.yaml:2: not YAML" in package(task, clone, out).stderr
+    (task / "elements.yaml").write_text("task: a\nx: !function y.z\n")
+    (task / "second.yaml").write_text("task: b\n")
+    assert task_names(task) == ["a", "b"]
+    assert "define a, b; name one with --name" in package(task, clone, out).stderr
+    (task / "second.yaml").unlink()
+    (task / "link").symlink_to("/etc/hosts")
+    assert "no plain file" in package(task, clone, out).stderr
+    taken = tmp_path / "elsewhere" / "other"
+    new_task("other", "cloze", taken.parent)
+    assert "has lm_eval/tasks/other already" in package(taken, clone, out).stderr
+
+
+def test_names_of_tasks(tmp_path: Path) -> None:
+    for name in ("../x", "A", "a-b", "", "1a"):
+        with pytest.raises(TokenmartError, match="is no name for a task"):
+            new_task(name, "cloze", tmp_path)
+    new_task("mine", "cloze", tmp_path)
+    with pytest.raises(TokenmartError, match="there already"):
+        new_task("mine", "cloze", tmp_path)
+
+
+def test_a_leak_is_a_word_and_no_part_of_one() -> None:
+    assert not stands_in("tin", "They continue.")
+    assert stands_in(" Tin.", "Is it tin?") and stands_in("New York", "In new  york, who")
+    assert not stands_in("...", "a ... b") and stands_in("C++", "Is C++ hard?")
+    listed = PromptedItem("A sheep or a goat?", ("goat",), ("sheep", "goat"))
+    given = PromptedItem("The goat is a", ("goat",), ("sheep", "goat"))
+    assert leaking([listed, given, PromptedItem(None, ("goat",)), listed]) == [1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_items_of_a_new_task(tmp_path: Path, kind: Any) -> None:
+    files = new_task("elements", kind, tmp_path)
+    rows = [json.loads(line) for line in files[-1].read_text().splitlines()]
+    assert len(rows) == 118 == len({row["question"] for row in rows})
+    answers = [row["choices"][row["gold"]] if "gold" in row else row["answer"] for row in rows]
+    assert len(set(answers)) == 118
+    assert all(len(set(row.get("choices", "abcd"))) == 4 for row in rows)
+    assert (
+        leaking([PromptedItem(r["question"], (a,)) for r, a in zip(rows, answers, strict=True)])
+        == []
+    )
+
+
+def ran(count: int = 100, **results: Any) -> dict[str, Any]:
+    item = {"prompt": "Which one?", "answers": ["this"], "choices": ["this", "that"]}
+    return {"items": [item] * count, "results": results or {"acc,none": 0.5, "acc_stderr,none": 0}}
+
+
+@pytest.mark.parametrize(
+    ("found", "metric", "message"),
+    [
+        (ran(99), None, "99 samples; the rules want 100 to 15,000: add some"),
+        (ran(15_001), None, "15001 samples.*curate"),
+        (ran(), "ac", "--metric ac: .*did you mean 'acc'"),
+        (ran(**{"acc,none": float("nan")}), None, "acc is nan on the samples"),
+        (ran(**{"acc,none": "N/A"}), None, "acc is 'N/A' on the samples"),
+        (ran(**{"acc_stderr,none": 0.1}), None, "computed no metric"),
+    ],
+)
+def test_what_ran_and_is_no_submission(
+    found: dict[str, Any], metric: str | None, message: str
+) -> None:
+    with pytest.raises(TokenmartError, match=message):
+        judge("t", Wish(Path(), Path(), metric=metric), found)
+
+
+def test_leaks_are_shown_and_may_be_allowed() -> None:
+    found = ran()
+    leak = {"prompt": "Take this one:", "answers": ["this"], "choices": ["this", "that"]}
+    found["items"][3] = leak
+    with pytest.raises(TokenmartError, match=r"1 of 100 prompts.*sample 3: 'this' in 'Take this"):
+        judge("t", Wish(Path(), Path()), found)
+    assert judge("t", Wish(Path(), Path(), leaks_allowed=1), found)[::2] == ("acc", [3])
+
+
+@pytest.fixture(scope="module")
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A git repository of the installed harness, with one of its own tasks."""
+    found = importlib.util.find_spec("lm_eval")
+    if found is None or found.origin is None:
+        pytest.skip("lm_eval is not installed (run make setup)")
+    source, folder = Path(found.origin).parent, tmp_path_factory.mktemp("clone")
+
+    def most_tasks(place: str, names: list[str]) -> list[str]:
+        top = Path(place) == source / "tasks"
+        return [n for n in names if n == "__pycache__" or (top and (source / "tasks" / n).is_dir())]
+
+    shutil.copytree(source, folder / "lm_eval", ignore=most_tasks)
+    shutil.copytree(source / "tasks" / "arc", folder / "lm_eval/tasks/arc")
+    return repository(folder, {})
+
+
+@pytest.mark.slow
+def test_the_guide_from_idea_to_submission(
+    harness: Path, tmp_path: Path, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its two commands, as they stand there."""
+    guide = (Path(__file__).parents[4] / "docs" / "e2lm.md").read_text("utf-8")
+    lines = re.findall(r"^\$ tokenmart (e2lm (?:new|package) .*)$", guide, re.MULTILINE)
+    assert len(lines) == 2
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lm-evaluation-harness").symlink_to(harness)
+    output = ""
+    for line in lines:
+        done = CliRunner().invoke(cli, shlex.split(line))
+        assert done.exit_code == 0, done.output
+        output += done.output
+    assert "element_symbols by margin, 118 samples, 0 leaks, patch of 3 files" in output
+    assert token not in output
+    with zipfile.ZipFile("submission.zip") as archive:
+        assert archive.namelist() == ["evaluation.patch", "metadata.yaml"]
+        metadata = yaml.safe_load(archive.read("metadata.yaml"))
+        patch = archive.read("evaluation.patch")
+    named = {"task_name": "element_symbols", "task_metric": "margin", "hf_token": token}
+    assert metadata == named
+    assert token.encode() not in patch
+    assert Path("submission.zip").stat().st_mode & 0o077 == 0
+    git(harness, "apply", "--check", "-", given=patch)
+    assert git(harness, "status", "--porcelain") == b""
+
+
+@pytest.mark.slow
+def test_other_kinds_run_and_broken_tasks_are_named(harness: Path, tmp_path: Path) -> None:
+    """In one process of the harness, as `package` runs it: what is found, and what fails how."""
+    tasks = tmp_path / "tasks"
+    for kind in KINDS:
+        new_task(kind.replace("-", "_"), kind, tasks)
+    new_task("no_field", "cloze", tasks)
+    (tasks / "no_field" / "items.jsonl").write_text('{"question": "q"}\n')
+    new_task("no_metric", "cloze", tasks)
+    new_task("no_gold", "multiple-choice", tasks)
+    with (tasks / "no_gold" / "items.jsonl").open("a") as file:
+        file.write('{"question": "Which?", "choices": ["a", "b"]}\n')
+        file.write('{"question": "And which?", "choices": ["a", "b"], "gold": 2}\n')
+    new_task("no_answer", "cloze", tasks)
+    with (tasks / "no_answer" / "items.jsonl").open("a") as file:
+        file.write('{"question": "Which?"}\n{"answer": "this"}\n')
+    new_task("no_json", "multiple-choice", tasks)
+    with (tasks / "no_json" / "items.jsonl").open("a") as file:
+        file.write("\n{question: 1}\n")
+    broken = tasks / "no_metric" / "no_metric.yaml"
+    broken.write_text(broken.read_text().replace("metric: acc", "metric: !function no_metric.x"))
+    script = (
+        f"import sys, json; sys.path.insert(0, {str(Path(__file__).parents[4])!r})\n"
+        "import lm_eval.tasks as t; original = t.TaskManager\n"
+        f"t.TaskManager = lambda: original(include_path={str(tasks)!r}, include_defaults=False)\n"
+        "from plugins.benchmarks.e2lm.harness_check import check\n"
+        "print(json.dumps({n: check(n, 5) for n in sys.argv[1:]}, default=str))"
+    )
+    names = ["multiple_choice", "cloze", "generation", "no_field", "no_metric", "none"]
+    names += ["no_gold", "no_answer", "no_json"]
+    done = subprocess.run(
+        [sys.executable, "-c", script, *names],
+        cwd=harness, capture_output=True, text=True, check=False, timeout=200,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    for kind in KINDS:
+        made = found[kind.replace("-", "_")]
+        assert made["failed"] is None, made
+        assert len(made["items"]) == 118
+        assert METRIC[kind] in {key.split(",")[0] for key in made["results"]}
+    for name in ("no_field", "no_metric", "none"):
+        assert found[name]["failed"] in ("load", "items", "run")
+        assert found[name]["error"]
+    assert found["no_gold"]["failed"] == "items"
+    assert (
+        "2 of 120 samples are wrong: sample 118 ('Which?'): the right answer is None, expected"
+        in (found["no_gold"]["error"])
+    )
+    assert "sample 119 ('And which?'): the right answer is 2" in found["no_gold"]["error"]
+    assert found["no_answer"]["failed"] == "items"
+    assert "sample 118 ('Which?'): has no right answer; sample 119" in found["no_answer"]["error"]
+    assert found["no_answer"]["error"].endswith("has no prompt")
+    assert found["no_json"]["failed"] == "load"
+    assert "items.jsonl: line 120: is not JSON: " in found["no_json"]["error"]
+
+
+def test_without_a_harness_the_check_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lm_eval", None)
+    found = check("any", 1)
+    assert found["failed"] == "import" and "lm_eval" in found["error"]

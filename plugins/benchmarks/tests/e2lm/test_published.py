@@ -1,0 +1,146 @@
+"""The shipped series: figures that were reckoned on them elsewhere."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from dbt_harness import Warehouse
+from signal_oracle import order_agreement
+
+from plugins.benchmarks.e2lm.readings import _medians, compare_readings
+from plugins.benchmarks.e2lm.scores import open_problem
+from plugins.benchmarks.scores.score_store import store_scores
+from plugins.benchmarks.scores.table_problem import TableProblem, find_table, read_table
+from warehouse.metrics.model_sql import ModelSql
+from warehouse.paths import Workspace, find_workspace
+
+SHIPPED = find_workspace(Path(__file__))
+
+
+def problem(name: str) -> TableProblem:
+    found = find_table(name, SHIPPED)
+    assert found is not None
+    return found
+
+
+@pytest.mark.slow
+def test_signal_quality_on_the_ladder() -> None:
+    """Mean SQ over 14 early checkpoints of 25 runs, as reckoned elsewhere to two digits."""
+    with open_problem("ladder", read_table(problem("ladder"), SHIPPED)) as database:
+        order = ModelSql(database, SHIPPED).build("int_series_order")
+        rows = database.execute(
+            f"select metric, avg(sq), count(distinct model_id), min(checkpoints), max(checkpoints)"
+            f" from {order} where not model_id like '%-rerun' and not model_id like '%-final'"
+            " and metric != 'cross_entropy' group by metric"
+        ).fetchall()
+    assert {row[0]: round(row[1], 2) for row in rows} == {
+        "bpb": 0.93,
+        "soft_log": 0.84,
+        "soft": 0.78,
+        "accuracy": 0.70,
+    }
+    assert {row[2:] for row in rows} == {(25, 14, 14)}
+
+
+def test_sampling_error_of_lambada_on_pythia() -> None:
+    """.0053 for 70m and .0065 for 6.9b: the deduplicated models, their last three checkpoints."""
+    table = pq.read_table(SHIPPED.root / problem("pythia").table.path).to_pylist()
+    for model, expected in (("pythia-70m-deduped", 0.0053), ("pythia-6.9b-deduped", 0.0065)):
+        errors = {
+            row["step"]: row["stderr"]
+            for row in table
+            if (row["model"], row["benchmark"], row["metric"]) == (model, "lambada_openai", "acc")
+        }
+        last = [errors[step] for step in sorted(errors)[-3:]]
+        assert round(float(np.mean(last)), 4) == expected
+
+
+def test_decision_accuracy_of_dclm() -> None:
+    """400M to 7B, 12 recipes, the last evaluation of each: as published, but for how ties count."""
+    published = {
+        "arc_easy": 0.89, "lambada_openai": 0.86, "arc_challenge": 0.82, "hellaswag": 0.67,
+        "mmlu_fewshot": 0.58, "boolq": 0.47, "copa": 0.39,
+    }  # fmt: skip
+    rows = pq.read_table(SHIPPED.root / problem("dclm").table.path).to_pylist()
+    for task, expected in published.items():
+        sizes: dict[str, dict[str, float]] = {"400M": {}, "7B": {}}
+        for row in sorted(rows, key=lambda row: str(row["model"])):
+            size = str(row["size"]).split("-")[0]
+            if (row["benchmark"], row["metric"]) == (task, "accuracy") and size in sizes:
+                sizes[size][row["recipe"]] = row["score"]
+        small, large = sizes["400M"], sizes["7B"]
+        pairs = list(combinations(sorted(small.keys() & large.keys()), 2))
+        ties = sum(small[a] == small[b] or large[a] == large[b] for a, b in pairs)
+        assert len(pairs) == 66
+        slack = ties / 2 / len(pairs) + 0.005
+        assert order_agreement(small, large) == pytest.approx(expected, abs=slack), task
+
+
+@pytest.mark.slow
+def test_dbt_builds_the_marts_that_the_commands_compute(tmp_path: Path) -> None:
+    """One SQL, two doors: the same rows; and both mean over the runs of a recipe."""
+    warehouse = Warehouse(tmp_path / "data", tmp_path / "t.duckdb")
+    brought = read_table(problem("dclm"), SHIPPED)
+    store_scores(brought, Workspace(SHIPPED.root, warehouse.data, warehouse.database), "dclm")
+    warehouse.run("--select", "+benchmark_signal", "+early_score_catalog")
+    query = (
+        "select model, benchmark, metric, statistic, round(value, 9), reason from {} order by all"
+    )
+    with open_problem("dclm", brought) as database:
+        models = ModelSql(database, SHIPPED)
+        assert warehouse.rows(query.format("benchmark_signal")) == (
+            database.execute(query.format(models.build("benchmark_signal"))).fetchall()
+        )
+        variants = "select count(*), count(distinct (metric, variant)) from {}"
+        assert warehouse.rows(variants.format("early_scores")) == (
+            database.execute(variants.format(models.build("early_scores"))).fetchall()
+        )
+    assert warehouse.rows(
+        "select count(*) from early_scores anti join early_score_catalog using (metric, variant)"
+    ) == [(0,)]
+
+
+@pytest.fixture(scope="module")
+def dclm() -> dict[str, Any]:
+    return compare_readings("dclm", SHIPPED, seed=0, resamples=10_000)
+
+
+def test_readings_of_dclm_are_those_of_brute_force(dclm: dict[str, Any]) -> None:
+    rows = pq.read_table(SHIPPED.root / problem("dclm").table.path).to_pylist()
+    by_key: dict[tuple[str, str, str], dict[str, list[float]]] = {}
+    for row in rows:
+        key = (row["benchmark"], row["metric"], row["size"])
+        by_key.setdefault(key, {}).setdefault(row["recipe"], []).append(row["score"])
+    means = {
+        key: {recipe: float(np.mean(scores)) for recipe, scores in recipes.items()}
+        for key, recipes in by_key.items()
+    }
+    for stage in dclm["stages"]:
+        for reading in stage["readings"]:
+            name = reading["reading"]
+            sign = -1 if name == "task_loss" else 1
+            shares = [
+                order_agreement(
+                    {
+                        k: sign * v
+                        for k, v in means[task, reading["reading"], stage["stage"]].items()
+                    },
+                    means[task, "accuracy", "7B-1x"],
+                )
+                for task in stage["benchmarks"]
+            ]
+            assert reading["decision_accuracy"] == pytest.approx(np.mean(shares), abs=1e-6)
+            low, high = reading["interval"]
+            assert low < reading["decision_accuracy"] < high
+
+
+def test_medians_of_repeated_values_are_those_of_numpy() -> None:
+    generator = np.random.default_rng(1)
+    values, counts = generator.normal(size=7), generator.integers(0, 4, (50, 7)).astype(float)
+    expected = [np.median(np.repeat(values, row.astype(int))) for row in counts]
+    assert _medians(values, counts) == pytest.approx(np.array(expected))

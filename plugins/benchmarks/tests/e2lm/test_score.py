@@ -1,0 +1,243 @@
+"""`tokenmart e2lm score` against brute force and against the published figures."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from signal_oracle import autocorrelation, monotonicity, order_agreement
+
+from plugins.benchmarks.e2lm.score import COLUMNS, score_table
+from tokenmart import cli
+from warehouse.errors import TokenmartError
+from warehouse.paths import find_workspace
+
+ROOT = Path(__file__).parents[4]
+WORKSPACE = find_workspace(ROOT)
+PUBLISHED = ROOT.parent / "shared" / "facts" / "e2lm_scores.csv"
+EARLY = [4.194304, 10.110550016, *(4.665546069333 + 16.777216 * k for k in range(1, 13))]
+LATER = [222.769354069333, 239.546570069333]
+
+Table = dict[tuple[str, str], list[float]]
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def write_table(table: Table, tokens: list[float], name: str = "scores.csv") -> Path:
+        path = tmp_path / name
+        with path.open("w", newline="") as file:
+            rows = csv.writer(file)
+            rows.writerow(COLUMNS)
+            for (model, benchmark), scores in table.items():
+                for point, score in zip(tokens, scores, strict=False):
+                    rows.writerow([model, "1b", "arch1", point, benchmark, score])
+        return path
+
+    return write_table
+
+
+def made_up(models: int = 4) -> Table:
+    """Rising, noisy and tied series of 14 early and 2 later checkpoints."""
+    generator = np.random.default_rng(3)
+    table: Table = {}
+    for model in range(models):
+        rise = np.linspace(0.2, 0.5 + 0.05 * model, 16)
+        table[f"m{model}", "smooth"] = list(rise + generator.normal(0, 0.01, 16))
+        table[f"m{model}", "noise"] = list(generator.normal(0.5, 0.1, 16))
+        table[f"m{model}", "ties"] = list(np.round(rise + generator.normal(0, 0.05, 16), 1))
+    return table
+
+
+def test_the_grid_is_the_competitions(write: Write) -> None:
+    assert [round(point, 2) for point in EARLY[:4]] == [4.19, 10.11, 21.44, 38.22]
+    assert EARLY[-1] == pytest.approx(205.99213806933335)
+
+
+def test_statistics_of_a_run_are_those_of_brute_force(write: Write) -> None:
+    table = made_up()
+    found = score_table(write(table, EARLY + LATER), WORKSPACE)
+    assert found.notes == ()
+    for (model, benchmark), scores in table.items():
+        entry, early = found.entries[model][benchmark], scores[:14]
+        rises = np.diff(scores)
+        assert entry["reason"] is None
+        expected = {
+            "early_checkpoints": 14,
+            "monotonicity": monotonicity(early),
+            "monotonicity_average_ranks": monotonicity(early, "average"),
+            "autocorrelation": autocorrelation(early),
+            "sq": (monotonicity(early) + autocorrelation(early)) / 2,
+            "noise_sd": np.std(scores[-10:]),
+            "noise_relative": np.std(scores[-10:]) / abs(np.mean(scores[-10:])),
+            "total_variation": np.mean(np.abs(rises)),
+            "rise_balance": np.mean(np.sign(rises)),
+        }
+        for name, value in expected.items():
+            assert entry[name] == pytest.approx(value, rel=1e-9, abs=1e-12), (benchmark, name)
+
+
+def test_statistics_of_all_runs_are_those_of_brute_force(write: Write) -> None:
+    table = made_up()
+    found = score_table(write(table, EARLY + LATER), WORKSPACE)
+    for benchmark in ("smooth", "noise", "ties"):
+        scores = {model: table[model, benchmark] for model, name in table if name == benchmark}
+        entry = found.entries["m0"][benchmark]
+        final = {model: y[-1] for model, y in scores.items()}
+        early_mean = {model: float(np.mean(y[:14])) for model, y in scores.items()}
+        early_last = {model: y[13] for model, y in scores.items()}
+        later = [{model: y[at] for model, y in scores.items()} for at in (14, 15)]
+        values = np.array(list(final.values()))
+        signal = (values.max() - values.min()) / values.mean()
+        noise = np.mean([np.std(y[-10:]) / np.mean(y[-10:]) for y in scores.values()])
+        assert entry["signal"] == pytest.approx(signal)
+        assert entry["snr"] == pytest.approx(signal / noise)
+        assert entry["decision_accuracy"] == pytest.approx(order_agreement(early_last, final))
+        for name, reference in {"rc": early_mean, "rc_last_early": early_last}.items():
+            share = np.mean([order_agreement(reference, point) for point in later])
+            assert entry[name] == pytest.approx(share), (benchmark, name)
+        assert entry["rc_last"] == pytest.approx(order_agreement(later[0], final))
+
+
+def test_the_final_ranking_holds_from_here(write: Write) -> None:
+    scores = {("a", "q"): [1.0] * 4 + [3.0] * 12, ("b", "q"): [2.0] * 16}
+    tokens = score_table(write(scores, EARLY + LATER), WORKSPACE).entries["a"]["q"]
+    assert tokens["earliest_tokens"] == pytest.approx(EARLY[4] * 1e9)
+
+
+def test_one_late_swap_among_21_pairs_is_let_pass_at_95_percent(write: Write) -> None:
+    scores = {(f"m{run}", "q"): [float(run)] * 16 for run in range(7)}
+    scores["m5", "q"] = [7.0] * 10 + [5.0] * 6  # above m6 up to 60% of its training
+    entry = score_table(write(scores, EARLY + LATER), WORKSPACE).entries["m0"]["q"]
+    assert entry["earliest_share"] == pytest.approx(0.65)
+    assert entry["earliest_share_95"] == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize(
+    ("scores", "reason"),
+    [
+        ([0.5] * 16, "the score is the same at every early checkpoint"),
+        ([0.5] * 13 + [0.6] * 3, "constant over all early checkpoints but the first or last"),
+        ([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7], "7 of at least 8 early checkpoints"),
+    ],
+)
+def test_undefined_is_null_with_a_reason(write: Write, scores: list[float], reason: str) -> None:
+    entry = score_table(write({("m", "q"): scores}, EARLY + LATER), WORKSPACE).entries["m"]["q"]
+    assert entry["sq"] is None and entry["autocorrelation"] is None
+    assert reason in entry["reason"] == entry["reasons"]["autocorrelation"]
+    assert entry["snr"] is None and entry["reasons"]["snr"] == "only one run"
+
+
+def test_a_missing_checkpoint_and_another_schedule_are_told(write: Write) -> None:
+    tokens = EARLY + LATER
+    path = write(made_up(1), tokens)
+    lines = [line for line in path.read_text().splitlines() if not _is(line, "noise", EARLY[5])]
+    path.write_text("\n".join(lines))
+    found = score_table(path, WORKSPACE)
+    assert found.entries["m0"]["noise"]["early_checkpoints"] == 13
+    assert found.notes == (
+        "m0: 13 of 14 early checkpoints of noise; the others are missing and left out",
+    )
+    rising = [float(k) for k in range(1, 11)]
+    found = score_table(write({("m", "q"): rising}, [3.0 * k for k in range(1, 11)]), WORKSPACE)
+    assert found.entries["m"]["q"]["early_checkpoints"] == 10
+    assert "not those of the competition's schedule" in found.notes[0]
+
+
+def _is(line: str, benchmark: str, tokens: float) -> bool:
+    return f",{tokens}," in line and benchmark in line
+
+
+def test_cs_separates_science_from_web_and_enters_the_weighted_score(tmp_path: Path) -> None:
+    path = tmp_path / "recipes.csv"
+    rows = [f"{','.join(COLUMNS)},recipe"]
+    for recipe, lead in (("science", 0.2), ("web", 0.0)):
+        for k, tokens in enumerate(EARLY + LATER):
+            score = 0.2 + 0.01 * k + lead + 0.005 * (k % 2)
+            rows.append(f"{recipe},1b,arch1,{tokens},q,{score},{recipe}")
+    path.write_text("\n".join(rows))
+    entry = score_table(path, WORKSPACE, weights=(0.5, 0.1, 0.4)).entries["web"]["q"]
+    assert 0.9 < entry["cs"] < 1
+    weighted = 0.5 * entry["sq"] + 0.1 * entry["rc"] + 0.4 * entry["cs"]
+    assert entry["weighted_score"] == pytest.approx(weighted)
+
+
+def test_the_command_writes_what_it_prints(write: Write, tmp_path: Path) -> None:
+    path, out = write(made_up(2), EARLY + LATER), tmp_path / "signal.json"
+    arguments = ["e2lm", "score", "--scores", str(path), "--weights", "1,0,0"]
+    printed = CliRunner().invoke(cli, [*arguments, "--model", "m1", "--json"])
+    assert printed.exit_code == 0, printed.output
+    entries: dict[str, Any] = json.loads(printed.stdout)
+    assert list(entries) == ["m1"]
+    assert entries["m1"]["smooth"]["weighted_score"] == entries["m1"]["smooth"]["sq"]
+    shown = CliRunner().invoke(cli, [*arguments, "--model", "m1"])
+    assert shown.exit_code == 0 and "weighted" in shown.output.splitlines()[0], shown.output
+    (line,) = [line for line in shown.output.splitlines() if line.startswith("m1     smooth")]
+    assert f"{entries['m1']['smooth']['sq']:.3g}" in line
+    for _ in range(2):  # its own result may be replaced
+        done = CliRunner().invoke(cli, [*arguments, "--out", str(out)])
+        assert done.exit_code == 0, done.output
+    assert json.loads(out.read_text())["m1"] == entries["m1"]
+    out.write_text("mine")
+    refused = CliRunner().invoke(cli, [*arguments, "--out", str(out)])
+    assert refused.exit_code == 1 and out.read_text() == "mine"
+
+
+def test_what_has_no_sq_is_named_with_its_reason(write: Write, tmp_path: Path) -> None:
+    rows = {(f"m{n}", "b"): [0.1, 0.2, 0.3, 0.4] for n in range(7)}
+    path, out = write(rows, EARLY[:4]), tmp_path / "signal.json"
+    done = CliRunner().invoke(cli, ["e2lm", "score", "--scores", str(path), "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    assert "m4, b: no SQ: 4 of at least 8 early checkpoints" in done.stderr
+    assert "m5, b" not in done.stderr and "and 2 more without SQ" in done.stderr
+
+
+def test_a_weighted_score_that_is_none_says_what_it_takes(write: Write) -> None:
+    path = write({("m0", "q"): [0.1, 0.2], ("m1", "q"): [0.2, 0.1]}, EARLY[:2])
+    shown = CliRunner().invoke(cli, ["e2lm", "score", "--scores", str(path)])
+    said = " ".join(shown.stdout.split())
+    assert "no weighted score for m0, q and 1 more: sq is undefined (it takes 8 early" in said
+    assert "cs is undefined (it takes runs with science and with web in the column recipe)" in said
+    assert "a weight of 0 leaves a part out, such as --weights 1,0,0" in said
+
+
+def test_a_model_without_a_benchmark_is_named(write: Write) -> None:
+    rows = {("m0", "q"): [0.1, 0.2], ("m0", "r"): [0.1, 0.2], ("m1", "q"): [0.1, 0.3]}
+    notes = score_table(write(rows, EARLY[:2]), WORKSPACE).notes
+    assert "m1: no score on r; there it is compared with no other model" in notes
+
+
+@pytest.mark.parametrize("weights", ["1,2", "a,b,c", "1,-1,0", "nan,0,0"])
+def test_wrong_weights(write: Write, weights: str) -> None:
+    path = str(write(made_up(1), EARLY))
+    done = CliRunner().invoke(cli, ["e2lm", "score", "--scores", path, "--weights", weights])
+    assert done.exit_code == 2 and repr(weights) in done.output
+
+
+def test_an_unknown_model_names_the_closest(write: Write) -> None:
+    with pytest.raises(TokenmartError, match=r"--model mo0: not in .*did you mean 'm0'"):
+        score_table(write(made_up(1), EARLY), WORKSPACE, model="mo0")
+
+
+@pytest.mark.skipif(not PUBLISHED.is_file(), reason="the published scores are not here")
+def test_the_published_figures_to_four_digits() -> None:
+    entries = score_table(PUBLISHED, WORKSPACE).entries
+    dense = entries["dense-1b-arch1"]
+
+    def four(benchmark: str) -> list[float]:
+        names = ("monotonicity", "autocorrelation", "sq")
+        return [round(dense[benchmark][name], 4) for name in names]
+
+    assert four("anli_r3") == [0.0, 0.3473, 0.1737]
+    assert four("arc_challenge") == [0.8198, 0.9139, 0.8669]
+    sizes = [entries[f"dense-{size}-arch1"]["mmluvar"]["sq"] for size in ("500m", "1b", "3b")]
+    assert [round(value, 4) for value in sizes] == [0.9354, 0.9814, 0.9601]
+    assert round(float(np.mean(sizes)), 3) == 0.959
+    counts = {entry["early_checkpoints"] for model in entries.values() for entry in model.values()}
+    assert counts == {14}

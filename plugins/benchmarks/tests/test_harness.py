@@ -1,0 +1,418 @@
+"""`tokenmart eval` against lm-evaluation-harness's own class for transformers models."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import shlex
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+from dbt_harness import Warehouse
+from eval_tasks import TASKS, write_tasks
+from fresh_process import eval_until_killed
+from published_tables import assert_same
+
+from extract.work_claims import claim
+from plugins.benchmarks.commands.eval import eval_command
+from plugins.benchmarks.harness.evaluation import EvalRun
+from tokenmart import cli
+from warehouse.errors import TokenmartError
+from warehouse.paths import Workspace
+from warehouse.sql.connection import connect_to_parquet
+from warehouse.store.ledger import read_units
+from warehouse.store.token_files import keep_units, read_rows, write_unit
+
+pytest.importorskip("lm_eval")
+TokenmartLM = pytest.importorskip("plugins.benchmarks.harness.model").TokenmartLM
+pytestmark = pytest.mark.slow
+
+CONTEXT = 48
+"""Tokens that the second model reads: shorter than some prompts and texts."""
+
+
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tasks(tmp_path_factory.mktemp("made") / "tasks")
+
+
+@pytest.fixture
+def two_models(tiny_problem: Callable[..., Path], tiny_checkpoint: Callable[..., Path]) -> Path:
+    models = [
+        {"full_id": "tiny/one", "source": {"kind": "local", "path": str(tiny_checkpoint())}},
+        {
+            "full_id": "tiny/short",
+            "source": {"kind": "local", "path": str(tiny_checkpoint("gemma3_text", False, 1))},
+            "context": CONTEXT,
+        },
+    ]
+    return tiny_problem(models=[{**m, "family": "tiny", "dtype": "float32"} for m in models])
+
+
+def evaluate(problem: Path, tasks: Path, *options: str) -> Result:
+    words = ["--problem", str(problem), "--include-path", str(tasks), "--device", "cpu"]
+    return CliRunner().invoke(eval_command, [*words, *options])
+
+
+def ok(result: Result) -> str:
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def harness_class(folder: Path, longest: int | None) -> Any:
+    """The harness's own class for models of transformers."""
+    from lm_eval.models.huggingface import HFLM
+
+    return HFLM(
+        pretrained=str(folder), device="cpu", dtype="float32", batch_size=4, max_length=longest
+    )
+
+
+def harness_results(
+    model: Any, tasks: Path, names: Sequence[str] = tuple(TASKS), **options: Any
+) -> dict[str, Any]:
+    """What the harness finds with its own arithmetic."""
+    from lm_eval import simple_evaluate
+    from lm_eval.tasks import TaskManager
+
+    logging.getLogger("lm_eval").setLevel(logging.ERROR)
+    manager = TaskManager(include_path=str(tasks), include_defaults=False)
+    found = simple_evaluate(
+        model, tasks=list(names), task_manager=manager, bootstrap_iters=2, **options
+    )
+    return dict(found)
+
+
+def test_metrics_and_answers_are_the_harness_s_own(
+    two_models: Path, tasks: Path, workspace: Workspace, tiny_checkpoint: Callable[..., Path]
+) -> None:
+    """Run here, and brought in from the harness's own samples."""
+    theirs = {
+        "tiny--one": harness_results(harness_class(tiny_checkpoint(), None), tasks),
+        "tiny--short": harness_results(
+            harness_class(tiny_checkpoint("gemma3_text", False, 1), CONTEXT), tasks
+        ),
+    }
+    ours_inside = TokenmartLM(str(two_models), "tiny/one", "cpu", include_path=str(tasks))
+    inside = numbers(harness_results(ours_inside, tasks))
+    for ours_there, harness in zip(inside, numbers(theirs["tiny--one"]), strict=True):
+        assert ours_there[:2] == harness[:2]
+        assert ours_there[2] == pytest.approx(harness[2], rel=1e-5, abs=1e-6)
+    files = write_samples(workspace.root / "samples", theirs["tiny--one"])
+    words = ["--problem", str(two_models), "--model", "tiny/one", "--format", "samples"]
+    ok(CliRunner().invoke(cli, ["data", "import", *words, *map(str, files)]))
+    # those of the first model are there already
+    said = ok(evaluate(two_models, tasks, "--tasks", "made_*"))
+    assert "evaluated 8 units" in said
+    (following,) = [line for line in said.splitlines() if line.startswith("next: ")]
+    *command, shown = shlex.split(following)
+    assert command == ["next:", "tokenmart", "dbt", "build", "&&", "tokenmart", "sql"]
+    built = Warehouse(workspace.data, workspace.root / "t.duckdb")
+    built.run("--select", "+eval_metrics")
+    assert {name for (name,) in built.rows(f"select distinct task from ({shown})")} == set(TASKS)
+    query = """
+        select
+            model_id, condition like '%-samples', task, metric, filter,
+            value, stderr, items, clusters
+        from eval_metrics where part = 'all'
+    """
+    ours = {row[:5]: row[5:] for row in built.rows(query)}
+    query = """
+        select model_id, task, item, filter, answers.answer
+        from staging.stg_eval_answers as answers
+        join staging.stg_eval_items using (problem, condition, doc_id, segment)
+        where condition not like '%-samples'
+    """
+    answers = {row[:4]: row[4] for row in built.rows(query)}
+    compared = 0
+    for model, found in theirs.items():
+        for task, key, expected in numbers(found):
+            metric, _, filter_name = key.partition(",")
+            exact = "perplexity" not in metric and "bits" not in metric
+            close = pytest.approx(expected, rel=0 if exact else 1e-4, abs=1e-6)
+            value, stderr, items, clusters = ours[model, False, task, metric, filter_name]
+            assert items == len(TASKS[task][0]) and value == close, (task, key)
+            spread = found["results"][task][f"{metric}_stderr,{filter_name}"]
+            if metric.startswith("acc") and clusters == items:
+                assert stderr == pytest.approx(spread, abs=1e-9), (task, key)
+            if model == "tiny--one" and task != "made_counting":
+                assert ours[model, True, task, metric, filter_name][0] == close, (task, key)
+            compared += 1
+        samples = found["samples"]["made_last_word"]
+        nats = np.array([-float(sample["filtered_resps"][0][0]) for sample in samples])
+        error = np.std(nats, ddof=1) / np.sqrt(len(nats))
+        for metric, scale in (("correct_loglik", 1.0), ("perplexity", np.exp(nats.mean()))):
+            _, stderr, _, _ = ours[model, False, "made_last_word", metric, "none"]
+            assert stderr == pytest.approx(scale * error, rel=1e-4)
+        for sample in found["samples"]["made_counting"]:
+            key = model, "made_counting", sample["doc_id"]
+            assert answers[(*key, sample["filter"])] == sample["filtered_resps"][0]
+            assert answers[(*key, "none")] == sample["resps"][0][0]
+    assert compared == 2 * 19
+
+
+def numbers(found: dict[str, Any]) -> list[tuple[str, str, float]]:
+    """Task, `metric,filter` and value of all the harness's results."""
+    return [
+        (task, key, value)
+        for task, results in found["results"].items()
+        for key, value in results.items()
+        if "," in key and "_stderr," not in key
+    ]
+
+
+def write_samples(folder: Path, found: dict[str, Any]) -> list[Path]:
+    """What `--log_samples` writes."""
+    from lm_eval.loggers import EvaluationTracker
+
+    tracker = EvaluationTracker(output_path=str(folder))
+    tracker.general_config_tracker.model_name_sanitized = "tiny"
+    tracker.date_id = "2026-11-23T01-02-03.456789"
+    for task, samples in found["samples"].items():
+        tracker.save_results_samples(task_name=task, samples=samples)
+    return sorted(folder.rglob("samples_*.jsonl"))
+
+
+def test_a_killed_run_goes_on_inside_its_task(
+    two_models: Path, tasks: Path, workspace: Workspace
+) -> None:
+    """Killed before its third unit is stored, in the middle of made_two's two."""
+    options = ["--tasks", "made_counting,made_two", "--model", "tiny/one"]
+    ok(evaluate(two_models, tasks, *options))
+    whole = stored(workspace)
+    units = {name: len(set(rows["doc_id"].to_pylist())) for name, rows in whole.items()}
+    assert units == {"made_counting-0shot": 1, "made_two-0shot": 2}
+    for folder in ("eval_tokens", "eval_answers", "eval_items"):
+        shutil.rmtree(workspace.data / folder)
+    words = ["--problem", str(two_models), "--include-path", str(tasks), "--device", "cpu"]
+    assert eval_until_killed([*words, *options], units=2) < 0
+    assert "evaluated 1 unit " in ok(evaluate(two_models, tasks, *options))
+    again = stored(workspace)
+    assert again.keys() == whole.keys()
+    for name, rows in whole.items():
+        assert_same(again[name], rows)
+    assert "evaluated 0 units" in ok(evaluate(two_models, tasks, *options))
+
+
+def test_units_in_another_process_s_hands_are_no_answers(
+    two_models: Path, tasks: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that it is doing, and one that it has stored since we published."""
+    ours = TokenmartLM(str(two_models), "tiny/one", "cpu", include_path=str(tasks))
+    claims = workspace.store / "claims" / "tiny" / "tiny--one"
+    said = r"tiny/one, made_two: another process is doing 1 of \d+ units; run the same command"
+    with (
+        claim(claims / "made_two-0shot-000000.claim"),
+        pytest.raises(TokenmartError, match=said),
+    ):
+        harness_results(ours, tasks, ["made_two"])
+    harness_results(ours, tasks, ["made_two"])
+    (path,) = workspace.evals.tokens.glob("problem=tiny/**/tokens.parquet")
+    rows, last = read_rows(path), read_units(path)[-1]
+    keep_units(path, rows, lambda unit: unit != last)
+    mine = rows.filter(pc.equal(rows["doc_id"], last.doc_id))
+    monkeypatch.setattr(
+        EvalRun,
+        "run",
+        lambda run, task: write_unit(run.workspace.evals, last, mine, rounded=False),
+    )
+    with pytest.raises(TokenmartError, match=said):
+        harness_results(ours, tasks, ["made_two"])
+
+
+def stored(workspace: Workspace) -> dict[str, pa.Table]:
+    """Rows of all tasks, by condition."""
+    return {
+        path.parent.name.removeprefix("condition="): pq.read_table(path, partitioning=None)
+        for path in workspace.evals.tokens.glob("problem=*/**/tokens.parquet")
+    }
+
+
+def test_rows_say_what_was_asked(two_models: Path, tasks: Path, workspace: Workspace) -> None:
+    ok(evaluate(two_models, tasks, "--tasks", "made_variable,made_two", "--model", "tiny/one"))
+    with connect_to_parquet(workspace) as connection:
+        assert read(
+            connection,
+            "select count(*), count(distinct item), max(choice) from eval_items "
+            "where task = 'made_variable' and shots = 2",
+        ) == [(63, 16, 4)]
+        # the text that a token's span points to is the token's own
+        [(context, continuation, text)] = read(
+            connection,
+            "select context, continuation, string_agg(substr(context || continuation, "
+            "char_start + 1, char_end - char_start), '' order by position) "
+            "from eval_items join eval_tokens using (problem, condition, doc_id, segment) "
+            "where task = 'made_two' and item = 3 and choice = 1 group by all",
+        )
+        assert context.endswith("Answer:") and continuation == text == " yes"
+        assert read(
+            connection,
+            "select count(distinct cluster), count(distinct item) from eval_items "
+            "where task = 'made_two'",
+        ) == [(17, 34)]
+
+
+def test_worked_examples_and_subjects_are_asked_for_by_option(
+    two_models: Path, tasks: Path, workspace: Workspace
+) -> None:
+    words = ["--tasks", "made_four", "--num-fewshot", "1", "--subject", "subject"]
+    ok(evaluate(two_models, tasks, *words, "--model", "tiny/one"))
+    with connect_to_parquet(workspace) as connection:
+        assert read(connection, "from (select distinct condition, shots from eval_items)") == [
+            ("made_four-1shot", 1)
+        ]
+        assert read(connection, "select distinct subject from eval_items order by 1") == [
+            ("else",),
+            ("europe",),
+        ]
+
+
+def read(connection: duckdb.DuckDBPyConnection, query: str) -> list[tuple[Any, ...]]:
+    return connection.execute(query).fetchall()
+
+
+def test_what_is_wrong_is_said_and_costs_nothing_else(
+    two_models: Path, tasks: Path, workspace: Workspace, tmp_path: Path
+) -> None:
+    result = evaluate(two_models, tasks, "--tasks", "made_two,nowhere.yaml")
+    assert result.exit_code == 1
+    assert "--tasks nowhere.yaml: can't be loaded" in result.output
+    longer = shutil.copytree(tasks, tmp_path / "longer") / "made_counting.yaml"
+    longer.write_text(longer.read_text().replace("max_gen_toks: 12", "max_gen_toks: 60"))
+    result = evaluate(two_models, longer.parent, "--tasks", "made_counting,made_last_word")
+    assert result.exit_code == 5, result.output
+    assert "tiny/short, made_counting: item 0: 60 tokens to write" in result.output
+    assert "evaluated 3 units" in result.output
+
+
+CHAT = """{{ bos_token }}{% for message in messages %}\
+{% if message.role == 'system' and REFUSES %}{{ raise_exception('no system turn') }}{% endif %}\
+[{{ message.role }}] {{ message.content }}
+{% endfor %}{% if add_generation_prompt %}[assistant] {% endif %}"""
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_chats_are_the_harness_s_own(
+    refuses: bool,
+    two_models: Path,
+    tasks: Path,
+    workspace: Workspace,
+    tiny_checkpoint: Callable[..., Path],
+    tmp_path: Path,
+) -> None:
+    """Worked examples as turns, a system instruction, a BOS in the template."""
+    folder = shutil.copytree(tiny_checkpoint(), tmp_path / "talks")
+    (folder / "chat_template.jinja").write_text(CHAT.replace("REFUSES", str(refuses).lower()))
+    two_models.write_text(two_models.read_text().replace(str(tiny_checkpoint()), str(folder)))
+    names = ["made_variable", "made_counting", "made_last_word"]
+    words = ["--tasks", ",".join(names), "--apply-chat-template", "--fewshot-as-multiturn"]
+    words += ["--system-instruction", "Be brief."]
+    result = evaluate(two_models, tasks, *words)
+    assert result.exit_code == 5
+    assert "tiny/short: its tokenizer has no chat template" in result.output
+    assert "evaluated 3 units" in result.output
+    theirs = harness_results(
+        harness_class(folder, None),
+        tasks,
+        names,
+        apply_chat_template=True,
+        fewshot_as_multiturn=True,
+        system_instruction="Be brief.",
+    )
+    query = """
+        select task, item, choice, any_value(condition), any_value(context),
+            sum(cast(logprob as double))
+        from eval_tokens join eval_items using (problem, condition, doc_id, segment)
+        where request_type != 'generate_until' group by all
+    """
+    with connect_to_parquet(workspace) as connection:
+        ours = {row[:3]: row[3:] for row in read(connection, query)}
+        answers = dict(
+            read(
+                connection,
+                "select item, answer from eval_answers join eval_items "
+                "using (problem, condition, doc_id, segment) where filter = 'none'",
+            )
+        )
+    compared = 0
+    for task in names[::2]:
+        for sample in theirs["samples"][task]:
+            for choice, (loglikelihood, _) in enumerate(sample["filtered_resps"]):
+                condition, context, mine = ours[task, sample["doc_id"], choice]
+                assert re.fullmatch(rf"{task}-\dshot-chat[0-9a-f]{{8}}", condition)
+                assert ("[system] Be brief." in context) != refuses
+                assert context.count("[user]") == (3 if task == "made_variable" else 1)
+                assert mine == pytest.approx(float(loglikelihood), rel=1e-5, abs=1e-5)
+                compared += 1
+    assert compared == len(ours) == 63 + len(TASKS["made_last_word"][0])
+    for sample in theirs["samples"]["made_counting"]:
+        assert answers[sample["doc_id"]] == sample["resps"][0][0]
+    inside = TokenmartLM(str(two_models), "tiny/one", "cpu", include_path=str(tasks))
+    again = harness_results(inside, tasks, names, apply_chat_template=True)
+    plain = harness_results(harness_class(folder, None), tasks, names, apply_chat_template=True)
+    for here, there in zip(numbers(again), numbers(plain), strict=True):
+        assert here == (*there[:2], pytest.approx(there[2], rel=1e-5, abs=1e-6))
+
+
+def test_an_edited_task_leaves_units_that_are_told_and_removed(
+    two_models: Path, tasks: Path, workspace: Workspace, tmp_path: Path
+) -> None:
+    """`status`, the mart eval_coverage and `data gc` on two units of each of two models."""
+
+    def said(*words: str) -> str:
+        return ok(CliRunner().invoke(cli, [*words]))
+
+    def state() -> dict[str, tuple[int, int, int, int]]:
+        rows = json.loads(said("status", "--problem", str(two_models), "--json"))
+        names = ("done", "failed", "outdated", "units")
+        return {row["model_id"]: tuple(row[n] for n in names) for row in rows if "units" in row}
+
+    edited = shutil.copytree(tasks, tmp_path / "edited")
+    ok(evaluate(two_models, tasks, "--tasks", "made_two"))
+    assert state() == {"tiny--one": (2, 0, 0, 2), "tiny--short": (2, 0, 0, 2)}
+    assert "nothing to remove" in said("data", "gc", "--problem", str(two_models))
+    config = edited / "made_two.yaml"
+    config.write_text(config.read_text().replace("Question:", "Asked:"))
+    ok(evaluate(two_models, edited, "--tasks", "made_two", "--model", "tiny/short"))
+    assert state() == {"tiny--one": (0, 0, 2, 2), "tiny--short": (2, 0, 0, 2)}
+    shown = said("status", "--problem", str(two_models))
+    assert "1 of 2 benchmark runs incomplete" in shown
+    built = Warehouse(workspace.data, workspace.root / "t.duckdb")
+    built.run("--select", "+eval_coverage")
+    query = "select model_id, units_done, units_outdated, complete from eval_coverage order by all"
+    assert built.rows(query) == [("tiny--one", 0, 2, False), ("tiny--short", 2, 0, True)]
+    listed = said("data", "gc", "--problem", str(two_models), "--dry-run")
+    assert "2 units" in listed and "the task has changed since" in listed
+    said("data", "gc", "--problem", str(two_models), "--yes")
+    assert state() == {"tiny--short": (2, 0, 0, 2)}
+    assert "nothing to remove" in said("data", "gc", "--problem", str(two_models))
+    assert "evaluated 2 units" in ok(evaluate(two_models, edited, "--tasks", "made_two"))
+
+
+def test_tasks_that_would_share_a_folder_are_refused(two_models: Path, tasks: Path) -> None:
+    """Inside the harness and by `tokenmart eval`, when the other was run before."""
+    from lm_eval.api.instance import Instance
+
+    inside = TokenmartLM(str(two_models), "tiny/one", "cpu", include_path=str(tasks))
+    first, second = (
+        Instance("loglikelihood", {}, ("One plus one is", " two"), 0, (name, 0, 1))
+        for name in ("made*two", "made-two")
+    )
+    assert len(inside.loglikelihood([first])) == len(inside.loglikelihood([first])) == 1
+    with pytest.raises(TokenmartError, match=r"'made\*two' and 'made-two' would share the folder"):
+        inside.loglikelihood([second])
+    renamed = shutil.copytree(tasks, tasks.parent / "renamed")
+    config = renamed / "made_two.yaml"
+    config.write_text(config.read_text().replace("task: made_two", "task: made-two"))
+    done = evaluate(two_models, renamed, "--tasks", "made-two", "--dry-run")
+    assert done.exit_code == 1 and "'made*two' and 'made-two' would share" in done.output

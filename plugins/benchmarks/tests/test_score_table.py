@@ -1,0 +1,149 @@
+"""Plain tables of scores: every mistake is one line that names file, row, column and value."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from plugins.benchmarks.scores.score_table import read_scores
+from warehouse.errors import TokenmartError
+from warehouse.store.schema import BENCHMARK_SCORES
+
+HEADER = "model,size,arch,tokens_bt,benchmark,score"
+GOOD = (HEADER, "org/m,1b,a,1,q,0.5", "org/m,1b,a,2,q,0.6", "n,1b,a,1,q,0.4")
+
+
+def written(tmp_path: Path, *lines: str, name: str = "t.csv") -> Path:
+    path = tmp_path / name
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_a_good_table(tmp_path: Path) -> None:
+    table = read_scores(written(tmp_path, *GOOD))
+    assert table.schema.equals(BENCHMARK_SCORES)
+    first = table.to_pylist()[1]
+    assert (first["model_id"], first["full_id"], first["family"]) == ("org--m", "org/m", "org/m")
+    assert (first["tokens"], first["metric"], first["direction"]) == (1e9, "score", "higher")
+    assert (first["architecture"], first["step"], first["stderr"]) == ("a", None, None)
+
+
+def test_json_lines_and_parquet_read_alike(tmp_path: Path) -> None:
+    names = HEADER.split(",")
+    rows = [dict(zip(names, line.split(","), strict=True)) for line in GOOD[1:]]
+    lines = written(tmp_path, *(json.dumps(row) for row in rows), name="t.jsonl")
+    parquet = tmp_path / "t.parquet"
+    duckdb.execute(f"copy (from '{tmp_path / 't.jsonl'}') to '{parquet}'")
+    expected = read_scores(written(tmp_path, *GOOD))
+    assert read_scores(lines).equals(expected) and read_scores(parquet).equals(expected)
+
+
+def test_names_of_folders_are_no_columns(tmp_path: Path) -> None:
+    (tmp_path / "score=9").mkdir()
+    expected = read_scores(written(tmp_path, *GOOD))
+    assert read_scores(written(tmp_path / "score=9", *GOOD)).equals(expected)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (
+            [HEADER.replace("score", "scores")],
+            "column 'score' is missing; did you mean 'scores'? rename that column to 'score'",
+        ),
+        (
+            [HEADER.replace("score", "accuracy")],
+            "column 'score' is missing; if 'accuracy' is that column, rename it to 'score'",
+        ),
+        (
+            ["who,benchmark,accuracy", "m,q,1"],
+            "columns 'model', 'score' are missing; if some of 'who', 'accuracy' are those columns",
+        ),
+        (
+            [f"{HEADER},scoring", "m,1b,a,1,q,1,2"],
+            "unknown column 'scoring'; remove it",
+        ),
+        ([HEADER.replace(",", ";")], "';' separates its columns, expected ',' in a .csv file"),
+        ([HEADER.replace(",", "\t")], "a tab separates its columns, expected ','"),
+        (
+            [HEADER, "m,1b,a,2e9,q,0.5"],
+            "row 1: tokens_bt is 2000000000, expected billions of tokens; divide by 1e9, or name",
+        ),
+        ([f"{HEADER},note"], "unknown column 'note'; remove it"),
+        (["model,benchmark", "m,q"], "column 'score' is missing; add it"),
+        ([f"{HEADER},tokens"], "'tokens_bt' and 'tokens' say the same; remove one"),
+        ([HEADER], "holds no row"),
+        ([*GOOD, "m,1b,a,3,q,nan"], "row 4: score is nan, expected a finite number"),
+        ([*GOOD, "m,1b,a,3,q,"], "row 4: score is missing, expected a finite number"),
+        ([*GOOD, "m,1b,a,3,q,high"], "row 4: score is 'high', expected a number"),
+        ([*GOOD, ",1b,a,3,q,0.5"], "row 4: model is missing, expected a name"),
+        ([*GOOD, "m,1b,a,-3,q,0.5"], "row 4: tokens is -3e9, expected a finite number of"),
+        ([*GOOD, "n,1b,a,1,q,0.7"], "rows 3 and 4 both give score of n on q at one checkpoint"),
+        ([*GOOD, "n,3b,a,2,q,0.7"], "rows 3 and 4 contradict each other on n, expected one size"),
+        ([*GOOD, "n,1b,a,,q,0.7"], "rows 3 and 4 contradict each other on n, expected tokens in"),
+        ([*GOOD, "org--m,1b,a,7,q,0.7"], "contradict each other on org--m, expected one spelling"),
+        (
+            ["model,benchmark,score,direction", "m,q,1,up"],
+            "row 1: direction is up, expected higher or lower",
+        ),
+        (
+            ["model,benchmark,score,direction", "m,q,1,lower", "m,r,1,"],
+            "rows 1 and 2 contradict each other on score, expected one direction",
+        ),
+        (["model,step,benchmark,score", "m,1.5,q,1"], "row 1: step is '1.5', expected a whole num"),
+        (["model,benchmark,score,stderr", "m,q,1,-1"], "row 1: stderr is -1.0, expected a finite"),
+    ],
+)
+def test_mistakes(tmp_path: Path, lines: list[str], message: str) -> None:
+    path = written(tmp_path, *lines)
+    with pytest.raises(TokenmartError) as caught:
+        read_scores(path)
+    said = caught.value.format_message()
+    assert said.startswith(f"{path}: ") and "\n" not in said
+    assert message in said.replace("-3000000000.0", "-3e9")
+
+
+def test_other_files(tmp_path: Path) -> None:
+    with pytest.raises(TokenmartError, match="no such file"):
+        read_scores(tmp_path / "none.csv")
+    with pytest.raises(TokenmartError, match="is a folder; name the table in it"):
+        read_scores(tmp_path)
+    with pytest.raises(TokenmartError, match="holds nothing"):
+        read_scores(written(tmp_path, "", name="empty.csv"))
+    with pytest.raises(TokenmartError, match=r"suffix '\.xlsx' is not one of \.csv"):
+        read_scores(written(tmp_path, "x", name="t.xlsx"))
+    with pytest.raises(TokenmartError, match="can't be read"):
+        read_scores(written(tmp_path, "no parquet", name="t.parquet"))
+    with pytest.raises(TokenmartError, match="columns 'size', 'arch', 'tokens_bt' are missing"):
+        read_scores(written(tmp_path, "model,benchmark,score", "m,q,1"), HEADER.split(","))
+
+
+def test_a_column_goes_by_any_of_its_names(tmp_path: Path) -> None:
+    other = HEADER.replace("arch", "architecture").replace("tokens_bt", "tokens")
+    rows = [f"m,1b,a,{tokens},q,0.5" for tokens in ("1e9", "2e9")]
+    table = read_scores(written(tmp_path, other, *rows), HEADER.split(","))
+    assert table["tokens"].to_pylist() == [1e9, 2e9]
+
+
+@pytest.mark.parametrize("name", ["wide.csv", 'it\'s "wide".csv'])
+def test_a_wide_table_is_made_long_by_the_command_of_its_message(tmp_path: Path, name: str) -> None:
+    path = written(tmp_path, "model,tokens,arc easy,boolq", "m,1,0.5,", "m,2,0.6,1", name=name)
+    with pytest.raises(TokenmartError, match="'arc easy', 'boolq' look like a column each") as said:
+        read_scores(path)
+    command = shlex.split(said.value.format_message().split("`")[1])
+    assert command[:2] == ["python", "-c"]
+    subprocess.run([sys.executable, *command[1:]], check=True)
+    long = tmp_path / f"{path.stem}-long.csv"
+    assert long.read_text().splitlines() == [
+        "model,tokens,benchmark,score",
+        "m,1,arc easy,0.5",
+        "m,1,boolq,",
+        "m,2,arc easy,0.6",
+        "m,2,boolq,1.0",
+    ]

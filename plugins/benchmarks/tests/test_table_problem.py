@@ -1,0 +1,230 @@
+"""Problems of kind `table`: from a plain table to what `correlate` ranks."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from plugins.benchmarks.scores.score_store import store_scores
+from plugins.benchmarks.scores.table_problem import (
+    TableProblem,
+    find_table,
+    read_table,
+)
+from tokenmart import cli
+from warehouse.errors import OtherKindError, ProblemFileError, TokenmartError
+from warehouse.files import sha256_file
+from warehouse.paths import Workspace, find_workspace
+from warehouse.problem.spec import load_problem, load_ranked
+from warehouse.sql.connection import connect_to_parquet
+
+SHIPPED = find_workspace(Path(__file__))
+PROBLEM = """
+kind: table
+name: runs
+title: Two sizes of three recipes
+table: {path: runs.csv, licence: CC0}
+early: {until_share: 0.5, checkpoints: 2}
+predict: {sizes: [small]}
+target: {kind: table, metric: acc, size: large}
+"""
+ROWS = ["model,size,recipe,tokens,benchmark,metric,score"] + [
+    f"{recipe}-{size},{size},{recipe},{tokens},{benchmark},acc,{score + tokens / 100:.2f}"
+    for recipe, score in (("x", 0.1), ("y", 0.2), ("z", 0.3))
+    for size, tokens in (("small", 1), ("large", 2), ("large", 4))
+    for benchmark in ("q", "r")
+]
+
+
+def write(workspace: Workspace, problem: str = PROBLEM, rows: list[str] = ROWS) -> str:
+    (workspace.root / "runs.csv").write_text("\n".join(rows))
+    (workspace.problems / "runs.yml").write_text(problem)
+    return "runs"
+
+
+def renamed(old: str, new: str, rows: list[str] = ROWS) -> list[str]:
+    """The rows with another name for a recipe and its runs."""
+    return [row.replace(f"{old}-", f"{new}-").replace(f",{old},", f",{new},") for row in rows]
+
+
+def targets(workspace: Workspace) -> dict[str, list[tuple[str, float]]]:
+    files = sorted(workspace.downstream.glob("problem=runs/model_id=*/items.parquet"))
+    return {
+        path.parent.name.partition("=")[2]: [
+            (row["task"], row["score"])
+            for row in pq.read_table(path, partitioning=None).to_pylist()
+        ]
+        for path in files
+    }
+
+
+def test_a_table_is_brought_with_its_target(workspace: Workspace) -> None:
+    alone = "w-large,large,w,4,q,acc,0.9"  # a recipe without a small run
+    name = write(workspace, rows=[*ROWS, alone, alone.replace(",q,", ",r,")])
+    with pytest.raises(TokenmartError, match="run `tokenmart data fetch --problem runs`"):
+        load_ranked(name, workspace)
+    for command in (["doctor"], ["data", "fetch", "--dry-run"]):
+        before = CliRunner().invoke(cli, [*command, "--problem", name])
+        assert "missing" in before.output and "scores" in before.output
+        assert not targets(workspace)
+    done = CliRunner().invoke(cli, ["data", "fetch", "--problem", name])
+    assert done.exit_code == 0, done.output
+    assert "20 of 7 runs on 2 benchmarks (licence: CC0)" in done.output
+    assert targets(workspace) == {
+        recipe: [("q", score), ("r", score)]
+        for recipe, score in (("w", 0.9), ("x", 0.14), ("y", 0.24), ("z", 0.34))
+    }
+    ranked = load_ranked(name, workspace)
+    assert [model.full_id for model in ranked.ranked_models] == ["x", "y", "z"]
+
+
+def test_runs_are_ranked_where_shares_predict(workspace: Workspace) -> None:
+    text = PROBLEM.replace("{sizes: [small]}", "{shares: [0.5]}").replace(", size: large", "")
+    problem = find_table(write(workspace, text), workspace)
+    assert problem is not None
+    store_scores(read_table(problem, workspace), workspace, problem.name)
+    models = load_ranked("runs", workspace).ranked_models
+    assert len(models) == 6 and {model.family for model in models} == {"x", "y", "z"}
+
+
+def test_a_narrower_target_leaves_nothing_of_the_earlier_one(workspace: Workspace) -> None:
+    for text, left in (
+        (PROBLEM, 3),
+        (PROBLEM.replace("acc, size", "acc, benchmarks: [s], size"), 1),
+    ):
+        extra = [*ROWS, "z-large,large,z,4,s,acc,0.9"]
+        problem = find_table(write(workspace, text, ROWS if left == 3 else extra), workspace)
+        assert problem is not None
+        store_scores(read_table(problem, workspace), workspace, problem.name)
+        assert len(targets(workspace)) == left
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("licence: CC0}", f"sha256: {'a' * 64}}}", "problem runs expects aaaa"),
+        ("runs.csv", "none.csv", "no such file; correct table.path of problem runs"),
+        ("[small]", "[smal]", "no run of size 'smal', .*did you mean 'small'"),
+        ("metric: acc", "metric: f1", r"no f1 of any benchmark to predict; .*file: acc\)"),
+        ("acc, size", "acc, benchmarks: [s], size", "no acc of s to predict"),
+        ("{sizes: [small]}", "{shares: [0.5]}", "target.size and predict.sizes go together"),
+        ("{sizes: [small]}", "{shares: [1.5]}", "share 1.5 is not between 0 and 1"),
+        ("{sizes: [small]}", "{sizes: [large]}", "size 'large' can't predict itself"),
+        ("{sizes: [small]}", "{}", "give either shares"),
+        ("until_share: 0.5, ", "", "checkpoints needs until_share"),
+        ("title:", "titel:", "unknown key 'titel'; did you mean 'title'?"),
+    ],
+)
+def test_mistakes(workspace: Workspace, old: str, new: str, message: str) -> None:
+    name = write(workspace, PROBLEM.replace(old, new, 1))
+    with pytest.raises(TokenmartError, match=message) as caught:
+        problem = find_table(name, workspace)
+        assert problem is not None
+        read_table(problem, workspace)
+    assert "\n" not in caught.value.format_message()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("lr=1e-4", "recipe 'lr=1e-4' can't name a folder .it has '='.; rename it"),
+        ("a%20b", "recipe 'a%20b' can't name a folder .it has '%'.; rename it"),
+        ("a?", "recipe 'a\\?' can't name a folder .it has '\\?'.; rename it"),
+        ("a\\b", "can't name a folder .it has .*; rename it"),
+        ("X", "recipe 'X' and 'x' would share the folder 'x'; rename one"),
+    ],
+)
+def test_a_name_that_cant_be_a_folder_is_refused(
+    workspace: Workspace, name: str, message: str
+) -> None:
+    problem = find_table(write(workspace, rows=renamed("y", name)), workspace)
+    assert problem is not None
+    with pytest.raises(TokenmartError, match=f"runs.csv: .*{message}"):
+        read_table(problem, workspace)
+
+
+def test_runs_whose_names_would_share_a_folder_are_refused(workspace: Workspace) -> None:
+    text = PROBLEM.replace("{sizes: [small]}", "{shares: [0.5]}").replace(", size: large", "")
+    problem = find_table(write(workspace, text, renamed("y", "X")), workspace)
+    assert problem is not None
+    with pytest.raises(TokenmartError, match="model 'X-large' and 'x-large' would share"):
+        read_table(problem, workspace)
+    # no folder is made of a name that isn't ranked
+    problem = find_table(write(workspace, rows=[*ROWS, "lr=1,small,,1,q,acc,0.5"]), workspace)
+    assert problem is not None and read_table(problem, workspace).target.keys() == {"x", "y", "z"}
+
+
+def test_other_names_are_read_back_as_they_are(workspace: Workspace) -> None:
+    names = {"x": "org/OLMo 2 (7B)", "y": "µ[1]*", "z": "it's 100 #1: ~"}
+    rows = ROWS
+    for old, new in names.items():
+        rows = renamed(old, new, rows)
+    problem = find_table(write(workspace, rows=rows), workspace)
+    assert problem is not None
+    store_scores(read_table(problem, workspace), workspace, problem.name)
+    with connect_to_parquet(workspace) as connection:
+        found = connection.execute("select distinct model_id from downstream").fetchall()
+    assert {name for (name,) in found} == {each.replace("/", "--") for each in names.values()}
+
+
+def test_a_target_of_which_lower_is_better_is_refused(workspace: Workspace) -> None:
+    rows = [f"{row},{'lower' if at else 'direction'}" for at, row in enumerate(ROWS)]
+    problem = find_table(write(workspace, PROBLEM, rows), workspace)
+    assert problem is not None
+    with pytest.raises(TokenmartError, match="lower acc is better"):
+        read_table(problem, workspace)
+
+
+def test_commands_about_models_say_what_it_is(workspace: Workspace) -> None:
+    name = write(workspace)
+    with pytest.raises(OtherKindError, match=r"a table of scores .*nothing to extract"):
+        load_problem(name, workspace)
+    done = CliRunner().invoke(cli, ["extract", "--problem", name, "--dry-run"])
+    assert done.exit_code == 1 and "nothing to extract" in done.output
+    with pytest.raises(ProblemFileError, match="no such problem file"):
+        load_ranked("rums", workspace)
+
+
+@pytest.mark.parametrize("name", ["ladder", "pythia", "dclm"])
+def test_the_shipped_tables_are_what_their_record_says(name: str) -> None:
+    problem = find_table(name, SHIPPED)
+    assert problem is not None
+    path = SHIPPED.root / problem.table.path
+    record = json.loads((path.parent / "sources.json").read_text("utf-8"))[path.stem]
+    assert sha256_file(path) == record["sha256"] == problem.table.sha256
+    assert pq.read_metadata(path).num_rows == record["rows"]
+    assert path.stat().st_size == record["bytes"] < 3_000_000
+    assert problem.table.licence == record["licence"]
+    assert record["commit"][:7] in str(problem.table.source)
+
+
+def test_the_table_of_a_problem_elsewhere_lies_beside_it_and_is_asked_for_by_its_path(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = workspace.root / "my tables"
+    folder.mkdir()
+    monkeypatch.chdir(workspace.root)
+    (folder / "mine.yml").write_text(PROBLEM.replace("name: runs", "name: mine"))
+    asked = "'my tables/mine.yml'"
+    missing = f"{folder / 'runs.csv'}: no such file; correct table.path of problem {asked}"
+    with pytest.raises(TokenmartError, match=re.escape(missing)):
+        read_table(find_own("my tables/mine.yml", workspace), workspace)
+    (folder / "runs.csv").write_text("\n".join(ROWS))
+    with pytest.raises(TokenmartError, match=re.escape(f"data fetch --problem {asked}`")):
+        load_ranked("my tables/mine.yml", workspace)
+    shown = CliRunner().invoke(cli, ["doctor", "--problem", "my tables/mine.yml"])
+    assert f"tokenmart data fetch --problem {asked}" in shown.output
+    done = CliRunner().invoke(cli, ["data", "fetch", "--problem", "my tables/mine.yml"])
+    assert done.exit_code == 0, done.output
+    assert len(load_ranked("my tables/mine.yml", workspace).ranked_models) == 3
+
+
+def find_own(name: str, workspace: Workspace) -> TableProblem:
+    found = find_table(name, workspace)
+    assert found is not None
+    return found

@@ -1,0 +1,122 @@
+"""One actor's work: documents of a model that stays loaded as long as they are of the same one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+
+from extract.backends.backend import Scorer
+from extract.device_memory import release_memory
+from extract.extraction import Extraction
+from extract.failures import Failure, explain
+from extract.planning.memory import Footprint
+from extract.planning.plan import Document, ModelPlan, Selection
+from extract.tokenization import TokenizedDocument
+from warehouse.errors import TokenmartError
+from warehouse.paths import Workspace
+from warehouse.problem.spec import ModelSpec, Problem
+from warehouse.progress import no_progress
+
+
+@dataclass(frozen=True)
+class Report:
+    """What became of one task.
+
+    units, tokens: computed by it.
+    elsewhere: units that another process holds, to be asked for again.
+    failures: as `Extraction` tells them.
+    notes: what libraries said.
+    loads: how often this seat has loaded a checkpoint so far.
+    """
+
+    units: int
+    tokens: int
+    elsewhere: int
+    failures: tuple[Failure, ...]
+    notes: tuple[str, ...]
+    loads: int
+
+
+class _OneModel(Extraction):
+    """An extraction of one model that is asked for its documents one by one."""
+
+    wanted = -1
+    loads = 0
+    _whole: ModelPlan | None = None
+    _scorer: Scorer | None = None
+    _failure = ""
+
+    def _plan(self, spec: ModelSpec) -> ModelPlan:
+        if self._whole is None:
+            self._whole = super()._plan(spec)
+        # a copy keeps the tokenizer that the plan has loaded
+        plan = copy(self._whole)
+        mine = tuple(task for task in plan.tasks if task.document.doc_id == self.wanted)
+        object.__setattr__(plan, "tasks", mine)
+        return plan
+
+    def _load(self, plan: ModelPlan, first: TokenizedDocument, needed: Footprint | None) -> Scorer:
+        if self._failure:  # it would fail again, document after document
+            raise TokenmartError(self._failure)
+        if self._scorer is None:
+            try:
+                self._scorer = super()._load(plan, first, needed)
+            except Exception as error:
+                self._failure = explain(error)
+                raise
+            self.loads += 1
+        return self._scorer
+
+    def _publish(self, plan: ModelPlan) -> None:
+        """Left to the head, once for each model: publishing rewrites whole files."""
+
+
+class DocumentActor:
+    """Scores the documents it is given; a Ray actor, or a plain object in tests.
+
+    Args:
+        problem, selection, documents, workspace, since: see `Extraction`.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        selection: Selection,
+        documents: Sequence[Document],
+        workspace: Workspace,
+        since: str,
+    ) -> None:
+        self._given = (problem, selection, documents, workspace)
+        self._since = since
+        self._run: _OneModel | None = None
+        self._loads = 0
+
+    def score(self, model: str, document: int) -> Report:
+        """Score what is missing of one document of one model, and store it.
+
+        Raises:
+            StorageError: it can't be stored.
+        """
+        problem, selection, documents, workspace = self._given
+        spec = problem.model(model)
+        run = self._run
+        if run is None or run.selection.models != (spec,):
+            self._loads += run.loads if run else 0
+            # the last model's memory is needed for this one
+            self._run = run = None
+            release_memory()
+            chosen = replace(selection, models=(spec,))
+            run = _OneModel(problem, chosen, documents, workspace, no_progress, self._since)
+            self._run = run
+        run.wanted = document
+        run.outcome = type(run.outcome)()
+        outcome = run.run()
+        return Report(
+            outcome.units,
+            outcome.tokens,
+            outcome.elsewhere,
+            tuple(outcome.failures),
+            tuple(outcome.messages.lines()),
+            self._loads + run.loads,
+        )

@@ -1,0 +1,1 @@
+"""What `tokenmart extract --on` names."""

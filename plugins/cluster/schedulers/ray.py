@@ -1,0 +1,234 @@
+"""Extraction on a Ray cluster: an actor for each GPU or share of processors, a task for each unit.
+
+What is claimed, stored and recorded is what a process on this machine claims, stores and records:
+each actor runs the same `Extraction` on the same folders.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from extract.failures import Failure
+from extract.planning.devices import resolve_attention
+from extract.planning.plan import Document, Selection
+from extract.planning.tables import make_plan
+from extract.scheduler import Scheduler
+from plugins.cluster.document_actor import DocumentActor, Report
+from plugins.cluster.placement import Queues, Unit, costs, place
+from warehouse.errors import StorageError, TokenmartError
+from warehouse.paths import Workspace
+from warehouse.problem.spec import Problem
+from warehouse.progress import Progress, progress_bar
+from warehouse.ray_cluster import PUBLIC_SETTINGS, cluster
+from warehouse.store.token_files import publish, publish_all
+
+WAIT_SECONDS = 5.0
+"""Until a unit is asked for again that another process holds."""
+
+
+class RayScheduler(Scheduler):
+    """`--on ray`: an actor for each GPU or share of processors."""
+
+    kind = "ray"
+    options = frozenset({"address"})
+
+    def extract(
+        self,
+        context: click.Context,
+        problem: Problem,
+        selection: Selection,
+        documents: Sequence[Document],
+        workspace: Workspace,
+    ) -> tuple[list[Failure], list[str]]:
+        """Extract on the cluster of `--address`, or on one started here: see `extract_on_ray`."""
+        address, workers = context.params["address"], context.params["workers"]
+        return extract_on_ray(problem, selection, documents, workspace, address, workers)
+
+
+def extract_on_ray(
+    problem: Problem,
+    selection: Selection,
+    documents: Sequence[Document],
+    workspace: Workspace,
+    address: str | None,
+    workers: int | None,
+) -> tuple[list[Failure], list[str]]:
+    """Extract what is missing; units of a lost node go to others.
+
+    Args:
+        problem, selection, documents, workspace: as for `Extraction`; the cluster's machines see
+            the same folders under the same paths.
+        address: of the cluster; None starts one on this machine.
+        workers: actors; by default one for each GPU, or for each node where there is none.
+
+    Returns:
+        What failed, and what libraries said.
+
+    Raises:
+        TokenmartError: Ray isn't installed, doesn't answer, or has lost every actor.
+        StorageError: nothing more can be stored.
+    """
+    with cluster(address) as ray:
+        gpus, seats, cpus = _seats(ray, workers)
+        if gpus:
+            selection = replace(
+                selection,
+                device="cuda",
+                attention=resolve_attention(selection.attention, "cuda"),
+            )
+        plan = make_plan(problem, selection, workspace, False)
+        # also of models that look done: only a seat, which finds their files, knows fingerprints
+        work = {
+            model.spec.full_id: [document.doc_id for document in documents] for model in plan.models
+        }
+        total = sum(map(len, work.values()))
+        seats = min(seats, total)
+        parts = place(work, costs(plan), seats)
+        since = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+        given = [ray.put(each) for each in (problem, selection, list(documents), workspace)]
+        settings = {
+            "env_vars": {
+                key: value
+                for key, value in os.environ.items()
+                if key.startswith(("TOKENMART", "HF_", *PUBLIC_SETTINGS))
+            }
+        }
+        actor = ray.remote(num_gpus=1 if gpus else 0, num_cpus=cpus, runtime_env=settings)(
+            DocumentActor
+        )
+        actors = {number: actor.remote(*given, since) for number in range(seats)}
+        with progress_bar(total, "documents") as progress:
+            conditions = [condition.name for condition in selection.conditions]
+            driver = _Driver(ray, actors, Queues(parts), progress, problem, conditions, workspace)
+            return driver.run(work)
+
+
+def _seats(ray: Any, workers: int | None) -> tuple[int, int, float]:
+    """GPUs of the cluster, how many actors there will be, and the processors of each."""
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    gpus = int(sum(node.get("GPU", 0) for node in nodes))
+    cpus = sum(node.get("CPU", 0) for node in nodes)
+    if not cpus:
+        raise TokenmartError("--on ray: the cluster has no processors free for work; add a node")
+    if gpus:
+        return gpus, min(workers or gpus, gpus), min(1.0, cpus / gpus)
+    able = [node["CPU"] for node in nodes if node.get("CPU", 0) >= 1]
+    seats = workers or len(able)
+    if seats > sum(int(count) for count in able):
+        raise TokenmartError(
+            f"--workers {seats}: the cluster has {int(cpus)} processors; ask for at most as many"
+        )
+    share = max(1, int(cpus // seats))
+    # an actor lives on one node: none may be larger than the node it has to fit on
+    while sum(int(count // share) for count in able) < seats:
+        share -= 1
+    return 0, seats, float(share)
+
+
+class _Driver:
+    """Hands out units and takes back reports until none is left."""
+
+    def __init__(
+        self,
+        ray: Any,
+        actors: dict[int, Any],
+        queues: Queues,
+        progress: Progress,
+        problem: Problem,
+        conditions: Sequence[str],
+        workspace: Workspace,
+    ) -> None:
+        self.conditions = conditions
+        self.ray, self.actors, self.queues = ray, actors, queues
+        self.progress, self.problem, self.workspace = progress, problem, workspace
+        self.running: dict[Any, tuple[int, Unit]] = {}
+        self.later: list[tuple[float, int, Unit]] = []
+        self.failures: list[Failure] = []
+        self.notes: dict[str, None] = {}
+        self.loads: dict[int, int] = {}
+
+    def run(self, work: dict[str, list[int]]) -> tuple[list[Failure], list[str]]:
+        left = {model: len(documents) for model, documents in work.items()}
+        self.progress("starting actors", 0)
+        try:
+            while self.running or len(self.queues) or self.later:
+                self._hand_out()
+                for model in self._take_back():
+                    left[model] -= 1
+                    if not left[model]:
+                        self._publish(model)
+        finally:
+            publish_all(self.workspace, self.problem.name)
+        loads = sum(self.loads.values())
+        notes = [*self.notes, f"{len(self.loads)} actors loaded checkpoints {loads} times"]
+        return self.failures, notes
+
+    def _publish(self, model: str) -> None:
+        name = self.problem.model(model).model_id
+        for condition in self.conditions:
+            publish(self.workspace, self.problem.name, name, condition)
+
+    def _hand_out(self) -> None:
+        now = time.monotonic()
+        for due, seat, unit in [each for each in self.later if each[0] <= now]:
+            self.later.remove((due, seat, unit))
+            heir = seat if seat in self.actors else next(iter(self.actors))
+            self.queues.again(heir, unit)
+        busy = {seat for seat, _ in self.running.values()}
+        for seat in self.actors.keys() - busy:
+            following = self.queues.next_for(seat)
+            if following is not None:
+                task = self.actors[seat].score.remote(*following)
+                self.running[task] = (seat, following)
+
+    def _take_back(self) -> list[str]:
+        """Models of the documents that are settled."""
+        if not self.running:
+            time.sleep(min(WAIT_SECONDS, 0.2))
+            return []
+        ready, _ = self.ray.wait(list(self.running), num_returns=1, timeout=WAIT_SECONDS)
+        settled = []
+        for task in ready:
+            seat, unit = self.running.pop(task)
+            try:
+                report: Report = self.ray.get(task)
+            except self.ray.exceptions.RayTaskError as error:
+                raise StorageError(_cause(error)) from error
+            except self.ray.exceptions.RayError as error:
+                self._lose(seat, unit, error)
+                continue
+            self.loads[seat] = report.loads
+            self.failures += report.failures
+            self.notes |= dict.fromkeys(report.notes)
+            if report.elsewhere:
+                self.later.append((time.monotonic() + WAIT_SECONDS, seat, unit))
+                continue
+            self.progress(f"{unit[0]}: document {unit[1]}", 1)
+            settled.append(unit[0])
+        return settled
+
+    def _lose(self, seat: int, unit: Unit, error: Exception) -> None:
+        del self.actors[seat]
+        self.queues.close(seat, unit)
+        click.echo(
+            f"warning: actor {seat + 1} was lost ({type(error).__name__}); its units go to others",
+            err=True,
+        )
+        if not self.actors:
+            raise TokenmartError(
+                "--on ray: every actor was lost; what was finished is kept: look at Ray's logs, "
+                "and run the same command again"
+            ) from error
+
+
+def _cause(error: Exception) -> str:
+    """What went wrong in an actor, in one line: a StorageError's own words."""
+    cause = getattr(error, "cause", None) or error
+    return " ".join(str(cause).split())[:400]

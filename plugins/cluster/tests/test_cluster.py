@@ -1,0 +1,163 @@
+"""Extraction on Ray and through submitit: the rows of one process, also when a node is lost."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from held_backend import HELD_BACKEND
+from published_tables import assert_same, published
+from tiny_runs import ok, run
+
+from plugins.cluster.placement import Queues, place
+from warehouse.paths import Workspace
+from warehouse.store.ledger import read_units
+
+UNITS = 48
+"""Two models, six texts, four conditions."""
+
+
+def test_a_model_is_split_only_where_a_cut_falls_inside_it() -> None:
+    work = {"small": [0, 1, 2, 3], "large": [0, 1, 2, 3], "middle": [0, 1, 2, 3]}
+    parts = place(work, {"small": 1.0, "large": 8.0, "middle": 3.0}, 3)
+    assert sorted(unit for part in parts for unit in part) == sorted(
+        (model, document) for model, documents in work.items() for document in documents
+    )
+    loads = [list(dict.fromkeys(model for model, _ in part)) for part in parts]
+    assert loads == [["large"], ["large"], ["middle", "small"]]
+    assert sum(map(len, loads)) <= len(work) + 3 - 1
+
+
+def test_an_idle_seat_takes_half_of_the_longest_queue_and_no_single_unit() -> None:
+    queues = Queues([[("a", n) for n in range(5)], [("b", 0)], []])
+    assert queues.next_for(2) == ("a", 3) and queues.next_for(2) == ("a", 4)
+    assert [queues.next_for(0) for _ in range(2)] == [("a", 0), ("a", 1)]
+    assert queues.next_for(1) == ("b", 0)
+    assert queues.next_for(1) is None and len(queues) == 1
+
+
+def test_a_lost_seats_units_go_to_the_shortest_queue() -> None:
+    queues = Queues([[("a", 0), ("a", 1)], [("b", 0), ("b", 1)], []])
+    assert queues.next_for(0) == ("a", 0)
+    queues.close(0, ("a", 0))
+    assert [queues.next_for(2) for _ in range(2)] == [("a", 0), ("a", 1)]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--address", "a:1"], "--address a:1: goes with --on ray"),
+        (["--on", "ray", "--address", "ray://a:1"], "--address ray://a:1: give HOST:PORT"),
+        (["--slurm", "partition=gpu"], "--slurm partition=gpu: goes with --on slurm"),
+        (["--on", "slurm", "--slurm", "gpu"], "--slurm gpu: write KEY=VALUE"),
+    ],
+)
+def test_options_of_another_way_to_run_are_refused(
+    tiny_problem: Callable[..., Path], options: list[str], message: str
+) -> None:
+    done = run(tiny_problem(), *options)
+    assert done.exit_code == 1 and message in done.output
+
+
+def test_without_slurm_it_says_so(
+    tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("submitit", reason="the extra `slurm` isn't installed")
+    monkeypatch.setenv("PATH", "/nowhere")
+    done = run(tiny_problem(), "--on", "slurm")
+    assert done.exit_code == 1 and "--on slurm: " in done.output
+    assert "Traceback" not in done.output
+
+
+def units_of(workspace: Workspace) -> int:
+    """How many there are, none of them twice."""
+    found = [u for f in workspace.tokens.glob("problem=tiny/**/*.parquet") for u in read_units(f)]
+    assert len(found) == len({(u.model_id, u.condition, u.doc_id) for u in found})
+    assert {unit.status for unit in found} == {"done"}
+    return len(found)
+
+
+def assert_same_rows(workspace: Workspace, expected: dict[str, object]) -> None:
+    found = published(workspace)
+    assert found.keys() == expected.keys() and units_of(workspace) == UNITS
+    for name, table in found.items():
+        assert_same(table, expected[name])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_rows_through_ray_and_through_submitit_are_those_of_one_process(
+    workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ray", reason="the extra `ray` isn't installed")
+    pytest.importorskip("submitit", reason="the extra `slurm` isn't installed")
+    path = tiny_problem(texts=6)
+    ok(run(path))
+    expected = published(workspace)
+    shutil.rmtree(workspace.tokens)
+    said = ok(run(path, "--on", "ray", "--workers", "2"))
+    assert "extracted 48 units; 0 of 48 were there already" in said
+    assert "2 actors loaded checkpoints 2 times" in said
+    assert_same_rows(workspace, expected)
+    assert "extracted 0 units; 48 of 48" in ok(run(path, "--on", "ray", "--workers", "2"))
+    # rows of cut documents are computed anew
+    ok(run(path, "--max-tokens", "40"))
+    monkeypatch.setenv("TOKENMART_SUBMITIT", "local")
+    said = ok(run(path, "--on", "slurm", "--workers", "2", "--slurm", "timeout_min=10"))
+    assert "extracted 48 units" in said
+    assert_same_rows(workspace, expected)
+
+
+@pytest.fixture
+def held(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """With `--backend held`, actors wait inside their first document until `go` appears."""
+    plugins = workspace.root / "plugins"
+    (plugins / "backends").mkdir(parents=True)
+    (plugins / "backends" / "held.py").write_text(HELD_BACKEND)
+    monkeypatch.setenv("TOKENMART_PLUGINS", str(plugins))
+    yield workspace.root
+    (workspace.root / "go").touch()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_killed_nodes_units_are_taken_over(
+    workspace: Workspace, tiny_problem: Callable[..., Path], held: Path
+) -> None:
+    pytest.importorskip("ray", reason="the extra `ray` isn't installed")
+    from ray.cluster_utils import Cluster
+
+    path = tiny_problem(texts=6)
+    (held / "go").touch()
+    ok(run(path, "--backend", "held"))
+    expected = published(workspace)
+    shutil.rmtree(workspace.tokens)
+    (held / "go").unlink()
+    for mark in held.glob("waiting-*"):
+        mark.unlink()
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    try:
+        cluster.add_node(num_cpus=1)
+        victim = cluster.add_node(num_cpus=1)
+        results: list[Result] = []
+        options = ("--backend", "held", "--on", "ray", "--address", cluster.address)
+        working = threading.Thread(target=lambda: results.append(run(path, *options)))
+        working.start()
+        deadline = time.monotonic() + 480  # three nodes start slowly on a busy machine
+        while len(list(held.glob("waiting-*"))) < 3 and time.monotonic() < deadline:
+            assert working.is_alive(), results and results[0].output
+            time.sleep(0.1)
+        assert len(list(held.glob("waiting-*"))) == 3
+        cluster.remove_node(victim, allow_graceful=False)
+        (held / "go").touch()
+        working.join()
+    finally:
+        cluster.shutdown()
+    said = ok(results[0])
+    assert said.count("was lost") == 1 and "its units go to others" in said
+    assert_same_rows(workspace, expected)

@@ -1,0 +1,1 @@
+"""Commands: `merge` and `rank`."""

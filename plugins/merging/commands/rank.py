@@ -1,0 +1,181 @@
+"""Rank entries of a competition by mean win rates, with intervals."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from warehouse.errors import TokenmartError, visible
+from warehouse.options import FILE, FORCE, JSON
+
+if TYPE_CHECKING:
+    from plugins.merging.competition.standings import Standings
+
+OWN_STANDINGS = b'"ranking_pairs"'
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,99}")
+_DRAWS = click.option(
+    "--draws",
+    default=1000,
+    show_default=True,
+    type=click.IntRange(0, 100_000),
+    help="Bootstrap draws behind each interval of --results.",
+)
+_RANKING_SEED = click.option(
+    "--seed",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0, 2**32 - 1),
+    help="Seed of the draws of --results.",
+)
+
+
+@click.group()
+def rank() -> None:
+    """Rank entries of a competition by mean win rates, with intervals."""
+
+
+@rank.command("import", short_help="Bring results that were made elsewhere into the warehouse.")
+@click.option("--problem", "name", required=True, help="Name of the ranking, such as challenge.")
+@FORCE
+@click.argument("file", type=FILE)
+def import_(name: str, force: bool, file: Path) -> None:
+    """Bring results of a competition that were made elsewhere into the warehouse.
+
+    A row is one result of one entry: CSV, TSV, JSON lines or Parquet with entry, task and value,
+    and optionally round, round_weight, task_group, metric, direction (higher, lower, none), item
+    and cluster. An empty value is a run that failed. Without a direction higher is better; a column
+    of direction none is left out. The metric mean_win_rate is taken as it is.
+
+    \b
+    tokenmart rank import --problem challenge results.csv
+    """
+    from plugins.merging.competition.ranking_table import read_ranking, store_ranking
+    from warehouse.paths import find_workspace
+    from warehouse.problem.problem_files import list_problems
+
+    workspace = find_workspace()
+    if not _NAME.fullmatch(name):
+        raise TokenmartError(
+            f"--problem {name}: a name has a-z, 0-9, _ and - only, 100 at most; choose another"
+        )
+    if name in list_problems(workspace):
+        raise TokenmartError(f"--problem {name}: a problem file has this name; choose another")
+    if (workspace.ranking_results / f"problem={name}").exists() and not force:
+        raise TokenmartError(
+            f"--problem {name}: results of this name are here; replace them with --force"
+        )
+    table = read_ranking(file)
+    for line in table.notes:
+        click.echo(visible(line), err=True)
+    store_ranking(table, workspace, name)
+    entries = len(table.results["entry"].unique())
+    click.echo(
+        f"{name}: {table.results.num_rows:,} results of {entries} entries in "
+        f"{table.columns.num_rows} columns; next: tokenmart dbt build"
+    )
+
+
+@rank.command(short_help="Show a ranking, and who can't be told apart.")
+@click.option("--problem", "name", help="A ranking in the warehouse, built by `tokenmart dbt`.")
+@click.option("--results", type=FILE, help="Or a file, as `tokenmart rank import` reads it.")
+@click.option("--round", "round_name", help="Show this round only.")
+@_DRAWS
+@_RANKING_SEED
+@JSON
+@click.option("--out", type=FILE, help="Where to write the JSON, beside the tables.")
+@FORCE
+def show(
+    name: str | None,
+    results: Path | None,
+    round_name: str | None,
+    draws: int,
+    seed: int,
+    as_json: bool,
+    out: Path | None,
+    force: bool,
+) -> None:
+    """Show a ranking: scores, intervals of ranks, and who can't be told apart.
+
+    The win rate is HELM's; a round's score is the geometric mean of the mean win rates, that of all
+    rounds their weighted mean, and the bare product stands beside it. Intervals resample items, or
+    groups of tasks where results have no items.
+
+    \b
+    tokenmart rank show --results results.csv
+    tokenmart rank show --problem challenge --out standings.json
+    """
+    from plugins.merging.competition.standings_view import print_standings
+    from warehouse.files import refuse_protected, write_whole
+    from warehouse.paths import find_workspace
+
+    if out is not None:
+        refuse_protected(out, find_workspace(), force=force, own=OWN_STANDINGS)
+    found = _standings(name, results, draws, seed)
+    if round_name is not None and round_name not in found.rounds:
+        raise TokenmartError(
+            f"--round {round_name}: no such round; there are: {', '.join(found.rounds)}"
+        )
+    text = json.dumps({"name": found.name, **found.marts}, indent=2, allow_nan=False)
+    if as_json:
+        click.echo(text)
+    else:
+        print_standings(found, round_name)
+    if out is not None:
+        write_whole(out, text + "\n")
+        click.echo(f"written {out}", err=as_json)
+
+
+@rank.command(short_help="Write the leaderboard as a page.")
+@click.option("--problem", "name", help="A ranking in the warehouse, built by `tokenmart dbt`.")
+@click.option("--results", type=FILE, help="Or a file, as `tokenmart rank import` reads it.")
+@_DRAWS
+@_RANKING_SEED
+@click.option(
+    "--out",
+    type=FILE,
+    default="standings.html",
+    show_default=True,
+    help="Write the page to this file.",
+)
+@FORCE
+def report(
+    name: str | None, results: Path | None, draws: int, seed: int, out: Path, force: bool
+) -> None:
+    """Write the leaderboard as a page: scores, rank intervals, win rates, costs and fronts.
+
+    One HTML file that needs no network. It holds no item and no result of one, so that organisers
+    can give it away.
+
+    \b
+    tokenmart rank report --results results.csv --out standings.html
+    """
+    from analysis.report.cli import OWN_PAGE
+    from plugins.merging.competition.standings_page import standings_page
+    from warehouse.files import refuse_protected, write_whole
+    from warehouse.paths import find_workspace
+    from warehouse.progress import progress_bar
+
+    refuse_protected(out, find_workspace(), force=force, own=OWN_PAGE)
+    found = _standings(name, results, draws, seed)
+    with progress_bar(len(found.rounds), "rounds") as progress:
+        page = standings_page(found, progress)
+    write_whole(out, page)
+    click.echo(f"written {out} ({len(page.encode()) / 1e6:.1f} MB)")
+
+
+def _standings(name: str | None, results: Path | None, draws: int, seed: int) -> Standings:
+    from plugins.merging.competition.standings import rank_file, stored_standings
+    from warehouse.paths import find_workspace
+
+    if results is not None and name is None:
+        found = rank_file(results, find_workspace(), draws, seed)
+        for line in found.notes:
+            click.echo(visible(line), err=True)
+        return found
+    if name is None or results is not None:
+        raise TokenmartError("give either --problem or --results")
+    return stored_standings(name, find_workspace())

@@ -1,0 +1,132 @@
+"""The rankings' marts as rows, from a results file at hand or from the warehouse that dbt built."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from plugins.merging.competition.ranking_table import RankingTable, read_ranking
+from warehouse.errors import TokenmartError, did_you_mean
+from warehouse.metrics.model_sql import ModelSql
+from warehouse.paths import Workspace
+from warehouse.sql.connection import connect_read_only
+from warehouse.store.schema import MERGE_RUNS, RANKING_COLUMNS, RANKING_RESULTS
+
+MARTS = {
+    "rankings": "round, rank nulls last, entry",
+    "ranking_tasks": "round, task_group, rank nulls last, entry",
+    "ranking_pairs": "round, entry, other_entry",
+    "ranking_stability": "round, other_round",
+    "merge_costs": "entry, stage desc, round",
+    "ranking_fronts": "round, seconds, entry",
+}
+"""Mart → the order of its rows."""
+
+Row = dict[str, Any]
+
+_NO_RUNS = pa.schema([pa.field("model_id", pa.string()), *MERGE_RUNS]).empty_table()
+
+
+@dataclass(frozen=True)
+class Standings:
+    """One ranking: the rows of each mart, in their order.
+
+    Attributes:
+        name: the ranking.
+        marts: mart → rows as {column: value}; numbers to 12 digits, beyond are the last bits of
+            sums, which DuckDB doesn't repeat.
+        notes: what a results file left open and how it was taken, a line each.
+    """
+
+    name: str
+    marts: dict[str, list[Row]]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def rounds(self) -> list[str]:
+        """Its rounds; `overall`, where there is one, comes last."""
+        found = {str(row["round"]) for row in self.marts["rankings"]}
+        return sorted(found, key=lambda name: (name == "overall", name))
+
+
+def rank_file(path: Path, workspace: Workspace, draws: int = 1000, seed: int = 0) -> Standings:
+    """Rank the entries of a results file by the marts' own SQL, without a warehouse.
+
+    Args:
+        path: see `read_ranking`.
+        workspace: whose SQL models are used.
+        draws: bootstrap draws behind each interval.
+        seed: of the draws.
+
+    Raises:
+        TokenmartError: the file is wrong.
+    """
+    return rank_table(read_ranking(path), path.stem, workspace, draws, seed)
+
+
+def rank_table(
+    table: RankingTable, name: str, workspace: Workspace, draws: int = 1000, seed: int = 0
+) -> Standings:
+    """The same for a table that was read."""
+    with duckdb.connect() as connection:
+        _lay(connection, "ranking_columns", name, table.columns.cast(RANKING_COLUMNS))
+        _lay(connection, "ranking_results", name, table.results.cast(RANKING_RESULTS))
+        _lay(connection, "merge_runs", name, _NO_RUNS)
+        variables = {"ranking_draws": draws, "ranking_seed": seed}
+        models = ModelSql(connection, workspace, variables)
+        for mart in MARTS:
+            models.build(mart)
+        return replace(_read(connection, name), notes=table.notes)
+
+
+def _lay(connection: duckdb.DuckDBPyConnection, table: str, problem: str, rows: pa.Table) -> None:
+    connection.register("given_rows", rows)
+    connection.execute(
+        f"create table {table} as select cast(? as varchar) as problem, * from given_rows",
+        [problem],
+    )
+    connection.unregister("given_rows")
+
+
+def stored_standings(name: str, workspace: Workspace) -> Standings:
+    """A ranking that dbt built.
+
+    Raises:
+        TokenmartError: no such ranking in the warehouse.
+        StorageError: no warehouse yet, or dbt is writing it.
+    """
+    with connect_read_only(workspace) as connection:
+        try:
+            rows = connection.execute("select distinct problem from rankings order by 1").fetchall()
+        except duckdb.CatalogException as error:
+            raise TokenmartError(
+                f"{workspace.database}: has no rankings yet; run `tokenmart dbt build`"
+            ) from error
+        known = [str(problem) for (problem,) in rows]
+        if name not in known:
+            raise TokenmartError(
+                f"--problem {name}: no ranking of this name is built; {did_you_mean(name, known)}"
+                f"there are: {', '.join(known) or 'none'} (new results: `tokenmart dbt build`)"
+            )
+        return _read(connection, name)
+
+
+def _read(connection: duckdb.DuckDBPyConnection, name: str) -> Standings:
+    marts = {}
+    for mart, order in MARTS.items():
+        rows = connection.sql(
+            f"select * exclude (problem) from {mart} where problem = $1 order by {order}",
+            params=[name],
+        ).to_arrow_table()
+        marts[mart] = [
+            {key: _digits(value) for key, value in row.items()} for row in rows.to_pylist()
+        ]
+    return Standings(name, marts)
+
+
+def _digits(value: Any) -> Any:
+    return float(f"{value:.12g}") if isinstance(value, float) else value

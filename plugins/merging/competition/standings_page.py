@@ -1,0 +1,103 @@
+"""A ranking as one HTML page: scores, rank intervals, who can't be told apart, costs and fronts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from analysis.report.figures import Chart
+from analysis.report.formats import FILTERS
+from analysis.report.page import HALF, PHONE, WIDE, Drawing
+from analysis.report.palette import ROLES
+from analysis.report.svg import page_svg
+from analysis.templates import environment
+from plugins.merging.competition.standings import Row, Standings
+from plugins.merging.competition.standings_figures import front_figure, ranks_figure
+from plugins.merging.competition.standings_view import note, number, rivals, span, stability
+from warehouse.progress import Progress
+
+
+@dataclass(frozen=True)
+class RoundView:
+    """One round as the page shows it.
+
+    Attributes:
+        name: the round.
+        rows: of `rankings`, in their order.
+        alike: entry → entries it can't be told apart from.
+        groups: task groups, in order; those of `overall` are shown with their rounds.
+        win_rates: entry → task group → row of `ranking_tasks`.
+        ranks: figure of the ranks' intervals; None without a ranked entry.
+        fronts: time–quality and space–quality figures; none without costs.
+        note: what the intervals are.
+    """
+
+    name: str
+    rows: list[Row]
+    alike: dict[str, list[str]]
+    groups: list[str]
+    win_rates: dict[str, dict[str, Row]]
+    ranks: Drawing | None
+    fronts: list[Drawing]
+    note: str
+
+
+def standings_page(standings: Standings, progress: Progress) -> str:
+    """The whole page; `progress` is told of each round."""
+    pages = environment("plugins.merging.competition", "analysis.report", escape_html=True)
+    pages.filters.update({**FILTERS, "number": number, "gigabytes": _gigabytes})
+    rounds = []
+    for place, name in enumerate(reversed(standings.rounds)):
+        progress(f"round {name}", 1)
+        rounds.append(_round(standings, name, f"round-{place}"))
+    return pages.get_template("standings.html.j2").render(
+        name=standings.name,
+        rounds=rounds,
+        costs=standings.marts["merge_costs"],
+        stability=[stability(pair) for pair in standings.marts["ranking_stability"]],
+        span=span,
+        colour_roles=ROLES,
+    )
+
+
+def _round(standings: Standings, name: str, anchor: str) -> RoundView:
+    rows = [row for row in standings.marts["rankings"] if row["round"] == name]
+    tasks = [row for row in standings.marts["ranking_tasks"] if row["round"] == name]
+    win_rates: dict[str, dict[str, Row]] = {}
+    for row in tasks:
+        win_rates.setdefault(row["entry"], {})[row["task_group"]] = row
+    costs = [row for row in standings.marts["ranking_fronts"] if row["round"] == name]
+    ranked = any(row["rank"] is not None for row in rows)
+    return RoundView(
+        name=name,
+        rows=rows,
+        alike=rivals(standings, name),
+        groups=sorted({row["task_group"] for row in tasks}),
+        win_rates=win_rates,
+        ranks=_drawn(lambda width: ranks_figure(rows, width), WIDE, f"{anchor}-ranks", "Ranks")
+        if ranked
+        else None,
+        fronts=[
+            _drawn(lambda width: front_figure(costs, "seconds", width), HALF, f"{anchor}-time",
+                   "Time–quality front"),
+            _drawn(lambda width: front_figure(costs, "peak_bytes", width), HALF, f"{anchor}-space",
+                   "Space–quality front"),
+        ]
+        if costs
+        else [],
+        note=note(rows),
+    )  # fmt: skip
+
+
+def _drawn(draw: Callable[[int], Chart], width: int, name: str, title: str) -> Drawing:
+    wide, narrow = (
+        Markup(page_svg(draw(each), f"{name}-{column}", title))
+        for each, column in ((width, "wide"), (PHONE, "narrow"))
+    )
+    return Drawing(wide, narrow)
+
+
+def _gigabytes(count: float | None) -> str:
+    return "–" if count is None else f"{count / 1e9:.2f} GB"

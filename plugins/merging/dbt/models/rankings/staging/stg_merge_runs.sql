@@ -1,0 +1,5 @@
+with merge_runs as (
+    select * from {{ source('rankings', 'merge_runs') }}
+)
+
+select * from merge_runs

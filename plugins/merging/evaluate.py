@@ -1,0 +1,196 @@
+"""Merged checkpoints on tasks, each in a process of its own within the problem's limits."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+
+from plugins.benchmarks.harness.tasks import EvalTask, load_tasks
+from plugins.merging.make import Plan, environment
+from plugins.merging.problem import GIGABYTE, OVERALL, Limits, load_hidden_round
+from plugins.merging.watchdog import Cost, larger, run_within
+from warehouse.errors import TokenmartError
+from warehouse.paths import Workspace
+from warehouse.progress import without_library_bars
+from warehouse.remote import source
+from warehouse.store.parquet_files import write_table
+from warehouse.store.schema import MERGE_RUNS, RANKING_COLUMNS
+
+METRIC = "acc"
+
+
+@dataclass(frozen=True)
+class Round:
+    """Tasks that entries are ranked by together, and what they weigh in the overall score."""
+
+    name: str
+    weight: float
+    tasks: Sequence[EvalTask]
+    asked: Sequence[str]
+    folders: Sequence[Path]
+
+    @staticmethod
+    def of_tasks(name: str, weight: float, asked: Sequence[str], folders: Sequence[Path]) -> Round:
+        """The round of tasks that the harness knows or finds in folders.
+
+        Raises:
+            TokenmartError: the name is taken, or a task can't be loaded.
+        """
+        if name == OVERALL:
+            raise TokenmartError(f"--round {OVERALL}: that name is for all rounds; choose another")
+        with without_library_bars():
+            return Round(name, weight, load_tasks(asked, folders), asked, folders)
+
+    @staticmethod
+    def hidden(path: Path, workspace: Workspace) -> Round:
+        """The round of a problem file, whose tasks lie beside it.
+
+        Raises:
+            TokenmartError: the file is wrong, or a task can't be loaded.
+        """
+        said = load_hidden_round(path, workspace)
+        return Round.of_tasks(said.name, said.weight, said.tasks, [path.resolve().parent])
+
+
+def evaluate(plan: Plan, round_: Round, workspace: Workspace, device: str) -> Cost:
+    """Run `tokenmart eval` on one merged checkpoint; finished units are not run again.
+
+    Raises:
+        OverLimitError: it took more than the problem's limits; finished units are kept.
+        TokenmartError: it failed.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="tokenmart-merge-"))
+    try:
+        problem = folder / "problem.yml"
+        problem.write_text(yaml.safe_dump(_problem(plan, folder)), encoding="utf-8")
+        command = [sys.executable, "-m", "tokenmart", "eval", "--problem", str(problem)]
+        command += ["--device", device, "--tasks", ",".join(round_.asked)]
+        for each in round_.folders:
+            command += ["--include-path", str(each.resolve())]
+        what = f"evaluation of {plan.merge.name} in round {round_.name}"
+        limits = plan.problem.limits
+        variables = {**environment(workspace), **workspace.environment()}
+        kept = "finished units were kept"
+        return run_within(command, folder, limits, what, variables, kept=kept)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _problem(plan: Plan, folder: Path) -> dict[str, Any]:
+    """An ordinary problem with the checkpoint as its one model; its documents are never read."""
+    model = {
+        "full_id": plan.merge.name,
+        "family": plan.problem.name,
+        "source": {"kind": "local", "path": str(plan.folder.resolve())},
+    }
+    return {
+        "name": plan.problem.name,
+        "title": plan.problem.title,
+        "documents": {"kind": "folder", "path": str(folder)},
+        "models": [model],
+        "probes": [{"kind": "full"}],
+    }
+
+
+def store_columns(round_: Round, problem: str, workspace: Workspace) -> None:
+    """Name what the entries of a round are ranked by; other rounds stay as they are.
+
+    Raises:
+        TokenmartError: results of a problem of this name were imported.
+        StorageError: the data folder can't be written.
+    """
+    path = workspace.ranking_columns / f"problem={problem}" / "columns.parquet"
+    if (workspace.ranking_results / f"problem={problem}").exists():
+        raise TokenmartError(f"{problem}: has imported results; rename the problem")
+    before = pq.read_table(source(path), partitioning=None).to_pylist() if path.is_file() else []
+    rows = [row for row in before if row["round"] != round_.name]
+    rows += [
+        {
+            "round": round_.name,
+            "round_weight": round_.weight,
+            "task_group": task.name,
+            "task": task.name,
+            "metric": METRIC,
+            "direction": "higher",
+            "given": "score",
+            "eval_problem": None,
+            "condition": task.condition,
+            "filter": "none",
+        }
+        for task in round_.tasks
+    ]
+    write_table(path, pa.Table.from_pylist(rows, schema=RANKING_COLUMNS))
+
+
+def store_run(
+    plan: Plan, stage: str, round_name: str, cost: Cost, workspace: Workspace, ended: str = ""
+) -> None:
+    """Write down what a merge or an evaluation took.
+
+    An evaluation that found all units there already keeps the cost of the one that ran them: the
+    larger number of seconds stays. One that goes on from an evaluation that was ended adds to it.
+
+    Args:
+        plan: the merge.
+        stage: merge or evaluation.
+        round_name: of an evaluation.
+        cost: what it took.
+        workspace: where it is written down.
+        ended: why it was ended; empty when it was not.
+
+    Raises:
+        StorageError: the data folder can't be written.
+    """
+    record = plan.record or {}
+    keys = f"problem={plan.problem.name}/model_id={plan.merge.name}"
+    path = workspace.merge_runs / keys / "runs.parquet"
+    before = pq.read_table(source(path), partitioning=None).to_pylist() if path.is_file() else []
+    row = {
+        "stage": stage,
+        "round": round_name,
+        "fingerprint": plan.fingerprint,
+        "method": plan.merge.method,
+        "parameters": record.get("parameters", 0),
+        "checkpoint_bytes": record.get("checkpoint_bytes", 0),
+        "seconds": cost.seconds,
+        "peak_bytes": cost.peak_bytes,
+        "gpu_bytes": cost.gpu_bytes,
+        "disk_bytes": cost.disk_bytes,
+        **_limit_columns(plan.problem.limits),
+        "ended": ended,
+    }
+    kept = []
+    for other in before:
+        if (other["stage"], other["round"]) != (stage, round_name):
+            kept.append(other)
+        elif other["fingerprint"] != plan.fingerprint:
+            continue
+        elif other["ended"] and stage == "evaluation":
+            row["seconds"] += other["seconds"]
+            for peak in ("peak_bytes", "disk_bytes"):
+                row[peak] = max(row[peak], other[peak])
+            row["gpu_bytes"] = larger(row["gpu_bytes"], other["gpu_bytes"])
+        elif not other["ended"] and not ended and other["seconds"] > cost.seconds:
+            row = {**other, **_limit_columns(plan.problem.limits)}
+    write_table(path, pa.Table.from_pylist([*kept, row], schema=MERGE_RUNS))
+
+
+def _limit_columns(limits: Limits) -> dict[str, float | None]:
+    def bytes_of(gigabytes: float | None) -> float | None:
+        return None if gigabytes is None else gigabytes * GIGABYTE
+
+    return {
+        "limit_seconds": limits.seconds,
+        "limit_peak_bytes": bytes_of(limits.memory_gb),
+        "limit_gpu_bytes": bytes_of(limits.gpu_memory_gb),
+        "limit_disk_bytes": bytes_of(limits.disk_gb),
+    }

@@ -1,0 +1,238 @@
+"""Merged checkpoints: made once from experts, kept in the cache under what they depend on."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from extract.checkpoints import find_checkpoint
+from plugins.merging.eligibility import ExpertFiles, judge_experts, read_expert
+from plugins.merging.headers import count_parameters, read_headers
+from plugins.merging.problem import Expert, Merge, MergeProblem
+from plugins.merging.recipes import refuse_recipe
+from plugins.merging.training import RECORD as TRAINING
+from plugins.merging.watchdog import Cost, folder_bytes, run_within
+from warehouse.errors import TokenmartError
+from warehouse.files import sha256_file, storage_errors, write_whole
+from warehouse.paths import Workspace
+from warehouse.problem.spec import ModelSpec
+from warehouse.sources.hashes import files_sha256
+from warehouse.sources.place import Place
+from warehouse.store.ledger import fingerprint
+
+RECORD = "merge.json"
+_PACKAGES = ("mergekit", "peft", "torch", "transformers", "safetensors", "numpy")
+_IN_ADAPTERS = (".json", ".safetensors")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A merge that can work: what it depends on, and where its result lies.
+
+    Attributes:
+        problem: its problem.
+        merge: with its recipe.
+        folders: expert → checkpoint or adapter.
+        revisions: expert → hash of its files; bases of adapters, too.
+        fingerprint: hash of recipe, revisions, seed and versions.
+        folder: of the result.
+    """
+
+    problem: MergeProblem
+    merge: Merge
+    folders: dict[str, Path]
+    revisions: dict[str, str]
+    fingerprint: str
+    folder: Path
+
+    @property
+    def record(self) -> dict[str, Any] | None:
+        """What was written down when it was made; None before."""
+        path = self.folder / RECORD
+        return dict(json.loads(path.read_bytes())) if path.is_file() else None
+
+
+def versions() -> dict[str, str]:
+    """Versions of what a merge's numbers depend on."""
+    return {name: version(name) for name in _PACKAGES}
+
+
+def plan_merge(
+    problem: MergeProblem, merge: Merge, workspace: Workspace, *, fetch: bool = True
+) -> Plan:
+    """Check a merge without reading a weight, and say where its result lies.
+
+    Args:
+        problem: with rules and experts.
+        merge: one of its merges.
+        workspace: where files are, and the cache.
+        fetch: whether missing experts are fetched and converted; else they are refused as missing.
+
+    Raises:
+        TokenmartError: an expert is missing or refused by a rule, or the recipe can't work.
+    """
+    names = _with_bases(problem, merge.models())
+    if fetch:
+        for name in names:
+            expert_folder(problem.expert(name), problem, workspace)
+    for finding in judge_experts(problem, workspace):
+        if finding.expert in names and not finding.allowed:
+            raise TokenmartError(
+                f"merge {merge.name}: expert {finding.expert} is refused, {finding.rule}: "
+                f"{finding.evidence}; see `tokenmart merge check {problem.asked}`"
+            )
+    folders = {name: expert_folder(problem.expert(name), problem, workspace) for name in names}
+    files = {name: _as_merged(problem.expert(name), problem, workspace) for name in names}
+    refuse_recipe(merge, files)
+    revisions = {name: _revision(folder, workspace) for name, folder in folders.items()}
+    key = fingerprint(
+        {
+            "recipe": merge.recipe,
+            "seed": merge.seed,
+            "experts": revisions,
+            "versions": versions(),
+        }
+    )
+    folder = workspace.cache / "merges" / key
+    return Plan(problem, merge, folders, revisions, key, folder)
+
+
+def _with_bases(problem: MergeProblem, names: list[str]) -> list[str]:
+    bases = [problem.expert(name).base for name in names if problem.expert(name).adapter]
+    return list(dict.fromkeys([*names, *(base for base in bases if base is not None)]))
+
+
+def expert_folder(expert: Expert, problem: MergeProblem, workspace: Workspace) -> Path:
+    """An expert's checkpoint, fetched and converted where needed; an adapter's folder as it is.
+
+    Raises:
+        TokenmartError: its files are missing and can't be fetched.
+    """
+    if expert.source is None:
+        assert expert.adapter is not None
+        return Place(workspace, problem.name).resolve(expert.adapter)
+    spec = ModelSpec(full_id=expert.name, source=expert.source, family=expert.base or expert.name)
+    return find_checkpoint(spec, workspace, problem.name).folder
+
+
+def _as_merged(expert: Expert, problem: MergeProblem, workspace: Workspace) -> ExpertFiles:
+    return read_expert(
+        problem.expert(expert.base) if expert.adapter and expert.base else expert,
+        problem,
+        workspace,
+    )
+
+
+def _revision(folder: Path, workspace: Workspace) -> str:
+    files = [
+        path
+        for path in sorted(folder.iterdir())
+        if path.suffix in _IN_ADAPTERS and path.name != TRAINING  # it has seconds in it
+    ]
+    return files_sha256(files, workspace)
+
+
+def make_merge(
+    plan: Plan, workspace: Workspace, tick: Callable[[float], None] = lambda seconds: None
+) -> dict[str, Any]:
+    """The record of a merged checkpoint, made now unless it is in the cache.
+
+    Raises:
+        OverLimitError: it took more than the problem's limits.
+        TokenmartError: mergekit failed; nothing is kept of it.
+        StorageError: the cache can't be written.
+    """
+    with storage_errors(plan.folder):
+        plan.folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(plan.folder.with_suffix(".lock")):
+        if (record := plan.record) is not None:
+            return record
+        staging = plan.folder.with_name(f".{plan.folder.name}.{os.getpid()}")
+        try:
+            return _make(plan, staging, workspace, tick)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+
+
+def _make(
+    plan: Plan, staging: Path, workspace: Workspace, tick: Callable[[float], None]
+) -> dict[str, Any]:
+    adapters = {}
+    with storage_errors(staging):
+        (staging / "experts").mkdir(parents=True)
+        for name, folder in plan.folders.items():
+            expert = plan.problem.expert(name)
+            if expert.adapter is None:
+                (staging / "experts" / name).symlink_to(folder.resolve())
+            else:
+                base = plan.folders[str(expert.base)]
+                adapters[name] = {"base": str(base.resolve()), "adapter": str(folder.resolve())}
+    job = {
+        "recipe": plan.merge.recipe,
+        "seed": plan.merge.seed,
+        "experts": list(plan.folders),
+        "adapters": adapters,
+        "device": "cpu",
+    }
+    write_whole(staging / "job.json", json.dumps(job))
+    cost = run_within(
+        [sys.executable, "-m", "plugins.merging.worker", "job.json"],
+        staging,
+        plan.problem.limits,
+        f"merge {plan.merge.name}",
+        environment(workspace),
+        tick,
+    )
+    merged = staging / "merged"
+    record = _record(plan, merged, cost)
+    write_whole(merged / RECORD, json.dumps(record, indent=2) + "\n")
+    merged.rename(plan.folder)
+    return record
+
+
+def environment(workspace: Workspace) -> dict[str, str]:
+    """Variables of a worker: it finds our code wherever it runs, and orders sets alike."""
+    code = str(Path(__file__).parents[2])
+    paths = [code, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(paths),
+        "PYTHONHASHSEED": "0",
+        "HF_HUB_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "TOKENMART_HOME": str(workspace.root),
+    }
+
+
+def cost_of(record: dict[str, Any]) -> Cost:
+    """What a recorded merge took."""
+    return Cost(record["seconds"], record["peak_bytes"], record["disk_bytes"], record["gpu_bytes"])
+
+
+def _record(plan: Plan, merged: Path, cost: Cost) -> dict[str, Any]:
+    weights = sorted(merged.glob("*.safetensors"))
+    return {
+        "problem": plan.problem.name,
+        "merge": plan.merge.name,
+        "fingerprint": plan.fingerprint,
+        "recipe": plan.merge.recipe,
+        "seed": plan.merge.seed,
+        "experts": plan.revisions,
+        "versions": versions(),
+        "parameters": count_parameters(read_headers(merged)),
+        "weights_sha256": {path.name: sha256_file(path) for path in weights},
+        "seconds": round(cost.seconds, 3),
+        "peak_bytes": cost.peak_bytes,
+        "gpu_bytes": cost.gpu_bytes,
+        "disk_bytes": cost.disk_bytes,
+        "checkpoint_bytes": folder_bytes(merged),
+    }

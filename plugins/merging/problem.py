@@ -1,0 +1,238 @@
+"""Problem files of kind `merge`: experts, the rules for them, limits, and recipes.
+
+A recipe is mergekit's own YAML, in which models are experts by their names.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union
+
+from pydantic import Field, PrivateAttr, model_validator
+
+from warehouse.errors import ProblemFileError, did_you_mean
+from warehouse.frozen import Frozen
+from warehouse.paths import Workspace
+from warehouse.plugins import kinds
+from warehouse.problem.mistakes import check
+from warehouse.problem.problem_files import paths_start, read_problem_file
+from warehouse.sources import weights as weight_kinds
+from warehouse.sources.weights.interface import WeightSource
+
+if TYPE_CHECKING:
+    Source = WeightSource
+else:
+    Source = Annotated[
+        Union[tuple(kinds(WeightSource, weight_kinds).values())],  # noqa: UP007
+        Field(discriminator="kind"),
+    ]
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
+GIGABYTE = 10**9
+OVERALL = "overall"
+"""The ranking over all rounds; no round may have its name."""
+
+
+class Expert(Frozen):
+    """A model that may be merged: a checkpoint (`source`), or a LoRA adapter of its `base`."""
+
+    name: Name
+    source: Source | None = None
+    adapter: Path | None = None
+    base: Name | None = None
+    licence: str = "unknown"
+    published: date | None = None
+    note: str = ""
+
+    @model_validator(mode="after")
+    def _has_weights(self) -> Expert:
+        if (self.source is None) == (self.adapter is None):
+            raise ValueError(f"{self.name}: give either source or adapter")
+        if self.adapter is not None and self.base is None:
+            raise ValueError(f"{self.name}: an adapter needs base, the expert it was made for")
+        return self
+
+
+class Rules(Frozen):
+    """Which experts are allowed; a rule that is left out allows all.
+
+    most_parameters: of an expert, an adapter counted with its base.
+    licences: allowed ones, as experts state them.
+    published_before: an expert's date must be before this one.
+    bases: experts that others may descend from.
+    same_tokenizer: all experts have the same tokenizer file.
+    """
+
+    may_be_huge: ClassVar[frozenset[str]] = frozenset({"most_parameters"})
+
+    most_parameters: int | None = Field(default=None, gt=0)
+    licences: tuple[str, ...] = ()
+    published_before: date | None = None
+    bases: tuple[Name, ...] = ()
+    same_tokenizer: bool = True
+
+
+class Limits(Frozen):
+    """What one merge or one evaluation may take; None is no limit. Gigabytes are 10⁹ bytes."""
+
+    seconds: float | None = Field(default=None, gt=0)
+    memory_gb: float | None = Field(default=None, gt=0)
+    gpu_memory_gb: float | None = Field(default=None, gt=0)
+    disk_gb: float | None = Field(default=None, gt=0)
+
+
+class Merge(Frozen):
+    """A merged model: its name and how it is made."""
+
+    name: Name
+    recipe: dict[str, Any]
+    seed: int = Field(default=0, ge=0)
+
+    def models(self) -> list[str]:
+        """Names of the experts in its recipe, each once, in order."""
+        return list(dict.fromkeys(_models(self.recipe)))
+
+    @property
+    def method(self) -> str:
+        """mergekit's name of the method."""
+        return str(self.recipe.get("merge_method", ""))
+
+    @property
+    def base(self) -> str | None:
+        """The expert that differences are taken from, where the method has one."""
+        found = self.recipe.get("base_model")
+        return None if found is None else str(found)
+
+
+def _models(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, each in value.items():
+            if key in ("model", "base_model") and isinstance(each, str):
+                yield each
+            else:
+                yield from _models(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _models(each)
+
+
+class HiddenRound(Frozen):
+    """Tasks of a round, whose items lie beside this file, where only the organiser has them.
+
+    weight: what the round counts in the overall score; 0 leaves it out.
+    """
+
+    kind: Literal["merge_round"]
+    name: Name
+    weight: float = Field(default=1.0, ge=0)
+    tasks: tuple[Name, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _is_a_round(self) -> HiddenRound:
+        if self.name == OVERALL:
+            raise ValueError(f"name: {OVERALL!r} is for all rounds; choose another")
+        return self
+
+
+class MergeProblem(Frozen):
+    """Experts, what is allowed, and the models made of them."""
+
+    kind: Literal["merge"]
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=100)
+    title: str
+    description: str = ""
+    experts: tuple[Expert, ...] = Field(min_length=1)
+    rules: Rules = Rules()
+    limits: Limits = Limits()
+    merges: tuple[Merge, ...] = ()
+
+    _asked: str = PrivateAttr(default="")
+
+    @property
+    def asked(self) -> str:
+        """What a command must be given to mean this problem: its name or the path of its file."""
+        return shlex.quote(self._asked or self.name)
+
+    @model_validator(mode="after")
+    def _names_are_known(self) -> MergeProblem:
+        names = [expert.name for expert in self.experts] + [each.name for each in self.merges]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two experts or merges are called {name!r}; rename one")
+        known = [expert.name for expert in self.experts]
+        used = [(f"expert {e.name}", e.base) for e in self.experts if e.base is not None]
+        used += [("rules.bases", base) for base in self.rules.bases]
+        used += [
+            (f"merge {merge.name}", model) for merge in self.merges for model in merge.models()
+        ]
+        for where, name in used:
+            if name not in known:
+                raise ValueError(
+                    f"{where} names {name!r}, which is no expert; {did_you_mean(name, known)}"
+                    f"there are: {', '.join(known)}"
+                )
+        for expert in self.experts:
+            if expert.base is not None and self.expert(expert.base).adapter is not None:
+                raise ValueError(f"{expert.name}: its base {expert.base} is an adapter itself")
+        return self
+
+    def expert(self, name: str) -> Expert:
+        """The expert of this name.
+
+        Raises:
+            ProblemFileError: there is none.
+        """
+        for expert in self.experts:
+            if expert.name == name:
+                return expert
+        raise ProblemFileError(f"problem {self.name}: no expert {name!r}; correct the name")
+
+    def merge(self, name: str) -> Merge:
+        """The merge of this name.
+
+        Raises:
+            ProblemFileError: there is none; the message lists what there is.
+        """
+        for merge in self.merges:
+            if merge.name == name:
+                return merge
+        known = [merge.name for merge in self.merges]
+        raise ProblemFileError(
+            f"--merge {name}: not in problem {self.name}; {did_you_mean(name, known)}its merges "
+            f"are: {', '.join(known) or 'none'}"
+        )
+
+
+def load_merge_problem(name: str, workspace: Workspace) -> MergeProblem:
+    """Read and check a problem of kind `merge` by name or path.
+
+    Raises:
+        ProblemFileError: another kind, unreadable or wrong; the message has file, line, key, value
+            and remedy.
+    """
+    tree = read_problem_file(name, workspace)
+    if tree.value.get("kind") != "merge":
+        raise ProblemFileError(
+            f"{tree.path}: not a problem of merged models; give one with `kind: {'merge'}`"
+        )
+    folder = paths_start(tree.path, workspace)
+    problem = check(MergeProblem, tree.value, tree, folder=folder)
+    problem._asked = name
+    return problem
+
+
+def load_hidden_round(path: Path, workspace: Workspace) -> HiddenRound:
+    """Read and check a round's problem file, as `tokenmart merge tasks --secret` writes it.
+
+    Raises:
+        ProblemFileError: another kind, unreadable or wrong.
+    """
+    tree = read_problem_file(str(path.resolve()), workspace)
+    if tree.value.get("kind") != "merge_round":
+        raise ProblemFileError(
+            f"{tree.path}: not a round of merged models; give one with `kind: merge_round`"
+        )
+    return check(HiddenRound, tree.value, tree, folder=path.resolve().parent)

@@ -1,0 +1,15 @@
+"""Problem files of kind `merge` among the others: no command of the core has a use for them."""
+
+from __future__ import annotations
+
+from warehouse.problem.kinds import ProblemKind
+
+
+class MergeKind(ProblemKind):
+    """Models to merge."""
+
+    kind = "merge"
+    purpose = (
+        "models to merge (kind: merge), nothing to extract; use it with `tokenmart merge` and "
+        "`tokenmart rank`"
+    )

@@ -1,0 +1,215 @@
+"""Experts are judged on their files; each refusal says why, and on what evidence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from merge_samples import (
+    PARAMETERS,
+    SHAPES,
+    local,
+    make_adapter,
+    make_expert,
+    write_problem,
+    write_weights,
+)
+
+from plugins.merging.eligibility import Finding, judge_experts
+from plugins.merging.headers import count_parameters, read_headers
+from plugins.merging.problem import load_merge_problem
+from tokenmart import cli
+from warehouse.paths import find_workspace
+
+WORKSPACE = find_workspace(Path(__file__))
+RULES = {
+    "most_parameters": 8_000_000_000,
+    "licences": ["apache-2.0", "mit"],
+    "published_before": "2025-06-01",
+    "bases": ["base"],
+}
+Change = Callable[[Path, dict[str, Any]], None]
+
+
+def lay_out(folder: Path) -> dict[str, Any]:
+    """A base, a fine-tune and an adapter of it, all allowed."""
+    make_expert(folder / "base")
+    make_expert(folder / "tuned", seed=1)
+    make_adapter(folder / "adapter")
+    common = {"licence": "apache-2.0", "published": "2024-11-01"}
+    experts = [
+        {"name": "base", "source": local(folder / "base"), **common},
+        {"name": "tuned", "source": local(folder / "tuned"), "base": "base", **common},
+        {"name": "lora", "adapter": str(folder / "adapter"), "base": "base", **common},
+    ]
+    return {"experts": experts, "rules": dict(RULES)}
+
+
+def judge(folder: Path, sections: dict[str, Any]) -> list[Finding]:
+    path = write_problem(folder / "made.yml", **sections)
+    return judge_experts(load_merge_problem(str(path), WORKSPACE), WORKSPACE)
+
+
+def test_what_is_allowed_shows_its_evidence(tmp_path: Path) -> None:
+    found = judge(tmp_path, lay_out(tmp_path))
+    assert [each for each in found if not each.allowed] == []
+    said = {(each.expert, each.rule): each.evidence for each in found}
+    assert said["base", "parameters"] == f"{PARAMETERS:,} counted"
+    assert said["lora", "parameters"] == f"{PARAMETERS + 32:,} counted (32 of them in the adapter)"
+    assert said["tuned", "architecture"] == "fits base (LlamaForCausalLM)"
+    assert said["tuned", "licence"] == "apache-2.0"
+    assert "sha256" in said["tuned", "tokenizer"]
+
+
+def test_headers_count_what_a_library_loads(tmp_path: Path) -> None:
+    from safetensors.numpy import load_file
+
+    folder = make_expert(tmp_path / "one")
+    loaded = load_file(folder / "model.safetensors")
+    assert count_parameters(read_headers(folder)) == sum(each.size for each in loaded.values())
+
+
+def of_expert(index: int, **fields: Any) -> Change:
+    return lambda _, sections: sections["experts"][index].update(fields)
+
+
+def _too_large(folder: Path, sections: dict[str, Any]) -> None:
+    """A base of its own: against another its shapes would be refused, too."""
+    write_weights(folder / "tuned" / "model.safetensors", {"w": (8010, 10**6)}, dtype="F8_E4M3")
+    del sections["experts"][1]["base"]
+    sections["rules"]["bases"] = ["base", "tuned"]
+
+
+def _cut(folder: Path, _: dict[str, Any]) -> None:
+    file = folder / "tuned" / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-40])
+
+
+def _no_header(folder: Path, _: dict[str, Any]) -> None:
+    (folder / "tuned" / "model.safetensors").write_bytes(b"\xff" * 64)
+
+
+def _quantised(folder: Path, _: dict[str, Any]) -> None:
+    write_weights(folder / "tuned" / "model.safetensors", SHAPES, dtype="U8")
+
+
+def _other_words(folder: Path, _: dict[str, Any]) -> None:
+    (folder / "tuned" / "tokenizer.json").write_text(json.dumps({"words": ["b"]}))
+
+
+def _other_vocabulary(folder: Path, _: dict[str, Any]) -> None:
+    shapes = SHAPES | {"model.embed_tokens.weight": (40, 8)}
+    write_weights(folder / "tuned" / "model.safetensors", shapes)
+
+
+def _more_layers(folder: Path, _: dict[str, Any]) -> None:
+    shapes = SHAPES | {"model.layers.1.self_attn.q_proj.weight": (8, 8)}
+    write_weights(folder / "tuned" / "model.safetensors", shapes)
+
+
+def _adapter_of_another(folder: Path, _: dict[str, Any]) -> None:
+    stem = "base_model.model.model.layers.7.self_attn.q_proj"
+    sides = {f"{stem}.lora_A.weight": (2, 8), f"{stem}.lora_B.weight": (8, 2)}
+    write_weights(folder / "adapter" / "adapter_model.safetensors", sides)
+
+
+def _wider_adapter(folder: Path, _: dict[str, Any]) -> None:
+    stem = "base_model.model.model.layers.0.self_attn.q_proj"
+    sides = {f"{stem}.lora_A.weight": (2, 16), f"{stem}.lora_B.weight": (16, 2)}
+    write_weights(folder / "adapter" / "adapter_model.safetensors", sides)
+
+
+def _not_lora(folder: Path, _: dict[str, Any]) -> None:
+    (folder / "adapter" / "adapter_config.json").write_text('{"peft_type": "IA3"}')
+
+
+REFUSED: dict[str, tuple[Change, str, str]] = {
+    "licence": (of_expert(1, licence="llama2"), "licence", "llama2; allowed: apache-2.0, mit"),
+    "no licence": (of_expert(1, licence="unknown"), "licence", "unknown; allowed"),
+    "too late": (of_expert(1, published="2025-06-01"), "published", "must be before 2025-06-01"),
+    "no date": (of_expert(1, published=None), "published", "no date given"),
+    "base": (of_expert(1, base=None), "base", "descends from tuned; allowed: base"),
+    "8.01B": (_too_large, "parameters", "8,010,000,000 counted, more than 8,000,000,000 allowed"),
+    "truncated": (_cut, "files", "cut short or damaged"),
+    "no header": (_no_header, "files", "cut short or damaged"),
+    "quantised": (_quantised, "files", "quantised weights can't be counted"),
+    "tokenizer": (_other_words, "tokenizer", "must be equal"),
+    "vocabulary": (
+        _other_vocabulary,
+        "architecture",
+        "embed_tokens.weight has shape [40, 8], its base [32, 8]",
+    ),
+    "layers": (_more_layers, "architecture", "layers.1.self_attn.q_proj.weight is only in it"),
+    "foreign adapter": (_adapter_of_another, "architecture", "made for another base"),
+    "wider adapter": (_wider_adapter, "architecture", "made for another base"),
+    "other adapter": (_not_lora, "architecture", "only LORA is merged"),
+    "missing": (of_expert(1, source=local(Path("/nowhere"))), "files", "its weights are not here"),
+}
+
+
+def check(path: Path) -> Result:
+    return CliRunner().invoke(cli, ["merge", "check", str(path)])
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_refusal_is_one_line_with_rule_and_evidence(tmp_path: Path, case: str) -> None:
+    change, rule, said = REFUSED[case]
+    sections = lay_out(tmp_path)
+    change(tmp_path, sections)
+    done = check(write_problem(tmp_path / "made.yml", **sections))
+    name = "lora" if "adapter" in case else "tuned"
+    assert done.exit_code == 1 and len(done.stderr.splitlines()) == 1, done.stderr
+    assert done.stderr.startswith(f"error: {name}: {rule}: ") and said in done.stderr
+
+
+WRONG_FILES: dict[str, tuple[dict[str, Any], str]] = {
+    "unknown expert": (
+        {"merges": [{"name": "m", "recipe": {"models": [{"model": "tunde"}]}}]},
+        "merge m names 'tunde', which is no expert; did you mean 'tuned'",
+    ),
+    "twice": (
+        {"merges": [{"name": "base", "recipe": {}}]},
+        "two experts or merges are called 'base'",
+    ),
+    "path as name": ({"merges": [{"name": "../x", "recipe": {}}]}, "name"),
+    "negative limit": ({"limits": {"seconds": -1}}, "limits.seconds"),
+    "unknown rule": ({"rules": {"most_params": 5}}, "most_params"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_FILES)
+def test_a_wrong_file_is_refused_in_one_line(tmp_path: Path, case: str) -> None:
+    change, said = WRONG_FILES[case]
+    done = check(write_problem(tmp_path / "made.yml", **{**lay_out(tmp_path), **change}))
+    assert done.exit_code == 1 and len(done.stderr.splitlines()) == 1, done.stderr
+    assert done.stderr.startswith("error: ") and said in done.stderr
+
+
+def test_the_command_tells_all_and_ends_with_1(tmp_path: Path) -> None:
+    sections = lay_out(tmp_path)
+    path = write_problem(tmp_path / "made.yml", **sections)
+    done = CliRunner().invoke(cli, ["merge", "check", str(path)])
+    assert done.exit_code == 0 and "lora: parameters:" in done.output, done.output
+    of_expert(1, licence="llama2")(tmp_path, sections)
+    write_problem(path, **sections)
+    done = CliRunner().invoke(cli, ["merge", "check", str(path)])
+    assert done.exit_code == 1
+    assert done.stderr.splitlines() == ["error: tuned: licence: llama2; allowed: apache-2.0, mit"]
+    found = json.loads(CliRunner().invoke(cli, ["merge", "check", str(path), "--json"]).stdout)
+    assert {
+        key: found[next(i for i, f in enumerate(found) if not f["allowed"])][key]
+        for key in ("expert", "rule", "allowed")
+    } == {"expert": "tuned", "rule": "licence", "allowed": False}
+
+
+def test_remedies_are_commands_as_they_are_typed(tmp_path: Path) -> None:
+    """With the problem they are about, by the path it was given by."""
+    sections = lay_out(tmp_path)
+    (tmp_path / "adapter" / "adapter_config.json").unlink()
+    found = {f.expert: f.evidence for f in judge(tmp_path, sections) if not f.allowed}
+    problem = tmp_path / "made.yml"
+    assert f"make it with `tokenmart merge train lora --problem {problem}`" in found["lora"]

@@ -1,0 +1,94 @@
+"""Merge, evaluate in two rounds, build, rank, and make the winner again: the whole way, tiny."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from dbt_harness import PROJECT, Warehouse
+from merge_samples import local, write_problem
+from tiny_models import make_checkpoint
+
+from plugins.merging.tasks import hidden_sets, validation_sets, write_tasks
+from tokenmart import cli
+
+pytest.importorskip("mergekit")
+pytest.importorskip("lm_eval")
+pytestmark = pytest.mark.slow
+
+ITEMS = 12
+
+
+def ok(*words: str) -> str:
+    done = CliRunner().invoke(cli, list(words))
+    assert done.exit_code == 0, done.output + repr(done.exception)
+    return done.output
+
+
+def merge_of(name: str, **weights: float) -> dict[str, Any]:
+    models = [{"model": each, "parameters": {"weight": w}} for each, w in weights.items()]
+    return {
+        "name": name,
+        "recipe": {"merge_method": "linear", "dtype": "float32", "models": models},
+    }
+
+
+@pytest.mark.timeout(900)
+def test_from_experts_to_a_ranking_and_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warehouse = Warehouse(tmp_path / "data", tmp_path / "t.duckdb")
+    warehouse.data.mkdir()
+    monkeypatch.setenv("TOKENMART_HOME", str(PROJECT.parent))
+    monkeypatch.setenv("TOKENMART_DATA", str(warehouse.data))
+    monkeypatch.setenv("TOKENMART_DATABASE", str(warehouse.database))
+    for seed, name in enumerate(("one", "two")):
+        make_checkpoint(tmp_path / name, seed=seed)
+    shutil.copy(tmp_path / "one" / "tokenizer.json", tmp_path / "two")
+    merges = [merge_of("one-alone", one=1), merge_of("half", one=1, two=1)]
+    experts = [{"name": name, "source": local(tmp_path / name)} for name in ("one", "two")]
+    limits = {"seconds": 500, "memory_gb": 100, "disk_gb": 10}
+    path = str(write_problem(tmp_path / "made.yml", experts=experts, merges=merges, limits=limits))
+    write_tasks(validation_sets(ITEMS, "0"), tmp_path / "open", "mini")
+    _, final = hidden_sets(ITEMS, "an organiser's secret", 0.0)
+    write_tasks(final, tmp_path / "hidden", "mini_final")
+    ok("merge", "run", "--problem", path)
+    for round_, prefix, weight in (("open", "mini", "1"), ("hidden", "mini_final", "2")):
+        tasks = f"{prefix}_reading,{prefix}_code"
+        words = ["--tasks", tasks, "--include-path", str(tmp_path / round_), "--device", "cpu"]
+        ok("merge", "eval", "--problem", path, "--round", round_, "--weight", weight, *words)
+    warehouse.run("--select", "+tag:rankings", "--vars", '{"ranking_draws": 50}')
+    tested = warehouse.dbt("test", "--select", "tag:rankings")
+    assert tested.returncode == 0, tested.stdout
+    out = tmp_path / "standings.json"
+    shown = ok("rank", "show", "--problem", "made", "--out", str(out))
+    assert "round overall" in shown
+    found = json.loads(out.read_text())
+    assert {row["round"] for row in found["rankings"]} == {"open", "hidden", "overall"}
+    assert {row["entry"] for row in found["rankings"]} == {"one-alone", "half"}
+    assert all(row["resampled"] == "items" and row["draws"] == 50 for row in found["rankings"])
+    # what a participant gets has no prompt, answer or result of a hidden item
+    prompts = [item.prompt for items in final.values() for item in items]
+    assert not any(json.dumps(prompt)[1:-1] in out.read_text() for prompt in prompts)
+    costs = {(row["entry"], row["stage"], row["round"]): row for row in found["merge_costs"]}
+    assert len(costs) == 2 * 3 and all(row["within_limits"] for row in costs.values())
+    assert all(row["seconds"] > 0 and row["peak_bytes"] > 10**7 for row in costs.values())
+    fronts = [row for row in found["ranking_fronts"] if row["round"] == "overall"]
+    assert any(row["on_time_front"] for row in fronts)
+
+    bundle = tmp_path / "bundle"
+    ok("merge", "bundle", "--problem", path, "--merge", "half", "--out", str(bundle))
+    said = ok("merge", "reproduce", str(bundle))
+    assert "weights are equal, byte for byte" in said
+    recorded = json.loads((bundle / "merge.json").read_text())
+    assert recorded["scores"]["open"].keys() == {"mini_reading", "mini_code"}
+    again = ok("merge", "reproduce", str(bundle), "--include-path", str(tmp_path / "open"))
+    assert "mini_reading" in again and "equal" in again
+    recorded["record"]["weights_sha256"] = {"model.safetensors": "0" * 64}
+    (bundle / "merge.json").write_text(json.dumps(recorded))
+    done = CliRunner().invoke(cli, ["merge", "reproduce", str(bundle)])
+    assert done.exit_code == 1 and "differ" in done.stderr

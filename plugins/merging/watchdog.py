@@ -1,0 +1,175 @@
+"""A process that is ended, with all its children, when it takes more than it may."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from extract.sigterm import sigterm_interrupts
+from plugins.merging.problem import GIGABYTE, Limits
+from warehouse.errors import TokenmartError
+
+POLL_SECONDS = 0.2
+GRACE_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a process took: wall-clock seconds, and peaks in bytes.
+
+    `peak_bytes` is resident memory of the process and its children; `gpu_bytes` None without a GPU.
+    """
+
+    seconds: float
+    peak_bytes: int
+    disk_bytes: int
+    gpu_bytes: int | None = None
+
+
+class OverLimitError(TokenmartError):
+    """It took more than it may and was ended; `cost` is what it had taken by then."""
+
+    def __init__(self, message: str, cost: Cost) -> None:
+        super().__init__(message)
+        self.cost = cost
+
+
+def raise_all(failures: Sequence[TokenmartError]) -> None:
+    """Show all failures of several runs but the last, which is raised."""
+    for failure in failures[:-1]:
+        failure.show()
+    if failures:
+        raise failures[-1]
+
+
+def folder_bytes(folder: Path) -> int:
+    """Bytes of the files in a folder; what links lead to is not counted."""
+    total = 0
+    # unlike `rglob`, `walk` passes over a folder that is gone meanwhile
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                found = Path(place, name).lstat()
+                total += found.st_size if stat.S_ISREG(found.st_mode) else 0
+    return total
+
+
+def run_within(
+    command: Sequence[str],
+    folder: Path,
+    limits: Limits,
+    what: str,
+    environment: dict[str, str],
+    tick: Callable[[float], None] = lambda seconds: None,
+    kept: str = "nothing of it was kept",
+) -> Cost:
+    """Run a command in a folder; its output goes to `log.txt` there.
+
+    Args:
+        command: its words.
+        folder: where it runs, and whose files count as its disk space.
+        limits: those of one run.
+        what: names it in messages.
+        environment: its variables.
+        tick: called while it runs, with the seconds so far.
+        kept: what a failure leaves, in words.
+
+    Raises:
+        OverLimitError: it took more than it may; the whole tree of processes was ended.
+        TokenmartError: it failed; the last line it said is in the message.
+    """
+    started = time.monotonic()
+    peak = disk = 0
+    gpu: int | None = None
+    with (folder / "log.txt").open("wb") as log, sigterm_interrupts():
+        process = subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT
+        )
+        try:
+            while process.poll() is None:
+                peak = max(peak, _resident(process.pid))
+                disk = max(disk, folder_bytes(folder))
+                gpu = larger(gpu, _gpu_bytes(process.pid))
+                cost = Cost(time.monotonic() - started, peak, disk, gpu)
+                if (over := over_limit(cost, limits)) is not None:
+                    raise OverLimitError(f"{what}: ended, {over}; {kept}", cost)
+                tick(cost.seconds)
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(POLL_SECONDS)
+        finally:
+            _end(process)
+    cost = Cost(time.monotonic() - started, peak, max(disk, folder_bytes(folder)), gpu)
+    if process.returncode != 0:
+        lines = (folder / "log.txt").read_text("utf-8", "replace").strip().splitlines()
+        said = lines[-1][:300] if lines else f"exit code {process.returncode}"
+        raise TokenmartError(f"{what}: failed ({said}); {kept}")
+    if (over := over_limit(cost, limits)) is not None:
+        raise OverLimitError(f"{what}: refused, {over}; {kept}", cost)
+    return cost
+
+
+def over_limit(cost: Cost, limits: Limits) -> str | None:
+    """The first limit that a cost exceeds, in words; None where it is within all."""
+    for name, used, allowed in (
+        ("seconds", cost.seconds, limits.seconds),
+        ("GB of memory", cost.peak_bytes / GIGABYTE, limits.memory_gb),
+        ("GB of GPU memory", (cost.gpu_bytes or 0) / GIGABYTE, limits.gpu_memory_gb),
+        ("GB of disk", cost.disk_bytes / GIGABYTE, limits.disk_gb),
+    ):
+        if allowed is not None and used > allowed:
+            return f"{used:.3g} {name}, {allowed:.3g} allowed"
+    return None
+
+
+def _tree(pid: int) -> list[psutil.Process]:
+    with suppress(psutil.Error):
+        process = psutil.Process(pid)
+        return [process, *process.children(recursive=True)]
+    return []
+
+
+def _resident(pid: int) -> int:
+    total = 0
+    for process in _tree(pid):
+        with suppress(psutil.Error):
+            total += process.memory_info().rss
+    return total
+
+
+def _gpu_bytes(pid: int) -> int | None:
+    """Memory of all GPUs that the tree of processes holds; None without a GPU."""
+    if not Path("/dev/nvidiactl").exists():
+        return None
+    ids = {process.pid for process in _tree(pid)}
+    query = ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"]
+    with suppress(OSError, ValueError, subprocess.SubprocessError):
+        done = subprocess.run(query, capture_output=True, text=True, timeout=5, check=True)
+        rows = (line.split(",") for line in done.stdout.splitlines() if "," in line)
+        return sum(int(used) * 2**20 for owner, used in rows if int(owner) in ids)
+    return None
+
+
+def larger(one: int | None, other: int | None) -> int | None:
+    """The larger of two peaks; None where neither was measured."""
+    return other if one is None else max(one, other or 0)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process and its children, kindly first."""
+    tree = _tree(process.pid) if process.poll() is None else []
+    for each in tree:
+        with suppress(psutil.Error):
+            each.terminate()
+    _, left = psutil.wait_procs(tree, GRACE_SECONDS)
+    for each in left:
+        with suppress(psutil.Error):
+            each.kill()
+    process.wait()

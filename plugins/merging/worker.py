@@ -1,0 +1,87 @@
+"""A merge in a process of its own, which a watchdog may end: `python -m … JOB`.
+
+The folder it runs in holds `experts/NAME`, links to checkpoints; the result is written to `merged`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def merge_adapter(base: Path, adapter: Path, out: Path) -> None:
+    """Write a base with a LoRA adapter merged into its weights, in float32, as a checkpoint."""
+    import torch
+    from peft import PeftModel, get_peft_model_state_dict
+    from peft.utils import load_peft_weights
+    from transformers import AutoTokenizer
+
+    from extract.scoring.weights import load_weights, refuse_incomplete
+
+    model = load_weights(base, str(base), dtype=torch.float32).model
+    adapted = PeftModel.from_pretrained(model, str(adapter))
+    asked, there = set(get_peft_model_state_dict(adapted)), set(load_peft_weights(str(adapter)))
+    refuse_incomplete(str(adapter), asked - there, there - asked)
+    adapted.merge_and_unload().save_pretrained(out)
+    AutoTokenizer.from_pretrained(base).save_pretrained(out)
+    # the base's own file, byte for byte: a library may write it otherwise
+    (out / "tokenizer.json").write_bytes((base / "tokenizer.json").read_bytes())
+
+
+def run_job(job: dict[str, Any]) -> None:
+    """Merge adapters into their bases, then the experts as the recipe says."""
+    from mergekit.config import MergeConfiguration
+    from mergekit.merge import run_merge
+    from mergekit.options import MergeOptions
+
+    for name, parts in job["adapters"].items():
+        merge_adapter(Path(parts["base"]), Path(parts["adapter"]), Path("experts") / name)
+    for name in job["experts"]:
+        _refuse_incomplete_expert(name)
+    recipe = _with_paths(job["recipe"], set(job["experts"]))
+    run_merge(
+        MergeConfiguration.model_validate(recipe),
+        out_path="merged",
+        options=MergeOptions(
+            random_seed=job["seed"], write_model_card=False, quiet=True, device=job["device"]
+        ),
+    )
+
+
+def _refuse_incomplete_expert(name: str) -> None:
+    """Stop at an expert that mergekit would take for whole; no weights are read.
+
+    Raises:
+        TokenmartError: its files lack tensors, or wrappers of torch changed their names.
+    """
+    from extract.scoring.weights import COMPLETE, load_weights
+    from warehouse.errors import TokenmartError
+
+    record = load_weights(Path("experts") / name, name, device_map="meta").record
+    if record != COMPLETE:
+        raise TokenmartError(f"{name}: {record}; save it again without them, then merge")
+
+
+def _with_paths(value: Any, experts: set[str]) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: f"experts/{each}"
+            if key in ("model", "base_model") and each in experts
+            else _with_paths(each, experts)
+            for key, each in value.items()
+        }
+    if isinstance(value, list):
+        return [_with_paths(each, experts) for each in value]
+    return value
+
+
+if __name__ == "__main__":
+    from warehouse.errors import TokenmartError
+
+    try:
+        run_job(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
+    except TokenmartError as error:
+        # the last line is what the parent repeats
+        sys.exit(error.format_message())

@@ -1,0 +1,293 @@
+"""A GPU that fails costs that GPU: its work goes to the others, and nothing is marked as failed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tiny_requests import load, requests_of
+from tiny_runs import ok, run
+
+from extract.device_errors import (
+    DeviceLostError,
+    DoesNotFitError,
+    has_no_plan,
+    is_device_lost,
+    is_out_of_memory,
+)
+from extract.scoring.attempts import Attempts
+from extract.scoring.attention import FUSED, preferred_kernels, without_cudnn
+from extract.scoring.budgets import Budgets
+from extract.scoring.engine import Engine
+from extract.scoring.refusals import refuse_large_caches
+from warehouse.errors import TokenmartError
+from warehouse.paths import Workspace
+from warehouse.probes.request import Request
+from warehouse.store.ledger import read_units
+
+CHECKOUT = Path(__file__).parents[2]
+ILLEGAL = "CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be …"
+
+WORDS = {
+    "torch": (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), "memory"),
+    "CUDA": (torch.AcceleratorError("CUDA error: out of memory"), "memory"),
+    "cuBLAS": (
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        "memory",
+    ),
+    "cuDNN": (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), "memory"),
+    "the host": (MemoryError(), "memory"),
+    "a processor": (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"),
+                    "memory"),
+    "no plan": (
+        RuntimeError("cuDNN Frontend error: [cudnn_frontend] Error: No valid execution plans"),
+        "plan",
+    ),
+    "no kernel": (RuntimeError("No available kernel. Aborting execution."), "plan"),
+    "illegal access": (torch.AcceleratorError(ILLEGAL), "lost"),
+    "an assertion": (RuntimeError("CUDA error: device-side assert triggered"), "lost"),
+    "a product": (
+        RuntimeError("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx`"),
+        "lost",
+    ),
+    "a fallen card": (RuntimeError("CUDA error: unspecified launch failure"), "lost"),
+    "AMD": (RuntimeError("HIP error: an illegal memory access was encountered"), "lost"),
+    "a shape": (RuntimeError("The size of tensor a (3) must match tensor b (4)"), "other"),
+    "a value": (ValueError("CUDA error in a file's name"), "other"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WORDS)
+def test_words_of_a_device_mean_one_thing(case: str) -> None:
+    error, kind = WORDS[case]
+    found = {
+        "memory": is_out_of_memory(error),
+        "plan": has_no_plan(error),
+        "lost": is_device_lost(error),
+    }
+    assert [name for name, true in found.items() if true] == ([kind] if kind != "other" else [])
+
+
+FLAKY = '''
+import os, time
+from pathlib import Path
+import numpy as np
+from extract import Backend, Scored, TokenScores
+
+PLACE = Path(os.environ["TOKENMART_HOME"])
+
+
+class Flaky(Backend):
+    """Of several workers the first that gets here has the bad card, also when started again."""
+
+    kind = "flaky"
+    parameters, attention, prefixes, weights = 0, "none", "shared", "none"
+
+    def load(self, loading):
+        try:
+            with (PLACE / "bad").open("x") as file:
+                file.write(os.environ["FLAKY_SEAT"])
+        except FileExistsError:
+            pass
+        self.bad = (PLACE / "bad").read_text() == os.environ["FLAKY_SEAT"]
+        return self
+
+    def check(self):
+        pass
+
+    def score(self, requests):
+        import torch
+
+        if self.bad and (PLACE / "broken").exists():
+            raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
+        time.sleep(float(os.environ.get("FLAKY_SECONDS", "0")))
+        for request in requests:
+            nats = np.ones(len(request.targets), dtype=np.float32)
+            yield Scored(TokenScores(-nats, nats, np.ones(len(nats), dtype=np.int32), -nats), 0)
+'''
+
+
+@pytest.fixture
+def flaky(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in which `broken` says that the card of the first to come is broken."""
+    plugins = workspace.root / "plugins"
+    (plugins / "backends").mkdir(parents=True)
+    (plugins / "backends" / "flaky.py").write_text(FLAKY)
+    monkeypatch.setenv("TOKENMART_PLUGINS", str(plugins))
+    monkeypatch.setenv("FLAKY_SEAT", "alone")
+    (workspace.root / "broken").touch()
+    return workspace.root
+
+
+def ledger(workspace: Workspace) -> Counter[str]:
+    files = workspace.tokens.glob("problem=tiny/**/*.parquet")
+    return Counter(unit.status for file in files for unit in read_units(file))
+
+
+def test_a_lost_gpu_ends_the_command_and_marks_nothing_as_failed(
+    workspace: Workspace, tiny_problem: Callable[..., Path], flaky: Path
+) -> None:
+    path = tiny_problem(probes=[{"kind": "full"}])
+    result = run(path, "--backend", "flaky")
+    assert result.exit_code == DeviceLostError.exit_code == 6
+    assert "error: the GPU failed (CUDA error: an illegal memory access" in result.output
+    found = ledger(workspace)
+    assert found == {}
+    (flaky / "broken").unlink()
+    assert "extracted 8 units" in ok(run(path, "--backend", "flaky"))
+    assert ledger(workspace) == {"done": 8}
+
+
+@pytest.mark.slow
+def test_of_two_workers_the_healthy_one_does_all(
+    workspace: Workspace, tiny_problem: Callable[..., Path], flaky: Path
+) -> None:
+    """Each worker's seat stands for its card: it survives a restart."""
+    path = tiny_problem(texts=4, probes=[{"kind": "full"}])
+    # what tells the workers of a GPU apart, for processes that have none
+    seats = (
+        "import extract.workers as w, tokenmart\n"
+        "seat = lambda i: {'FLAKY_SEAT': str(i), 'FLAKY_SECONDS': '2'}\n"
+        "w.worker_environments = lambda n, device: [seat(i) for i in range(n)]\n"
+        "tokenmart.main()\n"
+    )
+    command = [sys.executable, "-c", seats, "extract", "--problem", str(path), "--device", "cpu"]
+    done = subprocess.run(
+        [*command, "--backend", "flaky", "--workers", "2"],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert ledger(workspace) == {"done": 8}
+    (warning,) = [line for line in done.stderr.splitlines() if "failed twice" in line]
+    assert "CUDA error: an illegal memory access" in warning and "is given up" in warning
+
+
+def test_an_out_of_memory_is_tried_again_with_an_emptied_cache_before_it_is_halved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    emptied: list[str] = []
+    monkeypatch.setattr("extract.scoring.attempts.give_back", lambda d: emptied.append(d.type))
+    attempts = Attempts(torch.device("cuda"), Budgets(1024, 1024, 64), ())
+    seen: list[int] = []
+
+    def call() -> int:
+        seen.append(attempts.budgets.batch_tokens)
+        if len(seen) < 4:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return 5
+
+    monkeypatch.setattr("extract.scoring.attention.sdpa_kernel", _no_kernels)
+    assert attempts.run(call, longest=4096) == 5
+    assert seen == [1024, 1024, 512, 256] and emptied == ["cuda"] * 3
+    assert attempts.budgets.batch_tokens == 1024
+
+
+class _no_kernels:
+    def __init__(self, *args: object, **options: object) -> None:
+        pass
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *args: object) -> None:
+        pass
+
+
+def test_cudnn_s_attention_is_preferred_on_hopper_and_falls_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    capability = (9, 0)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    gpu = torch.device("cuda")
+    kernels = preferred_kernels(gpu)
+    assert kernels[0].name == "CUDNN_ATTENTION" and set(kernels) == set(FUSED)
+    capability = (8, 0)
+    assert preferred_kernels(gpu) == FUSED == preferred_kernels(torch.device("cpu"))
+    monkeypatch.setattr("extract.scoring.attention.sdpa_kernel", _no_kernels)
+    monkeypatch.setattr("extract.scoring.attempts.give_back", lambda device: None)
+    attempts = Attempts(gpu, Budgets(1, 1, 1), kernels)
+    calls: list[int] = []
+
+    def call() -> str:
+        calls.append(1)
+        if len(calls) == 1:
+            raise RuntimeError("cuDNN Frontend error: No valid execution plans built.")
+        return "done"
+
+    assert attempts.run(call, longest=1) == "done"
+    assert attempts.kernels == without_cudnn(kernels)
+    assert attempts.refused.startswith("cuDNN refused: no fused attention kernel")
+
+
+def test_a_failed_self_check_leaves_cudnn_out_and_the_ledger_says_so(
+    tiny_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine(load(tiny_checkpoint()), check=False)
+    engine.attempts.kernels = (FUSED[1], FUSED[0], FUSED[2])
+    real, calls = engine.score, []
+
+    def wrong_first(requests: list[Request]) -> object:
+        calls.append(engine.attempts.kernels)
+        found = real(requests)
+        if len(calls) == 1:
+            found[0].scores.logprob[5] -= 1.0
+        return found
+
+    monkeypatch.setattr(engine, "score", wrong_first)
+    engine.check()
+    assert FUSED[1] in calls[0] and FUSED[1] not in calls[-1]
+    assert "cuDNN refused: LlamaForCausalLM: plain scoring differs" in engine.attention
+    assert [s.scores.logprob for s in engine.score(requests_of(0))]
+
+
+def test_a_cache_that_can_not_fit_is_refused_at_once() -> None:
+    ids = np.arange(100, dtype=np.int32)
+    nowhere = np.zeros(99, dtype=np.int32)
+    whole = Request(0, ids, 1, nowhere, nowhere)
+    behind = Request(0, ids, 1, nowhere, nowhere, prefix=ids, prefix_length=50)
+    refuse_large_caches([whole], bytes_per_token=10, free=0)
+    refuse_large_caches([whole, behind], bytes_per_token=10, free=2000)
+    with pytest.raises(DoesNotFitError, match=r"KV cache of 200 tokens .* leave out probes that"):
+        refuse_large_caches([whole, behind], bytes_per_token=10, free=1999)
+
+
+def test_a_condition_that_does_not_fit_is_refused_alone(
+    workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    score = Engine.score
+
+    def small(engine: Engine, requests: list[Request]) -> object:
+        # the short texts of the self-check fit
+        long = [r for r in requests if len(r.prefix) > 100]
+        refuse_large_caches(long, bytes_per_token=10, free=1000)
+        return score(engine, requests)
+
+    monkeypatch.setattr(Engine, "score", small)
+    result = run(tiny_problem(texts=2))
+    assert result.exit_code == 5
+    assert result.output.count("needs 0.0 GiB") == 2  # one line a model
+    files = workspace.tokens.glob("problem=tiny/**/*.parquet")
+    units = [unit for file in files for unit in read_units(file)]
+    failed = {(unit.condition, unit.status) for unit in units if unit.status == "failed"}
+    assert failed == {("retrieval_with", "failed")}
+    done = {unit.condition for unit in units if unit.status == "done"}
+    assert done == {"full", "window_24", "retrieval_without"}
+
+
+def test_a_lost_gpu_is_no_failed_document() -> None:
+    attempts = Attempts(torch.device("cpu"), Budgets(1, 1, 1), FUSED)
+
+    def call() -> None:
+        raise torch.AcceleratorError(ILLEGAL)
+
+    with pytest.raises(DeviceLostError, match="nothing was recorded as failed") as caught:
+        attempts.run(call, longest=1)
+    assert isinstance(caught.value, TokenmartError) and caught.value.__cause__ is None

@@ -1,0 +1,87 @@
+"""Claims are exclusive, die with their owner, and do not believe the wall clock."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from extract import work_claims
+from extract.work_claims import claim
+from warehouse.store import owners
+
+
+def test_a_claim_is_exclusive_and_released(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "doc.claim"
+    with claim(path) as ours:
+        assert ours
+        with claim(path) as second:
+            assert not second
+        assert path.exists()
+    assert not path.exists()
+
+
+def test_a_dead_owner_on_this_machine_loses_its_claim_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "doc.claim"
+    child = os.fork()
+    if child == 0:
+        work_claims._create(path)
+        os._exit(0)
+    os.waitpid(child, 0)
+    with claim(path) as ours:
+        assert ours
+
+
+@pytest.mark.parametrize(("age", "taken"), [(10.0, False), (1000.0, True)])
+def test_another_machines_claim_expires(age: float, taken: bool, tmp_path: Path) -> None:
+    path = tmp_path / "doc.claim"
+    path.write_text("elsewhere 1 1.0")
+    os.utime(path, (time.time() - age, time.time() - age))
+    with claim(path) as ours:
+        assert ours == taken
+
+
+def test_a_jumping_clock_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "doc.claim"
+    path.write_text("elsewhere 1 1.0")
+    for jump in (-1e6, 1e6):
+        monkeypatch.setattr(time, "time", lambda jump=jump: 1.7e9 + jump)
+        with claim(path) as ours:
+            assert not ours
+
+
+@pytest.mark.skipif(not psutil.LINUX, reason="elsewhere a process's start does not move")
+@pytest.mark.parametrize("step", [3, -7200])
+def test_a_set_clock_leaves_its_claims_to_a_live_process(
+    step: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, booted = tmp_path / "doc.claim", psutil.boot_time()
+    mine = owners.identity()
+    with claim(path):
+        # Linux reckons when it booted from the clock of the day
+        monkeypatch.setattr(psutil._pslinux, "boot_time", lambda: booted + step)
+        assert owners.identity() == mine
+        assert not owners.died(mine)
+        with claim(path) as second:
+            assert not second
+
+
+@pytest.mark.parametrize(
+    ("seconds", "ticks", "dead"),
+    [(0.0, "", False), (10.0, "", False), (1000.0, "", True), (0.0, "_1", psutil.LINUX)],
+)
+def test_an_owner_is_known_by_when_it_started(seconds: float, ticks: str, dead: bool) -> None:
+    """Claims of earlier versions give seconds only; a process id may be another's by now."""
+    started = psutil.Process().create_time() - seconds
+    owner = f"{socket.gethostname()} {os.getpid()} {started:.2f}{ticks}"
+    assert owners.died(owner) is dead
+
+
+def test_earlier_versions_read_our_claims() -> None:
+    _, pid, started = owners.identity().split()
+    assert int(pid) == os.getpid()
+    assert float(started) == pytest.approx(psutil.Process().create_time(), abs=0.02)

@@ -1,0 +1,77 @@
+"""The core without each plugin that ships, in a scratch copy: its help and its own tests work."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PLUGINS = sorted(path.parent.name for path in ROOT.glob("plugins/*/__init__.py"))
+QUICK = (
+    "tests/test_architecture.py",
+    "tests/test_documented_commands.py",
+    "tests/warehouse/problem",
+    "tests/warehouse/importers",
+    "tests/warehouse/store/test_token_files.py",
+)
+
+
+@pytest.fixture(scope="module", params=PLUGINS)
+def without(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the tracked files without one plugin's folder."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
+    if listed.returncode != 0:
+        pytest.skip("not a git checkout")
+    removed = Path("plugins") / request.param
+    scratch = tmp_path_factory.mktemp(f"without-{request.param}")
+    for name in filter(None, listed.stdout.decode().split("\0")):
+        if not Path(name).is_relative_to(removed) and (ROOT / name).is_file():
+            (scratch / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, scratch / name)
+    return scratch
+
+
+def run(scratch: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a Python module in the copy, which stands first on the path."""
+    environment = {**os.environ, "PYTHONPATH": str(scratch), "TOKENMART_HOME": str(scratch)}
+    for name in ("TOKENMART_DATA", "TOKENMART_DATABASE", "TOKENMART_STORE", "DBT_TARGET_PATH"):
+        environment.pop(name, None)
+    return subprocess.run(
+        [sys.executable, "-m", *words], cwd=scratch, env=environment, capture_output=True, text=True
+    )
+
+
+def pytest_in(scratch: Path, *words: str) -> None:
+    """Run tests of the core in the copy."""
+    done = run(scratch, "pytest", "-q", "-x", "-m", "not slow and not models", *words)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
+
+
+def test_help_works(without: Path) -> None:
+    removed = without.name.removeprefix("without-").rstrip("0123456789")
+    done = run(without, "tokenmart", "--help")
+    assert done.returncode == 0, done.stderr
+    for plugin in PLUGINS:
+        commands = ROOT / "plugins" / plugin / "commands"
+        assert (f"Plugin: {plugin}:" in done.stdout) == (plugin != removed and commands.is_dir())
+
+
+def test_metrics_parse(without: Path) -> None:
+    done = run(without, "tokenmart", "dbt", "parse", "--quiet")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.timeout(600)
+def test_quick_tests_of_the_core_pass(without: Path) -> None:
+    pytest_in(without, *QUICK)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_all_tests_of_the_core_pass(without: Path) -> None:
+    pytest_in(without, "tests", "--deselect", "tests/test_plugins.py")

@@ -1,0 +1,84 @@
+"""`import tokenmart as tm` in a notebook's folder: rows as Arrow, pandas and polars."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from sql_samples import build_mart
+
+import tokenmart as tm
+from warehouse.errors import TokenmartError
+from warehouse.paths import Workspace
+
+NOTEBOOK = """
+import sys
+import tokenmart as tm
+assert "duckdb" not in sys.modules, "what isn't asked for isn't imported"
+print(tm.tokens("minilong", "good").num_rows, tm.tokens("minilong", condition=None).num_rows)
+print(tm.metric_values("minilong", into="pandas")["value"].astype(float).tolist())
+print(tm.query("select count(*) as n from units where status = $s", s="failed").to_pylist())
+print(tm.cookbook("read_tokens", model="good", from_position=3, tokens=2)["token"].to_pylist())
+print([name for name in ("torch", "transformers", "dbt", "analysis") if name in sys.modules])
+"""
+
+
+def test_a_notebook_in_a_folder_of_its_own(filled: Workspace, tmp_path: Path) -> None:
+    """It may have a folder `analysis` beside it, which is not ours."""
+    build_mart(filled)
+    folder = tmp_path / "notebook"
+    (folder / "analysis").mkdir(parents=True)
+    (folder / "analysis" / "__init__.py").write_text("raise RuntimeError('not ours')\n")
+    command = [sys.executable, "-c", NOTEBOOK]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == ["8 32", "[7.5, 1.5]", "[{'n': 1}]", "['d', 'e']", "[]"]
+
+
+def test_tokens(filled: Workspace) -> None:
+    table = tm.tokens("minilong", "good", condition="window_512")
+    assert isinstance(table, pa.Table)
+    assert table["position"].to_pylist() == [4, 5, 6, 7]
+    assert table["nll"].to_pylist() == pytest.approx([3.1, 0.1, 0.3, 0.1])
+    every = tm.tokens("minilong", condition=None, into="pandas")
+    keys = every[["model_id", "condition", "doc_id", "position"]]
+    assert len(keys) == 32
+    assert keys.equals(keys.sort_values(list(keys)).reset_index(drop=True))
+
+
+def test_metric_values(filled: Workspace) -> None:
+    build_mart(filled)
+    rows = tm.metric_values("minilong", "perplexity", "per_token").to_pylist()
+    assert [(row["model_id"], row["value"]) for row in rows] == [("bad", 7.5), ("good", 1.5)]
+    assert tm.metric_values("minilong", variant="other").num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: tm.tokens("minilng"), "did you mean 'minilong'"),
+        (
+            lambda: tm.tokens("minilong", "godo"),
+            "model=godo: not in problem minilong; did you mean",
+        ),
+        (lambda: tm.tokens("minilong", condition="ful"), "condition=ful: not in problem minilong"),
+        (lambda: tm.tokens("minilong", into="lists"), "use 'arrow', 'pandas', 'polars'"),
+        (lambda: tm.metric_values("minilong"), "metric tables appear after `tokenmart dbt build`"),
+    ],
+)
+def test_a_mistake_is_named(filled: Workspace, call: object, message: str) -> None:
+    assert callable(call)
+    with pytest.raises(TokenmartError, match=message):
+        call()
+
+
+def test_every_function_is_there_and_described() -> None:
+    assert set(tm.FUNCTIONS) <= set(dir(tm))
+    for name in tm.FUNCTIONS:
+        assert inspect.getdoc(getattr(tm, name))
+    with pytest.raises(AttributeError, match="no attribute 'token'"):
+        tm.token  # noqa: B018

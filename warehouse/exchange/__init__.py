@@ -1,1 +1,0 @@
-"""A warehouse shared with other labs: exported as a bundle, attached read-only beside one's own."""

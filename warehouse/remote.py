@@ -1,0 +1,177 @@
+"""Stores that are no folder of this machine, such as a bucket: what the core asks of their paths.
+
+A plugin's `stores/` brings the class of an address, such as `s3://bucket/prefix`.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+from typing import Any, ClassVar, NamedTuple, cast
+
+from warehouse.errors import StorageError, TokenmartError
+from warehouse.plugins import VARIABLE, kinds
+
+
+class ChangedError(StorageError):
+    """A conditional write lost: another process has written the object since it was read."""
+
+
+class UnreachableError(StorageError):
+    """The store did not answer: nothing is known of the object."""
+
+
+class Marks(NamedTuple):
+    """What a store records of an object: bytes, seconds since 1970, version."""
+
+    st_size: int
+    st_mtime: float
+    etag: str
+
+    @property
+    def st_mtime_ns(self) -> int:
+        """The same time in nanoseconds."""
+        return int(self.st_mtime * 1e9)
+
+
+class RemotePath(PurePosixPath, ABC):
+    """An object or a prefix in a store; `kind` is the scheme of its address.
+
+    Beside these methods a subclass has those of `pathlib.Path` that read, list and remove.
+    """
+
+    kind: ClassVar[str]
+    known: Marks | None = None
+    """Marks of a path that a listing returned."""
+
+    @classmethod
+    @abstractmethod
+    def at(cls, address: str) -> RemotePath:
+        """The path of an address.
+
+        Raises:
+            TokenmartError: malformed.
+        """
+
+    @abstractmethod
+    def stat(self) -> Marks:
+        """Size, time and version.
+
+        Raises:
+            FileNotFoundError: no such object.
+            StorageError: the store can't be asked.
+        """
+
+    @abstractmethod
+    def open(self, mode: str = "rb") -> io.BytesIO:
+        """The whole object, of one version.
+
+        Raises:
+            FileNotFoundError, StorageError: see `stat`.
+        """
+
+    @abstractmethod
+    def tail(self) -> io.RawIOBase:
+        """The object for reading its end: one request, unless more is read."""
+
+    @abstractmethod
+    def chunks(self, size: int) -> Iterator[bytes]:
+        """The first `size` bytes, piece by piece, of one version.
+
+        Raises:
+            FileNotFoundError, StorageError: see `stat`.
+        """
+
+    @abstractmethod
+    def look(self) -> tuple[str, str, float]:
+        """A small object's text, its version, and its age in seconds by the store's own clock.
+
+        Raises:
+            FileNotFoundError, StorageError: see `stat`.
+        """
+
+    @abstractmethod
+    def put(self, content: bytes | Path, expected: str | None = None) -> str:
+        """Write the object whole; returns its version.
+
+        Args:
+            content: bytes, or a file on this machine.
+            expected: only if the object still has this version; empty: only if there is none.
+
+        Raises:
+            ChangedError: the condition doesn't hold.
+            StorageError: the store can't be asked.
+        """
+
+    @abstractmethod
+    def unlink(self, missing_ok: bool = False) -> None:
+        """Remove the object.
+
+        Raises:
+            FileNotFoundError, StorageError: see `stat`.
+        """
+
+    @abstractmethod
+    def filesystem(self) -> Any:
+        """The fsspec file system through which DuckDB reads it."""
+
+
+def remote_path(address: str) -> Path:
+    """The path of an address such as `s3://bucket/prefix`, used like a folder.
+
+    Raises:
+        TokenmartError: malformed, or of a scheme that no plugin reads.
+    """
+    scheme = address.partition("://")[0] if "://" in address else ""
+    known = _schemes(os.environ.get(VARIABLE, ""))
+    if scheme not in known:
+        listed = ", ".join(f"{name}://" for name in known) or "none (plugins/cluster brings s3://)"
+        raise TokenmartError(f"{address}: no address of a store; schemes here: {listed}")
+    return cast(Path, known[scheme].at(address))
+
+
+@lru_cache(maxsize=4)
+def _schemes(_: str) -> dict[str, type[RemotePath]]:
+    return kinds(RemotePath, "stores")  # type: ignore[type-abstract]
+
+
+def source(path: Path) -> Any:
+    """What pyarrow reads a whole file from: the path itself, or an object's bytes.
+
+    Raises:
+        FileNotFoundError, StorageError: see `RemotePath.open`.
+    """
+    return path.open("rb") if isinstance(path, RemotePath) else path
+
+
+def footer(path: Path) -> Any:
+    """What pyarrow reads a file's footer from; of an object only its end is read.
+
+    Raises:
+        FileNotFoundError, StorageError: see `RemotePath.open`.
+    """
+    return path.tail() if isinstance(path, RemotePath) else path
+
+
+def version_of(path: Path) -> str | None:
+    """An object's version, empty where there is none; None of a file on this machine.
+
+    Raises:
+        StorageError: the store can't be asked.
+    """
+    if not isinstance(path, RemotePath):
+        return None
+    try:
+        return path.stat().etag
+    except FileNotFoundError:
+        return ""
+
+
+def let_duckdb_read(connection: Any, path: Path) -> None:
+    """Let a DuckDB connection read objects in place, where the path is a store's."""
+    if isinstance(path, RemotePath):
+        connection.register_filesystem(path.filesystem())
