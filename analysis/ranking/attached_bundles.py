@@ -110,8 +110,7 @@ def _lab(
     notes = [each.what for each in unlike if not each.apart]
     (differing,) = connection.execute(
         f"select count(*) from metric_catalog as own inner join {schema}.metric_catalog as other "
-        "using (metric, variant) where own.code != other.code or own.written is distinct "
-        "from other.written"
+        "using (metric, variant) where own.code != other.code"
     ).fetchall()[0]
     if differing:
         notes.append(f"{differing} variants are computed otherwise there and were left out")
@@ -128,7 +127,6 @@ def _alike(
         f"from {schema}.metric_values as theirs "
         f"inner join {schema}.metric_catalog as described using (metric, variant) "
         "inner join metric_catalog as own using (metric, variant) "
-        "where own.code = described.code and own.written is not distinct from described.written "
-        "and theirs.problem = ? and list_contains(?, theirs.model_id)",
+        "where own.code = described.code and theirs.problem = ? and list_contains(?, theirs.model_id)",
         [problem, list(models)],
     ).fetchall()

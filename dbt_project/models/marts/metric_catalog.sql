@@ -45,7 +45,7 @@ metric_catalog as (
 select * from metric_catalog
 {%- for plugin in context.keys() | sort if plugin.startswith('adds_metric_catalog__') %}
 {%- set given = context[plugin]() %}
-{%- if load_relation(given) is not none %}
+{%- if given and load_relation(given) %}
 union all by name
 select * from {{ given }}
 {%- endif %}

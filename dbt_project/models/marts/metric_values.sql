@@ -87,7 +87,7 @@ found as (
     select * from measured
     {%- for plugin in context.keys() | sort if plugin.startswith('adds_metric_values__') %}
     {%- set given = context[plugin]() %}
-    {%- if load_relation(given) is not none %}
+    {%- if given and load_relation(given) %}
     union all by name
     select * from {{ given }}
     {%- endif %}

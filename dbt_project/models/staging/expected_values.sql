@@ -186,7 +186,7 @@ expected_values as (
 select * from expected_values
 {%- for plugin in context.keys() | sort if plugin.startswith('adds_metric_values__') %}
 {%- set given = context[plugin]() %}
-{%- if load_relation(given) is not none %}
+{%- if given and load_relation(given) %}
 union all by name
 -- a table of scores gives its own reasons
 select

@@ -30,7 +30,6 @@ select
         'benchmark', regexp_extract(variants.variant, '^(.*)@', 1),
         'stage', regexp_extract(variants.variant, '@([^@]*)$', 1)
     ) as parameters,
-    cast(null as varchar) as written,
     true as core,
     directions.direction,
     true as admissible,
