@@ -190,7 +190,7 @@ def test_dbt_beside_another_program_names_it_without_a_traceback(
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as reader:
         assert reader.stdout
         reader.stdout.readline()
-        done = Warehouse(built.data, database).dbt("run", "--select", "stg_units")
+        done = Warehouse(built.data, database).dbt("run", "--select", "coverage")
         reader.communicate(b"\n")
     assert done.returncode != 0
     assert f"{database}: open in python" in done.stdout
