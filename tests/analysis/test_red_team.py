@@ -24,6 +24,7 @@ from analysis.statistics.pooling import new_family
 from analysis.submission import cli as submission
 from analysis.submission import locked_problem as locked
 from warehouse.metrics.lineage import manifest_path, read_lineage
+from warehouse.metrics.registry import LIST
 from warehouse.metrics.tries import tries
 from warehouse.store.provenance import CODE_ROOT
 
@@ -33,6 +34,13 @@ models:
     config:
       meta: {metric: good, family: likelihood, direction: higher, admissible: true, needs: full}
 """
+
+
+VARIANTS = "metric,variant,aggregation,over,numerator,denominator"
+
+
+def row(variant):
+    return f"good,{variant},micro,tokens,sum(nll),count(*)"
 
 
 def run(command, *arguments):
@@ -58,11 +66,10 @@ def library(minilong):
     folder = project / "models" / "marts" / "metrics"
     folder.mkdir(parents=True)
     (folder / "good.sql").write_text("select 1 from {{ ref('stg_token_stats') }}\n")
-    (folder / "good.yml").write_text(FAMILY_YAML)
+    (folder / "_metrics.yml").write_text(FAMILY_YAML)
+    (project / LIST).write_text("{%- set metrics = [\n    'good',\n] %}\n")
     (project / "variants").mkdir()
-    (project / "variants" / "good.csv").write_text(
-        "metric,variant,aggregation\ngood,a,micro\ngood,b,micro\n"
-    )
+    (project / "variants" / "good.csv").write_text(f"{VARIANTS}\n{row('a')}\n{row('b')}\n")
     return minilong
 
 
@@ -146,11 +153,11 @@ def test_who_registers_after_the_labels_is_refused_or_marked_for_ever(library):
 def test_registering_everything_pays_for_everything(library):
     """One registered metric passes at its own p; among many the largest of all counts."""
     generator = np.random.default_rng(0)
-    rows = ["metric,variant,aggregation", "good,a,micro"]
+    rows = [VARIANTS, row("a")]
     for number in range(9):
         values = {m: float(generator.normal()) for m in library.models("minilong")}
         library.metric("minilong", "good", f"x{number}", values)
-        rows.append(f"good,x{number},micro")
+        rows.append(row(f"x{number}"))
     (library.workspace.dbt_project / "variants" / "good.csv").write_text("\n".join(rows) + "\n")
     assert preregister("--metric", "good/x0").exit_code == 0
     alone = select()["preregistered"][0]["p_one_sided"]
