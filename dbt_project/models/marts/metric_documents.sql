@@ -1,4 +1,3 @@
--- noqa: disable=layout.indent
 -- A new metric adds its name here. Those that a selection leaves out, and that were never built,
 -- are left out of the union.
 

@@ -1,4 +1,3 @@
--- noqa: disable=layout.indent
 {#- A metric that was never built has no reasons to give. -#}
 {%- set never_built = [''] -%}
 {%- for node in graph.get('nodes', {}).values() if execute and not var('shards', none) -%}

@@ -6,15 +6,19 @@
     {% endif %}",
 ) }}
 
+-- A shard has some models (`--vars '{models: […]}'`), and the evaluator of the others.
+{%- set is_new, is_asked_for = 'true', 'true' -%}
+{%- if is_incremental() -%}
+    {%- set is_new = 'unit_id not in (select distinct built.unit_id from ' ~ this ~ ' as built)' -%}
+{%- endif -%}
+{%- if var('models', none) -%}
+    {%- set is_asked_for = '(is_evaluator or list_contains(' ~ var('models') ~ ', model_id))' -%}
+{%- endif %}
+
 with units as (
     select * from {{ ref('token_units') }}
-    where true
-    {%- if is_incremental() %}
-    and unit_id not in (select distinct built.unit_id from {{ this }} as built)
-    {%- endif %}
-    {%- if var('models', none) %}
-    and (is_evaluator or model_id in ('{{ var('models') | join("', '") }}'))
-    {%- endif %}
+    where {{ is_new }}
+        and {{ is_asked_for }}
 ),
 
 -- Read twice, each time with a filter of its own: one copy in memory would hold every token.
