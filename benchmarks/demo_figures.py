@@ -20,8 +20,8 @@ import click
 from analysis.ranking.leaderboard import Leaderboard, LeaderboardRow, number, rank_metrics
 from analysis.ranking.metric_selection import MetricSelection, select_metric
 from analysis.ranking.metric_table import load_table
-from plugins.benchmarks.scores.table_problem import load_ranked
 from warehouse.paths import Workspace, find_workspace
+from warehouse.problem.spec import load_ranked
 from warehouse.sql.connection import connect_read_only
 from warehouse.store.provenance import code_revision
 

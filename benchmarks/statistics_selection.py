@@ -29,7 +29,7 @@ from typing import Any
 
 import click
 import numpy as np
-import told
+from marked_tables import marked, replace_marked
 
 import analysis.statistics.simultaneous as simultaneous
 from analysis.statistics.comparison import lead_over
@@ -324,7 +324,7 @@ def results_block(tables: dict[str, Any]) -> str:
     for row in tables["rank"]:
         shares = f"{_percent(row['one_pair'])} | {_percent(row['any_pair_holm'])}"
         lines.append(f"| {row['groups']} | {shares} |")
-    return told.block(BLOCK, lines)
+    return marked(BLOCK, lines)
 
 
 def _signals(design: Design) -> tuple[str, ...]:
@@ -398,7 +398,7 @@ def main(
     if out is not None:
         out.write_text(json.dumps(tables, indent=1) + "\n", encoding="utf-8")
     if results is not None:
-        told.tell(results, BLOCK, results_block(tables))
+        replace_marked(results, BLOCK, results_block(tables))
 
 
 if __name__ == "__main__":
