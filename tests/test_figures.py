@@ -81,6 +81,14 @@ def test_the_readme_shows_the_committed_figures_of_the_demo(demo_figures: Any) -
     assert figures["command"] in README
 
 
+card_table = of_benchmarks("card_table")
+
+
+def test_the_cards_page_shows_what_the_plan_computes(card_table: Any) -> None:
+    """What `card_table.py --write` puts there; `--emulate` takes minutes and is not run here."""
+    assert card_table.table() in (ROOT / "docs" / "gpus.md").read_text("utf-8")
+
+
 def test_growth_is_shown_as_it_was_measured(growth_table: Any) -> None:
     runs = growth_table.committed_runs()
     found = json.loads((ROOT / "benchmarks" / "growth.json").read_text("utf-8"))
