@@ -117,7 +117,7 @@ class EvalAnswer(Frozen):
     chat: str = Field(default="", pattern="^[A-Za-z0-9]*$")
     words: int | None = Field(default=None, ge=0, le=2**31 - 1)
     bytes: int | None = Field(default=None, ge=0, le=2**31 - 1)
-    loglikelihood: float | None = Field(default=None, le=0)
+    loglikelihood: float | None = Field(default=None, le=0, allow_inf_nan=True)
     is_greedy: bool | None = None
     tokens: tuple[TokenLogprob, ...] = ()
     context_tokens: int = Field(default=0, ge=0)

@@ -153,10 +153,11 @@ def test_what_the_file_does_not_say_is_not_guessed(tmp_path: Path) -> None:
         right(both)
 
 
-def test_a_choice_that_is_never_taken_is_read(tmp_path: Path) -> None:
+def test_a_choice_that_is_never_taken_is_read(problem: Workspace, tmp_path: Path) -> None:
     path = write(tmp_path, sample(0, "1", ["-inf", -3.5], NLI[:2], acc=1.0))
     scores = [row.fields["loglikelihood"] for row in HarnessSamples().read(path)]
     assert scores == [float("-inf"), -3.5]
+    assert run(path)[0] == 0
 
 
 def test_a_delimiter_is_read_off_the_normed_accuracy(tmp_path: Path) -> None:
@@ -271,7 +272,7 @@ def test_unknown_worked_examples_are_asked_for(problem: Workspace, tmp_path: Pat
     ("text", "said"),
     [
         ('{"doc_id": 0, "target": "\\ud83d"}', "half of a surrogate pair"),
-        ("[" * 100_000, "nested too deeply"),
+        ('{"doc_id": 0, "x":' * 100_000, "nested too deeply"),
         ('{"doc_id": ' + "[" * 80 + "]" * 80 + "}", "nested deeper than 64"),
         ('{"doc_id": ' + "9" * 5000 + "}", "a number too long"),
         ("\xff", "not UTF-8"),
