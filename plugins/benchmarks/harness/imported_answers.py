@@ -175,8 +175,8 @@ def import_answers(
         for row in reader.read(file):
             answer = _checked(row)
             key = answer.item, answer.choice, answer.unconditional
-            run = by_run.setdefault((answer.task, answer.run), {})
-            if run.setdefault(key, answer) is not answer:
+            given = by_run.setdefault((answer.task, answer.run), {})
+            if given.setdefault(key, answer) is not answer:
                 raise TokenmartError(
                     f"{row.place}: task {answer.task!r}, item {answer.item}, choice "
                     f"{answer.choice} was given before; keep one (nothing was imported)"
