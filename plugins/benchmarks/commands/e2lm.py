@@ -139,20 +139,33 @@ def score(
     show_default=True,
     help="Write the table to this file.",
 )
+@click.option(
+    "--direction",
+    "directions",
+    multiple=True,
+    metavar="METRIC=higher|lower",
+    help="Say which values of a metric are better, where its files don't; may be repeated.",
+)
 @FORCE
-def collect(results: tuple[Path, ...], out: Path, force: bool) -> None:
+def collect(results: tuple[Path, ...], out: Path, directions: tuple[str, ...], force: bool) -> None:
     """Make a plain table of the result files that lm-evaluation-harness wrote.
 
     RESULTS are files or folders with results_….json, one for each checkpoint. A problem of kind
-    table reads the table.
+    table reads the table. Checkpoints are told apart by all that the harness was told of them.
 
     \b
     tokenmart e2lm collect results --out scores.csv
     """
     from plugins.benchmarks.scores.harness_results import read_results
 
-    _workspace(out, force, b"model,step,benchmark")
-    found = read_results(results)
+    better = {}
+    for given in directions:
+        metric, _, direction = given.rpartition("=")
+        if not metric or direction not in ("higher", "lower"):
+            raise click.UsageError(f"--direction {given}: expected METRIC=higher or METRIC=lower")
+        better[metric] = direction
+    _workspace(out, force, b"model,step,")
+    found = read_results(results, better)
     _say(found.notes)
     models = {row["model"] for row in found.rows}
     _write(out, found.csv(), f" ({len(found.rows)} scores of {len(models)} models)")

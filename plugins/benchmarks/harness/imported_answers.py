@@ -89,7 +89,9 @@ class EvalAnswer(Frozen):
         unconditional: the choice without its prompt.
         subject: what the item is about.
         shots: worked examples in the prompt, -1 if unknown.
-        loglikelihood: of the continuation, nats; not beside `tokens`.
+        chat: what sets the prompts apart that are put as a conversation; empty for plain ones.
+        words, bytes: of the reference, where the task counts them in its own way.
+        loglikelihood: of the continuation, nats, -inf for an impossible one; not beside `tokens`.
         is_greedy: whether each token was the first choice.
         tokens: of the continuation, in order.
         context_tokens: tokens before the first of them.
@@ -112,7 +114,10 @@ class EvalAnswer(Frozen):
     unconditional: bool = False
     subject: str | None = None
     shots: int = Field(default=UNKNOWN_SHOTS, ge=UNKNOWN_SHOTS)
-    loglikelihood: float | None = Field(default=None, le=0, allow_inf_nan=False)
+    chat: str = Field(default="", pattern="^[A-Za-z0-9]*$")
+    words: int | None = Field(default=None, ge=0, le=2**31 - 1)
+    bytes: int | None = Field(default=None, ge=0, le=2**31 - 1)
+    loglikelihood: float | None = Field(default=None, le=0, allow_inf_nan=True)
     is_greedy: bool | None = None
     tokens: tuple[TokenLogprob, ...] = ()
     context_tokens: int = Field(default=0, ge=0)
@@ -126,6 +131,12 @@ class EvalAnswer(Frozen):
             raise ValueError("one of loglikelihood, tokens and answers must be given")
         return self
 
+    @property
+    def run(self) -> str:
+        """What sets its requests apart from others of the task, as a folder may have it."""
+        known = [f"{self.shots}shot"] if self.shots != UNKNOWN_SHOTS else []
+        return "-".join([*known, *([f"chat{self.chat}"] if self.chat else [])])
+
 
 def import_answers(
     reader: EvalImporter,
@@ -138,8 +149,8 @@ def import_answers(
 ) -> dict[str, int]:
     """Write one model's answers; every row is checked before anything is written.
 
-    Each task gets a condition of its own, so that it stands beside what was run here and is never
-    mixed with it.
+    Each task gets a condition of its own by its worked examples and chat, so that it stands beside
+    what was run here and is never mixed with it.
 
     Args:
         reader: reads their format.
@@ -157,40 +168,65 @@ def import_answers(
             requests are not those of before.
         StorageError: the disk is full or the folder can't be written.
     """
-    by_task: dict[str, dict[tuple[int, int, bool], EvalAnswer]] = {}
+    by_run: dict[tuple[str, str], dict[tuple[int, int, bool], EvalAnswer]] = {}
     for file in files:
         if not file.is_file():
             raise TokenmartError(f"{file}: no such file; correct the path")
         for row in reader.read(file):
             answer = _checked(row)
             key = answer.item, answer.choice, answer.unconditional
-            if by_task.setdefault(answer.task, {}).setdefault(key, answer) is not answer:
+            given = by_run.setdefault((answer.task, answer.run), {})
+            if given.setdefault(key, answer) is not answer:
                 raise TokenmartError(
                     f"{row.place}: task {answer.task!r}, item {answer.item}, choice "
                     f"{answer.choice} was given before; keep one (nothing was imported)"
                 )
-    if not by_task:
+    if not by_run:
         names = ", ".join(str(file) for file in files)
         raise TokenmartError(f"{names}: holds no answer; nothing was imported")
-    conditions = {task: condition_of(task, reader.kind) for task in by_task}
-    refuse_clashes(workspace, problem, conditions.items())
+    conditions = {
+        (task, run): condition_of(task, f"{run}-{reader.kind}" if run else reader.kind)
+        for task, run in by_run
+    }
+    refuse_clashes(workspace, problem, [(t, condition) for (t, _), condition in conditions.items()])
     prepared = []
-    for task, found in by_task.items():
+    for (task, run), found in by_run.items():
         answers = [found[key] for key in sorted(found)]
-        condition = conditions[task]
+        condition = conditions[task, run]
         items = _item_rows(answers)
         before = stored_items(workspace, problem, condition)
         if before is not None and not before.equals(items) and not force:
-            raise TokenmartError(
-                f"task {task!r}: its requests are not those imported before; --force replaces "
-                "them, and other models' answers then wait until they are imported again"
-            )
+            raise TokenmartError(_other_requests(task, run, before, items))
         prepared.append((condition, answers, items))
     for condition, answers, items in prepared:
         store_items(workspace, problem, condition, items)
         _store_answers(workspace, (problem, model_id, condition), answers, items)
         _store_tokens(workspace, (problem, model_id, condition), answers, items)
-    return {task: len({item for item, _, _ in found}) for task, found in by_task.items()}
+    counts: dict[str, int] = {}
+    for (task, _), found in by_run.items():
+        counts[task] = counts.get(task, 0) + len({item for item, _, _ in found})
+    return counts
+
+
+def _other_requests(task: str, run: str, before: pa.Table, items: pa.Table) -> str:
+    """Why a task's requests can't stand beside those of earlier imports, and what to do."""
+    columns = ["item", "choice", "unconditional", "context", "continuation"]
+    old, new = (set(map(tuple, _values(rows, columns))) for rows in (before, items))
+    number = min(old ^ new)[0] if old != new else 0
+    told = (
+        "keep them in a problem of their own"
+        if run
+        else "if they differ in worked examples or chat, put the results_<date>.json of the same "
+        "run beside the samples, which sets them apart"
+    )
+    return (
+        f"task {task!r}: its requests are not those imported before (item {number}); {told}; "
+        "--force replaces them, and other models' answers then wait until they are imported again"
+    )
+
+
+def _values(rows: pa.Table, columns: list[str]) -> Iterator[list[Any]]:
+    return (list(row.values()) for row in rows.select(columns).to_pylist())
 
 
 def _checked(row: Row) -> EvalAnswer:
@@ -238,6 +274,7 @@ def _item_rows(answers: Sequence[EvalAnswer]) -> pa.Table:
                     "continuation": answer.continuation,
                     "reference": reference,
                     **lengths_of(reference),
+                    **{n: v for n in ("words", "bytes") if (v := getattr(answer, n)) is not None},
                     "options": "{}",
                     "unit_sha256": sha256,
                     "source": "imported",

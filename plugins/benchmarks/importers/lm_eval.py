@@ -1,27 +1,20 @@
 """Samples of lm-evaluation-harness, as it writes them with --log_samples.
 
-One `samples_<task>_<date>.jsonl` a task; a line is one document under one answer filter, with the
-names of its metrics and their values beside bookkeeping. RULER's tasks name their metrics by
+One file a task; a sample is one document under one answer filter, with the names of its metrics and
+their values beside bookkeeping (`sample_files`). RULER's tasks name their metrics by
 context length, -1 at every length but the document's own; each length becomes a task of its own.
 """
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from plugins.benchmarks.harness.sample_files import metrics_of, read_samples, task_of
 from warehouse.errors import TokenmartError
 from warehouse.importers.interface import Importer, Row
-
-_NAME = re.compile(r"samples_(?P<task>.+?)(_\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}(\.\d+)?)?\.jsonl")
-_BOOKKEEPING = {
-    "doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics",
-    "doc_hash", "prompt_hash", "target_hash",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -48,7 +41,8 @@ class LmEvalImporter(Importer):
         """
         name = task_of(path)
         metric, _, filter_name = (self.metric or "").partition(",")
-        samples = _of_one_filter(path, list(_samples(path)), filter_name)
+        samples = [_sample(*each) for each in read_samples(path)]
+        samples = _of_one_filter(path, samples, filter_name)
         metric = metric or _only_metric(path, samples)
         for sample in samples:
             task, key = name, metric
@@ -63,48 +57,14 @@ class LmEvalImporter(Importer):
             yield Row(sample.place, {**fields, "context_tokens": sample.length})
 
 
-def task_of(path: Path) -> str:
-    """The task of a file of samples, by its name.
-
-    Raises:
-        TokenmartError: it is not named as the harness names them.
-    """
-    name = _NAME.fullmatch(path.name)
-    if name is None:
-        raise TokenmartError(
-            f"{path}: its name gives no task, expected samples_<task>_<date>.jsonl; rename it"
-        )
-    return name["task"]
-
-
-def _samples(path: Path) -> Iterator[_Sample]:
-    try:
-        with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(file, start=1):
-                yield _sample(f"{path}:{number}", line)
-    except (OSError, UnicodeDecodeError) as error:
-        raise TokenmartError(f"{path}: can't be read ({error}); copy the file again") from error
-
-
-def _sample(place: str, line: str) -> _Sample:
-    """A line of the file; infinite log-likelihoods in it are fine, and Python reads them."""
-    try:
-        content = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise TokenmartError(f"{place}: not JSON ({error.msg}); copy the file again") from error
-    if not isinstance(content, dict) or "doc_id" not in content:
-        raise TokenmartError(
-            f"{place}: no doc_id; expected samples of lm-evaluation-harness (--log_samples)"
-        )
-    listed = content.get("metrics")  # older versions don't list them
-    names = listed if isinstance(listed, list) else [k for k in content if k not in _BOOKKEEPING]
-    metrics = {str(name): content[name] for name in names if name in content}
+def _sample(place: str, content: dict[str, Any]) -> _Sample:
+    metrics = metrics_of(content)
     doc = content.get("doc")
     length = doc.get("max_length") if isinstance(doc, dict) else None
     return _Sample(
         place=place,
         item=content["doc_id"],
-        filter=str(content.get("filter", "none")),
+        filter=str(content["filter"]),
         metrics=metrics,
         length=length if isinstance(length, int) and str(length) in metrics else None,
     )

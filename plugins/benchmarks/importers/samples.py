@@ -1,21 +1,55 @@
 """Samples of lm-evaluation-harness as benchmark answers: log-likelihoods and generated texts.
 
-The files of `--log_samples`, one `samples_<task>_<date>.jsonl` a task. They don't say the choices
-without their delimiter: spaces at the beginning are taken for it.
+The files of `--log_samples`, one a task. They don't say the choices without their delimiter, nor
+always which choice is right: see `gold_choices`. Worked examples and chat come from the
+`results_<date>.json` beside them.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from plugins.benchmarks.harness.gold_choices import ChoiceSample, choice_text, gold_choices
 from plugins.benchmarks.harness.imported_answers import EvalImporter
-from plugins.benchmarks.importers.lm_eval import task_of
-from plugins.benchmarks.importers.token_logprobs import json_lines
+from plugins.benchmarks.harness.sample_files import (
+    arguments_of,
+    facts_beside,
+    metrics_of,
+    read_samples,
+    task_of,
+)
 from warehouse.errors import TokenmartError
 from warehouse.importers.interface import Row
+
+
+@dataclass(frozen=True)
+class _Logged:
+    """A sample whose requests ask for log-likelihoods.
+
+    asked: arguments of each request. answers: log-likelihood and whether it is greedy, of each.
+    """
+
+    place: str
+    item: int
+    target: Any
+    asked: list[list[Any]]
+    answers: list[tuple[float, bool]]
+    metrics: dict[str, Any]
+
+    @property
+    def choices(self) -> list[str]:
+        """Continuations of the choices."""
+        # mutual information asks for each choice again, without a prompt
+        half = len(self.asked) // 2
+        doubled = len(self.asked) % 2 == 0 and all(
+            one[1] == other[1] and other[0] == ""
+            for one, other in zip(self.asked[:half], self.asked[half:], strict=True)
+        )
+        return [str(each[1]) for each in (self.asked[:half] if doubled else self.asked)]
 
 
 class HarnessSamples(EvalImporter):
@@ -27,95 +61,147 @@ class HarnessSamples(EvalImporter):
         """Requests of one task.
 
         Raises:
-            TokenmartError: not a file of samples.
+            TokenmartError: not a file of samples, or one that contradicts its own metrics.
         """
         task = task_of(path)
+        facts = facts_beside(path, task)
         generations: dict[int, Row] = {}
-        seen: set[int] = set()
-        for place, sample in json_lines(path):
+        logged: dict[int, _Logged] = {}
+        common = {"task": task, "backend": "lm_eval", "shots": facts.shots, "chat": facts.chat}
+        for place, sample in read_samples(path):
             try:
-                asked = [list(arguments.values()) for arguments in sample["arguments"].values()]
-                item, answers = int(sample["doc_id"]), sample["filtered_resps"]
-                common = {"task": task, "item": item, "backend": "lm_eval"}
+                item, asked = int(sample["doc_id"]), arguments_of(sample)
                 if len(asked[0]) == 2 and isinstance(asked[0][1], dict):
-                    texts = answers[0] if isinstance(answers[0], list) else answers
-                    row = generations.setdefault(item, Row(place, {**common, **_asked(sample)}))
-                    row.fields["answers"][str(sample["filter"])] = str(texts[0])
-                elif item not in seen:
-                    seen.add(item)
-                    for fields in _scored(sample, asked):
-                        yield Row(place, {**common, **fields})
+                    texts = sample["filtered_resps"][0]
+                    fields = {**common, "item": item, **_asked(sample, asked)}
+                    row = generations.setdefault(item, Row(place, fields))
+                    answer = texts[0] if isinstance(texts, list) else texts
+                    if sample["filter"] in row.fields["answers"]:
+                        raise TokenmartError(
+                            f"{place}: item {item} under the filter {sample['filter']!r} was "
+                            "given before; keep one (nothing was imported)"
+                        )
+                    row.fields["answers"][str(sample["filter"])] = str(answer)
+                elif item not in logged:
+                    logged[item] = _logged(place, item, sample, asked)
             except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
                 raise TokenmartError(
                     f"{place}: not a sample of lm-evaluation-harness ({type(error).__name__}: "
                     f"{error}); expected a file of --log_samples"
                 ) from error
         yield from generations.values()
+        for place, fields in _scored(list(logged.values()), task):
+            yield Row(place, {**common, **fields})
 
 
-def _asked(sample: dict[str, Any]) -> dict[str, Any]:
-    gold = _literal(sample["target"])
+def _logged(place: str, item: int, sample: dict[str, Any], asked: list[list[Any]]) -> _Logged:
+    answers = [
+        (float(each[0]), str(each[1]) == "True") if isinstance(each, list) else (float(each), False)
+        for each in sample["filtered_resps"]
+    ]
+    if len(answers) != len(asked):
+        raise ValueError(f"{len(asked)} requests, {len(answers)} responses")
+    if any(score != score for score, _ in answers):
+        raise TokenmartError(
+            f"{place}: a log-likelihood is NaN: the model's logits overflowed; run it again in "
+            "another dtype (nothing was imported)"
+        )
+    return _Logged(place, item, sample["target"], asked, answers, metrics_of(sample))
+
+
+def _asked(sample: dict[str, Any], asked: list[list[Any]]) -> dict[str, Any]:
+    target = sample["target"]
+    if isinstance(target, str) and target.startswith("["):
+        try:
+            target = ast.literal_eval(target)
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            target = [target]
     return {
         "request_type": "generate_until",
-        "context": next(iter(sample["arguments"].values()))["arg_0"],
-        "gold": [str(each) for each in gold] if isinstance(gold, list) else [str(sample["target"])],
+        "context": asked[0][0],
+        "gold": [str(each) for each in target] if isinstance(target, list) else [str(target)],
         "answers": {},
     }
 
 
-def _scored(sample: dict[str, Any], asked: list[list[str]]) -> Iterator[dict[str, Any]]:
-    responses = sample["filtered_resps"]
-    if len(asked[0]) == 1:
-        text = asked[0][0]
-        yield {
-            "request_type": "loglikelihood_rolling",
-            "continuation": text,
-            "reference": text,
-            "is_gold": True,
-            "loglikelihood": float(responses[0]),
-        }
-        return
-    half = len(asked) // 2
-    # mutual information asks for each choice again, without a prompt
-    doubled = (
-        half > 0
-        and all(
-            one[1] == other[1] and other[0] == ""
-            for one, other in zip(asked[:half], asked[half:], strict=False)
+def _scored(samples: list[_Logged], task: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Fields of each request, with its place."""
+    chosen = [each for each in samples if len(each.asked[0]) > 1 and len(each.choices) > 1]
+    golds = (
+        gold_choices(
+            [
+                ChoiceSample(
+                    each.place,
+                    each.target,
+                    each.choices,
+                    [score for score, _ in each.answers[: len(each.choices)]],
+                    each.metrics,
+                )
+                for each in chosen
+            ],
+            task,
         )
-        and len(asked) == 2 * half
+        if chosen
+        else None
     )
-    choices = [each[1] for each in (asked[:half] if doubled else asked)]
-    gold = _gold(sample["target"], choices)
-    for number, (arguments, response) in enumerate(zip(asked, responses, strict=True)):
-        choice = number % len(choices)
-        yield {
-            "request_type": "multiple_choice" if len(choices) > 1 else "loglikelihood",
-            "choice": choice,
-            "unconditional": number >= len(choices),
-            "context": arguments[0],
-            "continuation": arguments[1],
-            "is_gold": choice in gold if len(choices) > 1 else True,
-            "loglikelihood": min(float(response[0]), 0.0),
-            "is_greedy": str(response[1]) == "True",
-        }
+    right = dict(zip((each.item for each in chosen), golds.golds if golds else [], strict=True))
+    for sample in samples:
+        if len(sample.asked[0]) == 1:
+            yield sample.place, _rolling(sample)
+            continue
+        choices = sample.choices
+        if len(choices) == 1:
+            _refuse_other_accuracy(sample)
+        for number, (arguments, answer) in enumerate(
+            zip(sample.asked, sample.answers, strict=True)
+        ):
+            choice = number % len(choices)
+            many = len(choices) > 1
+            yield (
+                sample.place,
+                {
+                    "item": sample.item,
+                    "request_type": "multiple_choice" if many else "loglikelihood",
+                    "choice": choice,
+                    "unconditional": number >= len(choices),
+                    "context": arguments[0],
+                    "continuation": arguments[1],
+                    "reference": choice_text(str(arguments[1]), golds.delimiter)
+                    if golds and many
+                    else None,
+                    "is_gold": choice in right[sample.item] if many else True,
+                    "loglikelihood": min(answer[0], 0.0),
+                    "is_greedy": answer[1],
+                },
+            )
 
 
-def _gold(target: Any, choices: list[str]) -> list[int]:
-    """Which choices are right; the target is an index, a list of them, or a choice's text."""
-    found = _literal(target)
-    listed = found if isinstance(found, list) else [found]
-    texts = [choice.strip() for choice in choices]
-    return [
-        texts.index(each.strip()) if isinstance(each, str) else int(each)
-        for each in listed
-        if not isinstance(each, str) or each.strip() in texts
-    ]
+def _refuse_other_accuracy(sample: _Logged) -> None:
+    """One continuation is right if it is greedy; a task that counts otherwise isn't read here."""
+    logged = sample.metrics.get("acc")
+    if logged is not None and logged != float(sample.answers[0][1]):
+        raise TokenmartError(
+            f"{sample.place}: acc is {logged!r}, but its continuation is "
+            f"{'' if sample.answers[0][1] else 'not '}greedy: the task counts in its own way; "
+            "take its metrics as they are (--format lm-eval)"
+        )
 
 
-def _literal(text: Any) -> Any:
-    """What a value was before the harness wrote it as text."""
-    try:
-        return ast.literal_eval(text) if isinstance(text, str) else text
-    except (ValueError, SyntaxError):
-        return text
+def _rolling(sample: _Logged) -> dict[str, Any]:
+    """A text that is scored whole; words and bytes as the task counted them."""
+    text = str(sample.asked[0][0])
+    counts = {}
+    for metric, unit in (("word_perplexity", "words"), ("byte_perplexity", "bytes"),
+                         ("bits_per_byte", "bytes")):  # fmt: skip
+        pair = sample.metrics.get(metric)
+        if isinstance(pair, list) and len(pair) == 2 and type(pair[1]) is int:
+            counts[unit] = pair[1]
+    return {
+        "item": sample.item,
+        "request_type": "loglikelihood_rolling",
+        "continuation": text,
+        "reference": text,
+        "is_gold": True,
+        "loglikelihood": min(sample.answers[0][0], 0.0),
+        **counts,
+    }

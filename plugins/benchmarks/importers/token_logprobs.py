@@ -7,7 +7,6 @@ and where they are known `top_logprobs` and `entropies`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import pyarrow.parquet as pq
 from plugins.benchmarks.harness.imported_answers import EvalImporter
 from warehouse.errors import TokenmartError
 from warehouse.importers.interface import Row
+from warehouse.text_file import parse_json, text_lines
 
 LISTS = {
     "token_ids": "token_id",
@@ -57,18 +57,13 @@ def json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             for number, row in enumerate(rows, start=1):
                 yield f"{path}: row {number}", row
             return
-        with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(file, start=1):
-                place = f"{path}:{number}"
-                try:
-                    content = json.loads(line)
-                except ValueError as error:
-                    raise TokenmartError(f"{place}: not JSON; copy the file again") from error
-                if not isinstance(content, dict):
-                    raise TokenmartError(f"{place}: not an object; write one request a line")
-                yield place, content
-    except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException) as error:
         raise TokenmartError(f"{path}: can't be read ({error}); copy the file again") from error
+    for place, line in text_lines(path):
+        content = parse_json(line, place)
+        if not isinstance(content, dict):
+            raise TokenmartError(f"{place}: not an object; write one request a line")
+        yield place, content
 
 
 def with_tokens(place: str, content: dict[str, Any]) -> dict[str, Any]:

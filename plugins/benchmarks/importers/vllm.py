@@ -39,6 +39,9 @@ class VllmPromptLogprobs(EvalImporter):
 
 
 def _fields(place: str, content: dict[str, Any]) -> dict[str, Any]:
+    for name in ("prompt_token_ids", "prompt_logprobs"):
+        if not isinstance(content.get(name), list):
+            raise TokenmartError(f"{place}: {_elsewhere(content, name)}")
     ids = content["prompt_token_ids"]
     given = content["prompt_logprobs"]
     if len(ids) != len(given):
@@ -65,6 +68,29 @@ def _fields(place: str, content: dict[str, Any]) -> dict[str, Any]:
     left_out = ("prompt_token_ids", "prompt_logprobs", "first_token")
     rest = {name: value for name, value in content.items() if name not in left_out}
     return {"backend": "vllm", **rest, "tokens": tokens, "context_tokens": first}
+
+
+def _elsewhere(content: dict[str, Any], name: str) -> str:
+    """Why a line lacks a field, and what to do: a server's answer has them in its choices."""
+    choices = content.get("choices")
+    inner = choices[0] if isinstance(choices, list) and choices else None
+    if isinstance(inner, dict) and isinstance(inner.get(name), list):
+        return (
+            "it is an answer of vLLM's server: prompt_token_ids and prompt_logprobs are in "
+            "choices[0]; write them on the line itself, beside task, item, choice, context, "
+            "continuation and is_gold"
+        )
+    if isinstance(inner, dict):
+        return (
+            f"it is an answer of a server without {name}; send the request with "
+            "prompt_logprobs: 1 and return_token_ids: true, and write prompt_token_ids and "
+            "prompt_logprobs on the line itself, beside task, item, context and continuation"
+        )
+    if name in content:
+        return f"{name} is {str(content[name])[:40]!r}, expected a list with one value a token"
+    return (
+        f"field {name!r} is missing; write prompt_token_ids and prompt_logprobs as vLLM gave them"
+    )
 
 
 def _first_token(place: str, ids: list[int], given: list[Any], continuation: str) -> int:

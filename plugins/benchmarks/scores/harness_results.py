@@ -1,30 +1,31 @@
 """Result files of lm-evaluation-harness (`results_<date>.json`), as rows of a plain table.
 
-One file is one model, or one checkpoint of a run. The harness does not say which step that is: it
-is read off the end of the checkpoint's name, subfolder or revision (`step1000`, `iter_0002000`,
-`checkpoint-500`).
+One file is one model, or one checkpoint of a run: see `checkpoint_names`. Files of every version
+are read: before 0.4 metrics have no filter, before 0.4.3 no direction and no name of the model.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-import json
 import math
-import re
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from plugins.benchmarks.scores.checkpoint_names import Checkpoint, checkpoint_of
+from plugins.benchmarks.scores.metric_directions import direction_of
 from warehouse.errors import TokenmartError
+from warehouse.text_file import parse_json, read_text
 
 ScoreRow = dict[str, str | int | float | None]
 
-FIELDS = ("model", "step", "benchmark", "metric", "direction", "score", "stderr")
+FIELDS = ("model", "step", "tokens", "benchmark", "metric", "direction", "score", "stderr")
 """Of a row, by the names of a plain table."""
 
-_STEP = re.compile(r"[-_/]?(?:step|iter|iteration|checkpoint|global_step)[-_]?(\d+)$")
+_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -43,60 +44,99 @@ class HarnessResults:
         return text.getvalue()
 
 
-def read_results(paths: Sequence[Path]) -> HarnessResults:
+@dataclass(frozen=True)
+class _Score:
+    """One number of a file."""
+
+    file: Path
+    date: float
+    checkpoint: Checkpoint
+    benchmark: str
+    metric: str
+    direction: str | None
+    score: float
+    stderr: float | None
+
+    @property
+    def point(self) -> tuple[Any, ...]:
+        """Where a table has it; two checkpoints at one point are told apart by their run."""
+        return self.checkpoint.step, self.checkpoint.tokens, self.benchmark, self.metric
+
+
+def read_results(
+    paths: Sequence[Path], directions: Mapping[str, str] | None = None
+) -> HarnessResults:
     """The scores in result files, each file's own or, in folders, those at any depth.
 
     A benchmark is named with its worked examples (`arc_easy-0shot`), a metric with its filter
     unless that is `none` (`exact_match,strict-match`). Of several results for one checkpoint the
     latest counts, and a note says so.
 
+    Args:
+        paths: files or folders.
+        directions: metric → higher or lower, where neither file nor name says it.
+
     Raises:
-        TokenmartError: no such file, no result file in a folder, or a file that is none.
+        TokenmartError: no such file, no result file in a folder, a file that is none, a metric
+            of unknown direction, or no score at all.
     """
     files: set[Path] = set()
     for path in paths:
-        found = sorted(path.rglob("results_*.json")) if path.is_dir() else [path]
+        found = sorted(path.rglob("results*.json")) if path.is_dir() else [path]
         if not found:
             raise TokenmartError(
                 f"{path}: no results_*.json in it; run the harness with --output_path, or name "
                 "its files"
             )
         files.update(found)
-    latest: dict[tuple[Any, ...], tuple[float, Path, ScoreRow]] = {}
-    notes = []
+    latest: dict[tuple[Any, ...], _Score] = {}
+    notes: list[str] = []
     for file in sorted(files):
         tree = _tree(file)
         try:
-            limit, date = float(tree["config"].get("limit") or 0), float(tree.get("date") or 0)
-            own = tuple(_rows(file, tree))
+            limit = float(tree["config"].get("limit") or 0)
+            own = list(_scores(file, tree, notes))
         except (AttributeError, TypeError, ValueError) as error:
             raise _no_result(file, f"a part of it is not what it should be ({error})") from error
         if limit:
             notes.append(f"{file}: run with --limit {limit:g}, on a part of the items")
-        replaced: set[Path] = set()
-        for row in own:
-            key = tuple(row[name] for name in ("model", "step", "benchmark", "metric"))
-            before = latest.get(key)
-            if before:
-                replaced.add(min((before[0], before[1]), (date, file))[1])
-            latest[key] = max(before or (-math.inf, file, row), (date, file, row), key=_when)
-        notes += [f"{path}: a later file has results of the same checkpoint" for path in replaced]
-    rows = (row for _, _, row in latest.values())
-    ordered = sorted(rows, key=lambda row: [(row[n] is not None, row[n]) for n in FIELDS[:4]])
+        replaced: dict[Path, str] = {}
+        for score in own:
+            key = (score.checkpoint.identity, score.benchmark, score.metric)
+            before = latest.setdefault(key, score)
+            if before is not score:
+                early, latest[key] = sorted((before, score), key=lambda each: each.date)
+                replaced[early.file] = _replaced(early, latest[key])
+        notes += replaced.values()
+    if not latest:
+        raise TokenmartError(
+            f"{', '.join(map(str, paths))}: no score in {'it' if len(files) == 1 else 'them'}"
+            f"{''.join(f'; {note}' for note in notes[:_SHOWN])}; name files with results"
+        )
+    rows = _rows(list(latest.values()), directions or {}, notes)
+    ordered = sorted(rows, key=lambda row: [(row[n] is not None, row[n]) for n in FIELDS[:5]])
     return HarnessResults(tuple(ordered), tuple(notes))
 
 
-def _when(result: tuple[float, Path, ScoreRow]) -> tuple[float, Path]:
-    return result[:2]
+def _replaced(early: _Score, late: _Score) -> str:
+    """Why a number isn't in the table.
+
+    Raises:
+        TokenmartError: nothing tells which of two numbers is the later one.
+    """
+    if early.date < late.date:
+        return f"{early.file}: a later file has results of the same checkpoint"
+    if early.score != late.score:
+        raise TokenmartError(
+            f"{early.file} and {late.file}: both give {late.metric} of {late.benchmark} at one "
+            f"checkpoint of {late.checkpoint.model} ({early.score:g} and {late.score:g}), and no "
+            "date tells the later one; leave one out"
+        )
+    return f"{early.file}: has the same results as {late.file}"
 
 
 def _tree(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise TokenmartError(f"{path}: no such file; correct the path")
-    try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, OSError, RecursionError) as error:
-        raise TokenmartError(f"{path}: can't be read ({error}); run it again") from error
+    tree = parse_json(read_text(path), str(path))
     whole = isinstance(tree, dict) and isinstance(tree.get("results"), dict)
     if not whole or not isinstance(tree.get("config"), dict):
         raise _no_result(path, "expected 'results' and 'config'")
@@ -110,44 +150,154 @@ def _no_result(path: Path, why: str) -> TokenmartError:
     )
 
 
-def _rows(path: Path, tree: dict[str, Any]) -> Iterator[ScoreRow]:
-    model, step = _run(path, tree)
+def _scores(path: Path, tree: dict[str, Any], notes: list[str]) -> Iterator[_Score]:
+    """The numbers of a file; notes name what is left out of it."""
+    name, config = tree.get("model_name"), tree["config"]
+    checkpoint = checkpoint_of(name if isinstance(name, str) else None, config.get("model_args"))
+    if checkpoint is None:
+        raise TokenmartError(
+            f"{path}: neither model_name nor config.model_args names a model; add a line "
+            '"model_name": "NAME" to the file'
+        )
+    old = "n-shot" not in tree and "configs" not in tree and "num_fewshot" in config
     for task, values in tree["results"].items():
-        shots = (tree.get("n-shot") or {}).get(task)
-        benchmark = task if shots is None else f"{task}-{shots}shot"
+        shots = config["num_fewshot"] if old else (tree.get("n-shot") or {}).get(task)
         better = (tree.get("higher_is_better") or {}).get(task) or {}
         for key, value in values.items():
-            name, comma, chosen = key.partition(",")
-            if not comma or name.endswith("_stderr"):
+            metric, comma, chosen = key.partition(",")
+            if not (comma or old) or metric.endswith("_stderr") or metric == "alias":
                 continue
             if isinstance(value, bool) or not isinstance(value, int | float):
-                raise TokenmartError(f"{path}: {task}: {key} is {value!r}, expected a number")
+                notes.append(f"{path}: {task}: {key} is {value!r}, no number; left out")
+                continue
             if not math.isfinite(value):
-                raise TokenmartError(f"{path}: {task}: {key} is {value}, expected a finite number")
-            stderr = values.get(f"{name}_stderr,{chosen}")
+                notes.append(f"{path}: {task}: {key} is {value}; left out of the table")
+                continue
+            stderr = values.get(f"{metric}_stderr{comma}{chosen}")
             known = isinstance(stderr, int | float) and math.isfinite(stderr)
-            yield {
-                "model": model,
-                "step": step,
-                "benchmark": benchmark,
-                "metric": name if chosen == "none" else key,
-                "direction": "lower" if better.get(name) is False else "higher",
-                "score": value,
-                "stderr": stderr if known else None,
-            }
+            said = better.get(metric)
+            yield _Score(
+                file=path,
+                date=float(tree.get("date") or 0),
+                checkpoint=checkpoint,
+                benchmark=task if shots is None else f"{task}-{shots}shot",
+                metric=metric if chosen in ("", "none") else key,
+                direction=("higher" if said else "lower") if isinstance(said, bool) else None,
+                score=value,
+                stderr=stderr if known else None,
+            )
 
 
-def _run(path: Path, tree: dict[str, Any]) -> tuple[str, int | None]:
-    """The run's name, and the step of the checkpoint where its name tells."""
-    name = tree.get("model_name")
-    if not isinstance(name, str) or not name:
-        raise TokenmartError(f"{path}: model_name is {name!r}, expected a name; add it")
-    given = tree["config"].get("model_args") or {}
-    if isinstance(given, str):
-        given = dict(part.split("=", 1) for part in given.split(",") if "=" in part)
-    for place in ("subfolder", "revision"):
-        if found := _STEP.search(str(given.get(place) or "")):
-            return name, int(found[1])
-    name = name.rstrip("/")
-    found = _STEP.search(name)
-    return (name[: found.start()], int(found[1])) if found and found.start() else (name, None)
+def _rows(
+    scores: Sequence[_Score], directions: Mapping[str, str], notes: list[str]
+) -> Iterator[ScoreRow]:
+    better = _directions(scores, directions)
+    by_model: dict[str, list[_Score]] = defaultdict(list)
+    for score in scores:
+        by_model[score.checkpoint.model].append(score)
+    for model, own in by_model.items():
+        runs = _runs(model, own)
+        if len(runs) > 1:
+            notes.append(
+                f"{model}: its files are of {len(runs)} runs, named {_some(runs)} in the table"
+            )
+        for run, members in runs.items():
+            stepless = {s.file for s in members if s.checkpoint.step is None}
+            every = all(s.checkpoint.tokens is not None for s in members)
+            if stepless and not every and len({s.checkpoint.identity for s in members}) > 1:
+                notes.append(
+                    f"{_some(sorted(map(str, stepless)))}: no training step in the name or "
+                    f"revision; the row of {run} has none: write it into the table"
+                )
+            elif not every and any(s.checkpoint.tokens is not None for s in members):
+                notes.append(f"{run}: tokens are not in every name; the table has steps only")
+            for score in members:
+                yield {
+                    "model": run,
+                    "step": score.checkpoint.step,
+                    "tokens": score.checkpoint.tokens if every else None,
+                    "benchmark": score.benchmark,
+                    "metric": score.metric,
+                    "direction": better[score.metric],
+                    "score": score.score,
+                    "stderr": score.stderr,
+                }
+
+
+def _directions(scores: Sequence[_Score], given: Mapping[str, str]) -> dict[str, str]:
+    """Metric → higher or lower: as given, else as a file says, else by its name."""
+    found: dict[str, str] = {}
+    unknown: set[str] = set()
+    for score in scores:
+        name = score.metric.partition(",")[0]
+        direction = given.get(score.metric) or given.get(name) or score.direction
+        direction = direction or found.get(score.metric) or direction_of(name)
+        if direction is None:
+            unknown.add(score.metric)
+        elif found.setdefault(score.metric, direction) != direction:
+            raise TokenmartError(
+                f"{score.file}: {direction} values of {score.metric} are better, in other files "
+                f"{found[score.metric]} ones; give --direction {name}={direction}, or collect "
+                "them apart"
+            )
+    if missing := sorted(unknown - set(found)):
+        raise TokenmartError(
+            f"{_some(missing)}: neither the files nor the harness's registry say whether higher "
+            f"or lower values are better; give --direction {missing[0].partition(',')[0]}=higher "
+            "or =lower" + (", and so for each" if len(missing) > 1 else "")
+        )
+    return found
+
+
+def _runs(model: str, scores: Sequence[_Score]) -> dict[str, list[_Score]]:
+    """Scores by run: apart where the rest of the name, or else what the harness was told, differs.
+
+    Raises:
+        TokenmartError: two checkpoints would be one, and nothing tells them apart.
+    """
+    several = len({score.checkpoint.rest for score in scores}) > 1
+    found: dict[str, list[_Score]] = defaultdict(list)
+    for score in scores:
+        rest = score.checkpoint.rest
+        found[f"{model}@{rest}" if several and rest else model].append(score)
+    runs: dict[str, list[_Score]] = {}
+    for run, members in found.items():
+        if _clash(members) is None:
+            runs[run] = members
+            continue
+        arguments = {score.checkpoint.other_arguments for score in members}
+        common = set.intersection(*map(set, arguments))
+        apart: dict[str, list[_Score]] = defaultdict(list)
+        for score in members:
+            own = [pair for pair in score.checkpoint.other_arguments if pair not in common]
+            listed = ",".join(f"{key}={value}" for key, value in own)
+            apart[f"{run}[{listed}]" if listed else run].append(score)
+        if again := next(filter(None, map(_clash, apart.values())), None):
+            one, other = again
+            raise TokenmartError(
+                f"{one.file} and {other.file}: two checkpoints of {run} at one step "
+                f"({_different(one, other)}); collect them apart"
+            )
+        runs |= apart
+    return runs
+
+
+def _clash(scores: Iterable[_Score]) -> tuple[_Score, _Score] | None:
+    """Two numbers of different checkpoints at one point of a table."""
+    seen: dict[tuple[Any, ...], _Score] = {}
+    for score in scores:
+        before = seen.setdefault(score.point, score)
+        if before.checkpoint.identity != score.checkpoint.identity:
+            return before, score
+    return None
+
+
+def _different(one: _Score, other: _Score) -> str:
+    first, second = (set(each.checkpoint.identity) for each in (one, other))
+    return " and ".join(f"{key}={value}" for key, value in sorted(first ^ second))
+
+
+def _some(names: Iterable[str]) -> str:
+    listed = list(names)
+    more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
+    return ", ".join(listed[:_SHOWN]) + more

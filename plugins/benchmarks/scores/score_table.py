@@ -12,6 +12,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
+from plugins.benchmarks.scores.metric_directions import direction_of
 from warehouse.errors import TokenmartError
 from warehouse.importers.plain_table import read_plain
 from warehouse.store.schema import BENCHMARK_SCORES
@@ -32,7 +33,7 @@ COLUMNS = {
     "score": "double",
     "stderr": "double",
 }
-"""Column → type. Without `metric` it is `score`, without `direction` it is `higher`."""
+"""Column → type. Without `metric` it is `score`, without `direction` its name says it."""
 
 OTHER_NAMES = {"arch": ("architecture", "{}"), "tokens_bt": ("tokens", "{} * 1e9")}
 """Names that such tables use, too → the column meant, and how its values are read."""
@@ -61,10 +62,8 @@ def read_scores(path: Path, required: Sequence[str] = REQUIRED) -> pa.Table:
         read_plain(connection, path, COLUMNS, required, OTHER_NAMES, ("benchmark", "score"))
         _refuse_plain_counts(connection, path)
         connection.execute("alter table plain rename to scores")
-        connection.execute(
-            "update scores set metric = coalesce(metric, 'score'),"
-            " direction = coalesce(direction, 'higher')"
-        )
+        connection.execute("update scores set metric = coalesce(metric, 'score')")
+        _complete_directions(connection, path)
         _refuse_rows(connection, path)
         _refuse_runs(connection, path)
         return _stored(connection)
@@ -81,6 +80,24 @@ def _refuse_plain_counts(connection: duckdb.DuckDBPyConnection, path: Path) -> N
         raise TokenmartError(
             f"{path}: row {bad[0]}: tokens_bt is {bad[1]:.15g}, expected billions of tokens; "
             "divide by 1e9, or name the column 'tokens'"
+        )
+
+
+def _complete_directions(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Take a missing direction from the metric's name; refuse a name that doesn't say it."""
+    rows = connection.execute(
+        "select metric, min(row_number) from scores where direction is null group by all order by 2"
+    ).fetchall()
+    for metric, row in rows:
+        direction = direction_of(metric)
+        if direction is None:
+            raise TokenmartError(
+                f"{path}: row {row}: direction is missing, and the name {metric!r} doesn't tell "
+                "it; write higher or lower into the column 'direction'"
+            )
+        connection.execute(
+            "update scores set direction = ? where direction is null and metric = ?",
+            [direction, metric],
         )
 
 

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from plugins.benchmarks.scores.harness_results import read_results
+from plugins.benchmarks.scores.metric_directions import direction_of
 from plugins.benchmarks.scores.score_table import read_scores
 from tokenmart import cli
 from warehouse.errors import TokenmartError
@@ -54,7 +55,7 @@ def test_a_folder_of_checkpoints_becomes_a_table(tmp_path: Path) -> None:
 
 
 def test_the_latest_counts_and_a_part_is_told(tmp_path: Path) -> None:
-    config = {"model_args": {}, "limit": 5.0}
+    config = {"model_args": {"pretrained": "m"}, "limit": 5.0}
     late = written(tmp_path, "m", {"acc,none": 0.7}, date=2.0)
     early = written(tmp_path, "m", {"acc,none": 0.3}, config=config)
     found = read_results([late, tmp_path])
@@ -68,20 +69,16 @@ def test_the_latest_counts_and_a_part_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "can't be read"),
+        ("{", "not JSON"),
         ('{"acc": 1}', "no result file of lm-evaluation-harness"),
-        ('{"results": {}, "config": {}}', "model_name is None, expected a name"),
-        (
-            '{"results": {"t": {"acc,none": NaN}}, "config": {}, "model_name": "m"}',
-            "t: acc,none is nan, expected a finite number",
-        ),
-        (
-            '{"results": {"t": {"acc,none": "N/A"}}, "config": {}, "model_name": "m"}',
-            "t: acc,none is 'N/A', expected a number",
-        ),
+        ('{"results": {"t": {}}, "config": {}}', "neither model_name nor config.model_args names"),
         ('{"results": {"t": 3}, "config": {}, "model_name": "m"}', "not what it should be"),
-        ('{"results": {}, "config": {}, "model_name": "m", "date": "x"}', "not what it should be"),
-        ("[" * 100_000, "can't be read"),
+        (
+            '{"results": {"t": {"acc,none": 1}}, "config": {}, "model_name": "m", "date": "x"}',
+            "not what it should be",
+        ),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"results": {"t": {"\\udc00": 1}}}', "half of a surrogate pair"),
     ],
 )
 def test_other_files_are_refused(tmp_path: Path, text: str, message: str) -> None:
@@ -92,3 +89,155 @@ def test_other_files_are_refused(tmp_path: Path, text: str, message: str) -> Non
     assert caught.value.format_message().startswith(f"{path}: ")
     with pytest.raises(TokenmartError, match=r"no results_\*\.json in it"):
         read_results([(tmp_path / "empty").mkdir() or tmp_path / "empty"])
+
+
+def test_what_is_no_finite_number_is_named(tmp_path: Path) -> None:
+    """An infinite perplexity of one checkpoint doesn't stop the others."""
+    values = {"acc,none": 0.5, "perplexity,none": float("inf"), "bleu,none": "N/A"}
+    path = written(tmp_path / "a", "m", values)
+    found = read_results([path])
+    assert [row["metric"] for row in found.rows] == ["acc"]
+    assert found.notes == (
+        f"{path}: arc_easy: perplexity,none is inf; left out of the table",
+        f"{path}: arc_easy: bleu,none is 'N/A', no number; left out",
+    )
+    alone = written(tmp_path / "b", "m", {"acc,none": float("nan")})
+    with pytest.raises(TokenmartError, match=r"no score in it; .*: acc,none is nan"):
+        read_results([alone])
+
+
+def of_revisions(folder: Path, *revisions: str, name: str = "org/m", **more: str) -> list[Path]:
+    """A file for each revision, with its place in the list as the score."""
+    paths = []
+    for number, revision in enumerate(revisions):
+        arguments = {"pretrained": name, "revision": revision, **more}
+        config = {"model_args": ",".join("=".join(pair) for pair in arguments.items())}
+        values = {"acc,none": number / 10}
+        paths.append(written(folder, name, values, config=config, date=float(number)))
+    return paths
+
+
+@pytest.mark.parametrize(
+    ("revisions", "points"),
+    [
+        (["step5000-tokens20B", "step10000-tokens41B"], [(5000, 20e9), (10000, 41e9)]),
+        (
+            ["stage1-step5000-tokens21B", "stage1-step15000-tokens63B"],
+            [(5000, 21e9), (15000, 63e9)],
+        ),
+        (["ckpt_005", "ckpt_010"], [(5, None), (10, None)]),
+        (["global_step1000", "global_step2000"], [(1000, None), (2000, None)]),
+        (["step1250-seed-default", "step2500-seed-default"], [(1250, None), (2500, None)]),
+        (["step-480k-1T", "step-955k-2T"], [(480_000, 1e12), (955_000, 2e12)]),
+        (["240b_tokens", "280b_tokens"], [(None, 240e9), (None, 280e9)]),
+        (["iter_0002000", "iter_0004000-hf"], [(2000, None), (4000, None)]),
+    ],
+)
+def test_revisions_in_use_are_read(
+    tmp_path: Path, revisions: list[str], points: list[tuple[int | None, float | None]]
+) -> None:
+    found = read_results(of_revisions(tmp_path, *revisions))
+    rest = {row["model"] for row in found.rows}
+    assert sorted((row["step"], row["tokens"]) for row in found.rows) == points
+    assert len(rest) == 1 or revisions[1].endswith("-hf"), rest
+
+
+@pytest.mark.parametrize(
+    "name", ["runs/x_step60900-hf", "a/x-intermediate-step-60900", "runs/x/checkpoint-60900/"]
+)
+def test_a_step_in_the_name_of_the_model(tmp_path: Path, name: str) -> None:
+    (row,) = read_results([written(tmp_path, name, {"acc,none": 0.5})]).rows
+    assert row["step"] == 60900 and "60900" not in str(row["model"])
+
+
+def test_a_version_is_no_step(tmp_path: Path) -> None:
+    (row,) = read_results([written(tmp_path, "org/Step-3.5-Flash", {"acc,none": 0.5})]).rows
+    assert (row["model"], row["step"]) == ("org/Step-3.5-Flash", None)
+
+
+def test_stages_are_runs_of_their_own(tmp_path: Path) -> None:
+    files = of_revisions(tmp_path, "stage1-step1000", "stage2-step1000", "stage2-step2000")
+    found = read_results(files)
+    assert [(row["model"], row["step"]) for row in found.rows] == [
+        ("org/m@stage1", 1000),
+        ("org/m@stage2", 1000),
+        ("org/m@stage2", 2000),
+    ]
+    assert found.notes == (
+        "org/m: its files are of 2 runs, named org/m@stage1, org/m@stage2 in the table",
+    )
+
+
+def test_other_arguments_at_one_step_are_another_run(tmp_path: Path) -> None:
+    files = of_revisions(tmp_path, "step1", dtype="float32")
+    files += of_revisions(tmp_path, "step1", dtype="float16")
+    rows = read_results(files).rows
+    assert [row["model"] for row in rows] == ["org/m[dtype=float16]", "org/m[dtype=float32]"]
+    same = of_revisions(tmp_path, "step1", "step01")
+    with pytest.raises(TokenmartError, match="two checkpoints of org/m at one step"):
+        read_results(same)
+
+
+def test_equal_dates_do_not_tell_the_later(tmp_path: Path) -> None:
+    one, other = (written(tmp_path, "m", {"acc,none": 0.5}) for _ in range(2))
+    assert read_results([one, other]).notes == (f"{one}: has the same results as {other}",)
+    third = written(tmp_path, "m", {"acc,none": 0.75})
+    with pytest.raises(TokenmartError, match=r"\(0.5 and 0.75\), and no date tells the later"):
+        read_results([one, third])
+
+
+def test_a_checkpoint_without_a_step_is_named(tmp_path: Path) -> None:
+    first, last = of_revisions(tmp_path, "step1000", "main")
+    found = read_results([first, last])
+    assert [row["step"] for row in found.rows] == [None, 1000]
+    assert [note for note in found.notes if str(last) in note and "no training step" in note]
+
+
+def test_results_of_before_0_4(tmp_path: Path) -> None:
+    """No filters, no name of the model, worked examples of all tasks in one place."""
+    old = {
+        "results": {"arc_easy": {"acc": 0.25, "acc_stderr": 0.01}, "lambada": {"ppl": 1500.5}},
+        "versions": {"arc_easy": 0},
+        "config": {
+            "model": "hf-causal",
+            "model_args": "use_accelerate=True,pretrained=org/m,revision=step8",
+            "num_fewshot": 3, "limit": None,
+        },
+    }  # fmt: skip
+    path = tmp_path / "results_x.json"
+    path.write_text("\ufeff" + json.dumps(old), "utf-8")
+    assert [tuple(row.values()) for row in read_results([path]).rows] == [
+        ("org/m", 8, None, "arc_easy-3shot", "acc", "higher", 0.25, 0.01),
+        ("org/m", 8, None, "lambada-3shot", "ppl", "lower", 1500.5, None),
+    ]
+
+
+def test_directions_before_0_4_3_come_from_the_metric(tmp_path: Path) -> None:
+    names = ("acc", "perplexity", "word_perplexity", "byte_perplexity", "bits_per_byte", "ter")
+    values = {f"{name},none": 1.5 for name in names}
+    path = written(tmp_path, "m", values, higher_is_better={})
+    found = {row["metric"]: row["direction"] for row in read_results([path]).rows}
+    assert found == {name: "higher" if name == "acc" else "lower" for name in names}
+
+
+def test_an_unknown_direction_is_asked_for(tmp_path: Path) -> None:
+    path = written(tmp_path, "m", {"judge_points,none": 4.0})
+    out = tmp_path / "x.csv"
+    command = ["e2lm", "collect", str(path), "--out", str(out)]
+    done = CliRunner().invoke(cli, command)
+    assert done.exit_code == 1 and "give --direction judge_points=higher or" in done.output
+    assert not out.exists()
+    done = CliRunner().invoke(cli, [*command, "--direction", "judge_points=lower"])
+    assert done.exit_code == 0 and read_scores(out)["direction"].to_pylist() == ["lower"]
+
+
+def test_directions_are_the_harness_s_own() -> None:
+    pytest.importorskip("lm_eval.api.metrics")
+    from lm_eval.api.registry import is_higher_better
+
+    for name in (
+        "acc", "acc_norm", "acc_mutual_info", "acc_bytes", "exact_match", "perplexity",
+        "likelihood", "word_perplexity", "byte_perplexity", "bits_per_byte", "mcc", "f1", "bleu",
+        "chrf", "ter", "brier_score",
+    ):  # fmt: skip
+        assert (direction_of(name) == "higher") is bool(is_higher_better(name)), name

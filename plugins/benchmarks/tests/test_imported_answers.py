@@ -79,6 +79,16 @@ def test_tokens_of_another_program_become_token_rows(
     ]
 
 
+def test_a_byte_order_mark_is_left_out(workspace: Workspace, tmp_path: Path) -> None:
+    for number, (kind, row) in enumerate(
+        [("token-logprobs", CHOICE), ("vllm", {**prompt_of_vllm(), "task": "other"})]
+    ):
+        path = written(tmp_path / f"{number}.jsonl", row)
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+        code, output = run(kind, path)
+        assert code == 0, output
+
+
 def test_imported_files_are_checked_like_others(workspace: Workspace, tmp_path: Path) -> None:
     assert run("token-logprobs", written(tmp_path / "x.jsonl", CHOICE))[0] == 0
     done = CliRunner().invoke(cli, ["data", "check", "--problem", "tiny"])
@@ -128,6 +138,13 @@ WRONG = [
     ("vllm", prompt_of_vllm(continuation=" no"), "say in `first_token`"),
     ("vllm", prompt_of_vllm(prompt_logprobs=[None]), "5 ids, 1 log-probs"),
     ("vllm", prompt_of_vllm(first_token=0), "without log-prob"),
+    (
+        "vllm",
+        {"id": "cmpl-1", "choices": [prompt_of_vllm()]},
+        "are in choices[0]; write them on the line itself, beside task, item",
+    ),
+    ("vllm", {"id": "cmpl-1", "choices": [{"text": ""}]}, "prompt_logprobs: 1"),
+    ("vllm", prompt_of_vllm(prompt_logprobs=3), "prompt_logprobs is '3', expected a list"),
 ]
 
 

@@ -34,6 +34,17 @@ def test_a_good_table(tmp_path: Path) -> None:
     assert (first["architecture"], first["step"], first["stderr"]) == ("a", None, None)
 
 
+def test_a_missing_direction_comes_from_the_metric_or_is_asked_for(tmp_path: Path) -> None:
+    header = "model,benchmark,metric,score"
+    rows = ["m,wiki,word_perplexity,9", "m,qa,acc_norm,0.5", "m,qa,bpb,1.5"]
+    table = read_scores(written(tmp_path, header, *rows))
+    found = dict(zip(table["metric"].to_pylist(), table["direction"].to_pylist(), strict=True))
+    assert found == {"word_perplexity": "lower", "acc_norm": "higher", "bpb": "lower"}
+    path = written(tmp_path, header, *rows, "m,qa,points,3")
+    with pytest.raises(TokenmartError, match="row 4: direction is missing, and the name 'points'"):
+        read_scores(path)
+
+
 def test_json_lines_and_parquet_read_alike(tmp_path: Path) -> None:
     names = HEADER.split(",")
     rows = [dict(zip(names, line.split(","), strict=True)) for line in GOOD[1:]]

@@ -12,6 +12,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
+from plugins.benchmarks.scores.metric_directions import direction_of
 from warehouse.errors import TokenmartError
 from warehouse.importers.plain_table import read_plain
 from warehouse.paths import Workspace
@@ -32,7 +33,8 @@ COLUMNS = {
     "value": "double",
 }
 """Column → type. Without `round` it is `results`, without `task_group` the task, without `metric`
-`score` and without `direction` `higher`; an empty value is a run that failed."""
+`score` and without `direction` what the metric's name says, else `higher`; an empty value is a run
+that failed."""
 
 OVERALL = "overall"
 MOST_NAMES = 10
@@ -75,6 +77,7 @@ def read_ranking(path: Path) -> RankingTable:
     """
     with duckdb.connect() as connection:
         read_plain(connection, path, COLUMNS, REQUIRED, long=("task", "value"))
+        _take_directions_of_names(connection)
         notes = _notes(connection)
         for column, default in _DEFAULTS.items():
             connection.execute(f"update plain set {column} = coalesce({column}, {default})")
@@ -106,6 +109,19 @@ def store_ranking(table: RankingTable, workspace: Workspace, problem: str) -> No
     folder = f"problem={problem}"
     write_table(workspace.ranking_results / folder / "results.parquet", table.results)
     write_table(workspace.ranking_columns / folder / "columns.parquet", table.columns)
+
+
+def _take_directions_of_names(connection: duckdb.DuckDBPyConnection) -> None:
+    """Give a metric that is an error or a perplexity by its name the direction lower."""
+    rows = connection.execute(
+        "select distinct metric from plain where direction is null and metric is not null"
+    ).fetchall()
+    for (metric,) in rows:
+        if direction_of(metric) == "lower":
+            connection.execute(
+                "update plain set direction = 'lower' where direction is null and metric = ?",
+                [metric],
+            )
 
 
 def _notes(connection: duckdb.DuckDBPyConnection) -> tuple[str, ...]:

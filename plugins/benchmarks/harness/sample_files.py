@@ -1,0 +1,128 @@
+"""Files of samples of lm-evaluation-harness (`--log_samples`), in every form that it wrote.
+
+Since 0.4.3 a line is one document under one answer filter; 0.4.0 to 0.4.2 wrote one JSON list.
+Before 0.4.7 a sample doesn't name its filter: of several for one document they are numbered.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from warehouse.errors import TokenmartError
+from warehouse.text_file import ENCODING, parse_json, read_text, text_lines
+
+_NAME = re.compile(
+    r"samples_(?P<task>.+?)(?:_(?P<date>\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}(\.\d+)?))?\.jsonl?"
+)
+_BOOKKEEPING = {
+    "doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics",
+    "doc_hash", "prompt_hash", "target_hash",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What the file of results beside the samples says of the prompts.
+
+    Attributes:
+        shots: worked examples; None where no file says it.
+        chat: hash of the chat template, system instruction and turns; empty for plain prompts.
+    """
+
+    shots: int | None = None
+    chat: str = ""
+
+
+def task_of(path: Path) -> str:
+    """The task of a file of samples, by its name.
+
+    Raises:
+        TokenmartError: it is not named as the harness names them.
+    """
+    name = _NAME.fullmatch(path.name)
+    if name is None:
+        raise TokenmartError(
+            f"{path}: its name gives no task, expected samples_<task>_<date>.jsonl; rename it to "
+            "samples_<task>.jsonl"
+        )
+    return name["task"]
+
+
+def read_samples(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The samples of a file with their place; each has a `filter`.
+
+    Raises:
+        TokenmartError: it can't be read, or something in it is no sample.
+    """
+    seen: dict[str, int] = {}
+    for place, content in _objects(path):
+        if not isinstance(content, dict) or "doc_id" not in content:
+            raise TokenmartError(
+                f"{place}: no doc_id; expected samples of lm-evaluation-harness (--log_samples)"
+            )
+        if "filter" not in content:
+            item = str(content["doc_id"])
+            seen[item] = seen.get(item, 0) + 1
+            name = "none" if seen[item] == 1 else f"filter-{seen[item]}"
+            content = {**content, "filter": name}
+        yield place, content
+
+
+def _objects(path: Path) -> Iterator[tuple[str, Any]]:
+    if not _is_list(path):
+        for place, line in text_lines(path):
+            yield place, parse_json(line, place)
+        return
+    for number, content in enumerate(parse_json(read_text(path), str(path)), start=1):
+        yield f"{path}: sample {number}", content
+
+
+def _is_list(path: Path) -> bool:
+    """Whether the file is one list over several lines, or one of objects on a line."""
+    try:
+        with path.open(encoding=ENCODING) as file:
+            return re.match(r"\s*\[\s*(\{|$)", file.read(1 << 12)) is not None
+    except (OSError, UnicodeDecodeError):
+        return False  # told by what reads it
+
+
+def metrics_of(sample: dict[str, Any]) -> dict[str, Any]:
+    """The metrics that the harness logged for a sample; older versions don't list their names."""
+    listed = sample.get("metrics")
+    names = listed if isinstance(listed, list) else [k for k in sample if k not in _BOOKKEEPING]
+    return {str(name): sample[name] for name in names if name in sample}
+
+
+def arguments_of(sample: dict[str, Any]) -> list[list[Any]]:
+    """Arguments of each request: prompt and continuation, prompt and settings, or a text alone."""
+    given = sample["arguments"]
+    requests = list(given.values()) if isinstance(given, dict) else given
+    return [list(r.values()) if isinstance(r, dict) else list(r) for r in requests]
+
+
+def facts_beside(path: Path, task: str) -> RunFacts:
+    """Worked examples and chat of a run, from `results_<date>.json` beside its samples.
+
+    Raises:
+        TokenmartError: that file can't be read.
+    """
+    name = _NAME.fullmatch(path.name)
+    results = path.with_name(f"results_{name['date']}.json") if name and name["date"] else None
+    if results is None or not results.is_file():
+        return RunFacts()
+    tree = parse_json(read_text(results), str(results))
+    if not isinstance(tree, dict):
+        return RunFacts()
+    shots = (tree.get("n-shot") or {}).get(task)
+    put = [tree.get(key) for key in ("chat_template_sha", "system_instruction_sha")]
+    chat = ""
+    if any(put):
+        parts = json.dumps([*put, bool(tree.get("fewshot_as_multiturn"))])
+        chat = hashlib.sha256(parts.encode()).hexdigest()[:8]
+    return RunFacts(shots if isinstance(shots, int) else None, chat)

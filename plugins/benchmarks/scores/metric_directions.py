@@ -1,0 +1,37 @@
+"""Whether higher or lower values of a metric are better, by its name.
+
+Names and directions are those that lm-evaluation-harness registers (`lm_eval/api/metrics.py`,
+0.4.13; `ppl` is its name before 0.4), and names of errors and losses in common use. A name that is
+not listed has no direction here: whoever brings its values says it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+Direction = Literal["higher", "lower"]
+
+_LOWER = re.compile(
+    r"(.*_)?(perplexity|ppl|bits_per_(byte|character|char|token|word)|bp[bc]|nll|loss|"
+    r"cross_?entropy|brier(_score)?|error|err|error_rate|ece|calibration_error|[twcm]er|"
+    r"r?mse|mae)|(perplexity|ppl|bpb|nll|loss)_.*",
+    re.IGNORECASE,
+)
+_HIGHER = re.compile(
+    r"(.*_)?(acc|accuracy|exact_match|exact|em|f1|mcc|bleu|chrf(\+\+)?|rouge\w*|pass@\d+|"
+    r"precision|recall|r2)|(acc|accuracy|exact_match|f1|bleu|rouge\w*)_.*|likelihood|score|bypass",
+    re.IGNORECASE,
+)
+
+
+def direction_of(metric: str) -> Direction | None:
+    """Which values are better; None where the name doesn't say it.
+
+    Args:
+        metric: its name, with or without an answer filter behind a comma.
+    """
+    name = metric.partition(",")[0].strip()
+    if _LOWER.fullmatch(name):
+        return "lower"
+    return "higher" if _HIGHER.fullmatch(name) else None

@@ -1,0 +1,287 @@
+"""Logged samples of every version of the harness: gold is read, and checked with `acc`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from plugins.benchmarks.importers.samples import HarnessSamples
+from tokenmart import cli
+from warehouse.errors import TokenmartError
+from warehouse.importers.store import importer
+from warehouse.paths import Workspace
+from warehouse.sql.connection import connect_to_parquet
+
+DATE = "2026-01-02T03-04-05.678901"
+PROBLEM = """\
+name: tiny
+title: t
+models: [{full_id: org/a, family: f, source: {kind: hub}}]
+probes: [{kind: full}]
+documents: {kind: json, path: docs.json}
+target: {kind: imported}
+"""
+
+
+def sample(
+    number: int, target: Any, scores: list[Any], choices: list[Any], **metrics: Any
+) -> dict[str, Any]:
+    """A line of 0.4.7 and later; choices are texts, or (prompt, text)."""
+    asked = [c if isinstance(c, tuple) else ("Which?", c) for c in choices]
+    return {
+        "doc_id": number,
+        "doc": {},
+        "target": str(target),
+        "arguments": {
+            f"gen_args_{n}": {"arg_0": prompt, "arg_1": text}
+            for n, (prompt, text) in enumerate(asked)
+        },
+        "resps": [[[str(s), "False"]] for s in scores],
+        "filtered_resps": [[str(s), "False"] for s in scores],
+        "filter": "none",
+        "metrics": list(metrics),
+        **metrics,
+    }
+
+
+def write(folder: Path, *samples: dict[str, Any], name: str = f"samples_qa_{DATE}.jsonl") -> Path:
+    path = folder / name
+    path.write_text("".join(json.dumps(each) + "\n" for each in samples), "utf-8")
+    return path
+
+
+def right(path: Path) -> list[int]:
+    """The right choice of each item, -1 where there is none."""
+    golds: dict[int, int] = {}
+    for row in HarnessSamples().read(path):
+        golds.setdefault(row.fields["item"], -1)
+        if row.fields["is_gold"]:
+            golds[row.fields["item"]] = row.fields["choice"]
+    return list(golds.values())
+
+
+SCHEMA = [("The ant lifted the leaf as the ant", " was strong."),
+          ("The ant lifted the leaf as the leaf", " was strong.")]  # fmt: skip
+NLI = [" True", " Neither", " False"]
+DIGITS = [" 3", " 1", " 2"]
+
+READ: dict[str, tuple[list[dict[str, Any]], list[int]]] = {
+    "choices differ in the prompt": (
+        [
+            sample(0, "was strong.", [-9, -8], SCHEMA, acc=1.0),
+            sample(1, "was strong.", [-9, -8], SCHEMA, acc=0.0),
+            sample(2, "was strong.", [-7, -8], SCHEMA, acc=1.0),
+        ],
+        [1, 0, 0],
+    ),
+    "texts that Python reads as truth values": (
+        [
+            sample(0, "True", [-3, -4, -2], NLI, acc=0.0),
+            sample(1, "Neither", [-3, -2, -4], NLI, acc=1.0),
+            sample(2, "False", [-3, -4, -2], NLI, acc=1.0),
+        ],
+        [0, 1, 2],
+    ),
+    "digits that are the choices' texts": (
+        [sample(0, "1", [-2, -1, -3], DIGITS, acc=1), sample(1, "3", [-1, -2, -2], DIGITS, acc=1)],
+        [1, 0],
+    ),
+    "digits that are numbers of choices": (
+        [sample(0, "1", [-2, -1, -3], NLI, acc=1.0), sample(1, "0", [-2, -1, -3], NLI, acc=0.0)],
+        [1, 0],
+    ),
+    "numbers of choices whose texts are digits": (
+        [sample(0, "1", [-2, -1, -3], DIGITS, acc=1), sample(1, "2", [-2, -2, -1], DIGITS, acc=1)],
+        [1, 2],
+    ),
+    "a list of right ones": (
+        [sample(0, [0, 2], [-2, -3, -1], NLI, acc=1.0), sample(1, ["True"], [-1, -2, -3], NLI)],
+        [2, 0],
+    ),
+    "a target out of range, which counts as wrong": (
+        [sample(0, 7, [-2, -1], NLI[:2], acc=0.0), sample(1, 0, [-1, -2], NLI[:2], acc=1.0)],
+        [-1, 0],
+    ),
+    "logged beside the prediction": (
+        [
+            sample(0, "x", [-2, -1, -3], NLI, f1=[0, 1]),
+            sample(1, "y", [-1, -2, -3], NLI, f1=[0, 0]),
+        ],
+        [0, 0],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", READ)
+def test_the_right_choice_is_read(tmp_path: Path, name: str) -> None:
+    samples, golds = READ[name]
+    assert right(write(tmp_path, *samples)) == golds
+
+
+CONTRADICTORY = [
+    ("another target than acc says", sample(1, "1", [-1, -2, -3], NLI, acc=1.0), "acc is 1.0"),
+    ("a share", sample(1, "0", [-1, -2, -3], NLI, acc=0.4), "acc is 0.4"),
+    ("no such choice", sample(1, "7", [-1, -2, -3], NLI, acc=1.0), "no choice is right"),
+    ("another length", sample(1, "0", [-1, -9, -9], NLI, acc=1, acc_norm=0), "acc_norm is 0"),
+    ("not a number", sample(1, "0", ["nan", -9, -9], NLI, acc=1), "log-likelihood is NaN"),
+    ("one answer missing", sample(1, "0", [-1, -9], NLI, acc=1), "3 requests, 2 responses"),
+]
+
+
+@pytest.mark.parametrize(("name", "line", "said"), CONTRADICTORY)
+def test_a_line_that_contradicts_itself_is_named(
+    tmp_path: Path, name: str, line: dict[str, Any], said: str
+) -> None:
+    path = write(tmp_path, sample(0, "0", [-1, -2, -3], NLI, acc=1.0, acc_norm=1.0), line)
+    with pytest.raises(TokenmartError) as raised:
+        right(path)
+    message = raised.value.format_message()
+    assert message.startswith(f"{path}:2: ") and said in message, message
+
+
+def test_what_the_file_does_not_say_is_not_guessed(tmp_path: Path) -> None:
+    three = [*SCHEMA, ("The ant lifted the leaf as it", " was strong.")]
+    unknown = write(tmp_path, sample(0, "was strong.", [-1, -2, -3], three, acc=0.0))
+    with pytest.raises(TokenmartError, match="doesn't say which choice is right; take its metrics"):
+        right(unknown)
+    both = write(tmp_path, sample(0, "1", [-1, -2, -3], [" 2", " 3", " 1"], acc=0.0))
+    with pytest.raises(TokenmartError, match="text of choice 2 and the number of choice 1"):
+        right(both)
+
+
+def test_a_choice_that_is_never_taken_is_read(problem: Workspace, tmp_path: Path) -> None:
+    path = write(tmp_path, sample(0, "1", ["-inf", -3.5], NLI[:2], acc=1.0))
+    scores = [row.fields["loglikelihood"] for row in HarnessSamples().read(path)]
+    assert scores == [float("-inf"), -3.5]
+    assert run(path)[0] == 0
+
+
+def test_a_delimiter_is_read_off_the_normed_accuracy(tmp_path: Path) -> None:
+    """The second choice has a space of its own: with it, its length wins."""
+    lines = sample(0, "1", [-3.0, -4.0], [" ab", "  ab"], acc=0.0, acc_norm=1.0)
+    rows = list(HarnessSamples().read(write(tmp_path, lines)))
+    assert [row.fields["reference"] for row in rows] == ["ab", " ab"]
+
+
+def test_old_files_are_one_list(tmp_path: Path) -> None:
+    """0.4.0 to 0.4.2: a JSON list, arguments in lists, numbers as they are, no filter."""
+    old = [
+        {
+            "doc_id": n, "doc": {}, "target": target,
+            "arguments": [["Which?", " a"], ["Which?", " b"]],
+            "resps": [[[-1.5, False]], [[-2.5, False]]],
+            "filtered_resps": [[-1.5, False], [-2.5, True]],
+            "acc": acc,
+        }
+        for n, (target, acc) in enumerate([(0, 1.0), (1, 0.0)])
+    ]  # fmt: skip
+    path = tmp_path / "samples_qa.jsonl"
+    path.write_text(json.dumps(old, indent=2))
+    assert right(path) == [0, 1]
+    assert [r.fields["score"] for r in importer("lm-eval").read(path)] == [1.0, 0.0]
+    other = path.rename(tmp_path / "pretrained__a_qa.jsonl")
+    with pytest.raises(TokenmartError, match=r"rename it to samples_<task>\.jsonl"):
+        right(other)
+
+
+def generation(number: int, answer: str, target: str = "7", **more: Any) -> dict[str, Any]:
+    asked = {"gen_args_0": {"arg_0": "3 + 4 =", "arg_1": {"until": ["\n"]}}}
+    return {
+        "doc_id": number, "doc": {}, "target": target, "arguments": asked, "resps": [[answer]],
+        "filtered_resps": [answer], **more,
+    }  # fmt: skip
+
+
+def test_generations_without_a_filter_are_numbered(tmp_path: Path) -> None:
+    """0.4.3 to 0.4.6 log one sample a filter and don't name it."""
+    path = write(
+        tmp_path,
+        generation(0, "7", exact_match=1.0),
+        generation(1, "8", exact_match=0.0),
+        generation(0, "[invalid]", exact_match=0.0),
+        generation(1, "7", exact_match=1.0),
+    )
+    rows = list(HarnessSamples().read(path))
+    assert [row.fields["answers"] for row in rows] == [
+        {"none": "7", "filter-2": "[invalid]"},
+        {"none": "8", "filter-2": "7"},
+    ]
+    scores = [r.fields["score"] for r in importer("lm-eval", "exact_match,filter-2").read(path)]
+    assert scores == [0.0, 1.0]
+
+
+def test_a_byte_order_mark_is_left_out(tmp_path: Path) -> None:
+    path = write(tmp_path, sample(0, "1", [-1, -2], NLI[:2], acc=0.0))
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert right(path) == [1]
+    assert [r.fields["score"] for r in importer("lm-eval").read(path)] == [0.0]
+
+
+def test_words_and_bytes_are_the_task_s(tmp_path: Path) -> None:
+    """A page is scored detokenized and counted as it was before."""
+    line = sample(
+        0, "page", [-40.0], ["x"], word_perplexity=[-40.0, 12], byte_perplexity=[-40.0, 61]
+    )
+    line |= {"arguments": {"gen_args_0": {"arg_0": "two words"}}, "filtered_resps": ["-40.0"]}
+    (row,) = HarnessSamples().read(write(tmp_path, line))
+    assert (row.fields["words"], row.fields["bytes"]) == (12, 61)
+
+
+@pytest.fixture
+def problem(workspace: Workspace) -> Workspace:
+    (workspace.problems / "tiny.yml").write_text(PROBLEM)
+    return workspace
+
+
+def run(path: Path, *options: str) -> tuple[int, str]:
+    command = ["data", "import", "--problem", "tiny", "--model", "org/a", "--format", "samples"]
+    result = CliRunner().invoke(cli, [*command, str(path), *options])
+    return result.exit_code, result.output
+
+
+def test_worked_examples_and_chat_set_runs_apart(problem: Workspace, tmp_path: Path) -> None:
+    """They stand in the file of results beside the samples."""
+    for shots, sha in ((0, None), (5, None), (5, "abc")):
+        folder = tmp_path / f"{shots}{sha}"
+        folder.mkdir()
+        path = write(folder, sample(0, "1", [-1, -2], [(f"{shots}{sha}", " a"), " b"], acc=0.0))
+        results = {"n-shot": {"qa": shots}, "chat_template_sha": sha, "results": {}, "config": {}}
+        (folder / f"results_{DATE}.json").write_text(json.dumps(results))
+        assert run(path)[0] == 0
+    with connect_to_parquet(problem) as connection:
+        found = connection.execute(
+            "select distinct condition, shots from eval_items order by all"
+        ).fetchall()
+    assert [shots for _, shots in found] == [0, 5, 5]
+    assert [name for name, _ in found][:1] == ["qa-0shot-samples"]
+    assert "qa-5shot-samples" in dict(found) and any("-chat" in name for name, _ in found)
+
+
+def test_unknown_worked_examples_are_asked_for(problem: Workspace, tmp_path: Path) -> None:
+    assert run(write(tmp_path, sample(0, "1", [-1, -2], NLI[:2], acc=0.0)))[0] == 0
+    other = sample(0, "1", [-1, -2], [("Example. Which?", text) for text in NLI[:2]], acc=0.0)
+    code, output = run(write(tmp_path, other))
+    assert code == 1 and "put the results_<date>.json of the same run" in output, output
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"doc_id": 0, "target": "\\ud83d"}', "half of a surrogate pair"),
+        ('{"doc_id": 0, "x":' * 100_000, "nested too deeply"),
+        ('{"doc_id": ' + "[" * 80 + "]" * 80 + "}", "nested deeper than 64"),
+        ('{"doc_id": ' + "9" * 5000 + "}", "a number too long"),
+        ("\xff", "not UTF-8"),
+    ],
+)
+def test_hostile_text_is_one_line(problem: Workspace, tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / f"samples_qa_{DATE}.jsonl"
+    path.write_bytes(text.encode("latin-1"))
+    for kind in ("samples", "token-logprobs", "vllm", "lm-eval"):
+        command = ["data", "import", "--problem", "tiny", "--model", "org/a", "--format", kind]
+        result = CliRunner().invoke(cli, [*command, str(path)])
+        assert result.exit_code == 1 and said in result.output, (kind, result.output)

@@ -1,0 +1,121 @@
+"""Text files that users bring: one encoding, one limit of size and depth, one error line.
+
+A byte-order mark is left out. JSON may hold `NaN` and `Infinity`, as Python and the programs
+written in it do; what reads a number decides on them. Half surrogate pairs are no text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from warehouse.errors import TokenmartError
+
+ENCODING = "utf-8-sig"
+LARGEST_BYTES = 1 << 30
+LONGEST_LINE = 256 << 20
+"""In characters."""
+DEEPEST = 64
+"""Levels of JSON inside each other: no program that we read from writes more than ten."""
+
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def read_text(path: Path, most_bytes: int = LARGEST_BYTES) -> str:
+    """The text of a file without its byte-order mark.
+
+    Raises:
+        TokenmartError: no such file, too large, or not UTF-8.
+    """
+    if not path.is_file():
+        raise TokenmartError(f"{path}: no such file; correct the path")
+    try:
+        size = path.stat().st_size
+        if size > most_bytes:
+            raise TokenmartError(
+                f"{path}: {size / 1e6:,.0f} MB, expected at most {most_bytes / 1e6:,.0f} MB; "
+                "split it, or leave it out"
+            )
+        return path.read_text(encoding=ENCODING)
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unreadable(path, error) from error
+
+
+def text_lines(path: Path) -> Iterator[tuple[str, str]]:
+    """Each line that isn't blank, with its place for messages: `path:number`.
+
+    Raises:
+        TokenmartError: it can't be read, isn't UTF-8, or a line is too long.
+    """
+    try:
+        with path.open(encoding=ENCODING) as file:
+            number = 0
+            while line := file.readline(LONGEST_LINE + 1):
+                number += 1
+                if len(line) > LONGEST_LINE:
+                    raise TokenmartError(
+                        f"{path}:{number}: longer than {LONGEST_LINE:,} characters; write one "
+                        "object a line"
+                    )
+                if line.strip():
+                    yield f"{path}:{number}", line
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unreadable(path, error) from error
+
+
+def parse_json(text: str, place: str) -> Any:
+    """JSON from a text; `place` names file and line for messages.
+
+    Raises:
+        TokenmartError: not JSON, nested too deeply, or half a surrogate pair in it.
+    """
+    try:
+        content = json.loads(text)
+    except json.JSONDecodeError as error:
+        where = f" at line {error.lineno}, column {error.colno}" if error.lineno > 1 else ""
+        raise TokenmartError(f"{place}: not JSON ({error.msg}{where}); copy the file again") from (
+            error
+        )
+    except (ValueError, RecursionError) as error:
+        what = "nested too deeply" if isinstance(error, RecursionError) else "a number too long"
+        raise TokenmartError(f"{place}: not read as JSON ({what}); correct it") from error
+    if text.count("[") + text.count("{") > DEEPEST and _depth(content) > DEEPEST:
+        raise TokenmartError(f"{place}: nested deeper than {DEEPEST} levels; correct it")
+    if _SURROGATE.search(text) and (found := _half_pair(content)) is not None:
+        raise TokenmartError(
+            f"{place}: {found} is half of a surrogate pair, which is not text; write the whole "
+            "character, or leave it out"
+        )
+    return content
+
+
+def _depth(content: Any) -> int:
+    depth, level = 0, [content]
+    while level := [each for each in level if isinstance(each, (dict, list))]:
+        depth += 1
+        if depth > DEEPEST:
+            break
+        level = [
+            child for each in level for child in (each.values() if isinstance(each, dict) else each)
+        ]
+    return depth
+
+
+def _half_pair(content: Any) -> str | None:
+    try:
+        json.dumps(content, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        return f"\\u{ord(error.object[error.start]):04x}"
+    return None
+
+
+def _unreadable(path: Path, error: Exception) -> TokenmartError:
+    reason = (
+        "not UTF-8"
+        if isinstance(error, UnicodeDecodeError)
+        else getattr(error, "strerror", None) or str(error)
+    )
+    return TokenmartError(f"{path}: can't be read ({reason}); copy the file again, as UTF-8")
