@@ -21,7 +21,7 @@ import numpy as np
 from plugins.benchmarks.harness.chat import Chat
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.store.eval_items import UNIT_ITEMS, condition_of, lengths_of
-from warehouse.store.schema import EVAL_ITEMS
+from warehouse.store.schema import EVAL_GROUPS, EVAL_ITEMS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,6 +66,11 @@ class EvalUnit:
     requests: tuple[EvalRequest, ...]
 
     @property
+    def items(self) -> list[int]:
+        """Documents of the task that it asks about, in their order."""
+        return sorted({int(request.instance.doc_id) for request in self.requests})
+
+    @property
     def sha256(self) -> str:
         """Hash of the requests, in their order."""
         described = [(r.kind, r.arguments, r.repeat) for r in self.requests]
@@ -89,6 +94,58 @@ class EvalTask:
     shots: int
     task: Any
     units: tuple[EvalUnit, ...]
+
+    @property
+    def ending(self) -> str:
+        """What sets the run apart from others of the task."""
+        return self.condition.removeprefix(condition_of(self.name, ""))
+
+
+@dataclass(frozen=True)
+class Average:
+    """A metric that a group averages: under one filter, or each (None), by items or by tasks."""
+
+    metric: str
+    filter: str | None
+    weight_by_size: bool
+
+
+@dataclass(frozen=True)
+class EvalGroup:
+    """A group that has values of its own.
+
+    Attributes:
+        name: as the harness has it.
+        tasks: names of its tasks, at any depth.
+        averages: what it averages over them.
+    """
+
+    name: str
+    tasks: tuple[str, ...]
+    averages: tuple[Average, ...]
+
+    def condition(self, tasks: Sequence[EvalTask]) -> str:
+        """Partition key: its name, and what sets the run of its tasks apart."""
+        endings = {task.ending for task in tasks if task.name in self.tasks}
+        return condition_of(self.name, endings.pop() if len(endings) == 1 else "mixed")
+
+    def rows(self, tasks: Sequence[EvalTask]) -> pa.Table:
+        """In the schema of `eval_groups`."""
+        import pyarrow as pa
+
+        rows = [
+            {
+                "group_name": self.name,
+                "member": task.condition,
+                "metric": average.metric,
+                "filter": average.filter,
+                "weight_by_size": average.weight_by_size,
+            }
+            for average in self.averages
+            for task in tasks
+            if task.name in self.tasks
+        ]
+        return pa.Table.from_pylist(rows, schema=EVAL_GROUPS)
 
 
 def units_of(instances: Sequence[Any]) -> tuple[EvalUnit, ...]:
@@ -171,14 +228,43 @@ def load_tasks(
     Raises:
         TokenmartError: no such task, or it can't be loaded; the message says which.
     """
+    return load_tasks_and_groups(names, include_path, shots=shots, limit=limit)[0]
+
+
+def load_tasks_and_groups(
+    names: Sequence[str],
+    include_path: Sequence[Path] = (),
+    *,
+    shots: int | None = None,
+    limit: int | None = None,
+) -> tuple[list[EvalTask], list[EvalGroup]]:
+    """The same, and the groups among the names and within them that average their tasks.
+
+    Raises:
+        TokenmartError: no such task, or it can't be loaded; the message says which.
+    """
     with quiet_harness():
         manager = task_manager(names, include_path)
         random.seed(0)
         np.random.seed(FEWSHOT_SEED)  # noqa: NPY002  what tasks of the harness draw from
-        found: dict[str, Any] = {}
+        tasks: dict[str, Any] = {}
+        groups: dict[str, Any] = {}
         for name in names:
-            found.update(_load(manager, name))
-        return [_built(name, task, shots, limit) for name, task in found.items()]
+            found = _load(manager, name)
+            tasks.update(found["tasks"])
+            groups.update(found.get("groups") or {})
+        built = [_built(name, task, shots, limit) for name, task in tasks.items()]
+    return built, [_group(group) for group in groups.values() if group.has_aggregation]
+
+
+def _group(group: Any) -> EvalGroup:
+    averages = [
+        Average(each.metric, name, bool(each.weight_by_size))
+        for each in group.aggregate_metric_list
+        for name in each.filter_list or [None]
+    ]
+    names = tuple(str(task.task_name) for task in group.get_all_tasks())
+    return EvalGroup(str(group.name), names, tuple(averages))
 
 
 def _load(manager: Any, name: str) -> dict[str, Any]:
@@ -189,7 +275,7 @@ def _load(manager: Any, name: str) -> dict[str, Any]:
             "tasks`, or give --include-path the folder of its YAML file"
         )
     try:
-        return dict(manager.load(matched)["tasks"])
+        return dict(manager.load(matched))
     except Exception as error:  # whatever a task's YAML, Python or data raises
         raise _unusable(name, "can't be loaded", error) from error
 
@@ -312,7 +398,11 @@ def _described(task: Any, request: EvalRequest) -> tuple[str, dict[str, Any]]:
         }
         return (gold[0] if gold else ""), columns
     text = str(arguments[-1])
-    columns |= {"continuation": text, "is_gold": True if task is not None else None}
+    columns |= {
+        "continuation": text,
+        "is_gold": True if task is not None else None,
+        "options": json.dumps({"own_metrics": _counts_itself(task)}),
+    }
     if kind == "loglikelihood_rolling":
         return text, columns
     choices, gold_choices = _choices(task, request.instance.doc)
@@ -324,9 +414,30 @@ def _described(task: Any, request: EvalRequest) -> tuple[str, dict[str, Any]]:
             "unconditional": number >= len(choices),
             "is_gold": choice in gold_choices,
         }
-        return choices[choice], columns
-    columns["choice"] = number
+        if not getattr(task, "multiple_input", False):
+            return choices[choice], columns
+        # the choices stand in the prompts, and one continuation is scored behind each
+    else:
+        columns["choice"] = number
     return text.lstrip() or text, columns
+
+
+def _counts_itself(task: Any) -> bool:
+    """Whether the harness's metrics of a task can't be had from log-likelihoods and choices alone.
+
+    A task with a `process_results` of its own counts as it likes; one whose choices stand in its
+    prompts is normalised by texts that aren't scored.
+    """
+    from lm_eval.api.task import ConfigurableTask, MultipleChoiceTask, PerplexityTask
+
+    if task is None:
+        return False
+    if callable(task.get_config("process_results")) or getattr(task, "multiple_input", False):
+        return True
+    harness_s_own = {
+        each.process_results for each in (ConfigurableTask, MultipleChoiceTask, PerplexityTask)
+    }
+    return type(task).process_results not in harness_s_own
 
 
 def _choices(task: Any, doc: Any) -> tuple[list[str], list[int]]:
@@ -354,7 +465,10 @@ def _gold_texts(task: Any, doc: Any) -> list[str]:
 _MATCHING = ("regexes_to_ignore", "ignore_case", "ignore_punctuation", "ignore_numbers")
 
 
-def _matching(task: Any) -> dict[str, Any]:
-    """Settings of the task's exact_match."""
-    settings = getattr(task, "_metric_fn_kwargs", {}).get("exact_match") or {}
+def _matching(task: Any) -> dict[str, Any] | None:
+    """Settings of the task's exact_match; None if it has none."""
+    metrics = getattr(task, "_metric_fn_kwargs", {})
+    if task is not None and ("exact_match" not in metrics or _counts_itself(task)):
+        return None
+    settings = metrics.get("exact_match") or {}
     return {name: settings[name] for name in _MATCHING if settings.get(name)}

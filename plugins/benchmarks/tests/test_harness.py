@@ -103,7 +103,8 @@ def test_metrics_and_answers_are_the_harness_s_own(
             harness_class(tiny_checkpoint("gemma3_text", False, 1), CONTEXT), tasks
         ),
     }
-    ours_inside = TokenmartLM(str(two_models), "tiny/one", "cpu", include_path=str(tasks))
+    given = {"include_path": str(tasks), "too_long": "harness"}
+    ours_inside = TokenmartLM(str(two_models), "tiny/one", "cpu", **given)
     inside = numbers(harness_results(ours_inside, tasks))
     for ours_there, harness in zip(inside, numbers(theirs["tiny--one"]), strict=True):
         assert ours_there[:2] == harness[:2]
@@ -112,7 +113,7 @@ def test_metrics_and_answers_are_the_harness_s_own(
     words = ["--problem", str(two_models), "--model", "tiny/one", "--format", "samples"]
     ok(CliRunner().invoke(cli, ["data", "import", *words, *map(str, files)]))
     # those of the first model are there already
-    said = ok(evaluate(two_models, tasks, "--tasks", "made_*"))
+    said = ok(evaluate(two_models, tasks, "--tasks", "made_*", "--too-long", "harness"))
     assert "evaluated 8 units" in said
     (following,) = [line for line in said.splitlines() if line.startswith("next: ")]
     *command, shown = shlex.split(following)
@@ -291,7 +292,7 @@ def test_what_is_wrong_is_said_and_costs_nothing_else(
     longer.write_text(longer.read_text().replace("max_gen_toks: 12", "max_gen_toks: 60"))
     result = evaluate(two_models, longer.parent, "--tasks", "made_counting,made_last_word")
     assert result.exit_code == 5, result.output
-    assert "tiny/short, made_counting: item 0: 60 tokens to write" in result.output
+    assert "items 0, 1, 2, 3, 4 and 10 more: 60 tokens to write" in result.output
     assert "evaluated 3 units" in result.output
 
 
