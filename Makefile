@@ -76,7 +76,7 @@ test-slow: $(READY)  ## run the tests marked slow: kills, whole rebuilds, long r
 
 SCALE_TESTS = plugins/cluster/tests/test_beyond_one_machine.py plugins/cluster/tests/test_cluster.py \
   plugins/cluster/tests/test_bucket_store.py plugins/cluster/tests/test_bucket.py \
-  plugins/exchange/tests tests/warehouse/metrics/test_sharded.py \
+  plugins/exchange/tests tests/warehouse/metrics/test_shards.py \
   plugins/cluster/tests/test_build_over_bucket.py
 
 test-scale: $(READY)  ## run the tests of Ray, Slurm, shards and buckets, and install what they need
@@ -91,7 +91,7 @@ lint: $(READY)  ## ruff, mypy, sqlfluff
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	cd dbt_project && ../$(BIN)/sqlfluff lint --disable-progress-bar models analyses tests
+	cd dbt_project && ../$(BIN)/sqlfluff lint --disable-progress-bar models tests ../plugins/*/dbt/models
 
 bench: $(READY)  ## run the benchmarks (about an hour; figures in benchmarks/RESULTS.md)
 	$(TOKENMART) data fetch --problem minilong

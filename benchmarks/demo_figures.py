@@ -20,8 +20,8 @@ import click
 from analysis.ranking.leaderboard import Leaderboard, LeaderboardRow, number, rank_metrics
 from analysis.ranking.metric_selection import MetricSelection, select_metric
 from analysis.ranking.metric_table import load_table
-from plugins.benchmarks.scores.table_problem import load_ranked
 from warehouse.paths import Workspace, find_workspace
+from warehouse.problem.spec import load_ranked
 from warehouse.sql.connection import connect_read_only
 from warehouse.store.provenance import code_revision
 
@@ -39,15 +39,15 @@ technical documents, predicts the **measured** key-value recall of {models} smal
 {lengths} tokens.
 """
 TERMS = """
-Held out: the correlation on models that had no part in choosing the sign. 95% CI, chosen: it allows
-for having picked the best of all tries. Kind: a series of doses of one intervention, or a model
-alone.
+Held out: the correlation on models drawn at random. 95% CI, chosen: simultaneous for all tries, so
+valid for the best of them.
 """
 AFTER = """
-The last two columns are why Tokenmart exists. {models} models of {kinds} kinds, {documents}
-documents and {tries} tries: luck alone reaches |rho| {luck} one time in twenty, the interval allows
-for the choice, and `tokenmart select` {verdict}. What a table of plain correlations would have
-called {plain} is, chosen without a model and then asked to place it, {placed}.
+The last two columns are why Tokenmart exists. With {models} models in {kinds} series, {documents}
+documents and {tries} tries it takes rho {least} for a 95% CI that excludes 0. `tokenmart select`
+answers: {verdict}; {near} of {variants} variants can't be distinguished from the best. Choosing the
+best of all on a part of the models gives {held_out} on the others, where a table of plain
+correlations shows {plain}.
 """
 SOURCE = """
 The figures lie in [docs/demo_figures.json](docs/demo_figures.json), written by
@@ -87,13 +87,16 @@ def demo_figures(workspace: Workspace, seed: int = 0) -> dict[str, Any]:
         "revision": code_revision()["revision"],
         "models": selection.models,
         "families": selection.families,
-        "kinds": selection.kinds,
+        "kinds": selection.series,
         "documents": documents[0],
         "recall_lengths": sorted(int(task.removeprefix("recall_")) for (task,) in tasks),
         "metrics": len(best),
         "tries": table.tries["all"],
-        "luck_reaches": number(board.test.null_95),
-        "winner": None if selection.winner is None else selection.winner.column.name,
+        "least_spearman": number(board.inference.least_rho),
+        "tracks_target": [candidate.column.name for candidate in selection.tracking],
+        "variants": len(selection.candidates),
+        "not_distinguishable": len(selection.near_best),
+        "held_out_of_choice": number(selection.splits.held_out),
         **_of_best(selection),
         "rows": [_row(row) for row in [*best[:SHOWN], *best[SHOWN:][-2:]]],
     }
@@ -103,7 +106,6 @@ def _of_best(selection: MetricSelection) -> dict[str, Any]:
     return {
         "best": selection.best.column.name,
         "best_spearman": number(selection.best.rho),
-        "left_out_models": number(selection.conditions.by_model.held_out),
         "noise_ceiling": number(selection.noise_ceiling),
         "new_family": number(selection.new_family.value),
         "models_worth": number(selection.new_family.worth),
@@ -136,12 +138,13 @@ def readme_block(figures: dict[str, Any]) -> str:
     said = figures | {
         "lengths": " and ".join(f"{length:,}" for length in figures["recall_lengths"]),
         "first": SHOWN,
-        "luck": f"{figures['luck_reaches']:.2f}",
+        "least": _signed(figures["least_spearman"]),
         "plain": _signed(figures["best_spearman"]),
-        "placed": _signed(figures["left_out_models"]),
-        "verdict": f"names a winner, `{figures['winner']}`"
-        if figures["winner"]
-        else "says **no winner**, with its reasons",
+        "held_out": _signed(figures["held_out_of_choice"]),
+        "near": figures["not_distinguishable"],
+        "verdict": f"{len(figures['tracks_target'])} variants track the target"
+        if figures["tracks_target"]
+        else "**no metric tracks the target**",
     }
     table = [
         f"| metric | variant | better | held out | Spearman | 95% CI, chosen | "

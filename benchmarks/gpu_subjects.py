@@ -183,7 +183,12 @@ def sizes(tiny: bool) -> tuple[Size, dict[str, Any]]:
         known = {name: (spec.shape, spec.parameters) for name, spec in shapes.items()}
         return Size((8192, 32_768), problem.probes, (window.context, window.stride), 2), known
     small = {"window": {"context": 24, "stride": 16}, "full": {}}
-    small["retrieval"] = {"excerpts": 3, "excerpt_tokens": 8, "answer_tokens": 6, "min_gap": 20}
+    small["retrieval"] = {
+        "excerpts": 3,
+        "excerpt_characters": 8,
+        "answer_characters": 6,
+        "min_gap_characters": 20,
+    }
     probes = tuple(probe.model_copy(update=small[probe.kind]) for probe in problem.probes)
     shape = ModelShape(
         kind="qwen2", layers=2, width=64, inner=96, heads=4, kv_heads=2, vocabulary=384, tied=True

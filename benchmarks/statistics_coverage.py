@@ -1,8 +1,9 @@
-"""Do the 95% intervals and the 5% tests keep their promise at n = 17?
+"""Do the 95% intervals of metrics named beforehand cover at n = 17?
 
 The simulated models have the family sizes of the locked problem (9, 5, 2, 1). In the worlds
 with families, these share a part of the variance of metric and target, drawn independently for
-both. Nothing here comes from real data, and no constant of the rule was set by what it prints.
+both. Nothing here comes from real data. Intervals after choosing, and tests, are simulated in
+statistics_selection.py.
 
 python benchmarks/statistics_coverage.py [--data-sets 1000]
 """
@@ -22,30 +23,26 @@ from analysis.statistics.bootstrap import (
     percentile_interval,
     replicate,
 )
-from analysis.statistics.comparison import difference, swap_test
 from analysis.statistics.correlations import Floats, spearman_rows
 from analysis.statistics.families import family_interval, within_families
-from analysis.statistics.permutation import max_test
 from analysis.statistics.skipped import mcd_skipped_rows
 
 FAMILIES = ["qwen"] * 9 + ["llama"] * 5 + ["mistral"] * 2 + ["yi"]
 LABELS = np.unique(FAMILIES, return_inverse=True)[1]
 MODELS = len(FAMILIES)
 RESAMPLES = 1000
-VARIANTS = 50
 
 
 @click.command()
 @click.option("--data-sets", default=1000, show_default=True, help="Simulated studies.")
 def main(data_sets: int) -> None:
-    """Print coverage of the intervals, level of the tests."""
+    """Print the coverage of the intervals."""
     click.echo(f"n = {MODELS}, {data_sets} studies, {RESAMPLES} resamples each; standard error of")
     click.echo(f"a share near 95% (5%): {math.sqrt(0.95 * 0.05 / data_sets):.1%}")
     for shared in (0.0, 0.5):
         click.echo(f"\nfamily share of the variance {shared}")
         for rho in (0.0, 0.6, 0.85):
             _coverage(rho, shared, data_sets)
-        _levels(shared, data_sets)
     for share in (0.25, 0.75):
         click.echo(f"\nfamily share of the variance {share}, interval with families only")
         for rho in (0.0, 0.6, 0.85):
@@ -54,8 +51,6 @@ def main(data_sets: int) -> None:
     for between, within in ((0.0, 0.9), (0.9, 0.0)):
         found = _family_coverage(between, within, 0.5, data_sets)
         click.echo(f"  rho {between} between, {within} within: {found}")
-    click.echo("")
-    _difference(data_sets)
 
 
 def noise(generator: np.random.Generator, shared: float, shape: tuple[int, ...] = ()) -> Floats:
@@ -127,55 +122,6 @@ def _family_coverage(between: float, within: float, shared: float, data_sets: in
     return (
         f"family {all_hits:.1%} ({all_width:.2f}), within families {in_hits:.1%} ({in_width:.2f})"
     )
-
-
-def _levels(shared: float, data_sets: int) -> None:
-    """Share of studies without any signal in which the best of 50 variants has p < 0.05."""
-    found = {"free": 0, "within families": 0, "unadjusted": 0}
-    for study in range(data_sets):
-        generator = np.random.default_rng([study, 3])
-        common = noise(generator, shared, (5,))
-        weights = generator.normal(size=(VARIANTS, 5))
-        metrics = weights @ common + noise(generator, shared, (VARIANTS,))
-        target = noise(generator, shared)
-        free = max_test(metrics, target, study, 1000)
-        within = max_test(metrics, target, study, 1000, FAMILIES)
-        found["free"] += free.p_adjusted.min() < 0.05
-        found["unadjusted"] += free.p_single.min() < 0.05
-        found["within families"] += within.p_adjusted.min() < 0.05
-    click.echo(
-        f"  max-statistic test of {VARIANTS} variants, no signal: "
-        + ", ".join(f"{name} {count / data_sets:.1%}" for name, count in found.items())
-    )
-
-
-def _difference(data_sets: int) -> None:
-    """The comparison with a baseline: coverage of the interval, level of the swap test."""
-    for rho_x, rho_b in ((0.6, 0.6), (0.7, 0.3)):
-        truth = 6 / math.pi * (math.asin(rho_x / 2) - math.asin(rho_b / 2))
-        hits = {"percentile": 0, "BCa": 0}
-        rejected = best_rejected = 0
-        for study in range(data_sets):
-            generator = np.random.default_rng([study, 4])
-            target = generator.normal(size=MODELS)
-
-            def tracking(rho: float, count: int) -> Floats:
-                own = generator.normal(size=(count, MODELS))  # noqa: B023
-                return np.asarray(rho * target + math.sqrt(1 - rho**2) * own)  # noqa: B023
-
-            metrics, baseline = tracking(rho_x, 20), tracking(rho_b, 1)[0]
-            interval = difference(metrics[0], baseline, target, draw(MODELS, RESAMPLES, seed=study))
-            for name, bounds in (("percentile", interval.percentile), ("BCa", interval.bca)):
-                hits[name] += bounds.low <= truth <= bounds.high
-            test = swap_test(metrics, baseline, target, study, 1000)
-            rejected += test.p_single[0] < 0.05
-            best_rejected += test.p_adjusted.min() < 0.05
-        click.echo(
-            f"difference of Spearmans ({rho_x} and {rho_b}): coverage percentile "
-            f"{hits['percentile'] / data_sets:.1%}, BCa {hits['BCa'] / data_sets:.1%}; swap test "
-            f"rejects {rejected / data_sets:.1%} single, {best_rejected / data_sets:.1%} for the "
-            "best of 20"
-        )
 
 
 def _skipped(x: Floats, y: Floats) -> Floats:

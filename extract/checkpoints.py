@@ -157,9 +157,10 @@ def _convert_gguf(who: str, gguf: Path, staging: Path) -> None:
     name = {"gguf_file": gguf.name}
     # transformers reads the file's metadata three times: a minute, with a large vocabulary
     reader = cache(_plain_reader())
-    _refuse_part(who, gguf, reader(str(gguf)))
     with patch("gguf.GGUFReader", reader):
+        # reads the file first: whatever is wrong in it becomes one error of transformers
         tokenizer = AutoTokenizer.from_pretrained(gguf.parent, **name)
+        _refuse_part(who, gguf, reader(str(gguf)))
         loaded = load_weights(gguf.parent, who, dtype=torch.float32, **name)
     model = loaded.model
     if hasattr(model.config, "quantization_config"):

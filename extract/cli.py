@@ -161,12 +161,12 @@ def extract(
     )
     plan = make_plan(problem, selection, workspace, here)
     sharing = sharing_of(plan, device, selection.device, workers)
+    if selection.device != "cpu":
+        plan = replace(plan, workers=sharing.workers)
     if hours is not None and (on is not None or sharing.workers > 1):
         raise click.UsageError(
             "--hours keeps a time budget in one process; add --workers 1, and leave out --on"
         )
-    if selection.device != "cpu":
-        plan = replace(plan, workers=sharing.workers)
     if dry_run:
         _print_plan(plan)
     if sharing.sentence and as_worker is None:
@@ -237,8 +237,8 @@ def _extract(
     from extract.extraction import Extraction, Outcome
     from extract.failures import summary
     from extract.planning.tables import fallbacks, status_rows
-    from extract.sigterm import sigterm_interrupts
     from extract.time_budget import extract_within
+    from extract.workers import sigterm_interrupts
     from warehouse.errors import UnitFailedError
     from warehouse.progress import no_progress, progress_bar, without_library_bars
 

@@ -8,8 +8,10 @@ that failed has left.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -20,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from extract.device_errors import DeviceLostError
-from extract.sigterm import sigterm_interrupts
 from warehouse.errors import visible
 from warehouse.files import storage_errors
 from warehouse.paths import Workspace
@@ -310,3 +311,20 @@ def _without_lost(lost: Sequence[Worker], workers: int, device: str) -> dict[str
             if gpu not in gone and gpu not in shown.setdefault(name, []):
                 shown[name].append(gpu)
     return {name: ",".join(gpus) for name, gpus in shown.items()}
+
+
+@contextmanager
+def sigterm_interrupts() -> Iterator[None]:
+    """SIGTERM interrupts as Ctrl-C does while this lasts, so that children are ended with us."""
+    if threading.current_thread() is not threading.main_thread():  # only it may set handlers
+        yield
+        return
+
+    def stop(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)

@@ -24,7 +24,7 @@ from documented import (
 
 from tokenmart import cli
 
-FOR_DBT = {"--grids", "--project-dir", "--select", "--shards", "--static", "--vars"}
+FOR_DBT = {"--project-dir", "--select", "--shards", "--static", "--vars"}
 """Options of `tokenmart dbt`, which takes any."""
 SHOWN = shown()
 EXAMPLES = sorted({*SHOWN, *named()})
@@ -90,10 +90,10 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
         ),
         (None, "needs two labs or a bucket; plugins/exchange/tests/test_exchange.py"),
     ),
-    "dbt build --shards 4": (None, "tests/warehouse/metrics/test_sharded.py builds in shards"),
+    "dbt build --shards 4": (None, "tests/warehouse/metrics/test_shards.py builds in shards"),
     "dbt build --shards 32 --on ray --address head:6379": (
         None,
-        "needs a Ray cluster; tests/warehouse/metrics/test_sharded.py starts one",
+        "needs a Ray cluster; tests/warehouse/metrics/test_shards.py starts one",
     ),
     "correlate --problem minilong --json": (
         "correlate --problem minilong --json --metric longppl",
@@ -112,11 +112,9 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
     ),
     "dbt run --select +perplexity+": (None, "the checkout here is built by `dbt run`"),
     "dbt build": (None, "the checkout here is built by `dbt run`, without the library's own tests"),
-    "dbt build --grids longppl": (
-        "dbt ls --quiet --grids longppl --select longppl",
-        "tests/dbt_project builds every grid",
-    ),
-    "dbt build --grids longppl context_gain": (None, "tests/dbt_project builds every grid"),
+    "dbt run --vars grids: [longppl]": (None, "tests/dbt_project builds every grid"),
+    "dbt run --vars grids: true": (None, "tests/dbt_project builds every grid"),
+    "dbt run --vars grids: [longppl, context_gain]": (None, "tests/dbt_project builds every grid"),
     "e2lm curate --items item_scores.parquet --out chosen.json": (
         None,
         "needs many checkpoints' item scores: plugins/benchmarks/tests/e2lm/test_curation.py",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 from pathlib import Path
@@ -145,13 +144,9 @@ def _settings(part: BaseModel) -> dict[str, Any]:
 def _metric_text(project: Path, metric: str, variant: str) -> str:
     """The SQL of a metric's family and the row of one variant."""
     table = project / "variants" / f"{metric}.csv"
+    rows = {row.variant: row.settings for row in read_variants(table)}
     sql = next(project.glob(f"models/marts/**/{metric}.sql"), None)
-    try:
-        with table.open(encoding="utf-8", newline="") as file:
-            rows = {row["variant"]: row for row in csv.DictReader(file)}
-        code = sql.read_text("utf-8") if sql else ""
-    except (OSError, KeyError, ValueError) as error:
-        raise TokenmartError(f"{table}: variants of {metric} can't be read ({error})") from error
+    code = sql.read_text("utf-8") if sql else ""
     base = variant.partition("@")[0]  # what follows names the condition it is computed from
     if base not in rows:
         raise TokenmartError(

@@ -127,6 +127,7 @@ def _alike(
         f"from {schema}.metric_values as theirs "
         f"inner join {schema}.metric_catalog as described using (metric, variant) "
         "inner join metric_catalog as own using (metric, variant) "
-        "where own.code = described.code and theirs.problem = ? and list_contains(?, theirs.model_id)",
+        "where own.code = described.code and theirs.problem = ? "
+        "and list_contains(?, theirs.model_id)",
         [problem, list(models)],
     ).fetchall()

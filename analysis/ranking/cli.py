@@ -18,7 +18,7 @@ METRIC = click.option(
     "--metric",
     "metrics",
     multiple=True,
-    help="Show only this metric; may be repeated. Every p counts all that was tried, as without.",
+    help="Show only this metric; may be repeated. Every p still counts everything tried.",
 )
 TOP = click.option(
     "--top",
@@ -82,8 +82,8 @@ def correlate(
 
     Metrics where lower is better are negated first: a positive correlation means that the
     metric behaves as its catalogue entry expects. With --sql or --values, an idea of your own is
-    compared beside them; a column variant tells several apart. What was ever tried for a problem
-    is written down, and every adjusted p counts it.
+    compared beside them; a column variant separates several. Everything tried for a problem is
+    recorded, and every adjusted p counts it.
 
     \b
     tokenmart correlate --problem minilong
@@ -162,11 +162,12 @@ def select(
     unofficial: bool,
     as_json: bool,
 ) -> None:
-    """Choose a metric by held-out correlation, and say when there is no winner.
+    """Name the metrics that track the target, and those that may be the best.
 
-    The choice is made on the training models only and scored on the others. A winner needs an
-    adjusted p below 0.05, a positive held-out correlation and a stable choice. --metric and --top
-    narrow what is shown, never what is ruled: that counts everything tried for the problem.
+    Preregistered metrics come first and are tested apart. Of all others, a metric tracks the
+    target when its 95% CI, simultaneous for everything tried for the problem, excludes 0 over all
+    models or within families. A second list holds the metrics that can't be distinguished from the
+    best. --metric and --top narrow the table, never the answers.
 
     \b
     tokenmart select --problem minilong

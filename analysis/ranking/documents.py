@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import compress
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 import numpy as np
@@ -21,7 +22,7 @@ from analysis.statistics.pairwise import (
 if TYPE_CHECKING:
     from warehouse.paths import Workspace
 
-DOCUMENT_RESAMPLES = 2000
+DOCUMENT_RESAMPLES = 10_000
 MINIMUM_DOCUMENTS = 2
 
 _TURNED: dict[Aggregation, Aggregation] = {"q10": "q90", "q90": "q10"}
@@ -95,7 +96,9 @@ def document_noise(
         return None
     own = parts.pick(np.flatnonzero(here), np.arange(parts.documents))
     scores, errors = table.target[here], table.target_errors[here]
-    sources = two_sources(own, scores, seed, DOCUMENT_RESAMPLES)
+    series = list(compress(table.series, here))
+    clusters = series if len(set(series)) < len(series) else None
+    sources = two_sources(own, scores, seed, DOCUMENT_RESAMPLES, clusters)
     if not np.isfinite(errors).all():
         return DocumentNoise(parts.documents, sources, float("nan"), None)
     p_target = p_from_errors(scores, errors)

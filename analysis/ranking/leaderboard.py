@@ -11,34 +11,35 @@ from typing import Any
 
 import numpy as np
 
+from analysis.ranking.answers import Claim, claim_of
 from analysis.ranking.coverage import fewer_documents
 from analysis.ranking.documents import DocumentNoise, PartsOf, document_noise
-from analysis.ranking.metric_selection import MINIMUM_MODELS
+from analysis.ranking.inference import Inference, infer
+from analysis.ranking.metric_selection import MINIMUM_MODELS, default_baseline
 from analysis.ranking.metric_table import MetricColumn, MetricTable
-from analysis.statistics.after_choice import (
-    critical_value,
-    interval_after_choice,
-    shared_design_effect,
-)
+from analysis.ranking.registered import RegisteredResult, registered_record, registered_results
 from analysis.statistics.bootstrap import Correlations, Interval
 from analysis.statistics.correlations import spearman
 from analysis.statistics.families import WithinFamilies, family_interval, within_families
-from analysis.statistics.permutation import MaxTest, max_test
 from analysis.statistics.pooling import NewFamily, new_family
 from analysis.statistics.selection import repeated_splits
+from analysis.statistics.simultaneous import indistinguishable, joint_errors
 
 
 @dataclass(frozen=True)
 class LeaderboardRow:
     """One variant, oriented, against the target over the n models that have a value.
 
-    held_out: mean rho over random splits on the models that didn't fix its sign; NaN for one that
-        lacks models, and with too few.
-    rho: Spearman, NaN where undefined; interval: of rho, for all tries at once and so also for one
-        that is chosen, models of a family or a kind counting as alike; family_interval: as of a
-        metric named beforehand; within_families: rho of the differences inside families;
-        new_family: what to expect of another family, its interval allowing for the choice.
-    p_single: permutation p on its own; p_adjusted: against the best of all that was ever tried.
+    held_out: mean rho over random splits of the models; NaN for one that lacks models, and with
+        too few.
+    rho: Spearman, NaN where undefined; interval: of rho, simultaneous for all that was tried and
+        so valid for one that was chosen, widened as models of a family or a series are alike;
+        family_interval: as of a metric named beforehand; within_families: rho of the differences
+        inside families; new_family: expected rho in another family, its interval allowing for the
+        choice.
+    p_single: as if tried alone; p_adjusted: for everything that was ever tried; p_within: the same
+        within families. All three widen variances by the design effect of families and series.
+    evidence: where the interval excludes 0; empty where the metric doesn't track the target.
     coefficients: the others, and bootstrap intervals; None where they weren't asked for.
     documents: what drawing other documents does; None for rows without bootstrap or documents.
     alike: the columns that rank the models most alike (Spearman, with its sign); of ideas only.
@@ -55,6 +56,8 @@ class LeaderboardRow:
     new_family: NewFamily
     p_single: float
     p_adjusted: float
+    p_within: float
+    evidence: tuple[str, ...]
     coefficients: Correlations | None
     documents: DocumentNoise | None = None
     alike: tuple[tuple[MetricColumn, float], ...] = ()
@@ -63,14 +66,20 @@ class LeaderboardRow:
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """Ideas first, then rows best first by |rho|, undefined ones last.
+    """Ideas first, then rows best first by signed rho, undefined ones last.
 
-    test: of everything that was ever tried, in the order of `table.everything`.
+    inference: of everything that was ever tried, in the order of `table.everything`.
+    tracking: what tracks the target, by evidence and on the same documents, largest rho first,
+        whatever rows are shown; near_best: what can't be distinguished from the best.
+    registered: the preregistered metrics, tested apart.
     """
 
     table: MetricTable
     rows: tuple[LeaderboardRow, ...]
-    test: MaxTest
+    inference: Inference
+    tracking: tuple[Claim, ...]
+    near_best: tuple[Claim, ...]
+    registered: tuple[RegisteredResult, ...]
     seed: int
     resamples: int
     clustered: bool
@@ -106,47 +115,42 @@ def rank_metrics(
     Raises:
         TokenmartError: a metric in `shown` isn't there.
     """
-    test = max_test(np.stack([c.oriented for c in table.everything]), table.target, seed)
+    inference = infer(table)
     held_out = _held_out(table, seed)
-    critical, effect = _after_choice(table, test, seed)
-    highest = np.nanmax(test.observed, initial=0.0)
     columns = [c for c in table.columns if c.kind != "variant"]
     columns += [c for c in table.named(shown) if c.kind == "variant"]
     places = {id(column): place for place, column in enumerate(table.columns)}
-    size = {id(c): np.nan_to_num(test.observed[places[id(c)]], nan=-1.0) for c in columns}
+    rhos = {id(c): spearman(c.oriented[c.present], table.target[c.present]) for c in columns}
+    order = {key: -2.0 if math.isnan(rho) else round(rho, 10) for key, rho in rhos.items()}
     rows = []
     of_metric: Counter[str] = Counter()
-    for column in sorted(columns, key=lambda c: (c.kind == "variant", -size[id(c)])):
+    for column in sorted(columns, key=lambda c: (c.kind == "variant", -order[id(c)], c.name)):
         index = places[id(column)]
         of_metric[column.metric] += 1
         wanted = (top is None or of_metric.total() <= top) and (
             per_metric is None or of_metric[column.metric] <= per_metric
         )
         wanted = wanted or column.kind != "variant"
-        detailed = wanted and not math.isnan(test.observed[index])
+        detailed = wanted and not math.isnan(rhos[id(column)])
         x, y = column.oriented[column.present], table.target[column.present]
         families = list(compress(table.families, column.present))
         kinds = list(compress(table.kinds, column.present))
-        reach = math.nan if math.isnan(test.p_adjusted[index]) else critical
+        reach = inference.critical if inference.overall.tested[index] else math.nan
         clusters = families if clustered else None
         rows.append(
             LeaderboardRow(
                 column=column,
                 n=x.size,
                 held_out=held_out[index],
-                rho=spearman(x, y),
-                interval=interval_after_choice(
-                    x,
-                    y,
-                    reach,
-                    effect,
-                    best=bool(test.observed[index] >= highest - 1e-12),
-                ),
+                rho=rhos[id(column)],
+                interval=inference.interval(index),
                 family_interval=family_interval(x, y, families),
                 within_families=within_families(x, y, families),
                 new_family=new_family(x, y, families, kinds, reach),
-                p_single=float(test.p_single[index]),
-                p_adjusted=float(test.p_adjusted[index]),
+                p_single=float(inference.p_single[index]),
+                p_adjusted=float(inference.p[index]),
+                p_within=float(inference.p_within[index]),
+                evidence=inference.evidence(index),
                 coefficients=Correlations(x, y, seed, resamples, clusters) if detailed else None,
                 documents=document_noise(parts_of(column), table, column, seed)
                 if detailed and parts_of
@@ -157,21 +161,41 @@ def rank_metrics(
         )
         if detailed:
             progress(f"documents: {column.metric}", 1)
-    return Leaderboard(table, tuple(rows), test, seed, resamples, clustered)
+    tracking, near_best = _answers(table, inference)
+    return Leaderboard(
+        table=table,
+        rows=tuple(rows),
+        inference=inference,
+        tracking=tracking,
+        near_best=near_best,
+        registered=registered_results(table, default_baseline(table.columns)),
+        seed=seed,
+        resamples=resamples,
+        clustered=clustered,
+    )
 
 
-def _after_choice(table: MetricTable, test: MaxTest, seed: int) -> tuple[float, float]:
-    """Critical value and design effect of intervals that hold for all tries at once.
-
-    Whatever has a p gets an interval, and so counts: also what lacks models. How alike the models
-    are is told by the columns that have them all.
-    """
-    tested = np.stack([c.oriented for c in table.everything])[np.isfinite(test.p_adjusted)]
-    whole = tested[np.isfinite(tested).all(axis=1)]
-    if not len(whole):
-        return math.nan, math.nan
-    effect = shared_design_effect(whole, table.target, [table.families, table.kinds])
-    return critical_value(tested, table.target, seed), effect
+def _answers(
+    table: MetricTable, inference: Inference
+) -> tuple[tuple[Claim, ...], tuple[Claim, ...]]:
+    """What tracks the target, and what can't be told from the best, of this build and the ideas."""
+    columns = list(enumerate(table.columns))
+    known = [(row, c) for row, c in columns if inference.overall.tested[row]]
+    known.sort(key=lambda pair: (-round(inference.rho(pair[0]), 10), pair[1].name))
+    tracking = [
+        claim_of(column, inference, row)
+        for row, column in known
+        if inference.evidence(row) and not fewer_documents(table, column)
+    ]
+    whole = [(row, column) for row, column in known if column.present.all()]
+    near: list[Claim] = []
+    if whole:
+        metrics = np.stack([column.oriented for _, column in whole])
+        errors = joint_errors(metrics, table.target, [table.families, table.kinds])
+        for inside, (row, column) in zip(indistinguishable(errors), whole, strict=True):
+            if inside:
+                near.append(claim_of(column, inference, row))
+    return tuple(tracking), tuple(near)
 
 
 def _held_out(table: MetricTable, seed: int) -> list[float]:
@@ -221,13 +245,15 @@ def leaderboard_record(
         "models": full_ids,
         "without_target": list(table.without_target),
         "tried": table.tries,
-        "tested": board.test.tested,
+        "tested": board.inference.tested,
+        "preregistered": [registered_record(result) for result in board.registered],
+        "tracks_target": [claim.name for claim in board.tracking],
+        "not_distinguishable_from_best": [claim.name for claim in board.near_best],
         "orientation": "metrics where lower is better are negated first",
         "seed": board.seed,
         "resamples": board.resamples,
         "clustered": board.clustered,
-        "permutations": board.test.permutations,
-        "null_95_of_best": number(board.test.null_95),
+        "least_spearman_that_excludes_0": number(board.inference.least_rho),
         "rows": rows,
     }
 
@@ -250,6 +276,8 @@ def _row_record(row: LeaderboardRow, models: list[str]) -> dict[str, Any]:
         "new_family": new_family_record(row.new_family),
         "p_single": number(row.p_single),
         "p_adjusted": number(row.p_adjusted),
+        "p_adjusted_within_families": number(row.p_within),
+        "tracks_target": bool(row.evidence) and not row.fewer,
         "models_with_fewer_documents": row.fewer,
     }
     if row.column.kind != "variant":

@@ -9,6 +9,13 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
+from analysis.ranking.answers import (
+    exploratory_line,
+    near_best_line,
+    registered_lines,
+    registered_names,
+    tracking_lines,
+)
 from analysis.ranking.coverage import fewer_text
 from analysis.ranking.documents import MINIMUM_DOCUMENTS
 from analysis.ranking.leaderboard import Leaderboard, LeaderboardRow
@@ -18,17 +25,22 @@ from warehouse.terminal import print_whole
 
 
 def print_leaderboard(board: Leaderboard, top: int) -> None:
-    """Ideas and the first `top` other rows, and how to read them."""
+    """The answers, then ideas and the first `top` other rows, and how to read them."""
     table = board.table
     ideas = [row for row in board.rows if row.column.kind != "variant"]
     variants = [row for row in board.rows if row.column.kind == "variant"]
+    first = registered_names(board.registered)
+    variants.sort(key=lambda row: row.column.name not in first)
     rows = [*ideas, *variants[:top]]
     console = Console(markup=False, emoji=False, width=None if sys.stdout.isatty() else 150)
+    for line in _answers(board):
+        console.print(visible(line), style="bold", highlight=False)
+    console.print()
     view = Table(box=None, pad_edge=False, header_style="bold")
     view.add_column("metric", overflow="fold")
     view.add_column("variant", overflow="fold")
     for heading in (
-        "better", "held out", "Spearman", "95% CI", "p adj.", "n", "Pearson", "skipped",
+        "better", "Spearman", "95% CI", "p adj.", "n", "held out", "Pearson", "skipped",
         "new docs", "pairs",
     ):  # fmt: skip
         view.add_column(heading, justify="right", no_wrap=True)
@@ -42,13 +54,13 @@ def print_leaderboard(board: Leaderboard, top: int) -> None:
             pairs = "–" if math.isnan(noise.soft_pairs) else f"{noise.soft_pairs:.2f}"
         view.add_row(
             visible(row.column.metric) + ("" if row.column.admissible else " †"),
-            visible(row.column.variant),
+            visible(row.column.variant) + (" (preregistered)" if row.column.name in first else ""),
             row.column.direction,
-            "–" if math.isnan(row.held_out) else _signed(row.held_out),
             _signed(row.rho),
             _interval(row.interval),
             "–" if math.isnan(row.p_adjusted) else f"{row.p_adjusted:.4f}",
             str(row.n),
+            "–" if math.isnan(row.held_out) else _signed(row.held_out),
             pearson,
             skipped,
             new_documents,
@@ -81,17 +93,16 @@ def _notes(board: Leaderboard, rows: Sequence[LeaderboardRow], variants: int) ->
     notes = [
         f"{table.problem}: {len(table.models)} models"
         + (f"; {shown} of {variants} variants shown (--top)" if shown < variants else ""),
-        f"p adj.: permutation test against the best of everything that was tried, "
-        f"{table.tries_text}, whatever is shown; by luck the best reaches |rho| "
-        f"{board.test.null_95:.2f} one time in twenty",
+        f"95% CI, p adj.: simultaneous for everything that was tried ({table.tries_text}), "
+        "whatever is shown, so valid for a chosen one; variances are typically "
+        f"{board.inference.overall.design_effect:.2f} times those of independent models, as "
+        "families and series are alike (named beforehand, or for a new family: --json)",
     ]
-    if (untested := len(table.everything) - board.test.tested) > 0:
+    if (untested := len(table.everything) - board.inference.tested) > 0:
         notes.append(f"{untested} of these have no p: constant, or values for too few models")
     notes += [
-        "held out: mean rho over random splits, on the models that didn't fix the sign",
+        "held out: mean rho over random splits of the models",
         "sign: 'lower is better' metrics are negated first, so + means: behaves as expected",
-        "95% CI of Spearman: holds for all tries at once, so for a chosen one, too; models of a "
-        "family or a kind count as alike (named beforehand, or for a new family: --json)",
         "skipped: MCD filter, points kept in brackets; bootstrap intervals over "
         f"{unit} ({board.resamples} resamples): --json",
         _document_note(rows),
@@ -112,6 +123,23 @@ def _notes(board: Leaderboard, rows: Sequence[LeaderboardRow], variants: int) ->
     return notes
 
 
+def _answers(board: Leaderboard) -> list[str]:
+    """Preregistered metrics first, then both answers."""
+    lines = [*registered_lines(board.registered), exploratory_line(board.registered)]
+    if not board.near_best:
+        few = len(board.table.models)
+        return [*lines, f"{few} models, or none with all values, are too few for an answer."]
+    first = board.near_best[0]
+    lines += tracking_lines(
+        board.tracking,
+        first,
+        len(board.table.models),
+        board.inference.tested,
+        board.inference.least_rho,
+    )
+    return [*lines, near_best_line(board.near_best)]
+
+
 def _document_note(rows: Sequence[LeaderboardRow]) -> str:
     """What the columns about documents and pairs say, or why they are empty."""
     found = [row.documents for row in rows if row.documents]
@@ -121,8 +149,8 @@ def _document_note(rows: Sequence[LeaderboardRow]) -> str:
             return "new docs, pairs: empty, since no value here rests on two documents or more"
         return "new docs, pairs: no metric_documents to draw from; run `tokenmart dbt build`"
     text = (
-        f"new docs: Spearman with {found[0].documents} documents and the models drawn anew, 95% "
-        "percentile bootstrap, not allowing for the choice"
+        f"new docs: Spearman with {found[0].documents} documents and whole series of models drawn "
+        "anew, 95% percentile bootstrap, not adjusted for the choice"
     )
     pairs = next((noise.pairs for noise in found if noise.pairs), None)
     if pairs is None:

@@ -1,32 +1,32 @@
-"""The choice of a metric: what each variant is worth on held-out models, and which wins, if any.
+"""The choice of a metric: which metrics track the target, and which may be the best of them.
 
-The conditions for a winner are in `analysis.statistics.winner`; here they meet the problem's
-metrics, the baseline and the words for what failed.
+Inference is in `analysis.statistics.simultaneous`; here it meets the problem's metrics, the
+baseline and the preregistered metrics.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from analysis.ranking.coverage import fewer_documents, fewer_text
 from analysis.ranking.documents import DocumentNoise, PartsOf, document_noise
+from analysis.ranking.inference import Inference, infer
 from analysis.ranking.metric_table import MetricColumn, MetricTable
 from analysis.ranking.registered import RegisteredResult, registered_results
-from analysis.statistics.after_choice import WinnerInterval, interval_after_choice, winner_interval
-from analysis.statistics.bootstrap import Estimate, Interval, draw
-from analysis.statistics.comparison import SwapTest, difference, swap_test
-from analysis.statistics.correlations import partial_spearman, spearman
+from analysis.statistics.bootstrap import Interval
+from analysis.statistics.comparison import Lead, lead_over
+from analysis.statistics.correlations import partial_spearman
 from analysis.statistics.document_noise import noise_ceiling
 from analysis.statistics.pooling import NewFamily, new_family
-from analysis.statistics.selection import DEFAULT_SPLITS, LeftOut, Splits, repeated_splits
-from analysis.statistics.winner import SAME_RANKING, Condition, WinnerConditions, winner_conditions
+from analysis.statistics.selection import DEFAULT_SPLITS, Splits, repeated_splits
+from analysis.statistics.simultaneous import indistinguishable, joint_errors, p_above
 from warehouse.errors import TokenmartError
 
 MINIMUM_MODELS = 8
-DIFFERENCE_RESAMPLES = 10_000
 BASELINE_METRIC = "perplexity"
 
 
@@ -34,67 +34,93 @@ BASELINE_METRIC = "perplexity"
 class Candidate:
     """One variant that may be chosen, with everything known about it.
 
-    interval: of rho, allowing for groups of models and for the choice among everything tried.
-    p_adjusted: against the best of everything that was ever tried.
-    held_out: mean test rho over the random splits; chosen_share: of the splits that chose it.
-    partial: Spearman given log parameters; minus_baseline: rho minus that of the baseline.
-    fewer: full id → documents, of the models whose value rests on fewer than that of another.
+    rho: Spearman over all models; interval: of it, allowing for groups of models and for the
+        choice among everything tried; p_adjusted: likewise.
+    within_rho, within_interval, p_within: the same within families; NaN with one model each.
+    evidence: where its interval excludes 0: it tracks the target.
+    near_best: whether it can't be distinguished from the best.
+    held_out: mean test rho over the random splits.
+    partial: Spearman given log parameters.
+    minus_baseline: rho minus that of the baseline; p_beats_baseline: one-sided, adjusted for all
+        candidates.
+    fewer: full id → documents, of the models whose value rests on fewer than that of another;
+        uneven: the same in words.
+    row: its place in `table.everything`.
     """
 
     column: MetricColumn
+    row: int
     rho: float
     interval: Interval
     p_adjusted: float
+    within_rho: float
+    within_interval: Interval
+    p_within: float
+    evidence: tuple[str, ...]
+    near_best: bool
     held_out: float
-    chosen_share: float
     partial: float
     minus_baseline: float
     p_beats_baseline: float
     fewer: dict[str, int]
+    uneven: str
+
+    @property
+    def tracks(self) -> bool:
+        """Whether it may be said to track the target: by evidence, on the same documents."""
+        return bool(self.evidence) and not self.fewer
 
 
 @dataclass(frozen=True)
 class MetricSelection:
-    """Everything `tokenmart select` has to say about a problem.
+    """Everything `tokenmart select` reports about a problem.
 
-    candidates: best held-out correlation first.
-    best: the variant with the largest |rho| over all models.
-    winner: the same when every condition holds and all its values rest on equally many documents,
-        else None; `reasons` says which failed.
-    conditions: the figures behind that.
-    tries: how much was ever tried for the problem, see `MetricTable.tries`; every p counts it.
+    candidates: largest rho first.
+    inference: of everything that was ever tried for the problem, which every p counts.
+    tries: how much that is, see `MetricTable.tries`.
     incomplete, inadmissible: names of variants that could not compete.
-    swap_test: whether candidates beat the baseline, families swapped as wholes; None without one.
-    after_choice: what may be said of the best one's rho, although it was chosen.
-    new_family: the same for a model of another family.
+    best_lead: of the best candidate over the baseline, not adjusted for the choice.
+    new_family: what the best one's rho may be for a model of another family.
     documents: what drawing other documents does to it; None without them.
     noise_ceiling: what a perfect metric may reach against this target, NaN where unknown.
-    registered: preregistered metrics, tested first.
-    families, kinds: how many groups of models there are.
+    registered: the preregistered metrics, tested apart.
+    families, kinds, series: how many groups of models there are; a series is a kind of one family.
     """
 
+    problem: str
     candidates: tuple[Candidate, ...]
-    best: Candidate
-    winner: Candidate | None
-    reasons: tuple[str, ...]
+    inference: Inference
     models: int
     tries: dict[str, int]
     tries_text: str
     incomplete: tuple[str, ...]
     inadmissible: tuple[str, ...]
     baseline: MetricColumn | None
-    conditions: WinnerConditions
     splits: Splits
-    swap_test: SwapTest | None
-    best_minus_baseline: Estimate | None
-    after_choice: WinnerInterval
+    best_lead: Lead | None
     new_family: NewFamily
     documents: DocumentNoise | None
     noise_ceiling: float
     registered: tuple[RegisteredResult, ...]
     families: int
     kinds: int
+    series: int
     seed: int
+
+    @property
+    def best(self) -> Candidate:
+        """The candidate with the largest rho."""
+        return self.candidates[0]
+
+    @property
+    def tracking(self) -> tuple[Candidate, ...]:
+        """Those that track the target, largest rho first."""
+        return tuple(c for c in self.candidates if c.tracks)
+
+    @property
+    def near_best(self) -> tuple[Candidate, ...]:
+        """Those that can't be distinguished from the best, largest rho first."""
+        return tuple(c for c in self.candidates if c.near_best)
 
 
 def select_metric(
@@ -105,11 +131,11 @@ def select_metric(
     baseline: MetricColumn | None = None,
     parts_of: PartsOf | None = None,
 ) -> MetricSelection:
-    """Compare all complete variants of a problem and choose one, if any may be chosen.
+    """Compare all complete variants of a problem with its target and with each other.
 
     Args:
         table: of the problem.
-        seed: of splits and permutations.
+        seed: of splits, permutations and resamples.
         splits: random train/test splits.
         unofficial: let variants compete that need a second model.
         baseline: what the others are compared with; by default the first perplexity.
@@ -135,143 +161,92 @@ def select_metric(
         )
     # Built once and no longer there: they can't win, but choices were made among them, too.
     earlier = [c for c in table.tried if (c.admissible or unofficial) and _may_be_chosen(c)]
-    rivals = [*complete, *earlier]
-    counted = [c for c in table.everything if c not in rivals]
-    metrics = np.stack([column.oriented for column in rivals])
-    others = np.array([c.oriented for c in counted]).reshape(-1, size)
-    base = baseline or _default_baseline(complete)
+    base = baseline or default_baseline(complete)
     base_index = next((i for i, c in enumerate(complete) if c is base), None)
-    conditions = winner_conditions(
-        metrics,
-        table.target,
-        table.families,
-        [c.metric for c in rivals],
-        seed,
-        kinds=table.kinds,
-        candidates=len(complete),
-        counted=others,
+    inference = infer(table)
+    rows = {id(column): row for row, column in enumerate(table.everything)}
+    own = joint_errors(
+        np.stack([c.oriented for c in complete]), table.target, [table.families, table.kinds]
     )
-    parts = repeated_splits(metrics, table.target, seed, splits, base_index)
-    tested = np.vstack([metrics, others[np.ptp(others, axis=1) > 0]])  # not those with a NaN
-    swaps = None
-    if base is not None:
-        swaps = swap_test(tested, base.oriented, table.target, seed, clusters=table.families)
-    groupings = [table.families, table.kinds]
-    top = complete[conditions.best]
-    noise = document_noise(parts_of(top), table, top, seed) if parts_of else None
-    after_choice = winner_interval(tested, table.target, groupings, seed, chosen=conditions.best)
+    near = indistinguishable(own)
+    beats = np.full(len(complete), math.nan) if base_index is None else p_above(own, base_index)
+    parts = repeated_splits(
+        np.stack([c.oriented for c in (*complete, *earlier)]),
+        table.target,
+        seed,
+        splits,
+        base_index,
+    )
     candidates = [
         Candidate(
             column=column,
-            rho=spearman(column.oriented, table.target),
-            interval=after_choice.interval
-            if i == conditions.best
-            else interval_after_choice(
-                column.oriented, table.target, after_choice.critical, after_choice.design_effect
-            ),
-            p_adjusted=float(conditions.overall.p_adjusted[i]),
+            row=row,
+            rho=inference.rho(row),
+            interval=inference.interval(row),
+            p_adjusted=float(inference.p[row]),
+            within_rho=float(inference.within.rho[row]),
+            within_interval=inference.within_interval(row),
+            p_within=float(inference.p_within[row]),
+            evidence=inference.evidence(row),
+            near_best=bool(near[i]),
             held_out=float(parts.variant_test[i]),
-            chosen_share=float((parts.chosen == i).mean()),
             partial=_partial(table, column),
-            minus_baseline=float(swaps.difference[i]) if swaps else math.nan,
-            p_beats_baseline=float(swaps.p_adjusted[i]) if swaps else math.nan,
+            minus_baseline=math.nan if base_index is None else own.rho[i] - own.rho[base_index],
+            p_beats_baseline=float(beats[i]),
             fewer=fewer_documents(table, column),
+            uneven=fewer_text(table, column),
         )
-        for i, column in enumerate(complete)
+        for i, (column, row) in enumerate((c, rows[id(c)]) for c in complete)
     ]
-    best = candidates[conditions.best]
-    reasons = tuple(_reason(condition, best, conditions) for condition in conditions.failed)
-    if "beats_chance_within_families" in conditions.untestable:
-        reasons += (
-            f"too few independent groups for any claim: {len(set(table.families))} families and "
-            f"{len(set(table.kinds))} kinds of models can be arranged in {conditions.arrangements} "
-            "ways only",
-        )
-    if best.fewer:
-        reasons += (
-            f"{best.column.name} compares models on different documents "
-            f"({fewer_text(table, best.column)}): run `tokenmart extract --problem "
-            f"{table.problem}` and `tokenmart dbt build`",
-        )
+    # equal correlations: by name, not by the order of columns
+    candidates.sort(key=lambda c: (-round(c.rho, 10), c.column.name))
+    top = candidates[0].column
     return MetricSelection(
-        candidates=tuple(sorted(candidates, key=lambda c: -c.held_out)),
-        best=best,
-        winner=best if conditions.wins and not best.fewer else None,
-        reasons=reasons,
+        problem=table.problem,
+        candidates=tuple(candidates),
+        inference=inference,
         models=size,
         tries=table.tries,
         tries_text=table.tries_text,
         incomplete=tuple(c.name for c in allowed if c not in complete),
         inadmissible=tuple(c.name for c in variants if c not in allowed),
         baseline=base,
-        conditions=conditions,
         splits=parts,
-        swap_test=swaps,
-        best_minus_baseline=_against(base, best.column, table, seed),
-        after_choice=after_choice,
+        best_lead=_lead(top, base, table, seed),
         new_family=new_family(
-            top.oriented, table.target, table.families, table.kinds, after_choice.critical
+            top.oriented, table.target, table.families, table.kinds, inference.critical
         ),
-        documents=noise,
+        documents=document_noise(parts_of(top), table, top, seed) if parts_of else None,
         noise_ceiling=noise_ceiling(table.target, table.target_errors),
-        registered=registered_results(table),
+        registered=registered_results(table, base),
         families=len(set(table.families)),
         kinds=len(set(table.kinds)),
+        series=len(set(table.series)),
         seed=seed,
     )
 
 
 def _may_be_chosen(column: MetricColumn) -> bool:
     """Whether it is a variant that has a value for every model, not the same for all."""
-    return column.kind == "variant" and bool(column.present.all() and np.ptp(column.values) > 0)
+    return column.kind == "variant" and bool(column.present.all() and np.ptp(column.oriented) > 0)
 
 
-def _reason(failed: Condition, best: Candidate, conditions: WinnerConditions) -> str:
-    """Why there is no winner, in words."""
-    name, stability = best.column.name, conditions.stability
-    reasons: dict[Condition, str] = {
-        "beats_chance": (
-            f"the best of the variants ({name}, rho {best.rho:+.2f}) may be luck: p, adjusted for "
-            f"everything that was tried, = {best.p_adjusted:.3f}"
-        ),
-        "beats_chance_within_families": (
-            f"{name} (rho {best.rho:+.2f}) may only tell groups of models apart: permuting series "
-            f"within families, adjusted p = {conditions.p_within_families:.3f}"
-        ),
-        "places_left_out_models": _unplaced("model", conditions.by_model),
-        "places_left_out_kinds": _unplaced("kind of models", conditions.by_kind),
-        "places_left_out_families": _unplaced("family", conditions.by_family),
-        "stable_choice": (
-            f"the choice isn't stable: in {stability.same_ranking:.0%} of the folds that leave one "
-            f"model out, what is chosen ranks the models as {name} does (Spearman {SAME_RANKING} "
-            "or more)"
-        ),
-    }
-    return reasons[failed]
-
-
-def _unplaced(what: str, found: LeftOut) -> str:
-    return (
-        f"chosen without a {what}, the choice places it no better than by luck (held-out rho "
-        f"{found.held_out:+.2f}, p = {found.p:.3f})"
-    )
-
-
-def _default_baseline(columns: list[MetricColumn]) -> MetricColumn | None:
-    """The first perplexity variant, preferring one that is comparable across tokenizers."""
-    found = [c for c in columns if c.metric == BASELINE_METRIC]
+def default_baseline(columns: Sequence[MetricColumn]) -> MetricColumn | None:
+    """The first perplexity variant with all values, preferably one comparable across tokenizers."""
+    found = [c for c in columns if c.metric == BASELINE_METRIC and _may_be_chosen(c)]
     by_byte = [c for c in found if "byte" in c.variant]
     return next(iter(by_byte or found), None)
 
 
-def _against(
-    base: MetricColumn | None, best: MetricColumn, table: MetricTable, seed: int
-) -> Estimate | None:
-    """The best variant against the baseline, with intervals; None when they are the same."""
-    if base is None or base is best:
+def _lead(
+    column: MetricColumn, base: MetricColumn | None, table: MetricTable, seed: int
+) -> Lead | None:
+    """A column over the baseline; None when they are the same."""
+    if base is None or base is column:
         return None
-    draws = draw(len(table.models), DIFFERENCE_RESAMPLES, seed, table.families)
-    return difference(best.oriented, base.oriented, table.target, draws, table.families)
+    return lead_over(
+        column.oriented, base.oriented, table.target, table.families, table.series, seed
+    )
 
 
 def _partial(table: MetricTable, column: MetricColumn) -> float:

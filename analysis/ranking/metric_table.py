@@ -13,7 +13,7 @@ import numpy as np
 from analysis.preregistration.preregistered import PreregisteredMetric, preregistered_metrics
 from analysis.ranking.metrics_tested import tested_besides
 from analysis.ranking.target import load_target
-from analysis.statistics.correlations import Flags, Floats
+from analysis.statistics.correlations import Flags, Floats, settled
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.metrics.tries import built_tries
 from warehouse.problem.series import series_of
@@ -70,8 +70,8 @@ class MetricColumn:
 
     @property
     def oriented(self) -> Floats:
-        """The values with the sign that makes higher better."""
-        return -self.values if self.direction == "lower" else self.values
+        """The values with the sign that makes higher better, without the rounding of sums."""
+        return settled(-self.values if self.direction == "lower" else self.values)
 
     @property
     def present(self) -> Flags:
@@ -159,6 +159,11 @@ class MetricTable:
     def kinds(self) -> tuple[str, ...]:
         """The dose series or training run of each model; a model alone is its own."""
         return tuple(model.kind or model.full_id for model in self.models)
+
+    @property
+    def series(self) -> tuple[str, ...]:
+        """Family and kind of each model: what a bootstrap over models draws as wholes."""
+        return tuple(f"{f}/{k}" for f, k in zip(self.families, self.kinds, strict=True))
 
     @property
     def target_errors(self) -> Floats:
@@ -266,7 +271,7 @@ def load_table(
     return MetricTable(
         problem=problem.name,
         models=models,
-        target=np.array([scores[model.model_id] for model in models]),
+        target=settled(np.array([scores[model.model_id] for model in models])),
         columns=(*(_column_of_try(idea, models, None, better) for idea in ideas), *columns),
         without_target=tuple(m.full_id for m in problem.ranked_models if m.model_id not in scores),
         target_source=source,

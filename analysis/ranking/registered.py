@@ -1,4 +1,8 @@
-"""Pre-registered metrics are tested first and together: nothing was chosen afterwards."""
+"""Preregistered metrics, tested apart and together: nothing was chosen afterwards.
+
+Their p comes from permuting whole series within families, so it respects both; their lead over the
+baseline from a paired bootstrap over series. Neither pays for what was tried besides.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,15 @@ import numpy as np
 
 from analysis.preregistration.preregistered import PreregisteredMetric
 from analysis.ranking.coverage import fewer_documents, fewer_text
-from analysis.ranking.metric_table import MetricTable
+from analysis.ranking.metric_table import MetricColumn, MetricTable
 from analysis.statistics.bootstrap import Interval
-from analysis.statistics.correlations import spearman
+from analysis.statistics.comparison import Lead, lead_over
+from analysis.statistics.correlations import settled, spearman
 from analysis.statistics.families import family_interval
 from analysis.statistics.permutation import directed_test, exchangeable_strata
+
+LEAD_LEVEL = 0.05
+"""Of the one-sided test that a metric leads the baseline."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +30,11 @@ class RegisteredResult:
 
     rho: Spearman, positive in the registered direction; NaN without a value for every model.
     p: one-sided, adjusted for all metrics registered for the problem.
+    models: behind rho.
     unscored: how many of the registered models have no target score: a part of them, a demo for
         instance, is not what was registered.
+    lead: over the baseline; None without one, or where the metric is the baseline.
+    baseline: its name, empty without.
     fewer: full id → documents, of the models whose value rests on fewer than that of another;
         uneven: the same in words.
     """
@@ -32,7 +43,10 @@ class RegisteredResult:
     rho: float
     interval: Interval
     p: float
+    models: int = 0
     unscored: int = 0
+    lead: Lead | None = None
+    baseline: str = ""
     fewer: dict[str, int] = field(default_factory=dict)
     uneven: str = ""
 
@@ -46,31 +60,53 @@ class RegisteredResult:
     def text(self) -> str:
         """The result in one line."""
         entry, metric = self.said.entry, self.said.metric
-        name = f"{metric.name} (pre-registration {entry.number}, {metric.direction} is better)"
+        name = f"{metric.name} (preregistration {entry.number}, {metric.direction} is better)"
         if not entry.before_labels:
-            return f"{name}: written when labels were known ({entry.target}); exploration"
+            return f"{name}: written when labels were known ({entry.target}); exploratory"
         if self.said.changed:
-            return f"{name}: since then {self.said.changed[0]}; exploration"
+            return f"{name}: since then {self.said.changed[0]}; exploratory"
         if self.unscored:
             return (
                 f"{name}: {self.unscored} of its {len(entry.models)} models have no target score; "
-                "exploration"
+                "exploratory"
             )
         if self.fewer:
             return (
-                f"{name}: models were compared on different documents ({self.uneven}); exploration"
+                f"{name}: models were compared on different documents ({self.uneven}); exploratory"
             )
         if np.isnan(self.p):
             return f"{name}: no value for every model, so it can't be tested"
-        ruling = "holds" if self.holds else "does not hold"
+        ruling = "confirmed" if self.holds else "not confirmed"
         return (
-            f"{name}: rho {self.rho:+.2f} ({self.interval.low:+.2f} to {self.interval.high:+.2f}), "
-            f"one-sided p {self.p:.4f}, level {entry.level:g}: {ruling}"
+            f"{name}: {ruling}, rho {self.rho:+.2f} (95% CI {self.interval.low:+.2f} to "
+            f"{self.interval.high:+.2f}, n = {self.models}), one-sided p {self.p:.4f} at level "
+            f"{entry.level:g}{self._lead_text}"
+        )
+
+    @property
+    def _lead_text(self) -> str:
+        if self.lead is None:
+            return ""
+        found = self.lead
+        text = f"; rho minus that of {self.baseline} {found.value:+.2f}"
+        if np.isnan(found.p):
+            return f"{text} ({found.series} series are too few for an interval)"
+        ruling = "is ahead" if found.p < LEAD_LEVEL else "not distinguishable"
+        return (
+            f"{text} (95% CI {found.interval.low:+.2f} to {found.interval.high:+.2f}, one-sided p "
+            f"{found.p:.4f}: {ruling})"
         )
 
 
-def registered_results(table: MetricTable) -> tuple[RegisteredResult, ...]:
-    """Test every metric that was registered for the problem, together."""
+def registered_results(
+    table: MetricTable, baseline: MetricColumn | None = None
+) -> tuple[RegisteredResult, ...]:
+    """Test every metric that was registered for the problem, together.
+
+    Args:
+        table: of the problem.
+        baseline: what each is compared with, a column with a value for every model.
+    """
     series = list(zip(table.families, table.kinds, strict=True))
     strata = exchangeable_strata(table.families, series)
     built = {column.name: column for column in table.columns if column.kind == "variant"}
@@ -78,7 +114,9 @@ def registered_results(table: MetricTable) -> tuple[RegisteredResult, ...]:
     columns = []
     for said, found in zip(table.registered, asked, strict=True):
         sign = 1.0 if said.metric.direction == "higher" else -1.0
-        columns.append(np.full(len(table.models), np.nan) if found is None else sign * found.values)
+        columns.append(
+            np.full(len(table.models), np.nan) if found is None else settled(sign * found.values)
+        )
     whole = [index for index, column in enumerate(columns) if np.isfinite(column).all()]
     p = np.full(len(columns), np.nan)
     if whole:
@@ -93,7 +131,19 @@ def registered_results(table: MetricTable) -> tuple[RegisteredResult, ...]:
             if index in whole
             else Interval(float("nan"), float("nan"), 0.95, "family", 0, 0),
             float(p[index]),
+            len(table.models),
             sum(model.full_id in table.without_target for model in said.entry.models),
+            lead_over(
+                column,
+                baseline.oriented,
+                table.target,
+                table.families,
+                table.series,
+                said.entry.seed,
+            )
+            if index in whole and baseline is not None and baseline is not found
+            else None,
+            "" if baseline is None else baseline.name,
             fewer_documents(table, found) if found else {},
             fewer_text(table, found) if found else "",
         )
@@ -120,4 +170,18 @@ def registered_record(result: RegisteredResult) -> dict[str, Any]:
         "p_one_sided": round(result.p, 12) if known else None,
         "level": entry.level,
         "holds": result.holds,
+        "minus_baseline": lead_record(result.lead),
+    }
+
+
+def lead_record(lead: Lead | None) -> dict[str, Any] | None:
+    """A lead over the baseline as JSON-ready values; None without one."""
+    if lead is None:
+        return None
+    known = not np.isnan(lead.p)
+    return {
+        "value": round(lead.value, 12),
+        "ci95": [round(lead.interval.low, 12), round(lead.interval.high, 12)] if known else None,
+        "p_one_sided": round(lead.p, 12) if known else None,
+        "series": lead.series,
     }

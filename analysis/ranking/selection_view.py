@@ -10,58 +10,55 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from analysis.ranking.answers import (
+    NAMED,
+    claim_of,
+    exploratory_line,
+    near_best_line,
+    registered_lines,
+    registered_names,
+    span,
+    tracking_lines,
+)
 from analysis.ranking.leaderboard import interval_record, new_family_record, number
 from analysis.ranking.metric_selection import Candidate, MetricSelection
-from analysis.ranking.registered import registered_record
-from analysis.statistics.bootstrap import Interval
-from analysis.statistics.winner import MINIMUM_GROUPS, SAME_RANKING, Condition
+from analysis.ranking.registered import LEAD_LEVEL, lead_record, registered_record
 from warehouse.errors import visible
 from warehouse.terminal import print_whole
 
 
 def selection_record(selection: MetricSelection, shown: Sequence[str] = ()) -> dict[str, Any]:
-    """The selection as JSON-ready values; of the candidates, those of the metrics `shown`."""
-    splits, conditions = selection.splits, selection.conditions
-    stability = conditions.stability
+    """The selection as JSON-ready values; of the candidates, those of the metrics `shown`.
+
+    The keys are described in docs/statistics.md.
+    """
+    splits, inference = selection.splits, selection.inference
     return {
+        "problem": selection.problem,
         "models": selection.models,
+        "groups": {
+            "families": selection.families,
+            "kinds": selection.kinds,
+            "series": selection.series,
+        },
+        "preregistered": [registered_record(result) for result in selection.registered],
+        "tracks_target": [c.column.name for c in selection.tracking],
+        "not_distinguishable_from_best": [c.column.name for c in selection.near_best],
+        "best": selection.best.column.name,
         "variants": len(selection.candidates),
         "tried": selection.tries,
-        "tested": conditions.overall.tested,
-        "winner": None if selection.winner is None else selection.winner.column.name,
-        "best": selection.best.column.name,
-        "reasons": list(selection.reasons),
-        "p_adjusted": number(selection.best.p_adjusted),
-        "p_adjusted_within_model_families": number(conditions.p_within_families),
-        "stability": {
-            "folds": stability.folds,
-            "same_variant": number(stability.same_variant),
-            "same_metric": number(stability.same_metric),
-            "same_ranking": number(stability.same_ranking),
-            "distinct_choices": len({choice.variant for choice in conditions.by_model.choices}),
-        },
+        "tested": inference.tested,
+        "least_spearman_that_excludes_0": number(inference.least_rho),
+        "critical": number(inference.critical),
+        "critical_within_families": number(inference.within_critical),
+        "design_effect": number(inference.overall.design_effect),
         "held_out": {
-            "leave_one_model_out": number(conditions.by_model.held_out),
-            "leave_one_model_out_p": number(conditions.by_model.p),
-            "leave_one_kind_out": number(conditions.by_kind.held_out),
-            "leave_one_kind_out_p": number(conditions.by_kind.p),
-            "leave_one_family_out": number(conditions.by_family.held_out),
-            "leave_one_family_out_p": number(conditions.by_family.p),
-            "leave_one_family_out_models": conditions.by_family.covered,
             "splits": len(splits.chosen),
             "splits_mean": number(splits.held_out),
             "splits_in_sample_mean": number(splits.held_out + splits.optimism),
             "optimism": number(splits.optimism),
             "baseline_splits_mean": number(splits.baseline_held_out),
             "beats_baseline_share_of_splits": number(splits.beats_baseline),
-        },
-        "not_testable": list(conditions.untestable),
-        "groups": {"families": selection.families, "kinds": selection.kinds},
-        "after_choice": {
-            "spearman": number(selection.best.rho),
-            "ci95": interval_record(selection.after_choice.interval),
-            "optimism": number(selection.after_choice.optimism),
-            "critical": number(selection.after_choice.critical),
         },
         "new_family": new_family_record(selection.new_family),
         "documents": None
@@ -74,24 +71,12 @@ def selection_record(selection: MetricSelection, shown: Sequence[str] = ()) -> d
             "soft_pairwise_accuracy": number(selection.documents.soft_pairs),
         },
         "noise_ceiling_pearson": number(selection.noise_ceiling),
-        "preregistered": [registered_record(result) for result in selection.registered],
         "baseline": None if selection.baseline is None else selection.baseline.name,
-        "best_minus_baseline": _difference_record(selection),
+        "best_minus_baseline": lead_record(selection.best_lead),
         "incomplete": list(selection.incomplete),
         "inadmissible": list(selection.inadmissible),
         "seed": selection.seed,
         "candidates": [_candidate_record(candidate) for candidate in _of(selection, shown)],
-    }
-
-
-def _difference_record(selection: MetricSelection) -> dict[str, Any] | None:
-    found = selection.best_minus_baseline
-    if found is None:
-        return None
-    return {
-        "value": number(found.value),
-        "ci95": interval_record(found.percentile),
-        "ci95_bca": interval_record(found.bca),
     }
 
 
@@ -101,11 +86,15 @@ def _candidate_record(candidate: Candidate) -> dict[str, Any]:
         "variant": candidate.column.variant,
         "family": candidate.column.family,
         "direction": candidate.column.direction,
-        "held_out": number(candidate.held_out),
         "spearman": number(candidate.rho),
         "spearman_ci95_after_choice": interval_record(candidate.interval),
-        "chosen_share": number(candidate.chosen_share),
         "p_adjusted": number(candidate.p_adjusted),
+        "spearman_within_families": number(candidate.within_rho),
+        "spearman_within_families_ci95_after_choice": interval_record(candidate.within_interval),
+        "p_adjusted_within_families": number(candidate.p_within),
+        "tracks_target": candidate.tracks,
+        "distinguishable_from_best": not candidate.near_best,
+        "held_out": number(candidate.held_out),
         "partial_given_log_parameters": number(candidate.partial),
         "minus_baseline": number(candidate.minus_baseline),
         "p_beats_baseline": number(candidate.p_beats_baseline),
@@ -114,7 +103,7 @@ def _candidate_record(candidate: Candidate) -> dict[str, Any]:
 
 
 def print_selection(selection: MetricSelection, top: int, shown: Sequence[str] = ()) -> None:
-    """The first `top` candidates, what the choice is worth, and the winner or why there is none.
+    """The answers, then the first `top` candidates, how to read them, and what to do next.
 
     Args:
         selection: made among everything that was tried.
@@ -122,21 +111,38 @@ def print_selection(selection: MetricSelection, top: int, shown: Sequence[str] =
         shown: candidates of these metrics only, all when empty; nothing else changes.
     """
     console = Console(markup=False, emoji=False, width=None if sys.stdout.isatty() else 132)
+    for line in answer_lines(selection):
+        console.print(visible(line), style="bold", highlight=False)
+    console.print()
     view = Table(box=None, pad_edge=False, header_style="bold")
     view.add_column("variant", overflow="fold")
-    for heading in ("held out", "in sample", "95% CI", "chosen", "p adj.", "| size"):
+    for heading in (
+        "Spearman",
+        "95% CI",
+        "p adj.",
+        "within",
+        "95% CI",
+        "best?",
+        "held out",
+        "| size",
+    ):
         view.add_column(heading, justify="right", no_wrap=True)
     if selection.baseline is not None:
-        view.add_column("− baseline", justify="right", no_wrap=True)
+        view.add_column("− base", justify="right", no_wrap=True)
         view.add_column("p", justify="right", no_wrap=True)
-    for candidate in _of(selection, shown)[:top]:
+    first = registered_names(selection.registered)
+    rows = sorted(_of(selection, shown), key=lambda c: c.column.name not in first)
+    for candidate in rows[:top]:
+        mark = " (preregistered)" if candidate.column.name in first else ""
         cells = [
-            visible(candidate.column.name),
-            _signed_or_dash(candidate.held_out),
+            visible(candidate.column.name) + mark,
             _signed_or_dash(candidate.rho),
-            _span(candidate.interval),
-            f"{candidate.chosen_share:.0%}",
+            span(candidate.interval),
             _p(candidate.p_adjusted),
+            _signed_or_dash(candidate.within_rho),
+            span(candidate.within_interval),
+            "maybe" if candidate.near_best else "no",
+            _signed_or_dash(candidate.held_out),
             _signed_or_dash(candidate.partial),
         ]
         if selection.baseline is not None:
@@ -145,9 +151,7 @@ def print_selection(selection: MetricSelection, top: int, shown: Sequence[str] =
     print_whole(console, view)
     for line in _selection_notes(selection):
         console.print(visible(line), style="dim", highlight=False)
-    console.print()
-    for line in _conclusion(selection):
-        console.print(visible(line), style="bold", highlight=False)
+    console.print(visible(_next(selection)), highlight=False)
 
 
 def _of(selection: MetricSelection, metrics: Sequence[str]) -> list[Candidate]:
@@ -155,129 +159,121 @@ def _of(selection: MetricSelection, metrics: Sequence[str]) -> list[Candidate]:
     return [c for c in selection.candidates if not metrics or c.column.metric in metrics]
 
 
-def _conclusion(selection: MetricSelection) -> list[str]:
-    """The last word, in one line or with one reason a line; preregistered metrics come first."""
-    lines = [f"pre-registered: {result.text}" for result in selection.registered]
-    if selection.winner is not None:
-        interval = selection.after_choice.interval
+def answer_lines(selection: MetricSelection) -> list[str]:
+    """Preregistered metrics first, then both answers and what they say of the baseline."""
+    claims = {id(c): claim_of(c.column, selection.inference, c.row) for c in selection.candidates}
+    lines = registered_lines(selection.registered)
+    lines.append(exploratory_line(selection.registered))
+    lines += tracking_lines(
+        [claims[id(c)] for c in selection.tracking],
+        claims[id(selection.best)],
+        selection.models,
+        selection.inference.tested,
+        selection.inference.least_rho,
+    )
+    for candidate in (c for c in selection.candidates if c.evidence and c.fewer):
         lines.append(
-            f"winner: {selection.winner.column.name}, rho {selection.winner.rho:+.2f} in sample "
-            f"(95% CI that allows for the choice {_span(interval)}), "
-            f"{selection.conditions.by_model.held_out:+.2f} with each model left out of the choice"
+            f"  {candidate.column.name} isn't among them: it compares models on different "
+            f"documents ({candidate.uneven}). Run `tokenmart extract --problem "
+            f"{selection.problem}` and `tokenmart dbt build`."
         )
-    else:
-        lines += ["no winner:", *(f"  - {reason}" for reason in selection.reasons)]
+        break
+    lines.append(near_best_line([claims[id(c)] for c in selection.near_best]))
+    if selection.baseline is not None:
+        lines.append(_baseline_text(selection, selection.baseline.name))
     return lines
+
+
+def _baseline_text(selection: MetricSelection, name: str) -> str:
+    ahead = [c for c in selection.candidates if c.p_beats_baseline < LEAD_LEVEL]
+    if not ahead:
+        return f"No variant is distinguishable from {name}, the baseline, by a larger rho."
+    metrics = sorted({c.column.metric for c in ahead}, key=[c.column.metric for c in ahead].index)
+    named = ", ".join(metrics[:NAMED])
+    more = f" and {len(metrics) - NAMED} more metrics" if len(metrics) > NAMED else ""
+    return (
+        f"Ahead of {name}, the baseline (one-sided p below {LEAD_LEVEL}, adjusted): {named}{more}."
+    )
+
+
+def _next(selection: MetricSelection) -> str:
+    """The command that follows from the answers."""
+    best = selection.tracking[0] if selection.tracking else selection.best
+    if not selection.registered:
+        return (
+            f"Next: on models without labels, `tokenmart preregister --problem PROBLEM --metric "
+            f"{best.column.name}`; a preregistered metric is tested alone, which has more power."
+        )
+    return f"Next: `tokenmart report --problem {selection.problem}` shows every metric and figure."
 
 
 def _documents_text(selection: MetricSelection) -> str:
     """Whether the best one's interval allows for other documents, and what they do."""
     noise, name = selection.documents, selection.best.column.name
     if noise is None:
-        return f"{name}: no metric_documents to draw anew"
+        return f"{name}: no metric_documents to draw from"
     return (
-        f"{name}: with {noise.documents} documents drawn anew {_span(noise.sources.documents)}, "
-        f"with documents and models {_span(noise.sources.both)} (bootstrap, not allowing for the "
-        f"choice); reliability over documents {_signed_or_dash(noise.sources.reliability)}"
+        f"{name}: 95% CI with {noise.documents} documents drawn anew "
+        f"{span(noise.sources.documents)}, with documents and whole series of models "
+        f"{span(noise.sources.both)} (bootstrap, not adjusted for the choice); reliability over "
+        f"documents {_signed_or_dash(noise.sources.reliability)}"
     )
 
 
 def _new_family_text(selection: MetricSelection) -> str:
-    """What to expect of the best one in a new family, or why nothing."""
+    """Expected rho of the best one in a new family, or why there is none."""
     found, name = selection.new_family, selection.best.column.name
     if math.isnan(found.value):
-        return f"{name}: with a single family nothing can be said of a new one"
+        return f"{name}: one family gives no estimate for a new one"
     text = (
-        f"{name}: for a model of a new family {_signed_or_dash(found.value)}, near-copies "
-        f"partially pooled: the {selection.models} models are worth {found.worth:.1f} independent "
-        "ones"
+        f"{name}: expected rho in a new family {_signed_or_dash(found.value)} (near-duplicates "
+        f"partially pooled; the {selection.models} models are worth {found.worth:.1f} independent "
+        "ones)"
     )
     if math.isnan(found.interval.low):
         return f"{text}; {found.families} families are too few for an interval"
-    return f"{text}; 95% CI with the choice allowed for {_span(found.interval)}"
-
-
-def _groups_text(selection: MetricSelection) -> str:
-    """How many independent groups there are, and what they are too few for."""
-    words: dict[Condition, str] = {
-        "beats_chance_within_families": "whether it only tells groups of models apart",
-        "places_left_out_models": "whether it places a model left out",
-        "places_left_out_kinds": "whether it places a new kind of models",
-        "places_left_out_families": "whether it places a new family",
-    }
-    missing = [words[name] for name in selection.conditions.untestable if name in words]
-    text = f"independent groups: {selection.families} families, {selection.kinds} kinds of models"
-    return text + (f"; not testable with so few: {', '.join(missing)}" if missing else "")
-
-
-def _stability_text(selection: MetricSelection) -> str:
-    """How often leaving one model out leaves the choice as it is, in three senses."""
-    found = selection.conditions.stability
-    return (
-        f"the same variant in {found.same_variant:.0%} of the folds, of the same metric in "
-        f"{found.same_metric:.0%}, ranking the models alike in {found.same_ranking:.0%} "
-        f"(Spearman {SAME_RANKING} or more; this counts)"
-    )
+    return f"{text}; 95% CI that allows for the choice {span(found.interval)}"
 
 
 def _selection_notes(selection: MetricSelection) -> list[str]:
-    splits, conditions = selection.splits, selection.conditions
+    splits, inference = selection.splits, selection.inference
     lines = [
-        f"{selection.models} models, {len(selection.candidates)} variants that may be chosen, "
-        f"{selection.tries_text}: p adj. and the ruling count them all, whatever is shown",
-        "held out: mean over "
-        f"{len(splits.chosen)} random splits of rho on the {splits.tested} models that weren't "
-        "used",
-        f"the procedure (best of all on the training part): in sample "
+        f"{selection.models} models, {selection.families} families, {selection.series} series; "
+        f"{len(selection.candidates)} variants that may be chosen, {selection.tries_text}: every p "
+        "adj. and CI counts them all, whatever is shown",
+        "95% CI, p adj.: simultaneous for all that was tried, so also for the best; variances are "
+        f"typically {inference.overall.design_effect:.2f} times those of independent models, as "
+        "models of a family or a series are alike",
+        "within: rho of the ranks less their family means, with its CI; best? maybe: not "
+        "distinguishable from the best (95%)",
+        f"held out: mean rho on {splits.tested} models drawn at random ({len(splits.chosen)} "
+        f"splits); choosing on the others and scoring there: in sample "
         f"{_signed_or_dash(splits.held_out + splits.optimism)}, held out "
-        f"{_signed_or_dash(splits.held_out)}, optimism {_signed_or_dash(splits.optimism)}",
-        "left out of the choice and then placed: "
-        + "; ".join(
-            f"each {what} {_signed_or_dash(found.held_out)} ({found.covered} of "
-            f"{selection.models} models, p {_p(found.p)})"
-            for what, found in (
-                ("model", conditions.by_model),
-                ("kind", conditions.by_kind),
-                ("family", conditions.by_family),
-            )
-        ),
-        f"left out one at a time, the choice is {_stability_text(selection)}",
-        f"by luck the best of all tries reaches |rho| {conditions.overall.null_95:.2f} one "
-        "time in twenty; permuting series of models within families, the best has adjusted p = "
-        f"{_p(conditions.p_within_families)}",
-        "95% CI of in sample: holds for all variants at once, so for a chosen one, too; models of "
-        "a family or a kind count as alike",
-        f"{selection.best.column.name}: {selection.best.rho:+.2f} in sample, of which choosing "
-        f"anew in resamples puts {selection.after_choice.optimism:+.2f} down to the choice",
+        f"{_signed_or_dash(splits.held_out)}",
         _new_family_text(selection),
         _documents_text(selection),
-        _groups_text(selection),
-        "| size: partial correlation given log parameters; the order of the rows is itself a "
-        "choice: trust the procedure's line",
+        "| size: partial correlation given log parameters",
     ]
     if selection.baseline is not None:
         lines.append(
-            f"− baseline: rho minus that of {selection.baseline.name}; p: swap test against the "
-            "best of all variants, one-sided, families swapped as wholes"
-            + _too_few_families(selection)
-        )
-        lines.append(
-            f"on models that weren't used, {selection.baseline.name} reaches "
-            f"{_signed_or_dash(splits.baseline_held_out)}; the choice does better in "
-            f"{splits.beats_baseline:.0%} of the splits"
+            f"− base: rho minus that of {selection.baseline.name}; p: one-sided, adjusted for all "
+            f"candidates; held out it reaches {_signed_or_dash(splits.baseline_held_out)}, and the "
+            f"choice does better in {splits.beats_baseline:.0%} of the splits"
         )
     if not math.isnan(selection.noise_ceiling):
         lines.append(
-            f"the target's own noise lets no metric reach more than {selection.noise_ceiling:.2f} "
-            "(Pearson) on average"
+            f"noise ceiling: by its standard errors, the target lets no metric reach more than "
+            f"{selection.noise_ceiling:.2f} (Pearson) on average"
         )
-    if selection.best_minus_baseline is not None:
-        found = selection.best_minus_baseline
+    if (lead := selection.best_lead) is not None:
+        found = (
+            f"{lead.series} series are too few for a CI"
+            if math.isnan(lead.p)
+            else f"95% CI {span(lead.interval)}, one-sided p {_p(lead.p)}, paired bootstrap over "
+            f"{lead.series} series (p: and by design effect), not adjusted for the choice"
+        )
         lines.append(
-            f"{selection.best.column.name} minus baseline {_signed_or_dash(found.value)}, 95% CI "
-            f"{_signed_or_dash(found.percentile.low)} to {_signed_or_dash(found.percentile.high)} "
-            "(paired percentile bootstrap over families, not adjusted for the choice)"
-            + _too_few_families(selection)
+            f"{selection.best.column.name} minus baseline {_signed_or_dash(lead.value)} ({found})"
         )
     uneven = tuple(c.column.name for c in selection.candidates if c.fewer)
     for what, names in (
@@ -291,19 +287,8 @@ def _selection_notes(selection: MetricSelection) -> list[str]:
     return lines
 
 
-def _too_few_families(selection: MetricSelection) -> str:
-    """Why nothing is said about the lead over the baseline; empty where something is."""
-    if selection.families >= MINIMUM_GROUPS:
-        return ""
-    return f"; it takes {MINIMUM_GROUPS} families, and here are {selection.families}"
-
-
 def _signed_or_dash(value: float) -> str:
     return "–" if math.isnan(value) else f"{value:+.3f}"
-
-
-def _span(interval: Interval) -> str:
-    return "–" if math.isnan(interval.low) else f"{interval.low:+.2f} to {interval.high:+.2f}"
 
 
 def _p(value: float) -> str:

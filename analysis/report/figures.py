@@ -66,7 +66,7 @@ def leaderboard_figure(data: ReportData, width: int) -> Chart:
         else alt.Axis(title=None, labelLimit=0, ticks=False, domain=False, labelPadding=8)
     )
     y = alt.Y("variant:N", sort=order, axis=axis_y)
-    chance = float(np.nan_to_num(data.board.test.null_95))
+    chance = float(np.nan_to_num(data.board.inference.least_rho))
     ends = [row[end] for row in rows for end in ("low", "after_low") if row[end] is not None]
     lowest = min([-chance, *ends])
     x = alt.X(
@@ -296,8 +296,7 @@ def _leaderboard_point(data: ReportData, row: LeaderboardRow) -> dict[str, Any]:
     assert row.coefficients is not None
     drawn = row.documents.sources.both if row.documents else row.coefficients.spearman.percentile
     after = row.interval
-    held_out = -row.held_out if row.rho < 0 else row.held_out
-    said = "" if math.isnan(held_out) else f"held out {held_out:+.2f}, in sample "
+    said = "" if math.isnan(row.held_out) else f"held out {row.held_out:+.2f}, in sample "
     return {
         "variant": row.column.name + ("" if row.column.admissible else " †"),
         "rho": row.rho,
@@ -305,7 +304,7 @@ def _leaderboard_point(data: ReportData, row: LeaderboardRow) -> dict[str, Any]:
         "high": _or_none(drawn.high),
         "after_low": _or_none(after.low),
         "after_high": _or_none(after.high),
-        "held_out": _or_none(held_out),
+        "held_out": _or_none(row.held_out),
         "description": f"{row.column.name}: {said}{row.rho:+.2f}, 95% CI {after.low:+.2f} to "
         f"{after.high:+.2f}, bootstrap {drawn.low:+.2f} to {drawn.high:+.2f}",
     }

@@ -8,13 +8,14 @@ from functools import partial
 
 from markupsafe import Markup
 
+from analysis.ranking.registered import LEAD_LEVEL
+from analysis.ranking.selection_view import answer_lines
 from analysis.report import figures
 from analysis.report.data import ReportData
 from analysis.report.formats import FILTERS
 from analysis.report.palette import ROLES, family_colours, variable_of
 from analysis.report.svg import page_svg
 from analysis.report.target_figures import depth_figure
-from analysis.statistics.winner import LEVEL, MINIMUM_GROUPS, SAME_RANKING, STABLE_SHARE
 from analysis.templates import environment
 from warehouse.progress import Progress
 
@@ -58,10 +59,8 @@ def report_page(data: ReportData, progress: Progress) -> str:
         drawings=_drawings(data, progress),
         family_keys=_family_keys(data),
         colour_roles=ROLES,
-        LEVEL=LEVEL,
-        MINIMUM_GROUPS=MINIMUM_GROUPS,
-        SAME_RANKING=SAME_RANKING,
-        STABLE_SHARE=STABLE_SHARE,
+        answers=answer_lines(data.selection) if data.selection else [],
+        LEAD_LEVEL=LEAD_LEVEL,
     )
 
 

@@ -6,6 +6,8 @@ undefined coefficient (a constant column, fewer than `MINIMUM_POINTS` points) is
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
@@ -15,6 +17,23 @@ Indices = npt.NDArray[np.intp]
 
 MINIMUM_POINTS = 3
 """Two points correlate perfectly whatever they are: below three nothing is said."""
+
+
+def settled(values: Floats) -> Floats:
+    """Values without the rounding of sums, so that two that are equal tie in their ranks.
+
+    The last bits of a mean depend on the order of addition, that is, on the number of threads or
+    on the linear algebra library. Values are rounded to 1e-10 of the decade of their median
+    magnitude, which outliers don't move.
+
+    Args:
+        values: of one metric, of any shape, NaN where missing.
+    """
+    sizes = np.abs(values[np.isfinite(values) & (values != 0)])
+    if not sizes.size:
+        return values
+    digits = 10 - math.floor(math.log10(float(np.median(sizes))))
+    return np.asarray(np.round(values, digits)) if abs(digits) < 300 else values
 
 
 def masked_ranks(values: Floats, keep: Flags) -> Floats:

@@ -22,7 +22,14 @@ from analysis.statistics.bootstrap import (
     draw,
     percentile_interval,
 )
-from analysis.statistics.correlations import Flags, Floats, Indices, pearson_rows, spearman_rows
+from analysis.statistics.correlations import (
+    Flags,
+    Floats,
+    Indices,
+    pearson_rows,
+    settled,
+    spearman_rows,
+)
 
 Aggregation = Literal["micro", "macro", "weighted", "median", "q10", "q90"]
 """How documents make a value; the words of the metric library."""
@@ -130,12 +137,12 @@ def two_sources(
         target: `[n]`.
         seed: of both draws.
         resamples: of each interval.
-        clusters: families to draw as wholes instead of models.
+        clusters: series of models to draw as wholes; None draws models.
     """
     count = target.size
-    whole = parts.values(np.ones((1, parts.documents)))
+    whole = settled(parts.values(np.ones((1, parts.documents))))
     counts = document_counts(parts.documents, resamples, seed)
-    values = parts.values(counts)
+    values = settled(parts.values(counts))
     every_target = np.broadcast_to(target, values.shape)
     drawn = draw(count, resamples, seed, clusters).groups
     by_models, by_both, first = [], [], 0

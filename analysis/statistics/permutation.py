@@ -1,64 +1,23 @@
-"""Is the best of many variants better than chance? Permutation tests that pay for all of them.
+"""Permutation tests of metrics named beforehand, that respect families and series of models.
 
-The target is permuted jointly for all variants, which keeps their dependence, and the smallest p
-over the variants is noted each time (min-p; Westfall & Young 1993). Models are taken as
-exchangeable; where families share both metric and target levels that understates p, so the target
-can be permuted within families only (`strata`), and by whole series of models (`blocks`: doses of
-one treatment, checkpoints of one run), whose members follow each other and are not exchangeable.
-
-A variant's own p comes from its Spearman's rho less the mean of rho under permutation, in units
-of its standard deviation there (both exact), looked up among those of all variants with as many
-models. So a variant that few models have, and reaches ±1 easily, doesn't set the yardstick for the
-others, nor does one that separates the strata and is large in every permutation. Variants that all
-models have are compared by |rho|, as with the max statistic.
+Models are not exchangeable: families share levels, and models of a series (doses of one treatment,
+checkpoints of one run) follow each other. The target is therefore permuted within families only
+(`strata`) and by whole series (`blocks`). Several metrics are tested together: each is compared
+with the largest rho over all of them in every permutation (max statistic; Westfall & Young 1993).
 """
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 
-from analysis.statistics.correlations import MINIMUM_POINTS, Floats, Indices, unit_ranks
+from analysis.statistics.correlations import Floats, Indices, unit_ranks
 
 DEFAULT_PERMUTATIONS = 10_000
 
-
-LEAST_COVERAGE = 0.5
-"""Share of the models that a variant must have a value for, or it gets no p and counts as none."""
-
-_LEAST_POOL = 200_000
-"""Values that a variant's own p is looked up among: a few variants bring too few of their own to
-tell a rare one from a very rare one, and get random ones of as many models beside them."""
-
-_ROUNDING = 1e-11
-
-
-@dataclass(frozen=True)
-class MaxTest:
-    """Adjusted p-values of K variants.
-
-    observed: `[K]` |Spearman|, NaN where undefined.
-    p_single: `[K]` two-sided p of each variant on its own, NaN below `LEAST_COVERAGE`.
-    p_adjusted: `[K]` p against the best of all K variants, NaN likewise.
-    null_95: the |Spearman| that the best of those with most models reaches in 5% of the
-        permutations; NaN within strata, where each variant has its own.
-    """
-
-    observed: Floats
-    p_single: Floats
-    p_adjusted: Floats
-    null_95: float
-    permutations: int
-
-    @property
-    def tested(self) -> int:
-        """How many variants have a p."""
-        return int(np.isfinite(self.p_adjusted).sum())
+_ROUNDING = 1e-10
+"""Correlations that agree to so much are equal: what is left is the rounding of the processor."""
 
 
 def exchangeable_strata(families: Sequence[str], series: Sequence[Hashable]) -> list[str]:
@@ -75,12 +34,6 @@ def exchangeable_strata(families: Sequence[str], series: Sequence[Hashable]) -> 
     for family, one in zip(families, series, strict=True):
         of_family.setdefault(family, set()).add(one)
     return [f"family {f}" if len(of_family[f]) > 1 else "families of one series" for f in families]
-
-
-def arrangements(strata: Sequence[str], blocks: Sequence[Hashable]) -> int:
-    """How many different orders there are: no p can be below one over this."""
-    blocks_of = Counter(stratum for stratum, _ in set(zip(strata, blocks, strict=True)))
-    return math.prod(math.factorial(count) for count in blocks_of.values())
 
 
 def permuted_indices(
@@ -115,84 +68,6 @@ def permuted_indices(
     return order
 
 
-def correlations_under(metrics: Floats, target: Floats, order: Indices) -> Floats:
-    """Spearman of every metric with every permuted target, over the models the metric has.
-
-    Args:
-        metrics: `[K, n]`, NaN where a model has no value.
-        target: `[n]`.
-        order: `[permutations, n]`.
-
-    Returns:
-        `[K, permutations]`, NaN for a metric that is constant.
-    """
-    result = np.full((len(metrics), len(order)), np.nan)
-    permuted = target[order]
-    masks, mask_of = np.unique(np.isfinite(metrics), axis=0, return_inverse=True)
-    for number, present in enumerate(masks):
-        rows = np.flatnonzero(mask_of == number)
-        if present.sum() >= MINIMUM_POINTS:
-            result[rows] = _unit(metrics[rows][:, present]) @ _unit(permuted[:, present]).T
-    return result
-
-
-def max_test(
-    metrics: Floats,
-    target: Floats,
-    seed: int,
-    permutations: int = DEFAULT_PERMUTATIONS,
-    strata: Sequence[str] | None = None,
-    blocks: Sequence[Hashable] | None = None,
-) -> MaxTest:
-    """Adjusted and single p-values of `[K, n]` metrics against the `[n]` target.
-
-    Args:
-        metrics: NaN where a model has no value.
-        target: of all models.
-        seed: of the permutations.
-        permutations: how many.
-        strata: see `permuted_indices`.
-        blocks: see `permuted_indices`.
-    """
-    order = permuted_indices(target.size, permutations, seed, strata, blocks)
-    rho = correlations_under(metrics, target, np.vstack([np.arange(target.size), order]))
-    sizes = np.isfinite(metrics).sum(axis=1)
-    tested = np.isfinite(rho[:, 0]) & (sizes >= LEAST_COVERAGE * target.size)
-    statistic = np.full(rho.shape, -np.inf)
-    # a permutation may leave the models that a metric has without any spread in the target: 0
-    known = np.nan_to_num(rho[tested])
-    if blocks is None or len(set(blocks)) == len(blocks):
-        moments = _null_moments(metrics[tested], target, strata)
-    else:
-        moments = known[:, 1:].mean(axis=1), known[:, 1:].var(axis=1)
-    statistic[tested] = _standardised(known, *moments)
-    observed, null = statistic[:, 0], statistic[:, 1:]
-    p_own = np.ones(len(metrics))
-    smallest = np.ones(permutations)
-    for size in np.unique(sizes[tested]).tolist():
-        rows = np.flatnonzero(tested & (sizes == size))
-        pool = np.sort(null[rows], axis=None)
-        if pool.size < _LEAST_POOL:
-            pool = np.sort(np.concatenate([pool, _reference(size)]))
-        p_own[rows] = _share_reaching(pool, observed[rows])
-        smallest = np.minimum(smallest, _share_reaching(pool, null[rows].max(axis=0)))
-    smallest.sort()
-    p_adjusted = (1 + np.searchsorted(smallest, p_own, side="right")) / (permutations + 1)
-    p_single = (1 + (null >= observed[:, None] - _ROUNDING).sum(axis=1)) / (permutations + 1)
-    yardstick = math.nan
-    if strata is None and tested.any():
-        # `pool` is now that of the rows with most models
-        place = round(float(np.quantile(smallest, 0.05)) * (pool.size + 1)) - 1
-        yardstick = float(pool[pool.size - max(place, 1)]) / math.sqrt(sizes[tested].max() - 1)
-    return MaxTest(
-        observed=np.abs(rho[:, 0]),
-        p_single=np.where(tested, p_single, np.nan),
-        p_adjusted=np.where(tested, p_adjusted, np.nan),
-        null_95=yardstick,
-        permutations=permutations,
-    )
-
-
 def directed_test(
     metrics: Floats,
     target: Floats,
@@ -215,67 +90,11 @@ def directed_test(
         `[K]`, each against the largest rho of all K; NaN for a constant metric.
     """
     order = permuted_indices(target.size, permutations, seed, strata, blocks)
-    rho = correlations_under(metrics, target, np.vstack([np.arange(target.size), order]))
+    orders = np.vstack([np.arange(target.size), order])
+    rho = _unit(metrics) @ _unit(target[orders]).T
     largest = np.sort(np.nan_to_num(rho[:, 1:], nan=-1.0).max(axis=0))
     reaching = permutations - np.searchsorted(largest, np.nan_to_num(rho[:, 0]) - _ROUNDING)
     return np.where(np.isnan(rho[:, 0]), np.nan, (1 + reaching) / (permutations + 1))
-
-
-def _standardised(rho: Floats, mean: Floats, variance: Floats) -> Floats:
-    """How far beyond its `[K]` mean under permutation, in its own direction, each rho lies, in sds.
-
-    Args:
-        rho: `[K, 1 + permutations]`.
-        mean: of rho under permutation.
-        variance: likewise.
-    """
-    beyond = np.sign(rho) * (rho - mean[:, None])
-    fixed = variance <= _ROUNDING
-    return np.asarray(
-        np.where(fixed[:, None], 0.0, beyond / np.sqrt(np.where(fixed, 1.0, variance))[:, None])
-    )
-
-
-def _null_moments(
-    metrics: Floats, target: Floats, strata: Sequence[str] | None
-) -> tuple[Floats, Floats]:
-    """`[K]` exact mean and variance of Spearman when single models are permuted.
-
-    Args:
-        metrics: `[K, n]`, NaN where a model has no value.
-        target: `[n]`.
-        strata: within which the target is permuted; None for all models.
-    """
-    labels = np.zeros(target.size, dtype=np.intp)
-    if strata is not None:
-        labels = np.unique(np.array(strata), return_inverse=True)[1]
-    mean, variance = np.zeros(len(metrics)), np.zeros(len(metrics))
-    masks, mask_of = np.unique(np.isfinite(metrics), axis=0, return_inverse=True)
-    for number, present in enumerate(masks):
-        rows = np.flatnonzero(mask_of == number)
-        x, y = _unit(metrics[rows][:, present]), _unit(target[None, present])[0]
-        for label in np.unique(labels[present]):
-            inside = labels[present] == label
-            own_x, own_y = x[:, inside], y[inside]
-            mean[rows] += inside.sum() * own_x.mean(axis=1) * own_y.mean()
-            if inside.sum() > 1:
-                spread = ((own_x - own_x.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)
-                variance[rows] += spread * ((own_y - own_y.mean()) ** 2).sum() / (inside.sum() - 1)
-    return mean, variance
-
-
-@cache
-def _reference(size: int) -> Floats:
-    """The standardised |Spearman| of two random orders of so many models, `_LEAST_POOL` times."""
-    order = permuted_indices(size, _LEAST_POOL, seed=0)
-    ranks = _unit(np.arange(float(size))[None])[0]
-    return np.asarray(np.abs(ranks[order] @ ranks) * math.sqrt(size - 1))
-
-
-def _share_reaching(pool: Floats, values: Floats) -> Floats:
-    """Share of a sorted pool that is at least each value; the value itself counts as one more."""
-    reaching = pool.size - np.searchsorted(pool, values - _ROUNDING)
-    return np.asarray((1 + reaching) / (pool.size + 1))
 
 
 def _unit(values: Floats) -> Floats:

@@ -16,7 +16,7 @@ all of them are worth: from the number of families to the number of models.
 The estimate is Spearman's rho with these weights, also inside the ranks, so that copies take no
 more room on the scale than their weight. As in `family_interval`, of metric × target, metric × rest
 of the target and target × rest of the metric the likeness that costs most counts: few families tell
-little about their own shares. What it covers: benchmarks/statistics_winners.py.
+little about their own shares. What it covers: benchmarks/statistics_selection.py.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.preregistration.preregistered import preregistered_metrics
+from analysis.ranking.inference import infer_columns
 from analysis.ranking.leaderboard import interval_record, number
-from analysis.statistics.after_choice import winner_interval
-from analysis.statistics.permutation import exchangeable_strata, max_test
+from analysis.statistics.correlations import settled
 from warehouse.metrics.tries import tries
 
 if TYPE_CHECKING:
@@ -24,38 +24,35 @@ def claims_record(
     workspace: Workspace,
     table: MetricTable,
     column: MetricColumn,
-    seed: int,
     as_of: str = "",
 ) -> dict[str, Any]:
-    """Tries, adjusted p-values, the interval that allows for the choice, the pre-registration.
+    """Number tried, adjusted p-values, the interval that allows for the choice, preregistration.
+
+    p_adjusted is simultaneous for everything that was tried and widened by the design effect of
+    families and series; p_adjusted_within_families is the same of the ranks less family means.
 
     Args:
         problem: its models and groups.
         workspace: where the record of tries and of pre-registrations is.
         table: of the problem.
         column: the one submitted.
-        seed: of the permutations.
         as_of: count what was tried until then; empty for now.
     """
     moment = as_of or datetime.now(timezone.utc).isoformat(timespec="microseconds")
     tried = [entry for entry in tries(workspace, problem.name) if entry.first_seen <= moment]
-    rows = [column.values] + [
-        np.array([entry.values.get(model.model_id, np.nan) for model in table.models])
-        for entry in tried
-    ]
-    metrics = np.stack(rows)
-    series = list(zip(table.families, table.kinds, strict=True))
-    strata = exchangeable_strata(table.families, series)
-    free = max_test(metrics, table.target, seed)
-    within = max_test(metrics, table.target, seed, strata=strata, blocks=series)
-    whole = metrics[np.isfinite(metrics).all(axis=1) & (np.ptp(metrics, axis=1) > 0)]
-    interval = winner_interval(whole, table.target, [table.families, table.kinds], seed, chosen=0)
+    lower = {(c.metric, c.variant) for c in table.everything if c.direction == "lower"}
+    rows = [column.oriented]
+    for entry in tried:
+        values = [entry.values.get(model.model_id, np.nan) for model in table.models]
+        sign = -1.0 if (entry.metric, entry.variant) in lower else 1.0
+        rows.append(settled(sign * np.array(values)))
+    inference = infer_columns(np.stack(rows), table)
     return {
         "as_of": moment,
         "tried": len(tried),
-        "p_adjusted": number(float(free.p_adjusted[0])),
-        "p_adjusted_within_families": number(float(within.p_adjusted[0])),
-        "spearman_ci95_after_choice": interval_record(interval.interval),
+        "p_adjusted": number(float(inference.p[0])),
+        "p_adjusted_within_families": number(float(inference.p_within[0])),
+        "spearman_ci95_after_choice": interval_record(inference.interval(0)),
         "families": len(set(table.families)),
         "kinds": len(set(table.kinds)),
         "preregistration": preregistration_record(problem, workspace, column, moment),

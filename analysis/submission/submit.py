@@ -166,7 +166,7 @@ def _make(
             lineage,
             verification,
             request.negate,
-            claims_record(problem, workspace, table, column, request.seed, request.as_of),
+            claims_record(problem, workspace, table, column, request.as_of),
         )
     return Rebuilt(scores_of(table, column, request.negate), verification, bundle)
 

@@ -26,6 +26,16 @@
         sums.definition
         {%- endif %}
     from (
+        {%- if not rows %}
+        select
+            {{ keys | join(', ') }},
+            cast(null as struct(
+                "over" varchar, metric varchar, variant varchar, numerator double,
+                denominator double, tokens bigint, least bigint, definition varchar
+            )) as sums
+        from {{ units or 'documents' }}
+        where false
+        {%- endif %}
         {%- for over, rows_over in rows | groupby('over') %}
         {%- for where, same_filter in rows_over | groupby('where_clause') %}
         select
@@ -51,7 +61,7 @@
         {%- endfor %}
         {{ 'union all' if not loop.last }}
         {%- endfor %}
-    )
+    ) as grouped
     {%- if units %}
     inner join {{ units }} using (unit_id)
     {%- endif %}

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from extract.sigterm import sigterm_interrupts
+from extract.workers import sigterm_interrupts
 from plugins.merging.problem import GIGABYTE, Limits
 from warehouse.errors import TokenmartError
 

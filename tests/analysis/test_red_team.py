@@ -24,6 +24,7 @@ from analysis.statistics.pooling import new_family
 from analysis.submission import cli as submission
 from analysis.submission import locked_problem as locked
 from warehouse.metrics.lineage import manifest_path, read_lineage
+from warehouse.metrics.registry import LIST
 from warehouse.metrics.tries import tries
 from warehouse.store.provenance import CODE_ROOT
 
@@ -33,6 +34,13 @@ models:
     config:
       meta: {metric: good, family: likelihood, direction: higher, admissible: true, needs: full}
 """
+
+
+VARIANTS = "metric,variant,aggregation,over,numerator,denominator"
+
+
+def row(variant):
+    return f"good,{variant},micro,tokens,sum(nll),count(*)"
 
 
 def run(command, *arguments):
@@ -46,8 +54,8 @@ def select(*arguments):
 
 
 def ruling(document):
-    names = ("winner", "best", "p_adjusted", "p_adjusted_within_model_families", "reasons")
-    return [document[name] for name in (*names, "after_choice")]
+    names = ("tracks_target", "not_distinguishable_from_best", "best", "tested", "critical")
+    return [document[name] for name in (*names, "critical_within_families", "design_effect")]
 
 
 @pytest.fixture
@@ -58,11 +66,10 @@ def library(minilong):
     folder = project / "models" / "marts" / "metrics"
     folder.mkdir(parents=True)
     (folder / "good.sql").write_text("select 1 from {{ ref('stg_token_stats') }}\n")
-    (folder / "good.yml").write_text(FAMILY_YAML)
+    (folder / "_metrics.yml").write_text(FAMILY_YAML)
+    (project / LIST).write_text("{%- set metrics = [\n    'good',\n] %}\n")
     (project / "variants").mkdir()
-    (project / "variants" / "good.csv").write_text(
-        "metric,variant,aggregation\ngood,a,micro\ngood,b,micro\n"
-    )
+    (project / "variants" / "good.csv").write_text(f"{VARIANTS}\n{row('a')}\n{row('b')}\n")
     return minilong
 
 
@@ -95,7 +102,7 @@ def test_removing_the_rivals_from_the_build_leaves_them_counted(minilong):
         connection.execute("delete from metric_values where metric = 'noise'")
     after = select()
     assert after["tried"]["all"] == before["tried"]["all"]
-    assert after["after_choice"]["critical"] == pytest.approx(before["after_choice"]["critical"])
+    assert after["critical"] == pytest.approx(before["critical"])
 
 
 def test_an_idea_of_ones_own_counts_against_all_later_claims(minilong, tmp_path):
@@ -146,11 +153,11 @@ def test_who_registers_after_the_labels_is_refused_or_marked_for_ever(library):
 def test_registering_everything_pays_for_everything(library):
     """One registered metric passes at its own p; among many the largest of all counts."""
     generator = np.random.default_rng(0)
-    rows = ["metric,variant,aggregation", "good,a,micro"]
+    rows = [VARIANTS, row("a")]
     for number in range(9):
         values = {m: float(generator.normal()) for m in library.models("minilong")}
         library.metric("minilong", "good", f"x{number}", values)
-        rows.append(f"good,x{number},micro")
+        rows.append(row(f"x{number}"))
     (library.workspace.dbt_project / "variants" / "good.csv").write_text("\n".join(rows) + "\n")
     assert preregister("--metric", "good/x0").exit_code == 0
     alone = select()["preregistered"][0]["p_one_sided"]
@@ -197,7 +204,19 @@ def test_what_was_registered_of_all_documents_is_not_confirmed_on_some(library):
     said = select()["preregistered"][0]
     assert said["models_with_fewer_documents"] == {full_id: 1} and said["holds"] is False
     printed = " ".join(run(ranking.select, "--problem", "minilong", "--splits", 20).stdout.split())
-    assert f"on different documents ({full_id} 1 of 50); exploration" in printed
+    assert f"on different documents ({full_id} 1 of 50); exploratory" in printed
+
+
+def test_a_preregistered_metric_leads_text_and_table(library):
+    assert preregister("--metric", "good/b").exit_code == 0
+    values = {m: float(i % 7) for i, m in enumerate(library.models("minilong"))}
+    library.metric("minilong", "good", "b", values)
+    for command, arguments in ((ranking.select, ("--splits", 20)), (ranking.correlate, ())):
+        lines = run(command, "--problem", "minilong", *arguments).stdout.splitlines()
+        assert lines[0].startswith("Preregistered: good/b (preregistration 1, higher is better): ")
+        rows = [line for line in lines if "(preregistered)" in line]
+        heading = next(n for n, line in enumerate(lines) if line.startswith(("variant", "metric ")))
+        assert rows == [lines[heading + 1]] and "minus that of perplexity" in " ".join(lines)
 
 
 def test_another_formula_under_the_registered_name_is_noticed(library):
@@ -384,13 +403,11 @@ def test_output_never_replaces_a_pre_registration(library, tmp_path):
 
 
 def test_the_chosen_variant_never_stands_with_the_usual_interval_alone(minilong):
-    """In words and as JSON, for the winner and every other row."""
+    """In words and as JSON, for the best and every other row."""
     printed = run(ranking.select, "--problem", "minilong", "--splits", 20).stdout
-    assert "allows for the choice" in " ".join(printed.split())
-    document = select()
-    best = next(c for c in document["candidates"] if c["metric"] == "good")
-    assert best["spearman_ci95_after_choice"] == document["after_choice"]["ci95"]
-    assert not any("ci95" in key and "choice" not in key for key in best)
+    assert "p and CI allow for the choice" in " ".join(printed.split())
+    for row in select()["candidates"]:
+        assert not any("ci95" in key and "choice" not in key for key in row)
 
 
 def test_near_copies_of_a_model_that_fits_buy_no_evidence_about_new_families():
@@ -420,5 +437,5 @@ def test_what_is_said_of_a_new_family_allows_for_the_choice(minilong):
     found = select()
     new = found["new_family"]
     assert new["families"] == 3 and new["models_worth"] <= found["models"]
-    assert found["after_choice"]["critical"] > 1.96
+    assert found["critical"] > 1.96
     assert new["ci95_after_choice"]["low"] < new["spearman"] < new["ci95_after_choice"]["high"]

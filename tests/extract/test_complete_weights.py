@@ -26,7 +26,7 @@ from extract.scoring.loading import check_weights, load_model
 from extract.scoring.weights import load_weights
 from extract.tokenization import load_tokenizer
 from warehouse.errors import TokenmartError
-from warehouse.maintenance.cli import warehouse
+from warehouse.maintenance.cli import data
 from warehouse.paths import Workspace
 from warehouse.probes.request import Request
 from warehouse.problem.spec import ModelSpec
@@ -164,7 +164,7 @@ def test_a_model_that_lacks_tensors_fails_alone_and_the_ledger_records_the_other
         assert {(unit.status, unit.rows) for unit in failed} == {("failed", 0)}
         done = read_units(published_path(workspace, "tiny", "tiny--two", condition))
         assert {(unit.status, unit.weights) for unit in done} == {("done", "complete")}
-    checked = CliRunner().invoke(warehouse, ["check"])
+    checked = CliRunner().invoke(data, ["check"])
     assert "all is well" in ok(checked) and "note:" not in checked.output
 
 
@@ -197,9 +197,7 @@ def test_units_of_earlier_versions_stay_only_if_the_files_have_all_tensors(
     before = everything(workspace)
     for condition in CONDITIONS:
         _forget_records(published_path(workspace, "tiny", "tiny--one", condition))
-    assert "16 units of tiny--one were stored before" in ok(
-        CliRunner().invoke(warehouse, ["check"])
-    )
+    assert "16 units of tiny--one were stored before" in ok(CliRunner().invoke(data, ["check"]))
     result = run(path)
     if whole:
         assert "extracted 0 units" in ok(result)

@@ -78,7 +78,8 @@ FLAKY = '''
 import os, time
 from pathlib import Path
 import numpy as np
-from extract import Backend, Scored, TokenScores
+from extract.backends.backend import Backend
+from extract.token_scores import Scored, TokenScores
 
 PLACE = Path(os.environ["TOKENMART_HOME"])
 

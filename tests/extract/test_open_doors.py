@@ -116,7 +116,7 @@ def test_a_probe_and_a_backend_of_the_users_own(
     assert "still to do" in tokenmart(plugins, *asked, "--dry-run").stdout
     # check and gc know what the probe promises
     for command in ("check", "gc"):
-        looked = tokenmart(plugins, "warehouse", command, "--problem", "tiny")
+        looked = tokenmart(plugins, "data", command, "--problem", "tiny")
         assert looked.returncode == 0, looked.stdout
         assert "no longer in the problem file" not in looked.stdout, looked.stdout
     # without the plugin the problem file is not understood, and nothing is removed

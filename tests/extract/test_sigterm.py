@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from extract.sigterm import sigterm_interrupts
+from extract.workers import sigterm_interrupts
 
 
 def test_a_signal_is_an_interrupt_for_as_long_as_it_lasts() -> None:

@@ -61,8 +61,13 @@ def test_a_terminal_gets_a_bar_after_a_while(monkeypatch: pytest.MonkeyPatch) ->
 def test_the_bars_of_libraries_are_off_meanwhile(
     shown: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    from huggingface_hub.utils import enable_progress_bars
     from huggingface_hub.utils import tqdm as hub_bar
     from transformers.utils import logging
+
+    # another test of this process may have imported a library that switched them off for good
+    enable_progress_bars()
+    logging.enable_progress_bar()
 
     def draw() -> str:
         for bar in (tqdm, hub_bar, logging.tqdm):

@@ -1,1 +1,1 @@
-"""The metric library seen from outside: its families, catalogue, near copies, lineage and dbt."""
+"""The metric library from outside: families, variants, catalogue, lineage, and how dbt runs."""

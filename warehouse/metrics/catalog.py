@@ -1,13 +1,17 @@
-"""What the built warehouse says about the metrics: catalogue entries and values, as rows."""
+"""Catalogue entries and values of the metrics, as rows: as built, or as the files have them."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from warehouse.errors import TokenmartError, did_you_mean
-from warehouse.metrics.variant_files import in_contexts
+from warehouse.metrics.registry import find_families
+from warehouse.metrics.variant_files import in_contexts, read_variants
 from warehouse.paths import Workspace
 
 if TYPE_CHECKING:
@@ -44,6 +48,22 @@ _VALUES = """
 """
 
 
+_BLOCK = re.compile(r"\{% docs (\w+) %\}(.*?)\{% enddocs %\}", re.DOTALL)
+_QUOTED = re.compile(r"\{\{ *doc\([\"'](\w+)[\"']\) *\}\}")
+
+_TABLES = """
+    create table metric_catalog (
+        metric varchar, variant varchar, family varchar, parameters varchar, core boolean,
+        direction varchar, admissible boolean, needs varchar, transform varchar, caution varchar,
+        formula varchar, description varchar
+    );
+    create table metric_values (
+        problem varchar, metric varchar, variant varchar, model_id varchar, value double,
+        reason varchar
+    );
+"""
+
+
 @contextmanager
 def open_catalog(workspace: Workspace) -> Iterator[duckdb.DuckDBPyConnection]:
     """The built warehouse, read-only.
@@ -60,6 +80,47 @@ def open_catalog(workspace: Workspace) -> Iterator[duckdb.DuckDBPyConnection]:
         if found is None:
             raise TokenmartError("metrics: no metric has been built yet; run `tokenmart dbt build`")
         yield connection
+
+
+def unbuilt_catalog(project: Path) -> duckdb.DuckDBPyConnection:
+    """A database in memory with `metric_catalog` from a dbt project's files, and no values.
+
+    Raises:
+        TokenmartError: a family's YAML or variants can't be read; see `find_families`.
+    """
+    blocks = {
+        name: text.strip()
+        for path in sorted((project / "docs").glob("*.md"))
+        for name, text in _BLOCK.findall(path.read_text(encoding="utf-8"))
+    }
+    rows = []
+    for family in find_families(project):
+        description = _QUOTED.sub(lambda name: blocks.get(name[1], ""), family.description)
+        formula = re.search(r"`([^`]+)`", description)
+        for row in read_variants(project / "variants" / f"{family.metric}.csv"):
+            parameters = {
+                "aggregation": row.settings["aggregation"],
+                "over": row.settings["over"],
+                "numerator": row.settings["numerator"],
+                "denominator": row.settings["denominator"],
+                "where": row.settings.get("where") or "true",
+            }
+            rows.append(
+                (
+                    *(family.metric, row.variant, family.family, json.dumps(parameters)),
+                    *(row.settings.get("core") == "true", family.direction, family.admissible),
+                    *(family.needs, family.transform, family.caution),
+                    *(formula[1] if formula else None, description),
+                )
+            )
+    import duckdb
+
+    connection = duckdb.connect()
+    connection.execute(_TABLES)
+    if rows:
+        places = ", ".join("?" * len(rows[0]))
+        connection.executemany(f"insert into metric_catalog values ({places})", rows)
+    return connection
 
 
 def variants(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from warehouse.errors import visible
+from warehouse.errors import TokenmartError, visible
 from warehouse.paths import Workspace, find_workspace
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def metrics() -> None:
 
 
 @metrics.command("list", short_help="List all metrics with their formula and direction.")
-@click.option("--metric", help="Show the variants of this metric, with their settings.")
+@click.option("--metric", help="Show the variants of this metric, with their formulas.")
 @click.option("--family", help="Show the metrics of this family only.")
 @click.option("--admissible", is_flag=True, help="Show only what an official submission may use.")
 @click.option(
@@ -39,7 +39,7 @@ def list_(
 ) -> None:
     """List all metrics with their formula and direction, and what to be careful about.
 
-    With --metric, list the variants of one metric and their settings. What is listed is what was
+    With --metric, list the variants of one metric and their formulas. What is listed is what was
     built; before a build, what the metrics' own files say.
 
     With --problem, list the names that `preregister` takes, and `submit` in two parts: of every
@@ -58,11 +58,10 @@ def list_(
         with _catalog(workspace) as connection:
             rows = catalog.variants(connection, metric, family, admissible)
     else:
-        from warehouse.metrics.unbuilt import unbuilt_catalog
         from warehouse.problem.spec import load_problem
 
         loaded = load_problem(problem, workspace)
-        with unbuilt_catalog(workspace.dbt_project) as connection:
+        with catalog.unbuilt_catalog(workspace.dbt_project) as connection:
             rows = catalog.variants(connection, metric, family, admissible)
         rows = catalog.in_problem(rows, loaded)
     if as_json:
@@ -73,7 +72,7 @@ def list_(
         _print(listing.list_variants(rows) if metric else listing.list_metrics(rows))
 
 
-@metrics.command(short_help="Show a metric's formula, traps, values and near copies.")
+@metrics.command(short_help="Show a metric's formula, traps, values and near-duplicates.")
 @click.argument("metric")
 @click.argument("variant", required=False)
 @click.option("--problem", help="Show the values of this problem only.")
@@ -83,7 +82,7 @@ def list_(
     default=0.99,
     show_default=True,
     type=click.FloatRange(0, 1),
-    help="Variants with at least this absolute rank correlation are near copies of each other.",
+    help="Variants with at least this absolute rank correlation are near-duplicates.",
 )
 @click.option(
     "--neighbours", default=5, show_default=True, help="Show so many of the closest variants."
@@ -98,11 +97,11 @@ def show(
     neighbours: int,
     as_json: bool,
 ) -> None:
-    """Show what a metric measures, its formula and traps, its values and near copies.
+    """Show what a metric measures, its formula and traps, its values and near-duplicates.
 
-    Near copies rank the models alike. Rank correlations are taken over the models that both
+    Near-duplicates rank the models alike. Rank correlations are taken over the models that both
     variants have a value for. A group holds the variants that are as close as --threshold to its
-    first one; near copies in other metrics are named too. Values and near copies need
+    first one; near-duplicates in other metrics are named too. Values and near-duplicates need
     `tokenmart dbt build`; formulas don't.
 
     \b
@@ -111,7 +110,7 @@ def show(
     tokenmart metrics show longppl alpha_2_beta_-2@window_4096 --problem no4k
     """
     from warehouse.metrics import catalog, listing
-    from warehouse.metrics.near_copies import correlate_variants, group_near_copies, ranked
+    from warehouse.metrics.near_duplicates import correlate_variants, group_near_duplicates, ranked
     from warehouse.metrics.variant_files import read_variants
 
     workspace = find_workspace()
@@ -119,13 +118,13 @@ def show(
         entries = catalog.entries(connection, metric, variant)
         values = catalog.values(connection, metric, variant, problem)
         correlations = correlate_variants(connection, metric, variant, problem)
-    groups = [] if variant else group_near_copies(correlations, metric, threshold)
+    groups = [] if variant else group_near_duplicates(correlations, metric, threshold)
     closest = [pair for place, pair in ranked(correlations) if place <= neighbours]
     if as_json:
         content = {
             "catalog": entries,
             "values": values,
-            "near_copies": [asdict(group) for group in groups],
+            "near_duplicates": [asdict(group) for group in groups],
             "closest": [asdict(pair) for pair in closest],
         }
         click.echo(json.dumps(content, indent=2))
@@ -138,7 +137,7 @@ def show(
     if file.is_file():  # a table of scores has none
         _print([listing.how_many(entries, len(read_variants(file)), problem)])
     if workspace.database.is_file():
-        _print(listing.near_copies(groups, correlations, metric, len(entries), threshold))
+        _print(listing.near_duplicates(groups, correlations, metric, len(entries), threshold))
 
 
 @metrics.command(short_help="Count variants, and different rankings of the models.")
@@ -150,14 +149,14 @@ def census(problem: str | None, as_json: bool) -> None:
     All that is built counts, and the core of it for itself. Run `tokenmart dbt build` first.
 
     Variants that put the models in exactly the same order are one question asked several times;
-    `tokenmart metrics show METRIC` finds near copies too.
+    `tokenmart metrics show METRIC` finds near-duplicates too.
 
     \b
     tokenmart metrics census
     tokenmart metrics census --problem no4k --json
     """
     from warehouse.metrics import catalog, listing
-    from warehouse.metrics.near_copies import take_census
+    from warehouse.metrics.near_duplicates import take_census
 
     with catalog.open_catalog(find_workspace()) as connection:
         problems = [problem] if problem else catalog.problems(connection)
@@ -172,104 +171,108 @@ def census(problem: str | None, as_json: bool) -> None:
 @metrics.command()
 @click.argument("name")
 @click.option(
-    "--context",
-    type=click.Choice(["full", "window"]),
-    default="full",
+    "--numerator",
+    required=True,
+    help="SQL aggregate over a document's tokens, such as `sum(nll)`.",
+)
+@click.option(
+    "--denominator",
+    default="count(*)",
     show_default=True,
-    help="Use the tokens after the whole document, or those scored in both contexts.",
+    help="SQL aggregate that the numerator is divided by.",
+)
+@click.option("--where", default="", help="Which tokens count, as SQL; without it all of them.")
+@click.option(
+    "--over",
+    type=click.Choice(["tokens", "token_pairs"]),
+    default="tokens",
+    show_default=True,
+    help="All tokens after the whole document, or those with a gain over a shorter context.",
 )
 @click.option(
     "--direction",
     type=click.Choice(["higher", "lower"]),
     default="lower",
     show_default=True,
-    help="Say which values are better.",
+    help="Which values are better.",
 )
-@click.option(
-    "--features",
-    is_flag=True,
-    help="Let the SQL ask for a token's word, how common it is and when it last occurred.",
-)
-def new(name: str, context: str, direction: str, features: bool) -> None:
-    """Write the files of a new metric family.
+def new(name: str, numerator: str, denominator: str, where: str, over: str, direction: str) -> None:
+    """Write a new metric: a numerator, a denominator and a filter in SQL.
 
-    They are its SQL, its YAML with a unit test, and its variants; they build as they are.
+    They go to variants/NAME.csv, whose rows are its variants; the view, its description with a unit
+    test, and the list of metrics are written, too. It builds as it is. The columns are those of
+    fct_tokens.
 
     \b
-    tokenmart metrics new late_nll
-    tokenmart metrics new far_gain --context window --direction higher
-    tokenmart metrics new far_word_gain --context window --direction higher --features
+    tokenmart metrics new late_nll --numerator 'sum(nll)' --where 'position >= 1000'
+    tokenmart metrics new far_gain --over token_pairs --numerator 'sum(gain)' --direction higher
     """
-    from warehouse.metrics.new_family import write_family
+    from warehouse.metrics.new_metric import NewMetric, write_metric
 
     workspace = find_workspace()
-    for path in write_family(workspace.dbt_project, name, context, direction, features):
+    metric = NewMetric(name, numerator, denominator, where, over, direction)
+    for path in write_metric(workspace.dbt_project, metric):
         click.echo(f"wrote {path.relative_to(workspace.root)}")
-    _refresh(workspace)
-    click.echo("next: edit the SQL and the test, then run `tokenmart dbt build`")
-
-
-@metrics.command(short_help="Write the list of metric families anew.")
-def refresh() -> None:
-    """Write the list of metric families anew (dbt_project/macros/listed_families.sql).
-
-    A family is a model in models/marts/metrics or models/marts/custom whose YAML declares
-    `meta: metric:`. Every way of starting dbt does this by itself.
-
-    \b
-    tokenmart metrics refresh
-    """
-    if not _refresh(find_workspace()):
-        click.echo("listed_families.sql lists every family already")
+    click.echo("next: edit the description and the test, then run `tokenmart dbt build`")
 
 
 @click.command(
     name="dbt",
     context_settings={"ignore_unknown_options": True, "help_option_names": []},
 )
+@click.option("--shards", type=click.IntRange(1), help="Build the models in so many shards.")
+@click.option("--on", type=click.Choice(["ray"]), help="Run the shards on a Ray cluster.")
+@click.option("--address", help="Use the cluster whose head has this address, HOST:PORT.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def dbt_command(arguments: tuple[str, ...]) -> None:
+def dbt_command(
+    shards: int | None, on: str | None, address: str | None, arguments: tuple[str, ...]
+) -> None:
     """Run dbt in dbt_project/, with this checkout's data and database.
 
-    The core variants are built; --grids builds all variants of all families, or of those named. A
-    family that fails is left out and named at the end, and the others are built. --shards divides
-    the models among so many builds, each with a database and the memory limit of its own, in
-    place of one build that is too large. With --on ray they run on a Ray cluster, the one at
-    --address or a new one on this machine.
+    All arguments are dbt's, but for three, which go with `run` and `build`. --shards divides the
+    models among so many builds, each with a database and the memory limit of its own, in place of
+    one build that is too large. With --on ray they run on a Ray cluster, the one at --address or a
+    new one on this machine.
+
+    The core variants are computed. The variable grids adds all others, of all metrics or of those
+    named. `build` also runs the tests of data and SQL.
 
     \b
-    tokenmart dbt build
-    tokenmart dbt build --grids longppl context_gain
+    tokenmart dbt run
+    tokenmart dbt run --vars 'grids: true'
+    tokenmart dbt run --vars 'grids: [longppl, context_gain]'
     tokenmart dbt run --select +perplexity+
     tokenmart dbt build --shards 4
     tokenmart dbt build --shards 32 --on ray --address head:6379
 
-    --grids, --shards, --on and --address are Tokenmart's, for `build`. `tokenmart dbt build --help`
-    lists dbt's own.
+    `tokenmart dbt run --help` lists dbt's own.
     """
     if arguments in ((), ("--help",), ("-h",)):
         click.echo(click.get_current_context().get_help())
         return
-    from warehouse.metrics.dbt_process import run_dbt
-    from warehouse.metrics.sharded.options import take_sharding
-
+    if "--grids" in arguments:
+        named = arguments[arguments.index("--grids") + 1 :]
+        wanted = f"[{', '.join(named)}]" if named and not named[0].startswith("-") else "true"
+        click.echo(f"error: --grids: write --vars 'grids: {wanted}'", err=True)
+        sys.exit(2)
+    if shards is None and (on or address):
+        raise TokenmartError("--on and --address go with --shards, as in `--shards 4 --on ray`")
+    if address and not on:
+        raise TokenmartError("--address goes with --on ray")
     workspace = find_workspace()
-    _refresh(workspace)
-    words, sharding = take_sharding(arguments)
-    if sharding is None:
-        sys.exit(run_dbt(words, workspace))
-    from warehouse.metrics.sharded.local import run_here
-    from warehouse.metrics.sharded.on_ray import on_ray
-    from warehouse.metrics.sharded.run import build_sharded
+    if shards is None:
+        from warehouse.metrics.dbt_process import run_dbt
 
-    runner = on_ray(sharding.address) if sharding.on == "ray" else run_here
-    sys.exit(build_sharded(words, workspace, sharding.shards, runner))
+        sys.exit(run_dbt(arguments, workspace))
+    from warehouse.metrics.shards import build_sharded, run_here
+    from warehouse.metrics.shards_on_ray import on_ray
+
+    sys.exit(build_sharded(arguments, workspace, shards, on_ray(address) if on else run_here))
 
 
 def _catalog(workspace: Workspace) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
     """What was built; before a build what the metrics' files say, which is told in one line."""
-    from warehouse.metrics.catalog import open_catalog
-    from warehouse.metrics.unbuilt import unbuilt_catalog
+    from warehouse.metrics.catalog import open_catalog, unbuilt_catalog
 
     if workspace.database.is_file():
         return open_catalog(workspace)
@@ -279,17 +282,6 @@ def _catalog(workspace: Workspace) -> AbstractContextManager[duckdb.DuckDBPyConn
         err=True,
     )
     return unbuilt_catalog(workspace.dbt_project)
-
-
-def _refresh(workspace: Workspace) -> bool:
-    """Bring the list of families up to date; say in one line what changed, on standard error."""
-    from warehouse.metrics.registry import refresh_list
-
-    changed = refresh_list(workspace.dbt_project)
-    if changed is None:
-        return False
-    click.echo(f"listed_families.sql: {changed}", err=True)
-    return True
 
 
 def _print(lines: Iterable[str]) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from warehouse.metrics.catalog import Row
-from warehouse.metrics.near_copies import Census, Correlation, NearCopies, is_near, ranked
+from warehouse.metrics.near_duplicates import Census, Correlation, NearDuplicates, is_near, ranked
 
 
 def list_metrics(rows: Sequence[Row]) -> Iterator[str]:
@@ -35,7 +36,7 @@ def list_names(rows: Sequence[Row]) -> Iterator[str]:
     with_core = {row["metric"] for row in rows if row["core"]}  # without one, all are built
     for row in rows:
         built = row["core"] or row["metric"] not in with_core
-        marks = "" if built else "  (built with --grids)"
+        marks = "" if built else "  (built with grids)"
         marks += "" if row["admissible"] else "  (not admissible)"
         yield f"{row['metric']}/{row['variant']}  {_settings(row['parameters'])}{marks}"
     yield f"{len(rows)} variants of {len({row['metric'] for row in rows})} metrics"
@@ -51,9 +52,8 @@ def how_many(entries: Sequence[Row], written: int, problem: str | None) -> str:
     """
     metric = entries[0]["metric"]
     shown = len({row["variant"].partition("@")[0] for row in entries})
-    some = (
-        f"; the others come with `tokenmart dbt build --grids {metric}`" if shown < written else ""
-    )
+    grids = f"tokenmart dbt run --vars 'grids: [{metric}]'"
+    some = f"; the others come with `{grids}`" if shown < written else ""
     return (
         f"\n{shown} of {written} variants{some}; all names in a problem: "
         f"`tokenmart metrics list --problem {problem or 'PROBLEM'} --metric {metric}`"
@@ -85,23 +85,23 @@ def closest_variants(closest: Sequence[Correlation], threshold: float) -> Iterat
         yield f"    {pair.problem}  like {_like(pair, threshold)}"
 
 
-def near_copies(
-    groups: Sequence[NearCopies],
+def near_duplicates(
+    groups: Sequence[NearDuplicates],
     correlations: Sequence[Correlation],
     metric: str,
     variants: int,
     threshold: float,
 ) -> Iterator[str]:
-    """Groups of near copies within a metric, and the closest in other metrics.
+    """Groups of near-duplicates within a metric, and the closest in other metrics.
 
     Args:
         groups: of this metric.
         correlations: of its variants with all others.
         metric: the one shown.
         variants: how many it has.
-        threshold: least absolute rank correlation of a near copy.
+        threshold: least absolute rank correlation of a near-duplicate.
     """
-    yield f"\nNear copies (|rho| >= {threshold:g} with the first of a group):"
+    yield f"\nNear-duplicates (|rho| >= {threshold:g} with the first of a group):"
     if not groups:
         yield f"    none of the {variants} variants"
     for group in groups:
@@ -116,7 +116,7 @@ def near_copies(
         if pair.other_metric != metric and is_near(pair, threshold):
             elsewhere.setdefault((pair.problem, pair.variant), pair)
     if elsewhere:
-        yield f"\nNear copies in other metrics (|rho| >= {threshold:g}), the closest of each:"
+        yield f"\nNear-duplicates in other metrics (|rho| >= {threshold:g}), the closest of each:"
     for pair in elsewhere.values():
         yield f"    {pair.problem}  {pair.variant} like {_like(pair, threshold)}"
 
@@ -144,7 +144,22 @@ def _like(pair: Correlation, threshold: float) -> str:
 
 
 def _settings(parameters: str) -> str:
-    return " ".join(f"{name}={value}" for name, value in json.loads(parameters).items())
+    """`micro over tokens: sum(nll) / count(*) where …`; of a table of scores what it has."""
+    found = json.loads(parameters)
+    if "numerator" not in found:
+        return " ".join(f"{name}={value}" for name, value in found.items())
+    formula = f"{_factor(found['numerator'])} / {_factor(found['denominator'])}"
+    where = found.get("where") or "true"
+    which = "" if where == "true" else f" where {where}"
+    return f"{found['aggregation']} over {found['over']}: {formula}{which}"
+
+
+def _factor(expression: str) -> str:
+    """In parentheses, unless it is a single call or number."""
+    inner = expression
+    while (less := re.sub(r"\([^()]*\)", "", inner)) != inner:
+        inner = less
+    return expression if re.fullmatch(r"\w+", inner) else f"({expression})"
 
 
 def _each_value(values: Sequence[Row]) -> Iterator[str]:

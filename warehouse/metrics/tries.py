@@ -135,29 +135,6 @@ def built_tries(
     return found
 
 
-def remember_built(workspace: Workspace) -> None:
-    """Remember every variant that the built warehouse has values of, problem by problem.
-
-    Nothing where no metric is built yet.
-
-    Raises:
-        TokenmartError: the warehouse can't be opened, or a file can't be written.
-    """
-    import duckdb
-
-    from warehouse.sql.connection import connect_read_only
-
-    if not workspace.database.is_file():
-        return
-    with connect_read_only(workspace) as connection:
-        try:
-            found = built_tries(connection)
-        except (duckdb.CatalogException, duckdb.BinderException):  # not built, or by an older one
-            return
-    for problem, rows in found.items():
-        remember(workspace, problem, rows)
-
-
 def _path(workspace: Workspace, problem: str) -> Path:
     return workspace.data / "tries" / f"problem={problem}.json"
 

@@ -1,47 +1,48 @@
 """The variants' CSV files, checked before anything is built from them.
 
-DuckDB names no line of a CSV file, and a setting that nobody reads would go unnoticed. Here every
-mistake is one line: file, line, variant, column, and what to do.
+DuckDB names no line of a CSV file. Here every mistake is one line: file, line, variant, column,
+and what to do. What only DuckDB knows (types, a column outside an aggregate) is its own error.
 """
 
 from __future__ import annotations
 
 import csv
-import json
-import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from warehouse.errors import TokenmartError, did_you_mean
+from warehouse.metrics.expressions import ExpressionChecker
 from warehouse.metrics.registry import Family, models_of
 
-SETTINGS = "models/staging/stg_metric_variants.yml"
-"""Describes every column that a variants file may have: name, type, accepted values, range."""
+AGGREGATIONS = ("micro", "macro", "weighted", "median", "q10", "q90")
+REQUIRED = ("metric", "variant", "aggregation", "over", "numerator", "denominator")
+COLUMNS = (
+    *("metric", "variant", "core", "aggregation", "unit", "over", "numerator", "denominator"),
+    *("where", "tokens", "min_tokens", "min_document_tokens"),
+)
+"""What macros/variants.sql reads."""
 
-COMMON = ("metric", "variant", "aggregation", "core", "min_tokens")
-"""Columns that any family's file may have."""
+EXPRESSIONS = ("numerator", "denominator", "where", "tokens")
+_COUNTS = ("min_tokens", "min_document_tokens")
+_WORDS: Mapping[str, Sequence[str]] = {
+    "core": ("true",),
+    "aggregation": AGGREGATIONS,
+    "unit": ("token", "byte"),
+}
+_FOLDERS = ("models/tokens", "models/probes")
+"""Where the tables that variants read lie."""
 
-_REQUIRED = ("metric", "variant", "aggregation")
-_WORDS = {"integer": "a whole number", "bigint": "a whole number", "double": "a number"}
+_TOKEN_ROWS = {
+    "tokens": "token_metrics",
+    "token_pairs": "token_metrics",
+    "key_tokens": "fct_tokens",
+    "evaluator_key_tokens": "fct_tokens",
+}
+"""Rows of fct_tokens that `over` names → the model that the metric's SQL must read for it."""
 
-
-@dataclass(frozen=True)
-class Setting:
-    """What a column of the variants files may hold.
-
-    kind: its SQL type.
-    accepted: the words it may be; empty where it takes anything of its type.
-    low, high: the least and the greatest number.
-    power_of_two: whether it must be one: sums are kept in octaves.
-    """
-
-    kind: str
-    accepted: tuple[str, ...] = ()
-    low: float = -math.inf
-    high: float = math.inf
-    power_of_two: bool = False
+_REF = re.compile(r"\bref\(\s*['\"](\w+)['\"]")
 
 
 class Variant(NamedTuple):
@@ -52,46 +53,8 @@ class Variant(NamedTuple):
     settings: dict[str, str]
 
 
-def read_settings(project: Path) -> dict[str, Setting]:
-    """Column → what it may hold, from the YAML of stg_metric_variants.
-
-    Raises:
-        TokenmartError: the YAML can't be read.
-    """
-    (entry,) = models_of(project / SETTINGS)
-    return {str(column["name"]): _setting(column) for column in entry.get("columns", ())}
-
-
-def take_grids(arguments: Sequence[str], metrics: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Split `--grids [FAMILY…]` from words for dbt, which knows it as a variable.
-
-    Args:
-        arguments: words of a command line.
-        metrics: all families; without a name, the option asks for the grids of all.
-
-    Returns:
-        The other words, and those that ask dbt for the grids; none when the option isn't there.
-
-    Raises:
-        TokenmartError: an unknown family, or `--vars` beside it.
-    """
-    rest = list(arguments)
-    if "--grids" not in rest:
-        return rest, []
-    start = end = rest.index("--grids") + 1
-    while end < len(rest) and not rest[end].startswith("-"):
-        end += 1
-    named = rest[start:end]
-    for name in named:
-        if name not in metrics:
-            raise TokenmartError(
-                f"--grids {name}: no such family; {did_you_mean(name, metrics)}families: "
-                f"{', '.join(metrics)}"
-            )
-    rest[start - 1 : end] = []
-    if "--vars" in rest:
-        raise TokenmartError("--grids: can't stand beside --vars; write grids: true among the vars")
-    return rest, ["--vars", json.dumps({"grids": named or True})]
+Tables = Mapping[str, Sequence[str] | None]
+"""What `over` may be → its columns; None where no YAML describes them."""
 
 
 def check_variants(project: Path, families: Sequence[Family]) -> None:
@@ -99,19 +62,44 @@ def check_variants(project: Path, families: Sequence[Family]) -> None:
 
     Args:
         project: folder of the dbt project.
-        families: all of them, with the columns that each one reads.
+        families: all of them.
     """
-    files = sorted((project / "variants").glob("*.csv"))
-    settings = read_settings(project) if files else {}
-    known = {family.metric: family for family in families}
-    for path in files:
-        family = known.get(path.stem)
-        if family is None:
-            raise TokenmartError(
-                f"{path}: there is no metric family {path.stem}; {did_you_mean(path.stem, known)}"
-                "rename the file after its family, or remove it"
-            )
-        _check_file(path, family, settings)
+    checker, described = ExpressionChecker(), described_columns(project)
+    for family in families:
+        tables = tables_of(family.sql.read_text(encoding="utf-8"), described)
+        _check_file(project / "variants" / f"{family.metric}.csv", family.metric, tables, checker)
+
+
+def described_columns(project: Path) -> Tables:
+    """Tables in models/tokens and models/probes → their columns, from the folders' YAML.
+
+    Raises:
+        TokenmartError: a YAML can't be read.
+    """
+    found: dict[str, Sequence[str] | None] = {}
+    for folder in _FOLDERS:
+        found |= {path.stem: None for path in sorted((project / folder).glob("*.sql"))}
+        for path in sorted((project / folder).glob("*.yml")):
+            for entry in models_of(path):
+                columns = [str(column["name"]).lower() for column in entry.get("columns") or ()]
+                found[str(entry.get("name"))] = columns or None
+    return found
+
+
+def tables_of(sql: str, described: Tables) -> Tables:
+    """What `over` may be in the variants of a metric.
+
+    Args:
+        sql: text of the metric's model.
+        described: from `described_columns`.
+    """
+    read = set(_REF.findall(re.sub(r"--[^\n]*", "", sql)))
+    found = {name: described.get("fct_tokens") for name, by in _TOKEN_ROWS.items() if by in read}
+    return found | {
+        name: described[name]
+        for name in sorted(read & described.keys())
+        if name not in ("fct_tokens", "token_metrics", "token_units")
+    }
 
 
 def read_variants(path: Path) -> list[Variant]:
@@ -131,7 +119,8 @@ def read_variants(path: Path) -> list[Variant]:
                     raise TokenmartError(
                         f"{path}, line {rows.line_num}: {len(row)} values for {len(columns)} "
                         f"columns: {','.join(row)}; the columns are {','.join(columns)}: leave "
-                        "what doesn't apply empty, but keep its comma"
+                        "what doesn't apply empty, but keep its comma, and quote an expression "
+                        "that has a comma"
                     )
                 if row:
                     settings = dict(zip(columns, row, strict=True))
@@ -147,36 +136,26 @@ def in_contexts(variant: str, contexts: Iterable[str]) -> list[str]:
 
 
 def _check_header(path: Path, columns: list[str]) -> None:
-    missing = [name for name in _REQUIRED if name not in columns]
-    twice = [name for name in columns if columns.count(name) > 1]
-    if missing:
-        raise TokenmartError(
-            f"{path}, line 1: no column {missing[0]}; the first line names the columns, "
-            f"{','.join(_REQUIRED)} and what the family reads"
-        )
-    if twice:
-        raise TokenmartError(f"{path}, line 1: column {twice[0]} stands there twice; remove one")
+    for name in REQUIRED:
+        if name not in columns:
+            raise TokenmartError(
+                f"{path}, line 1: no column {name}; the first line names the columns, "
+                f"{','.join(REQUIRED)} and others as needed"
+            )
+    for name in columns:
+        if name not in COLUMNS:
+            raise TokenmartError(
+                f"{path}, line 1: column {name} is unknown; {did_you_mean(name, COLUMNS)}"
+                f"the columns are {', '.join(COLUMNS)}"
+            )
+        if columns.count(name) > 1:
+            raise TokenmartError(f"{path}, line 1: column {name} stands there twice; remove one")
 
 
-def _check_file(path: Path, family: Family, settings: Mapping[str, Setting]) -> None:
-    rows = read_variants(path)
-    read = [*COMMON, *family.columns]
-    for column in rows[0].settings if rows else ():
-        if column not in settings:
-            raise TokenmartError(
-                f"{path}, line 1: column {column} is unknown; {did_you_mean(column, read)}"
-                f"{family.metric} reads {', '.join(read)}; a new column is added in {SETTINGS} "
-                "and in the SQL beside it"
-            )
-        if column not in read:
-            raise TokenmartError(
-                f"{path}, line 1: column {column} is not read by {family.metric}; remove it, or "
-                f"list it under meta.parameters in {family.metric}.yml and read it in "
-                f"{family.metric}.sql; it reads {', '.join(read)}"
-            )
+def _check_file(path: Path, metric: str, tables: Tables, checker: ExpressionChecker) -> None:
     names: dict[str, int] = {}
-    for row in rows:
-        for column, wrong in _mistakes(family, settings, row):
+    for row in read_variants(path):
+        for column, wrong in _mistakes(metric, row.settings, tables, checker):
             raise TokenmartError(
                 f"{path}, line {row.line}: column {column} of {row.variant or 'the row'} {wrong}"
             )
@@ -189,78 +168,37 @@ def _check_file(path: Path, family: Family, settings: Mapping[str, Setting]) -> 
 
 
 def _mistakes(
-    family: Family, settings: Mapping[str, Setting], row: Variant
+    metric: str, settings: Mapping[str, str], tables: Tables, checker: ExpressionChecker
 ) -> Iterator[tuple[str, str]]:
     """Columns of a row and what is wrong with them."""
-    for column in (*_REQUIRED, *family.required(row.settings)):
-        if not row.settings.get(column, "").strip():
-            yield column, f"is empty; {_wanted(family, settings, column)}"
-    if row.settings["metric"] != family.metric:
-        yield "metric", f"is {row.settings['metric']!r}; write {family.metric}, as the file's name"
-    if not row.variant.isascii() or any(c in "@,'\"" or c.isspace() for c in row.variant):
+    for column in REQUIRED:
+        if not settings[column].strip():
+            wanted = {
+                "aggregation": f"write one of {', '.join(AGGREGATIONS)}",
+                "over": f"write one of {', '.join(tables)}",
+                "numerator": "write an SQL aggregate, such as sum(nll)",
+                "denominator": "write an SQL aggregate, such as count(*)",
+            }
+            yield column, f"is empty; {wanted.get(column, 'write a name')}"
+    if settings["metric"] != metric:
+        yield "metric", f"is {settings['metric']!r}; write {metric}, as the file's name"
+    variant = settings["variant"]
+    if not variant.isascii() or any(c in "@,'\"" or c.isspace() for c in variant):
         yield "variant", "has a space, a quote or @ in it; use letters, digits, _, . and -"
-    for column, text in row.settings.items():
-        if not text:
-            continue
-        if wrong := _wrong(settings[column], family.choices(column), text):
-            yield column, f"is {text!r}; {wrong}"
-        if column not in COMMON and column not in family.read_by(row.settings):
-            yield (
-                column,
-                f"is {text!r}, but a row like this doesn't read it; leave it empty: it reads "
-                f"{', '.join(family.read_by(row.settings)) or 'no setting'}",
-            )
-
-
-def _wanted(family: Family, settings: Mapping[str, Setting], column: str) -> str:
-    accepted = family.choices(column) or settings[column].accepted
-    if accepted:
-        return (
-            f"write {', '.join(accepted[:-1])} or {accepted[-1]}"
-            if accepted[1:]
-            else (f"write {accepted[0]}")
-        )
-    return f"write {_WORDS.get(settings[column].kind, 'a word')}"
-
-
-def _wrong(setting: Setting, choices: Sequence[str], text: str) -> str:
-    """What is wrong with a value, and what to write; empty when nothing is."""
-    accepted = choices or setting.accepted
-    if accepted and text not in accepted:
-        hint = did_you_mean(text, accepted)
-        return f"{hint}write one of {', '.join(accepted)}"
-    if setting.kind == "boolean" and text != "true":
-        return "write true, or leave it empty"
-    if setting.kind not in _WORDS:
-        return "" if text == text.strip() else "remove the space around it"
-    try:
-        number = float(text) if setting.kind == "double" else int(text)
-    except ValueError:
-        return f"write {_WORDS[setting.kind]}"
-    if not math.isfinite(number) or not setting.low <= number <= setting.high:
-        low = f"at least {setting.low:g}" if setting.low > -math.inf else ""
-        high = f"at most {setting.high:g}" if setting.high < math.inf else ""
-        return f"write {_WORDS[setting.kind]}, {' and '.join(filter(None, (low, high)))}"
-    if setting.power_of_two and not math.log2(number).is_integer():
-        below = 2 ** math.floor(math.log2(number))
-        return f"write a power of two, for instance {below} or {2 * below}"
-    return ""
-
-
-def _setting(column: Mapping[str, Any]) -> Setting:
-    accepted = [
-        str(value)
-        for test in column.get("data_tests", ())
-        if isinstance(test, dict) and "accepted_values" in test
-        for value in test["accepted_values"]["arguments"]["values"]
-    ]
-    meta = (column.get("config") or {}).get("meta", {})
-    bounds = meta.get("range", (None, None))
-    low, high = (math.nan if bound is None else float(bound) for bound in bounds)
-    return Setting(
-        str(column.get("data_type", "varchar")),
-        tuple(accepted),
-        -math.inf if math.isnan(low) else low,
-        math.inf if math.isnan(high) else high,
-        bool(meta.get("power_of_two")),
-    )
+    for column, words in {**_WORDS, "over": tuple(tables)}.items():
+        text = settings.get(column, "")
+        if text and text not in words:
+            one_of = "write true, or leave it empty"
+            if words[1:]:
+                one_of = f"{did_you_mean(text, words)}write one of {', '.join(words)}"
+            yield column, f"is {text!r}; {one_of}"
+    for column in _COUNTS:
+        text = settings.get(column, "")
+        if text and not (text.isascii() and text.isdigit() and int(text) > 0):
+            yield column, f"is {text!r}; write a whole number of at least 1"
+    for column in EXPRESSIONS:
+        text = settings.get(column, "")
+        if text:
+            over = settings["over"]
+            if wrong := checker.mistake(text, over, tables[over]):
+                yield column, wrong

@@ -13,8 +13,13 @@ from dbt_common.exceptions import DbtRuntimeError
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace, find_workspace
 from warehouse.sql.connection import holder
-from warehouse.sql.views import create_views, has_files, quoted, refuse_earlier_database
-from warehouse.store.share import VARIABLE, read_share
+from warehouse.sql.views import (
+    BYTES_CHECKED,
+    create_views,
+    has_files,
+    quoted,
+    refuse_earlier_database,
+)
 
 STORAGE_VERSION = "v1.4.0"
 """The oldest DuckDB that can open the database: the one on a colleague's machine may be older."""
@@ -58,14 +63,8 @@ class Plugin(BasePlugin):
         try:
             refuse_earlier_database(conn, workspace.database)
             _refuse_missing_data(conn, workspace)
-            share = read_share(os.environ.get(VARIABLE))
-            strangers = create_views(conn, workspace.store, every_byte=True, share=share)
-            if share:
-                strangers = [
-                    found
-                    for found in strangers
-                    if not found.damaged or not share.leaves_to_others(workspace.store, found.path)
-                ]
+            every_byte = BYTES_CHECKED not in os.environ
+            strangers = create_views(conn, workspace.store, every_byte=every_byte)
             if strangers:
                 more = f" (and {len(strangers) - 1} more)" if strangers[1:] else ""
                 raise TokenmartError(f"{strangers[0]}{more}; then build again")

@@ -17,11 +17,13 @@ from warehouse.errors import StorageError
 from warehouse.remote import let_duckdb_read
 from warehouse.store.schema import TABLES, TOKENS, UNITS, UNITS_KEY
 from warehouse.store.schema_version import OtherVersionError, refuse_earlier_folders
-from warehouse.store.share import Share
 from warehouse.store.survey import Stranger, counted_files, survey
 
 LEDGERS = {"units": "tokens", "eval_units": "eval_tokens"}
 """View of a ledger → the table whose files hold it in their footers."""
+
+BYTES_CHECKED = "TOKENMART_BYTES_CHECKED"
+"""Set for a dbt run whose store was searched for flipped bits already: a shard's."""
 
 PUBLIC_VIEWS = (*TABLES, *LEDGERS)
 _SQL_TYPES = {
@@ -38,11 +40,7 @@ _MACROS = Path(__file__).with_name("macros.sql")
 
 
 def create_views(
-    connection: duckdb.DuckDBPyConnection,
-    data: Path,
-    *,
-    every_byte: bool = False,
-    share: Share | None = None,
+    connection: duckdb.DuckDBPyConnection, data: Path, *, every_byte: bool = False
 ) -> list[Stranger]:
     """Create or replace the public views and the macros in the schema `main`.
 
@@ -50,7 +48,6 @@ def create_views(
         connection: a database that may be written.
         data: the data folder; tables without files are empty, with the same columns.
         every_byte: look for flipped bits, too; see `survey`.
-        share: the part of the store that the views show; None for all of it.
 
     Returns:
         Files that the views leave out because no ledger knows them, and damaged ones.
@@ -61,11 +58,11 @@ def create_views(
     """
     let_duckdb_read(connection, data)
     refuse_earlier_folders(data)
-    strangers = survey(data, every_byte=every_byte, share=share)
+    strangers = survey(data, every_byte=every_byte)
     for name in TABLES:
-        create_table_view(connection, "main", name, counted_files(data, name, strangers, share))
+        create_table_view(connection, "main", name, counted_files(data, name, strangers))
     for ledger, table in LEDGERS.items():
-        create_ledger_view(connection, "main", ledger, counted_files(data, table, strangers, share))
+        create_ledger_view(connection, "main", ledger, counted_files(data, table, strangers))
     connection.execute(_MACROS.read_text(encoding="utf-8"))
     return strangers
 

@@ -74,8 +74,8 @@ class UnitRecord:
     finished_at: str
     content_sha256: str
     over_limit_tokens: int = 0
-    weights: str = ""
     reserved_bytes: int = 0
+    weights: str = ""
 
 
 def whole_tokens(unit: UnitRecord, limit: int | None) -> int:

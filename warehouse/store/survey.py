@@ -21,7 +21,6 @@ from warehouse.store.ledger import read_ledger
 from warehouse.store.parquet_files import altered_files
 from warehouse.store.schema import TABLES, TOKENS
 from warehouse.store.schema_version import OtherVersionError
-from warehouse.store.share import Share
 
 ALTERED = "its data are not the bytes that were written"
 FILE_NAMES = {
@@ -59,47 +58,36 @@ class Stranger:
         return f"{self.path}: {self.why}; {remedy}"
 
 
-def counted_files(
-    data: Path, table: str, strangers: list[Stranger], share: Share | None = None
-) -> list[str]:
+def counted_files(data: Path, table: str, strangers: list[Stranger]) -> list[str]:
     """Where the rows of a table come from: a pattern, or the files when some of them don't count.
 
     Files are patterns, too, as DuckDB takes every name for one: what stands for something else in
     them is escaped.
 
-    A damaged file stays: a question that reads it must fail, and others be answered. A share may
-    leave it to another build.
+    A damaged file stays: a question that reads it must fail, and others be answered.
     """
-    out = {
-        stranger.path
-        for stranger in strangers
-        if not stranger.damaged or (share and share.leaves_to_others(data, stranger.path))
-    }
-    folders = share.folders(data, table) if share else None
-    own = sorted(_own_files(data, table, folders))
+    out = {stranger.path for stranger in strangers if not stranger.damaged}
+    own = sorted(_own_files(data, table))
     # DuckDB would walk a bucket folder by folder
-    if folders is None and out.isdisjoint(own) and isinstance(data, Path):
+    if out.isdisjoint(own) and isinstance(data, Path):
         return [f"{glob.escape(str(data / table))}/{_own_pattern(table)}"] if own else []
     return [glob.escape(str(path)) for path in own if path not in out]
 
 
-def _own_files(data: Path, table: str, folders: list[Path] | None) -> set[Path]:
-    if folders is None:
-        return set((data / table).glob(_own_pattern(table)))
-    return {path for folder in folders for path in folder.glob(FILE_NAMES[table])}
+def _own_files(data: Path, table: str) -> set[Path]:
+    return set((data / table).glob(_own_pattern(table)))
 
 
 def _own_pattern(table: str) -> str:
     return "/".join([*(f"{key}=*" for key in TABLES[table][1]), FILE_NAMES[table]])
 
 
-def survey(data: Path, *, every_byte: bool = False, share: Share | None = None) -> list[Stranger]:
+def survey(data: Path, *, every_byte: bool = False) -> list[Stranger]:
     """Every Parquet file of the tables that is foreign or damaged, by path.
 
     Args:
         data: the data folder.
         every_byte: read the files, too: flipped bits leave the footer as it is.
-        share: look at this part alone.
 
     Raises:
         OtherVersionError: another version of Tokenmart wrote a file.
@@ -107,14 +95,13 @@ def survey(data: Path, *, every_byte: bool = False, share: Share | None = None) 
     found: list[Stranger] = []
     for table in TABLES:
         folder = data / table
-        folders = share.folders(data, table) if share else None
-        own = _own_files(data, table, folders)
-        for path in sorted(folder.glob("**/*.parquet") if folders is None else own):
+        own = _own_files(data, table)
+        for path in sorted(folder.glob("**/*.parquet")):
             if path not in own:
                 found.append(Stranger(path, "not counted, no file of Tokenmart lies there", False))
             else:
                 found += _wrong(path, table)
-        if every_byte and (share is None or share.checks_bytes_of(table)):
+        if every_byte:
             sound = own - {stranger.path for stranger in found}
             found += [Stranger(path, ALTERED, True) for path in altered_files(sound)]
     return found

@@ -110,7 +110,9 @@ missing as (
         and expected_values.variant = found.variant
         and expected_values.model_id = found.model_id
     where found.model_id is null
-        and expected_values.metric not in ('{{ never_built | join("', '") }}')
+        and expected_values.metric not in (
+            '{{ never_built | join("', '") }}'
+        )
 ),
 
 metric_values as (

@@ -14,14 +14,29 @@ without_document as (
 
 retrieval_excerpts as (
     select
-        with_document.* exclude (kind),
+        with_document.problem,
+        with_document.model_id,
+        with_document.probe,
+        with_document.doc_id,
+        with_document.document_tokens,
+        with_document.segment,
+        with_document.tokens,
+        with_document.nll,
+        with_document.top_1,
+        with_document.right_prefix,
+        with_document.first_position,
+        with_document.first_character,
         without_document.nll as without_document_nll,
         without_document.nll - with_document.nll as gain,
         without_document.top_1 as without_document_top_1,
         without_document.right_prefix as without_document_right_prefix
     from with_document
     inner join without_document
-        using (problem, model_id, probe, doc_id, segment)
+        on with_document.problem = without_document.problem
+        and with_document.model_id = without_document.model_id
+        and with_document.probe = without_document.probe
+        and with_document.doc_id = without_document.doc_id
+        and with_document.segment = without_document.segment
 )
 
 select * from retrieval_excerpts

@@ -6,15 +6,19 @@
     {% endif %}",
 ) }}
 
+-- A shard has some models (`--vars '{models: […]}'`), and the evaluator of the others.
+{%- set is_new, is_asked_for = 'true', 'true' -%}
+{%- if is_incremental() -%}
+    {%- set is_new = 'unit_id not in (select distinct built.unit_id from ' ~ this ~ ' as built)' -%}
+{%- endif -%}
+{%- if var('models', none) -%}
+    {%- set is_asked_for = '(is_evaluator or list_contains(' ~ var('models') ~ ', model_id))' -%}
+{%- endif %}
+
 with units as (
     select * from {{ ref('token_units') }}
-    where true
-    {%- if is_incremental() %}
-        and unit_id not in (select distinct unit_id from {{ this }})
-    {%- endif %}
-    {%- if var('models', none) %}
-        and (is_evaluator or model_id in ('{{ var('models') | join("', '") }}'))
-    {%- endif %}
+    where {{ is_new }}
+        and {{ is_asked_for }}
 ),
 
 -- Read twice, each time with a filter of its own: one copy in memory would hold every token.
@@ -28,8 +32,24 @@ features as (
 
 in_full_context as (
     select
-        units.* exclude (condition, short_condition, is_tokenization, is_evaluator),
-        tokens.* exclude (problem, model_id, condition, doc_id)
+        units.unit_id,
+        units.tokenization_id,
+        units.problem,
+        units.model_id,
+        units.doc_id,
+        units.pair,
+        units.is_first_pair,
+        units.document_tokens,
+        units.text_characters,
+        tokens.position,
+        tokens.context_tokens,
+        tokens.token_id,
+        tokens.char_start,
+        tokens.char_end,
+        tokens.logprob,
+        tokens.entropy,
+        tokens.rank,
+        tokens.top_logprob
     from tokens
     inner join units
         on tokens.problem = units.problem
@@ -41,7 +61,11 @@ in_full_context as (
 in_short_context as (
     select
         units.unit_id,
-        tokens.*
+        tokens.position,
+        tokens.context_tokens,
+        tokens.logprob,
+        tokens.entropy,
+        tokens.rank
     from tokens
     inner join units
         on tokens.problem = units.problem

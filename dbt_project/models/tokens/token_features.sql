@@ -6,19 +6,27 @@
     {% endif %}",
 ) }}
 
-with units as (
+-- A shard has some models (`--vars '{models: […]}'`), and the evaluator of the others.
+{%- set is_new, is_asked_for = 'true', 'true' -%}
+{%- if is_incremental() -%}
+    {%- set is_new
+        = 'tokenization_id not in (select distinct built.tokenization_id from ' ~ this ~ ' as built)' -%}
+{%- endif -%}
+{%- if var('models', none) -%}
+    {%- set is_asked_for = '(is_evaluator or list_contains(' ~ var('models') ~ ', model_id))' -%}
+{%- endif %}
+
+with asked_for as (
+    select * from {{ ref('token_units') }}
+    where {{ is_asked_for }}
+),
+
+units as (
     select distinct on (tokenization_id) *
     from {{ ref('token_units') }}
     where is_tokenization
-    {%- if is_incremental() %}
-        and tokenization_id not in (select distinct tokenization_id from {{ this }})
-    {%- endif %}
-    {%- if var('models', none) %}
-        and tokenization_id in (
-            select tokenization_id from {{ ref('token_units') }}
-            where is_evaluator or model_id in ('{{ var('models') | join("', '") }}')
-        )
-    {%- endif %}
+        and {{ is_new }}
+        and tokenization_id in (select asked_for.tokenization_id from asked_for)
 ),
 
 all_tokens as (
@@ -60,6 +68,15 @@ cut as (
     from documents
 ),
 
+numbered as (
+    select
+        problem,
+        doc_id,
+        unnest(range(len(texts) + 1)) as number,
+        unnest(list_append(texts, '')) as text
+    from cut
+),
+
 stretches as (
     select
         problem,
@@ -75,14 +92,7 @@ stretches as (
             ),
             0
         ) as bytes_before
-    from (
-        select
-            problem,
-            doc_id,
-            unnest(range(len(texts) + 1)) as number,
-            unnest(list_append(texts, '')) as text
-        from cut
-    )
+    from numbered
 ),
 
 with_bytes as (

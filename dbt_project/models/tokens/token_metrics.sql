@@ -28,8 +28,11 @@ with units as (
 all_tokens as (
     select
         *,
-        {{ 'unit_id not in (select distinct unit_id from ' ~ this ~ ')' if is_incremental() else true }}
-            as is_new
+        {% if is_incremental() -%}
+        unit_id not in (select distinct built.unit_id from {{ this }} as built) as is_new
+        {%- else -%}
+        true as is_new
+        {%- endif %}
     from {{ ref('fct_tokens') }}
 ),
 

@@ -79,6 +79,21 @@ tokenizations as (
         ) = 1
 ),
 
+last_characters as (
+    select
+        tokens.problem,
+        tokens.doc_id,
+        tokens.model_id,
+        max(tokens.char_end) as characters
+    from tokens
+    inner join tokenizations
+        on tokens.problem = tokenizations.problem
+        and tokens.model_id = tokenizations.model_id
+        and tokens.condition = tokenizations.condition
+        and tokens.doc_id = tokenizations.doc_id
+    group by tokens.problem, tokens.doc_id, tokens.model_id
+),
+
 -- Characters that the tokens of every tokenizer reach: a part of the text is the same text for all
 -- models, also where documents are cut after a number of tokens.
 text_ends as (
@@ -86,20 +101,7 @@ text_ends as (
         problem,
         doc_id,
         min(characters) as text_characters
-    from (
-        select
-            tokens.problem,
-            tokens.doc_id,
-            tokens.model_id,
-            max(tokens.char_end) as characters
-        from tokens
-        inner join tokenizations
-            on tokens.problem = tokenizations.problem
-            and tokens.model_id = tokenizations.model_id
-            and tokens.condition = tokenizations.condition
-            and tokens.doc_id = tokenizations.doc_id
-        group by tokens.problem, tokens.doc_id, tokens.model_id
-    )
+    from last_characters
     group by problem, doc_id
 ),
 
@@ -132,11 +134,28 @@ paired as (
     union all by name
     select * from contexts
     where condition_kind = 'full'
-        and context_id not in (select context_id from pairs)
+        and context_id not in (select pairs.context_id from pairs)
 ),
 
--- The largest checkpoint of the problem finds key tokens for others (longppl_external). What was done
--- to a checkpoint (`base_id`) makes no other evaluator, and one that isn't extracted has no deputy.
+sizes as (
+    select
+        problem,
+        model_id,
+        parameters
+    from models
+    where base_id is null
+    union all
+    select
+        problem,
+        model_id,
+        parameters
+    from lineup
+    where parameters is not null
+),
+
+-- The largest checkpoint of the problem finds key tokens for others (longppl_external). An
+-- intervention on a checkpoint (`base_id`) makes no other evaluator, and one that isn't extracted
+-- has no deputy.
 evaluators as (
     select
         problem,
@@ -145,21 +164,7 @@ evaluators as (
         {%- else -%}
         arg_max(model_id, (parameters, model_id)) as model_id
         {%- endif %}
-    from (
-        select
-            problem,
-            model_id,
-            parameters
-        from models
-        where base_id is null
-        union all
-        select
-            problem,
-            model_id,
-            parameters
-        from lineup
-        where parameters is not null
-    )
+    from sizes
     group by problem
 ),
 
@@ -175,13 +180,18 @@ token_units as (
         text_ends.text_characters,
         paired.tokenizer_sha256,
         tokenizations.tokenization_id,
-        tokenizations.model_id = paired.model_id
-        and tokenizations.condition = paired.condition as is_tokenization,
-        paired.model_id is not distinct from evaluators.model_id as is_evaluator,
-        paired.condition_kind = 'full' and row_number() over (
-            partition by paired.context_id
-            order by paired.pair
-        ) = 1 as is_first_pair,
+        (
+            tokenizations.model_id = paired.model_id
+            and tokenizations.condition = paired.condition
+        ) as is_tokenization,
+        coalesce(paired.model_id = evaluators.model_id, false) as is_evaluator,
+        (
+            paired.condition_kind = 'full'
+            and row_number() over (
+                partition by paired.context_id
+                order by paired.pair
+            ) = 1
+        ) as is_first_pair,
         hash(
             paired.context_id,
             paired.short_context_id,

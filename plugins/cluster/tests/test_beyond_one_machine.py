@@ -23,9 +23,8 @@ from published_tables import assert_same, published
 from real_subset import MODELS, OPTIONS, write_subset
 
 from extract.cli import extract
-from warehouse.metrics.sharded.local import run_here
-from warehouse.metrics.sharded.on_ray import on_ray
-from warehouse.metrics.sharded.run import build_sharded
+from warehouse.metrics.shards import build_sharded, run_here
+from warehouse.metrics.shards_on_ray import on_ray
 from warehouse.paths import Workspace, find_workspace
 from warehouse.store.ledger import read_units
 

@@ -70,7 +70,7 @@ def test_a_bundle_in_a_folder_whose_name_is_a_pattern_is_read_and_no_other(
 def test_a_bundle_may_be_called_as_a_word_of_sql(
     near: Lab, bundle: Path, tell: Run, name: str
 ) -> None:
-    tell(near, "warehouse", "attach", str(bundle), "--name", name)
+    tell(near, "exchange", "attach", str(bundle), "--name", name)
     done = tell(near, "sql", "select count(*) as n from tokens")
     assert done.stderr == ""
     query = "select lab, count(distinct model_id) as models from labs.tokens group by 1 order by 1"
@@ -79,12 +79,12 @@ def test_a_bundle_may_be_called_as_a_word_of_sql(
     assert asked(near, tell, query) == [{"some": True}]
     ranked = tell(near, "correlate", "--problem", "synthetic", "--with", name, "--json").stdout
     assert len(json.loads(ranked)["models"]) == 8
-    tell(near, "warehouse", "detach", name)
+    tell(near, "exchange", "detach", name)
 
 
 @pytest.mark.hostile
 def test_a_manifest_that_is_a_pipe_is_left_out_at_once(near: Lab, bundle: Path, tell: Run) -> None:
-    tell(near, "warehouse", "attach", str(bundle), "--name", "lab2")
+    tell(near, "exchange", "attach", str(bundle), "--name", "lab2")
     manifest = bundle / MANIFEST
     manifest.unlink()
     os.mkfifo(manifest)

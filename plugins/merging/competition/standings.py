@@ -9,6 +9,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from plugins.merging.competition.pairs import tested_pairs
 from plugins.merging.competition.ranking_table import RankingTable, read_ranking
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.metrics.model_sql import ModelSql
@@ -125,6 +126,7 @@ def _read(connection: duckdb.DuckDBPyConnection, name: str) -> Standings:
         marts[mart] = [
             {key: _digits(value) for key, value in row.items()} for row in rows.to_pylist()
         ]
+    marts["ranking_pairs"] = tested_pairs(marts)
     return Standings(name, marts)
 
 

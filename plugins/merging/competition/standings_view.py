@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from analysis.statistics.sign_flip import MINIMUM_GROUPS
 from plugins.merging.competition.standings import Row, Standings
 from warehouse.errors import visible
 from warehouse.terminal import print_whole
@@ -18,7 +19,7 @@ LEAST_GROUPS = 5
 
 
 def rivals(standings: Standings, round_name: str) -> dict[str, list[str]]:
-    """Entry → entries of the round it can't be told apart from, by name."""
+    """Entry → entries of the round that it isn't distinguishable from, by name."""
     found: dict[str, list[str]] = {}
     for pair in standings.marts["ranking_pairs"]:
         if pair["round"] == round_name and not pair["told_apart"]:
@@ -46,7 +47,7 @@ def _print_round(console: Console, standings: Standings, name: str) -> None:
     view.add_column("entry", overflow="fold")
     for heading in ("score", "95%", "rank 95%", "geometric", "product"):
         view.add_column(heading, justify="right", no_wrap=True)
-    view.add_column("not told apart from", overflow="fold")
+    view.add_column("not distinguishable from", overflow="fold")
     for row in rows:
         names = alike.get(row["entry"], [])
         more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
@@ -76,9 +77,15 @@ def note(rows: list[Row]) -> str:
     if not draws:
         least = f"; results without items take {LEAST_GROUPS} groups of tasks for that"
         return "no intervals: nothing was resampled" + (least if of_tasks else "")
+    if of_tasks:
+        return (
+            f"95%: {first['resampled']} resampled {draws} times, approximate with few groups; "
+            f"pairs: exact sign-flip test over groups of tasks, at least {MINIMUM_GROUPS}, "
+            "adjusted for the number of pairs (Holm)"
+        )
     return (
-        f"95%: {first['resampled']} resampled {draws} times; the pairs are not corrected for their "
-        "number" + ("; groups of tasks are few, take these for rough" if of_tasks else "")
+        f"95%: {first['resampled']} resampled {draws} times; the pairs are not adjusted for their "
+        "number"
     )
 
 

@@ -7,10 +7,10 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from analysis.ranking.documents import parts_reader
+from analysis.ranking.documents import document_noise, parts_reader
 from analysis.ranking.metric_table import MetricColumn, MetricTable, Model
 from analysis.statistics.correlations import spearman
-from analysis.statistics.document_noise import Aggregation, two_sources
+from analysis.statistics.document_noise import Aggregation, DocumentParts, two_sources
 
 MODELS, DOCUMENTS = 9, 12
 QUANTILES = {"median": 0.5, "q10": 0.1, "q90": 0.9}
@@ -67,3 +67,26 @@ def test_all_documents_give_the_correlation_of_the_column(marts, aggregation, di
     assert parts.values(np.ones((1, DOCUMENTS)))[0] == pytest.approx(column.oriented)
     found = two_sources(parts, target, seed=0, resamples=10).value
     assert found == pytest.approx(spearman(column.oriented, target))
+
+
+def test_models_of_a_series_are_drawn_as_wholes():
+    """Four copies of each of nine models: as a series they are worth no more than one of them."""
+    generator = np.random.default_rng(4)
+    target = generator.normal(size=MODELS)
+    parts = target[:, None] + generator.normal(scale=2, size=(MODELS, DOCUMENTS))
+
+    def width(copies, kinds):
+        models = tuple(Model(f"m{n}", f"a/m{n}", "f", None, kind) for n, kind in enumerate(kinds))
+        values = parts.mean(axis=1)[copies]
+        column = MetricColumn("made_up", "a", "f", {}, "higher", True, "", "", values)
+        table = MetricTable("p", models, target[copies], (column,), (), {}, {})
+        own = DocumentParts(parts[copies], np.ones((len(copies), DOCUMENTS)))
+        found = document_noise(own, table, column, seed=0)
+        assert found is not None
+        return found.sources.both.high - found.sources.both.low
+
+    once = width(np.arange(MODELS), [""] * MODELS)
+    many = np.repeat(np.arange(MODELS), 4)
+    series = width(many, [f"kind {n}" for n in many])
+    apart = width(many, [""] * many.size)
+    assert series == pytest.approx(once, rel=0.1) and apart < 0.75 * once

@@ -21,7 +21,7 @@ def test_columns_are_oriented_and_missing_values_are_nan(minilong):
     found = table(minilong)
     assert len(found.models) == 23
     perplexity = found.column("perplexity", None)
-    np.testing.assert_array_equal(perplexity.oriented, -perplexity.values)
+    np.testing.assert_allclose(perplexity.oriented, -perplexity.values, rtol=1e-10)
     partly = found.column("partly", "a")
     assert math.isnan(partly.values[0]) and partly.present.sum() == 22
     assert partly.parameters == {"k": 1}

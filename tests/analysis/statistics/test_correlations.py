@@ -18,6 +18,7 @@ from analysis.statistics.correlations import (
     partial_spearman,
     pearson,
     pearson_rows,
+    settled,
     spearman,
     spearman_rows,
 )
@@ -95,3 +96,17 @@ def test_partial_of_a_copy_of_the_control_is_undefined():
     x = np.arange(6.0)
     y = np.array([2.0, 1.0, 4.0, 3.0, 6.0, 5.0])
     assert math.isnan(partial_spearman(x, y, x * 2))
+
+
+def test_equal_means_tie_whatever_the_order_of_addition():
+    """0.1 + 0.2 + 0.3 in two orders, beside an outlier and a missing value."""
+    values = np.array([0.1 + 0.2 + 0.3, 0.3 + 0.2 + 0.1, 0.6 + 1e-8, 1e9, math.nan])
+    assert values[0] != values[1]
+    found = settled(values)
+    assert found[0] == found[1] < found[2] < found[3] and math.isnan(found[4])
+    for scale in (1e-12, 1.0, 1e12):
+        scaled = settled(values * scale)
+        assert scaled[0] == scaled[1] < scaled[2]
+    differences = settled(np.array([0.1 + 0.2 - 0.3, 0.0, 1.0, -2.0]))
+    assert differences[0] == differences[1] == 0
+    assert settled(np.zeros(3)).tolist() == [0, 0, 0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import duckdb
@@ -12,17 +11,15 @@ from click.testing import CliRunner
 from dbt_harness import PROJECT, Warehouse
 from scipy.stats import spearmanr
 
-from warehouse.metrics import last_build
 from warehouse.metrics.cli import metrics
 from warehouse.metrics.dbt_process import run_dbt
-from warehouse.metrics.near_copies import (
+from warehouse.metrics.near_duplicates import (
     LEAST_MODELS,
     Correlation,
     correlate_variants,
-    group_near_copies,
+    group_near_duplicates,
     take_census,
 )
-from warehouse.metrics.variant_files import take_grids
 
 
 @pytest.fixture
@@ -63,7 +60,7 @@ def test_before_a_build_the_files_say_what_the_catalogue_will(
     in_words = cli.invoke(metrics, ["show", "longppl"])
     assert in_words.exit_code == 0, in_words.output
     assert "longppl: lower is better\nCaution: selects on success" in in_words.stdout
-    assert "\nTraps: " in in_words.stdout and "alpha=0.1 beta=-1" in in_words.stdout
+    assert "\nTraps: " in in_words.stdout and "gain > 0.1 and nll < 1" in in_words.stdout
     unknown = cli.invoke(metrics, ["show", "longpl"])
     assert unknown.exit_code == 1 and "no 'longpl' in the catalogue" in unknown.output
     assert cli.invoke(metrics, ["census"]).exit_code != 0
@@ -157,30 +154,28 @@ def test_groups_hold_what_is_close_to_their_first() -> None:
     ]
     groups = [
         (group.problem, group.leader, [pair.other_variant for pair in group.members])
-        for group in group_near_copies(pairs, "m", 0.99)
+        for group in group_near_duplicates(pairs, "m", 0.99)
     ]
     assert groups == [("p", "b", ["a", "c"]), ("p", "d", ["e"]), ("q", "a", ["c"])]
-    assert [g.leader for g in group_near_copies(pairs, "m", 1.0)] == ["b", "a"]
-    assert group_near_copies([], "m", 0.99) == []
+    assert [g.leader for g in group_near_duplicates(pairs, "m", 1.0)] == ["b", "a"]
+    assert group_near_duplicates([], "m", 0.99) == []
 
 
-def test_show_names_settings_ends_and_near_copies(cli: CliRunner, built: Warehouse) -> None:
+def test_show_names_settings_ends_and_near_duplicates(cli: CliRunner, built: Warehouse) -> None:
     shown = cli.invoke(metrics, ["show", "perplexity"])
     assert shown.exit_code == 0, shown.output
     assert "Formula: `exp(-Σ log p / N)`" in shown.output
-    assert (
-        "bits_per_byte  aggregation=micro min_tokens=1 min_document_tokens=1 unit=byte"
-        in shown.output
-    )
+    formula = "(sum(nll) / ln(2)) / (max(byte_end) - min(byte_start))"
+    assert f"bits_per_byte  micro over tokens: {formula}\n" in shown.output
     micro = {m: x for (v, m), x in built.values("perplexity").items() if v == "micro" and x}
     first, last = min(micro, key=micro.__getitem__), max(micro, key=micro.__getitem__)
     ends = f"4 of 4 models: {micro[first]:.4g} {first} … {micro[last]:.4g} {last}"
     assert ends in shown.output
-    assert "Near copies (|rho| >= 0.99" in shown.output
+    assert "Near-duplicates (|rho| >= 0.99" in shown.output
     everything = cli.invoke(metrics, ["show", "perplexity", "--values"]).output
     assert all(f"{value:.6g}" in everything for value in micro.values())
     found = json.loads(cli.invoke(metrics, ["show", "perplexity", "--json"]).output)
-    for group in found["near_copies"]:
+    for group in found["near_duplicates"]:
         assert all(abs(pair["spearman"]) >= 0.99 - 1e-9 for pair in group["members"])
     none = cli.invoke(metrics, ["show", "perplexity", "--problem", "nowhere"]).output
     assert "none of the" in none
@@ -188,8 +183,10 @@ def test_show_names_settings_ends_and_near_copies(cli: CliRunner, built: Warehou
 
 def test_list_of_one_metric_shows_its_settings(cli: CliRunner) -> None:
     shown = cli.invoke(metrics, ["list", "--metric", "longppl"]).output
-    assert "alpha_2_beta_-2@window_64  aggregation=micro" in shown
-    assert "alpha=2.0 beta=-2.0" in shown
+    assert (
+        "alpha_2_beta_-2@window_64  micro over key_tokens: sum(nll) / count(*) "
+        "where gain > 2 and nll < 2\n" in shown
+    )
 
 
 def test_names_in_a_problem_are_those_that_its_values_get(
@@ -212,8 +209,9 @@ def test_names_in_a_problem_are_those_that_its_values_get(
 def test_names_in_a_problem_are_narrowed_and_marked(cli: CliRunner) -> None:
     chosen = ["list", "--problem", "no4k", "--metric"]
     gain = cli.invoke(metrics, [*chosen, "retrieval_gain"]).output
-    assert "retrieval_gain/mean@retrieval  aggregation=micro statistic=mean\n" in gain
-    assert "statistic=relative  (built with --grids)\n" in gain
+    formula = "micro over retrieval_excerpts: sum(gain / tokens) / count(*)\n"
+    assert f"retrieval_gain/mean@retrieval  {formula}" in gain
+    assert "sum(without_document_nll / tokens)  (built with grids)\n" in gain
     assert gain.endswith("15 variants of 1 metrics\n")
     assert "  (not admissible)\n" in cli.invoke(metrics, [*chosen, "longppl_external"]).output
     ladder = cli.invoke(metrics, [*chosen, "ladder_gain"])
@@ -233,10 +231,8 @@ def test_show_says_how_many_of_the_variants_it_shows(
         connection.execute("delete from metric_catalog where not core")
     monkeypatch.setenv("TOKENMART_DATABASE", str(few))
     shown = cli.invoke(metrics, ["show", "retrieval_gain", "--problem", "no4k"]).output
-    assert (
-        "\n3 of 15 variants; the others come with `tokenmart dbt build --grids retrieval_gain`"
-        in (shown)
-    )
+    grids = "`tokenmart dbt run --vars 'grids: [retrieval_gain]'`"
+    assert f"\n3 of 15 variants; the others come with {grids}" in shown
     assert "`tokenmart metrics list --problem no4k --metric retrieval_gain`" in shown
     monkeypatch.setenv("TOKENMART_DATABASE", str(tmp_path / "none.duckdb"))
     assert (
@@ -251,58 +247,63 @@ def test_an_unknown_metric_is_named_with_the_known_ones(cli: CliRunner) -> None:
     assert "perplexity" in shown.output
 
 
-@pytest.mark.parametrize("name", ["Bad-Name", "perplexity", "9lives"])
-def test_new_refuses_bad_and_taken_names(cli: CliRunner, name: str) -> None:
-    shown = cli.invoke(metrics, ["new", name])
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["Bad-Name"], "metrics new Bad-Name: use lower-case letters, digits and _"),
+        (["9lives"], "metrics new 9lives: use lower-case letters"),
+        (["perplexity"], "models/marts/metrics/perplexity.sql exists; choose another name"),
+        (["x", "--where", "postion > 1"], "--where reads the column postion, which tokens lacks;"),
+        (["x", "--denominator", "sum(nll"], "--denominator is no SQL expression: sum(nll; check"),
+        (["x", "--where", "(select true)"], "--where has a subquery; use columns of tokens only"),
+        (["x", "--where", "nll\n> 1"], "--where has a line end; remove it"),
+        (["x", "--denominator", "nll"], "metrics new x: Binder Error"),
+    ],
+)
+def test_new_refuses_what_would_not_build(cli: CliRunner, arguments: list[str], said: str) -> None:
+    shown = cli.invoke(metrics, ["new", *arguments, "--numerator", "sum(nll)"])
     assert shown.exit_code == 1
-    assert name in shown.output
+    assert said in shown.output and len(shown.output.splitlines()) == 1
+    assert not (PROJECT / "variants" / "x.csv").exists()
 
 
-def test_an_idea_is_a_query_or_a_family_that_builds_as_it_is_written(
+@pytest.mark.slow
+def test_a_metric_is_a_query_or_three_expressions_that_build_as_they_are_written(
     built: Warehouse, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The mean gain of tokens whose word last occurred far back: both ways say the same.
-
-    The made-up documents are too short for the thousand tokens that the template asks for.
-    """
+    """The mean gain of tokens whose word last occurred far back: both ways give the same."""
     copy = built.copied(tmp_path)
+    pairs = ["--over", "token_pairs", "--numerator", "sum(gain)", "--direction", "higher"]
     with copy.as_workspace() as workspace:
-        _, grids = take_grids(["--grids"], [])
-        last_build.remember(workspace, last_build.read_by_build(workspace, grids))
         for arguments in (
-            ["late_nll"],
-            ["far_gain", "--context", "window"],
-            ["late_word", "--features"],
-            ["far_word", "--context", "window", "--features"],
+            ["late_nll", "--numerator", "sum(nll)", "--where", "position >= 100"],
+            ["all_gain", *pairs],
+            ["far_word", *pairs, "--where", "word_distance > 100"],
+            ["letter_bits", "--numerator", "sum(nll) / ln(2)", "--denominator", "sum(bytes)"],
+            ["of_none", "--numerator", "max(nll)", "--where", "not is_number and rank = 77"],
         ):
             done = CliRunner().invoke(metrics, ["new", *arguments])
             assert done.exit_code == 0, done.output
-        for name in ("far_word.sql", "far_word.yml"):
-            path = copy.project / "models" / "marts" / "custom" / name
-            nearer = re.sub(r"\b(100|500)(\d)\b", lambda m: m[1][:-1] + m[2], path.read_text())
-            path.write_text(nearer)
-        assert "word_distance > 100'" in path.with_suffix(".sql").read_text()
+            assert done.output.count("wrote dbt_project/") == 4
         capfd.readouterr()
-        assert run_dbt(("build", "--grids"), workspace) == 0
-        said = capfd.readouterr().out
-    assert "last build: far_gain, far_word, late_nll, late_word\n" in said
-    assert "late_word_by_hand" in said and "far_word_by_hand" in said
+        assert run_dbt(("build",), workspace) == 0
+    said = capfd.readouterr().out
+    names = ("late_nll", "all_gain", "far_word", "letter_bits", "of_none")
+    assert [f"PASS token_metrics::{name}_by_hand" in said for name in names] == [True] * 5, said
     gains = built.values("context_gain")
-    assert copy.values("far_gain")["micro@window_64", "lab--model-0"] == pytest.approx(
+    assert copy.values("all_gain")["micro@window_64", "lab--model-0"] == pytest.approx(
         gains["mean@window_64", "lab--model-0"]
     )
     asked = dict(
         copy.rows(
-            "select model_id, avg(gain) as value from token_features "
-            "inner join context_pairs using (problem, model_id, doc_id, position) "
-            "where problem = 'synthetic' and word_distance > 100 and condition = 'window_64' "
-            "and short_context_tokens < context_tokens group by model_id"
+            "select model_id, avg(gain) from fct_tokens where problem = 'synthetic' "
+            "and word_distance > 100 and pair = 'window_64' and gain is not null group by model_id"
         )
     )
     found = copy.values("far_word")
     assert len(asked) == 4
     for model, value in asked.items():
-        assert found["micro@window_64", model] == pytest.approx(value, rel=1e-6), model
+        assert found["micro@window_64", model] == pytest.approx(value, rel=1e-9), model
 
 
 def test_census_counts_rankings_and_names_what_has_no_value() -> None:

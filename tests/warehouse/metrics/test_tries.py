@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 from warehouse.errors import StorageError
-from warehouse.metrics.tries import Try, remember, remember_built, tries
+from warehouse.metrics.tries import Try, built_tries, remember, tries
 from warehouse.paths import Workspace
 
 GAIN = Try("gain", "mean", "variant", "sum(gain)", {"a": 1.0, "b": 2.0})
@@ -60,9 +60,8 @@ def test_a_damaged_file_is_named_and_kept(workspace: Workspace) -> None:
     assert path.read_text(encoding="utf-8") == "[{"
 
 
-def test_what_is_built_is_remembered(workspace: Workspace) -> None:
-    workspace.database.parent.mkdir(parents=True)
-    with duckdb.connect(str(workspace.database)) as connection:
+def test_what_is_built_counts_by_its_formula_and_code() -> None:
+    with duckdb.connect() as connection:
         connection.execute(
             "create table metric_catalog as select 'gain' as metric, 'mean' as variant, "
             "json('{\"k\": 1}') as parameters, 'abc' as code"
@@ -71,7 +70,8 @@ def test_what_is_built_is_remembered(workspace: Workspace) -> None:
             "create table metric_values as select * from (values ('p', 'gain', 'mean', 'a', 1.5), "
             "('p', 'gain', 'mean', 'b', null)) as v(problem, metric, variant, model_id, value)"
         )
-    remember_built(workspace)
-    (entry,) = tries(workspace, "p")
+        found = built_tries(connection)
+        assert built_tries(connection, "q") == {}
+    (entry,) = found["p"]
     assert (entry.kind, entry.metric, entry.values) == ("variant", "gain", {"a": 1.5})
     assert json.loads(entry.definition) == {"parameters": {"k": 1}, "code": "abc"}

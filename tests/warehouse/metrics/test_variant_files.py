@@ -2,80 +2,92 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from dbt_harness import PROJECT
 
-from tokenmart import cli
 from warehouse.errors import TokenmartError
+from warehouse.metrics.expressions import ExpressionChecker
 from warehouse.metrics.registry import Family, find_families
-from warehouse.metrics.variant_files import SETTINGS, check_variants
-from warehouse.paths import Workspace
+from warehouse.metrics.variant_files import check_variants, tables_of
 
-GAIN = Family(
-    "gain",
-    "custom",
-    "higher",
-    True,
-    "window",
-    None,
-    {
-        "statistic": {"mean": (), "share_above": ("alpha",)},
-        "from_position": "optional",
-        "tail_tokens": "required",
-    },
-)
-HEADER = "metric,variant,aggregation,statistic,alpha,from_position,tail_tokens"
+HEADER = "metric,variant,core,aggregation,unit,over,numerator,denominator,where,tokens,min_tokens"
+GOOD = "gain,a,true,micro,,token_pairs,sum(gain),count(*),nll < 2,,10"
+TOKENS = """
+models:
+  - name: fct_tokens
+    columns:
+      - {name: position, data_type: integer}
+      - {name: nll, data_type: double}
+      - {name: gain, data_type: double}
+      - {name: is_number, data_type: boolean}
+"""
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    settings = tmp_path / SETTINGS
-    settings.parent.mkdir(parents=True)
-    shutil.copy(PROJECT / SETTINGS, settings)
-    (tmp_path / "variants").mkdir()
+    for folder in ("models/tokens", "models/probes", "variants"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "models" / "tokens" / "_tokens.yml").write_text(TOKENS)
+    (tmp_path / "gain.sql").write_text("select * from {{ ref('token_metrics') }}")
     return tmp_path
 
 
-def check(project: Path, text: str, name: str = "gain") -> None:
-    path = project / "variants" / f"{name}.csv"
+def check(project: Path, text: str) -> None:
+    path = project / "variants" / "gain.csv"
     path.write_text(text, encoding="utf-8", newline="")
-    check_variants(project, [GAIN])
+    sql = project / "gain.sql"
+    check_variants(project, [Family("gain", "custom", "higher", True, "window", None, sql)])
 
 
 def test_what_ships_and_a_good_file_pass(project: Path) -> None:
     check_variants(PROJECT, find_families(PROJECT))
-    check(project, f"{HEADER}\r\ngain,a,micro,mean,,,5\n\ngain,b,macro,share_above,0.5,0,5\r\n")
+    least = "metric,variant,aggregation,over,numerator,denominator"
+    check(project, f"{HEADER}\r\n{GOOD}\r\n\r\ngain,b,,q90,byte,tokens,sum(nll),1,,sum(1),\r\n")
+    check(project, f"{least}\ngain,a,macro,tokens,sum(nll),count(*)\n")
 
 
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ("gain,b,micro,mean,,5", "line 3: 6 values for 7 columns: gain,b,micro,mean,,5; "),
-        ("gain,b,micro,mean,,,5,9", "line 3: 8 values for 7 columns"),
+        ("gain,b,,micro", "line 3: 4 values for 11 columns: gain,b,,micro; "),
+        ("gain,b,,micro,,tokens,max(nll,1),1,,,", "line 3: 12 values for 11 columns"),
+        ("gain,b,,mikro,,tokens,sum(nll),1,,,", "aggregation of b is 'mikro'; did you mean 'micro"),
+        ("gain,b,,,,tokens,sum(nll),1,,,", "aggregation of b is empty; write one of micro, macro"),
+        ("gain,b,,micro,,,sum(nll),1,,,", "column over of b is empty; write one of tokens, token_"),
+        ("gain,b,,micro,,tokens,,1,,,", "numerator of b is empty; write an SQL aggregate, such as"),
+        ("gain,b,,micro,,tokens,sum(nll), ,,,", "column denominator of b is empty; write an SQL"),
+        ("gain,b,,micro,,token_pair,1,1,,,", "column over of b is 'token_pair'; did you mean 'tok"),
+        ("gain,b,,micro,,words,1,1,,,", "column over of b is 'words'; write one of tokens, token_"),
         (
-            "gain,b,micro,share_abov,,,5",
-            "line 3: column statistic of b is 'share_abov'; did you mean 'share_above'? write one",
+            "gain,b,yes,micro,,tokens,1,1,,,",
+            "column core of b is 'yes'; write true, or leave it",
         ),
-        ("gain,b,mikro,mean,,,5", "line 3: column aggregation of b is 'mikro'; did you mean 'mic"),
-        ("gain,b,,mean,,,5", "line 3: column aggregation of b is empty; write micro, macro, wei"),
-        ("gain,b,micro,share_above,,,5", "line 3: column alpha of b is empty; write a number"),
-        ("gain,b,micro,mean,,,", "line 3: column tail_tokens of b is empty; write a whole number"),
-        ("gain,b,micro,mean,2,,5", "column alpha of b is '2', but a row like this doesn't read it"),
-        ("gain,b,micro,mean,,x,5", "column from_position of b is 'x'; write a whole number"),
-        ("gain,b,micro,mean,,-1,5", "of b is '-1'; write a whole number, at least 0"),
-        ("gain,b,micro,share_above,nan,,5", "column alpha of b is 'nan'; write a number"),
-        ("pain,b,micro,mean,,,5", "column metric of b is 'pain'; write gain, as the file's name"),
-        ("gain,b@c,micro,mean,,,5", "column variant of b@c has a space, a quote or @ in it"),
-        ("gain,a,micro,mean,,,5", "line 3: the variant a stands in line 2 already; rename one"),
+        ("gain,b,,micro,bytes,tokens,1,1,,,", "column unit of b is 'bytes'; did you mean 'byte'?"),
+        ("gain,b,,micro,,tokens,1,1,,,x", "column min_tokens of b is 'x'; write a whole number of"),
+        ("gain,b,,micro,,tokens,1,1,,,-1", "column min_tokens of b is '-1'; write a whole number"),
+        ("gain,b,,micro,,tokens,1,1,,,1.5", "column min_tokens of b is '1.5'; write a whole"),
+        ("pain,b,,micro,,tokens,1,1,,,", "column metric of b is 'pain'; write gain, as the file's"),
+        ("gain,b@c,,micro,,tokens,1,1,,,", "column variant of b@c has a space, a quote or @ in it"),
+        (GOOD, "line 3: the variant a stands in line 2 already; rename one"),
+        (
+            "gain,b,,micro,,tokens,sum(nl),1,,,",
+            "numerator of b reads the column nl, which token",
+        ),
+        (
+            "gain,b,,micro,,tokens,1,1,nll <,,",
+            "column where of b is no SQL expression: nll <; che",
+        ),
+        (
+            "gain,b,,micro,,tokens,1,1,,sum(x),",
+            "column tokens of b reads the column x, which tok",
+        ),
     ],
 )
 def test_a_mistake_in_a_row_is_named(project: Path, row: str, said: str) -> None:
     with pytest.raises(TokenmartError) as caught:
-        check(project, f"{HEADER}\ngain,a,micro,mean,,,5\n{row}\n")
+        check(project, f"{HEADER}\n{GOOD}\n{row}\n")
     assert caught.value.message.startswith(f"{project / 'variants' / 'gain.csv'}, line 3: ")
     assert said in caught.value.message
     assert "\n" not in caught.value.message
@@ -85,9 +97,9 @@ def test_a_mistake_in_a_row_is_named(project: Path, row: str, said: str) -> None
     ("text", "said"),
     [
         ("", "line 1: no column metric; the first line names the columns, metric,variant,aggre"),
-        ("metric,variant,aggregation,alpa\ngain,a,micro,1\n", "column alpa is unknown; did you me"),
-        ("metric,variant,aggregation,gamma\ngain,a,micro,2\n", "column gamma is not read by gain"),
-        ("metric,variant,variant,aggregation\n", "line 1: column variant stands there twice"),
+        ("metric,variant,aggregation,over,numerator\n", "line 1: no column denominator; the first"),
+        (f"{HEADER},wher\n", "line 1: column wher is unknown; did you mean 'where'? the columns"),
+        (f"{HEADER},where\n", "line 1: column where stands there twice"),
     ],
 )
 def test_a_mistake_in_the_columns_is_named(project: Path, text: str, said: str) -> None:
@@ -97,30 +109,45 @@ def test_a_mistake_in_the_columns_is_named(project: Path, text: str, said: str) 
     assert "\n" not in caught.value.message
 
 
-def test_distances_are_powers_of_two(project: Path) -> None:
-    family = Family("far", "custom", "higher", True, "window", None, {"from_distance": "optional"})
-    path = project / "variants" / "far.csv"
-    header = "metric,variant,aggregation,from_distance\nfar,a,micro,1024\n"
-    path.write_text(header, encoding="utf-8")
-    check_variants(project, [family])
-    path.write_text(header + "far,b,micro,1000\n", encoding="utf-8")
-    with pytest.raises(TokenmartError, match="'1000'; write a power of two, for instance 512 or"):
-        check_variants(project, [family])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("sum(nll) filter (where tokens.gain > 2 and NLL < 1)", ""),
+        ("list_sum(list_transform(list(gain), lambda x: x + 1))", ""),
+        ("quantile_cont(case when nll > 1 then gain end, 0.5)", ""),
+        ("count(*)", ""),
+        ("'it''s' = 'x' -> 'y'", ""),
+        ("sum(ngll)", "reads the column ngll, which tokens lacks; did you mean 'nll'? columns:"),
+        ("downstream.score", "reads the column downstream, which tokens lacks"),
+        ("(select 1)", "has a subquery; use columns of tokens only"),
+        ("gain in (select score from downstream)", "has a subquery"),
+        ("exists(from downstream)", "has a subquery"),
+        ("sum(nll) over (partition by (select 1))", "has a subquery"),
+        ("1 as double) from downstream where cast(nll", "has a subquery"),
+        ("read_csv('labels.csv')", "calls the table function read_csv"),
+        ("glob('*')", "calls the table function glob"),
+        ("1 as double), cast(2", "is more than one expression; write one, with its parenthe"),
+        ("nll as integer) + cast(gain", "is more than one expression"),
+        ("sum(nll", "is no SQL expression: sum(nll; check its parentheses, quotes and commas"),
+        ("1) + (2", "is no SQL expression"),
+        ("sum(nll), 1", "is no SQL expression"),
+        ("1 as double); drop table tokens; select cast(1", "is no SQL expression"),
+        ("sum(nll) -- a comment", "is no SQL expression"),
+        ("sum(nll) /*", "is no SQL expression"),
+        ("$1", "has a parameter"),
+    ],
+)
+def test_an_expression_reads_columns_of_its_rows_and_nothing_else(text: str, said: str) -> None:
+    found = ExpressionChecker().mistake(text, "tokens", ["nll", "gain"])
+    assert found.startswith(said) and bool(found) == bool(said)
 
 
-def test_a_file_of_no_family_is_named(project: Path) -> None:
-    with pytest.raises(TokenmartError, match=r"gains\.csv: there is no metric family gains; did"):
-        check(project, f"{HEADER}\n", name="gains")
-
-
-def test_nothing_runs_after_a_mistake(workspace: Workspace) -> None:
-    shutil.rmtree(workspace.dbt_project)
-    ignored = shutil.ignore_patterns("target", "logs")
-    shutil.copytree(PROJECT, workspace.dbt_project, ignore=ignored)
-    path = workspace.dbt_project / "variants" / "key_share.csv"
-    with path.open("a", encoding="utf-8") as file:
-        file.write("key_share,b,,micro,sharp,1,-2\n")
-    stopped = CliRunner().invoke(cli, ["dbt", "run"])
-    assert stopped.exit_code == 1
-    (line,) = stopped.stderr.splitlines()
-    assert f"{path}, line 38: column statistic of b is 'sharp'; did you mean 'share'?" in line
+def test_rows_that_a_metric_may_read_are_those_that_its_sql_reads() -> None:
+    described = {"fct_tokens": ["nll"], "ladder_curves": ["total"], "words": None}
+    sql = "-- {{ ref('ladder_curves') }}\nwith x as (select * from {{ ref('%s') }})"
+    assert dict(tables_of(sql % "token_metrics", described)) == {
+        "tokens": ["nll"],
+        "token_pairs": ["nll"],
+    }
+    assert set(tables_of(sql % "fct_tokens", described)) == {"key_tokens", "evaluator_key_tokens"}
+    assert dict(tables_of(sql % "words", described)) == {"words": None}

@@ -17,8 +17,6 @@ from dbt_harness import PROJECT, Warehouse
 from made_up_warehouse import Shape, write_warehouse
 
 from tokenmart import cli
-from warehouse.metrics.sharded.build import RESULT_TABLES, result_file
-from warehouse.metrics.sharded.head import take_results
 from warehouse.paths import Workspace
 from warehouse.sql.connection import connect_for_queries, connect_read_only, connect_to_parquet
 from warehouse.sql.views import PUBLIC_VIEWS
@@ -69,25 +67,6 @@ def test_the_database_has_the_same_columns_before_and_after_dbt(
         assert columns(connection) == expected()
     with duckdb.connect(str(built.database), read_only=True) as connection:
         assert columns(connection) == expected()
-        staged = {
-            view: [row[:2] for row in connection.execute(f"describe staging.{name}").fetchall()]
-            for view, name in {
-                "tokens": "stg_token_stats",
-                "top_tokens": "stg_top_tokens",
-                "documents": "stg_documents",
-                "condition_pairs": "stg_condition_pairs",
-                "lineup": "stg_lineup",
-                "models": "stg_models",
-                "downstream": "stg_downstream",
-                "units": "stg_units",
-                "benchmark_scores": "stg_benchmark_scores",
-                "benchmark_tables": "stg_benchmark_tables",
-                "ranking_columns": "stg_ranking_columns",
-                "ranking_results": "stg_ranking_results",
-                "merge_runs": "stg_merge_runs",
-            }.items()
-        }
-    assert staged == {view: each for view, each in expected().items() if view in staged}
 
 
 @pytest.mark.parametrize(
@@ -116,18 +95,6 @@ def test_a_folder_whose_name_is_a_pattern_is_read_and_no_other(
     assert counted("tokens") == {"rows": sum(rows[1:]), "conditions": len(files) - 1}
 
 
-def test_results_of_shards_are_those_of_their_own_folders(tmp_path: Path) -> None:
-    for folder, value in (("exp[1]", 1), ("exp1", 2)):
-        (tmp_path / folder / "x=7").mkdir(parents=True)
-        for table in RESULT_TABLES:
-            path = result_file(tmp_path / folder / "x=7", table)
-            pq.write_table(pa.table({"metric": ["m"], "x": [value]}), path)
-    take_results(tmp_path / "t.duckdb", [tmp_path / "exp[1]" / "x=7"], [], [])
-    with duckdb.connect(str(tmp_path / "t.duckdb")) as connection:
-        for table in RESULT_TABLES:
-            assert connection.execute(f"from main.{table}").fetchall() == [("m", 1)]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("folder", "arguments"),
@@ -146,11 +113,11 @@ def test_plain_dbt_works_inside_the_project_and_from_the_root(
     monkeypatch.setenv("TOKENMART_DATABASE", str(tmp_path / "own.duckdb"))
     monkeypatch.setenv("DBT_TARGET_PATH", str(tmp_path / "target"))
     dbt = Path(sys.executable).with_name("dbt")
-    command = [str(dbt), "run", "--quiet", "--select", "stg_units"]
+    command = [str(dbt), "run", "--quiet", "--select", "coverage"]
     done = subprocess.run([*command, *arguments], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
     with duckdb.connect(str(tmp_path / "own.duckdb"), read_only=True) as connection:
-        assert connection.execute("select count(*) from staging.stg_units").fetchall() == [(4,)]
+        assert connection.execute("select count(*) from coverage").fetchall() == [(4,)]
 
 
 def test_the_database_of_plain_dbt_is_the_one_the_other_commands_read(
@@ -203,7 +170,7 @@ def test_the_database_opens_in_an_older_duckdb(built: Warehouse) -> None:
 def test_dbt_says_in_one_line_that_the_data_is_of_another_version(tmp_path: Path) -> None:
     old = tmp_path / "data" / "tokens" / "problem=p" / "model_id=m" / "probe=full"
     old.mkdir(parents=True)
-    done = Warehouse(tmp_path / "data", tmp_path / "t.duckdb").dbt("run", "--select", "stg_units")
+    done = Warehouse(tmp_path / "data", tmp_path / "t.duckdb").dbt("run", "--select", "coverage")
     assert done.returncode != 0
     assert f"{old}: written by another version of Tokenmart" in done.stdout
     assert "Traceback" not in done.stdout
@@ -223,7 +190,7 @@ def test_dbt_beside_another_program_names_it_without_a_traceback(
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as reader:
         assert reader.stdout
         reader.stdout.readline()
-        done = Warehouse(built.data, database).dbt("run", "--select", "stg_units")
+        done = Warehouse(built.data, database).dbt("run", "--select", "coverage")
         reader.communicate(b"\n")
     assert done.returncode != 0
     assert f"{database}: open in python" in done.stdout

@@ -28,6 +28,17 @@ key_tokens as (
     from tokens
     where {{ filter }}
     {{ 'union all' if not loop.last }}
+    {%- else %}
+    select
+        '' as where_clause,
+        unit_id,
+        position,
+        nll,
+        char_start,
+        char_end,
+        shares_character
+    from tokens
+    where false
     {%- endfor %}
 ),
 

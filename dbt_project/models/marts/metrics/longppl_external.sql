@@ -26,6 +26,12 @@ evaluator_units as (
     where is_evaluator and pair is not null
 ),
 
+evaluator_tokens as (
+    select tokens.* from tokens
+    inner join evaluator_units
+        on tokens.unit_id = evaluator_units.unit_id
+),
+
 key_tokens as (
     {%- for filter, _ in variants(metric = 'longppl_external') | groupby('where_clause') %}
     select
@@ -34,11 +40,26 @@ key_tokens as (
         position,
         char_start,
         char_end
-    from tokens
-    inner join evaluator_units using (unit_id)
+    from evaluator_tokens
     where {{ filter }}
     {{ 'union all' if not loop.last }}
+    {%- else %}
+    select
+        '' as where_clause,
+        unit_id,
+        position,
+        char_start,
+        char_end
+    from evaluator_tokens
+    where false
     {%- endfor %}
+),
+
+with_previous as (
+    select
+        *,
+        lag(char_end) over (partition by where_clause, unit_id order by position) as previous_end
+    from key_tokens
 ),
 
 -- Touching key tokens form one interval, as in the paper's code.
@@ -49,13 +70,7 @@ numbered as (
             partition by where_clause, unit_id
             order by position
         ) as number
-    from (
-        select
-            *,
-            lag(char_end) over (partition by where_clause, unit_id order by position)
-                as previous_end
-        from key_tokens
-    )
+    from with_previous
 ),
 
 intervals as (
@@ -68,6 +83,13 @@ intervals as (
     group by where_clause, unit_id, number
 ),
 
+characters as (
+    select
+        *,
+        unnest(generate_series(interval_start, interval_end)) as character
+    from intervals
+),
+
 -- One row per character, with the furthest end of an interval that holds it.
 key_characters as (
     select
@@ -75,12 +97,7 @@ key_characters as (
         unit_id,
         character,
         max(interval_end) as interval_end
-    from (
-        select
-            *,
-            unnest(generate_series(interval_start, interval_end)) as character
-        from intervals
-    )
+    from characters
     group by where_clause, unit_id, character
 ),
 

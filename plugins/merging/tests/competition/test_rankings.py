@@ -269,7 +269,7 @@ def test_the_command_shows_and_writes(tmp_path: Path) -> None:
     out = tmp_path / "standings.json"
     words = ["rank", "show", "--results", str(path), "--draws", "50"]
     shown = CliRunner().invoke(cli, [*words, "--out", str(out)])
-    assert shown.exit_code == 0 and "not told apart from" in shown.output, shown.output
+    assert shown.exit_code == 0 and "not distinguishable from" in shown.output, shown.output
     printed = CliRunner().invoke(cli, [*words, "--json"])
     assert json.loads(printed.stdout) == json.loads(out.read_text())
     out.write_text("mine")
@@ -369,3 +369,21 @@ def test_the_marts_that_dbt_builds_are_those_of_the_command(
     direct = CliRunner().invoke(cli, ["rank", "show", "--results", str(path), "--json"])
     stored, computed = json.loads(shown.stdout), json.loads(direct.stdout)
     assert {**stored, "name": ""} == {**computed, "name": ""}
+
+
+def test_pairs_over_groups_of_tasks_are_tested_by_sign_flips(tmp_path: Path) -> None:
+    """Ten groups: `best` is ahead in each; `a` and `b` change places."""
+    scores = {
+        f"task{place}": {"best": 9.0, "a": 2.0 + place % 2, "b": 3.0 - place % 2, "c": 1.0}
+        for place in range(10)
+    }
+    found = rank_file(write(tmp_path / "r.csv", plain(scores)), WORKSPACE, draws=50)
+    pairs = {(p["entry"], p["other_entry"]): p for p in found.marts["ranking_pairs"]}
+    exact = 2 / 2**10  # all ten differences have one sign
+    assert pairs["a", "best"]["p_adjusted"] == pytest.approx(6 * exact)
+    assert pairs["a", "best"]["told_apart"] and pairs["b", "c"]["told_apart"]
+    assert pairs["a", "b"]["p_adjusted"] == 1 and not pairs["a", "b"]["told_apart"]
+    few = {name: scores[name] for name in ("task0", "task1", "task2", "task3", "task4")}
+    found = rank_file(write(tmp_path / "r.csv", plain(few)), WORKSPACE, draws=50)
+    assert not any(pair["told_apart"] for pair in found.marts["ranking_pairs"])
+    assert {pair["p_adjusted"] for pair in found.marts["ranking_pairs"]} == {None}

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import click
 
 from warehouse.errors import TokenmartError
-from warehouse.metrics.sharded.build import Order, Outcome
-from warehouse.metrics.sharded.local import Runner, run_order
+from warehouse.metrics.shards import Runner, Shard, build_shard
 from warehouse.paths import Workspace
 from warehouse.ray_cluster import NODE_LOSSES, PUBLIC_SETTINGS, cluster
 
-PASSED_ON = ("TOKENMART", "DBT_", *PUBLIC_SETTINGS)
+PASSED_ON = ("TOKENMART", *PUBLIC_SETTINGS)
 """Beginnings of variables that shards on other machines are given."""
 
 _BESIDE_DUCKDB = 1 << 30
@@ -26,13 +24,13 @@ count."""
 
 
 def on_ray(address: str | None) -> Runner:
-    """A runner that sends orders to a cluster.
+    """A runner that sends shards to a cluster.
 
     Args:
         address: of a running cluster; None starts one on this machine, for as long as it is used.
     """
 
-    def run(orders: Sequence[Order], workspace: Workspace) -> Iterator[Outcome]:
+    def run(shards: Sequence[Shard], workspace: Workspace) -> Iterator[tuple[Shard, str]]:
         with cluster(address) as ray:
             memory = duckdb_limit() + _BESIDE_DUCKDB
             largest = max(
@@ -46,12 +44,18 @@ def on_ray(address: str | None) -> Runner:
                 )
             settings = {k: v for k, v in os.environ.items() if k.startswith(PASSED_ON)}
             task = ray.remote(memory=memory, max_retries=NODE_LOSSES, scheduling_strategy="SPREAD")(
-                _run_with
+                _build_with
             )
-            running = {task.remote(order, workspace, settings): order for order in orders}
+            running = {task.remote(shard, workspace, settings): shard for shard in shards}
             while running:
                 (done,), _ = ray.wait(list(running), num_returns=1)
-                yield _outcome(ray, done, running.pop(done))
+                shard = running.pop(done)
+                try:
+                    yield shard, ray.get(done)
+                except ray.exceptions.RayError as error:
+                    text = " ".join(str(error).split())
+                    click.echo(f"shard {shard.number}: {text[:200]}", err=True)
+                    yield shard, f"Ray lost it ({type(error).__name__})"
 
     return run
 
@@ -75,16 +79,6 @@ def duckdb_limit() -> int:
     return int(float(number) * 1024 ** ["bytes", "KiB", "MiB", "GiB", "TiB"].index(unit))
 
 
-def _run_with(order: Order, workspace: Workspace, settings: dict[str, str]) -> Outcome:
+def _build_with(shard: Shard, workspace: Workspace, settings: dict[str, str]) -> str:
     os.environ.update(settings)
-    return run_order(order, workspace)
-
-
-def _outcome(ray: Any, done: Any, order: Order) -> Outcome:
-    try:
-        outcome: Outcome = ray.get(done)
-    except ray.exceptions.RayError as error:
-        text = " ".join(str(error).split())
-        click.echo(f"shard {order.number}: {text[:200]}", err=True)
-        return Outcome(order.number, f"Ray lost it ({type(error).__name__})")
-    return outcome
+    return build_shard(shard, workspace)

@@ -1,4 +1,4 @@
-"""Near copies: variants that rank the models alike, by rank correlation."""
+"""Near-duplicates: variants that rank the models alike, by rank correlation."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Correlation:
 
 
 @dataclass(frozen=True)
-class NearCopies:
+class NearDuplicates:
     """Variants that rank the models as the leader does, or in reverse."""
 
     problem: str
@@ -151,13 +151,13 @@ def ranked(correlations: Iterable[Correlation]) -> Iterator[tuple[int, Correlati
         yield counts[key], pair
 
 
-def group_near_copies(
+def group_near_duplicates(
     correlations: Iterable[Correlation], metric: str, threshold: float
-) -> list[NearCopies]:
+) -> list[NearDuplicates]:
     """Split a metric's variants into groups; every member is as close to the group's leader.
 
     Leaders are taken greedily: the variant with most others within the threshold, ties by
-    name. Variants without a near copy make no group.
+    name. Variants without a near-duplicate make no group.
     """
     close: dict[tuple[str, str], dict[str, Correlation]] = {}
     for pair in correlations:
@@ -170,7 +170,9 @@ def group_near_copies(
         members = close[leader]
         if not members:
             break
-        groups.append(NearCopies(problem, name, tuple(members[other] for other in sorted(members))))
+        groups.append(
+            NearDuplicates(problem, name, tuple(members[other] for other in sorted(members)))
+        )
         gone = {name, *members}
         close = {
             key: {other: pair for other, pair in near.items() if other not in gone}

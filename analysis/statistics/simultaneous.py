@@ -1,0 +1,331 @@
+"""Simultaneous inference for the Spearman correlations of many metrics with one target.
+
+Directions are declared, so the best metric is the one with the largest *signed* rho. All claims
+rest on one approximation: the errors of Fisher's z of K dependent correlations are jointly normal
+with mean 0, standard errors
+
+    se_k = √(design effect · (1 + r_k² / 2) / (n_k − 3))            (Bonett & Wright 2000)
+
+and the correlation matrix C of two correlations that share a variable (Olkin & Siotani 1976;
+Olkin & Finn 1995). With r the correlations with the target and p_jk the partial correlation of two
+metrics given the target, C is
+
+    C_jk = r_j r_k (1 + p_jk²) / 2 + √(1 − r_j²) √(1 − r_k²) p_jk,
+
+the same matrix written as a covariance: it is that of
+
+    g_k = r_k (T − W_k) / √2 + √(1 − r_k²) V_k,
+
+T standard normal, V normal with correlations p_jk, W normal with p_jk². This form needs no
+eigenvalues, is positive semidefinite for any r, and gives the same draws in any order of the
+metrics. r is shrunk to tanh(0.85 z) in C, since large correlations among many are too large.
+
+* Intervals: the lower bound of each metric is z − c·se with c the 97.5% quantile of max_k N(0, C).
+  The bound of the chosen metric is too high only if the largest of K errors exceeds c. Its upper
+  bound is z + 1.96·se: the largest estimate is at least that of the truly best metric. Other
+  metrics pay c on both sides.
+* 'Tracks the target': the lower bound is above 0.
+* 'Not distinguishable from the best': metric j is left out when the largest of
+  (z_k − z_j) / se(z_k − z_j) over k exceeds the 95% quantile of the same maximum of normal errors.
+  The truly best metric stays in the set in at least 95% of studies.
+
+Assumptions: monotone relations whose ranks behave as those of a normal law, and groups of models
+whose likeness `families.design_effect` describes. Simulated in benchmarks/statistics_selection.py,
+with designs in which both hold and with families, series and 17 models.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import NormalDist
+
+import numpy as np
+
+from analysis.statistics.bootstrap import Interval
+from analysis.statistics.correlations import Flags, Floats, Indices, unit_ranks
+from analysis.statistics.families import MINIMUM_MODELS, design_effects, half_swap
+
+LEVEL = 0.95
+SHRINKAGE = 0.85
+DRAWS = 10_000
+SET_DRAWS = 2000
+LEAST_COVERAGE = 0.5
+"""Share of the models that a metric must have a value for; else it has no p and isn't counted."""
+
+_DRAWS_AT_ONCE = 1000
+_USUAL = NormalDist().inv_cdf((1.0 + LEVEL) / 2.0)
+_SMALL = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class JointErrors:
+    """Correlations of K metrics with the target, and how their errors depend on each other.
+
+    rho: `[K]` Spearman (pooled within families where asked for), NaN where undefined or untested.
+    z: `[K]` Fisher's z; error: `[K]` its standard error, widened by the design effect.
+    factors: `[K, d]` rows of unit length whose products are C; zero where untested.
+    design_effect: by which variances are typically larger than with independent models.
+    """
+
+    rho: Floats
+    z: Floats
+    error: Floats
+    factors: Floats
+    design_effect: float
+
+    @property
+    def tested(self) -> Flags:
+        """`[K]`, whether a metric has a correlation that counts."""
+        return np.isfinite(self.rho)
+
+    @cached_property
+    def maxima(self) -> Floats:
+        """`[DRAWS]` draws of max N(0, C) over the tested metrics, ascending."""
+        factors = self.factors[self.tested]
+        return np.sort(np.concatenate([part.max(axis=0) for part in _normals(factors, DRAWS)]))
+
+
+def joint_errors(
+    metrics: Floats, target: Floats, groupings: Sequence[Sequence[Hashable]]
+) -> JointErrors:
+    """Correlations over all models.
+
+    Args:
+        metrics: `[K, n]`, oriented, NaN where a model has no value.
+        target: `[n]`.
+        groupings: labels of the models, each `[n]`: families, series. The one that costs most
+            sets the design effect.
+    """
+    keep = np.isfinite(metrics)
+    x = unit_ranks(np.where(keep, metrics, 0.0), keep)
+    y = unit_ranks(np.broadcast_to(target, metrics.shape), keep)
+    freedom = keep.sum(axis=1).astype(np.float64)
+    return _joint(x, y, keep, freedom, groupings)
+
+
+def joint_errors_within(
+    metrics: Floats,
+    target: Floats,
+    families: Sequence[Hashable],
+    series: Sequence[Hashable],
+) -> JointErrors:
+    """Correlations of the ranks less their family means: what holds inside families.
+
+    Whatever families share, in metric and target, drops out. Each family costs one model.
+
+    Args:
+        metrics: `[K, n]`, oriented, NaN where a model has no value.
+        target: `[n]`.
+        families: `[n]`; series: `[n]`, each within one family, as `groupings` of `joint_errors`.
+    """
+    keep = np.isfinite(metrics)
+    codes = _codes(families)
+    member = (np.arange(codes.max(initial=-1) + 1)[:, None] == codes).astype(np.float64)
+    x = _without_means(unit_ranks(np.where(keep, metrics, 0.0), keep), keep, member, codes)
+    y = _without_means(
+        unit_ranks(np.broadcast_to(target, metrics.shape), keep), keep, member, codes
+    )
+    present = (keep.astype(np.float64) @ member.T > 0).sum(axis=1)
+    return _joint(x, y, keep, keep.sum(axis=1) - present + 1.0, [series])
+
+
+def critical_value(errors: JointErrors, level: float = LEVEL) -> float:
+    """The (1 + level) / 2 quantile of max_k N(0, C), NaN where nothing is tested."""
+    if not errors.tested.any():
+        return math.nan
+    return float(np.quantile(errors.maxima, (1.0 + level) / 2.0))
+
+
+def adjusted_p(errors: JointErrors) -> Floats:
+    """`[K]` p-values that rho is above 0, adjusted for all K: 2 P(max N(0, C) ≥ z / se), at most 1.
+
+    Below 1 − level exactly where the lower bound of the interval excludes 0.
+    """
+    result = np.full(errors.rho.shape, np.nan)
+    if errors.tested.any():
+        maxima = errors.maxima
+        with np.errstate(invalid="ignore"):
+            statistic = errors.z / errors.error
+        reaching = maxima.size - np.searchsorted(maxima, statistic[errors.tested])
+        result[errors.tested] = np.minimum(2.0 * (1 + reaching) / (maxima.size + 1), 1.0)
+    return result
+
+
+def single_p(errors: JointErrors) -> Floats:
+    """`[K]` two-sided p-values of each metric as if it were the only one."""
+    normal = NormalDist()
+    with np.errstate(invalid="ignore"):
+        statistic = np.abs(errors.z / errors.error)
+    return np.array([2.0 * normal.cdf(-t) if math.isfinite(t) else math.nan for t in statistic])
+
+
+def interval_after_choice(
+    errors: JointErrors, metric: int, critical: float, best: bool = False
+) -> Interval:
+    """95% interval for rho that holds although the metric was chosen among all K.
+
+    Args:
+        errors: see `joint_errors`.
+        metric: its row.
+        critical: see `critical_value`.
+        best: whether it has the largest signed rho of all that was tried.
+    """
+    z, error = float(errors.z[metric]), float(errors.error[metric])
+    low = math.tanh(z - critical * error)
+    high = math.tanh(z + (_USUAL if best else critical) * error)
+    return Interval(low, high, LEVEL, method="after choice", resamples=0, degenerate=0)
+
+
+def smallest_claimed(errors: JointErrors, critical: float) -> float:
+    """The rho from which a metric of all models has an interval that excludes 0."""
+    if math.isnan(critical):
+        return math.nan
+    tested = errors.tested
+    # se depends on rho: what is left of its square is the design effect over the freedom
+    base = float((errors.error**2 / (1.0 + np.tanh(errors.z) ** 2 / 2.0))[tested].min())
+    rho = 0.5
+    for _ in range(50):
+        rho = math.tanh(critical * math.sqrt(base * (1.0 + rho**2 / 2.0)))
+    return rho
+
+
+def indistinguishable(errors: JointErrors, level: float = LEVEL) -> Flags:
+    """`[K]`, whether a metric can't be told from the best one.
+
+    Args:
+        errors: of the metrics to compare, all tested.
+        level: at which the truly best metric is in the set.
+    """
+    count = errors.z.size
+    scaled = errors.factors * errors.error[:, None]
+    statistic, spread = _paired(errors.z, scaled)
+    largest = statistic.max(axis=1, initial=0.0)
+    surely_in = NormalDist().inv_cdf(level)
+    surely_out = NormalDist().inv_cdf(1.0 - (1.0 - level) / max(count - 1, 1))
+    inside = largest <= surely_in
+    between = np.flatnonzero(~inside & (largest <= surely_out))
+    if between.size:
+        drawn = np.hstack(list(_normals(scaled, SET_DRAWS))).astype(np.float32)
+        for row in between:
+            known = spread[row] > _SMALL
+            differences = (drawn[known] - drawn[row]) / spread[row, known, None].astype(np.float32)
+            inside[row] = largest[row] <= np.quantile(differences.max(axis=0), level)
+    return np.asarray(inside)
+
+
+def p_above(errors: JointErrors, other: int) -> Floats:
+    """`[K]` one-sided p-values that a metric has a larger rho than `other`, adjusted for all K."""
+    scaled = errors.factors * errors.error[:, None]
+    statistic, spread = _paired(errors.z, scaled, np.array([other]))
+    known = spread[0] > _SMALL
+    result = np.ones(errors.z.size)
+    if known.any():
+        difference = (scaled[known] - scaled[other]) / spread[0, known, None]
+        maxima = np.sort(np.concatenate([part.max(axis=0) for part in _normals(difference, DRAWS)]))
+        reaching = maxima.size - np.searchsorted(maxima, statistic[0, known])
+        result[known] = (1 + reaching) / (maxima.size + 1)
+    return result
+
+
+def _paired(z: Floats, scaled: Floats, rows: Indices | None = None) -> tuple[Floats, Floats]:
+    """(z_k − z_j) / se and se of the difference, `[rows, K]`; 0 for two that rank models alike."""
+    own = np.arange(z.size) if rows is None else rows
+    lengths = (scaled**2).sum(axis=1)
+    variance = lengths[None, :] + lengths[own, None] - 2.0 * scaled[own] @ scaled.T
+    spread = np.sqrt(np.where(variance > _SMALL * lengths[own, None], variance, 0.0))
+    gap = z[None, :] - z[own, None]
+    return np.where(spread > 0, gap / np.where(spread > 0, spread, 1.0), 0.0), spread
+
+
+def _joint(
+    x: Floats, y: Floats, keep: Flags, freedom: Floats, groupings: Sequence[Sequence[Hashable]]
+) -> JointErrors:
+    """From centred ranks of unit length, `[K, n]`; `freedom` is n where nothing was removed."""
+    covered = keep.sum(axis=1) >= LEAST_COVERAGE * keep.shape[1]
+    rho = np.where(covered & (freedom >= MINIMUM_MODELS), (x * y).sum(axis=1), np.nan)
+    most = np.array(
+        [half_swap(1.0, int(count)) if count > 1 else 0.0 for count in keep.sum(axis=1)]
+    )
+    rho = np.clip(rho, -1.0, 1.0)
+    bounded = np.clip(rho, -most, most)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        z = np.arctanh(bounded)
+        variance = (1.0 + bounded**2 / 2.0) / np.maximum(freedom - 3.0, 1.0)
+    effects, typical = _design_effects(x, y, keep, np.isfinite(rho), groupings)
+    factors = _factors(np.nan_to_num(x), np.nan_to_num(y), np.nan_to_num(rho), np.nan_to_num(z))
+    factors[~np.isfinite(rho)] = 0.0
+    return JointErrors(rho, z, np.sqrt(effects * variance), factors, typical)
+
+
+def _factors(x: Floats, y: Floats, rho: Floats, z: Floats) -> Floats:
+    """Rows whose products are C; see the head of this module."""
+    rest = x - rho[:, None] * y
+    length = np.linalg.norm(rest, axis=1, keepdims=True)
+    rest = rest / np.where(length > _SMALL, length, np.inf)
+    shrunk = np.tanh(SHRINKAGE * z)
+    first, second = np.triu_indices(x.shape[1])
+    twice = np.where(first == second, 1.0, math.sqrt(2.0))
+    weight = shrunk[:, None] / math.sqrt(2.0)
+    rows = np.hstack(
+        [
+            weight,
+            np.sqrt(1.0 - shrunk**2)[:, None] * rest,
+            -weight * rest[:, first] * rest[:, second] * twice,
+        ]
+    )
+    length = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / np.where(length > _SMALL, length, 1.0))
+
+
+def _design_effects(
+    x: Floats, y: Floats, keep: Flags, tested: Flags, groupings: Sequence[Sequence[Hashable]]
+) -> tuple[Floats, float]:
+    """`[K]` design effects and the typical one; of several groupings the one that costs most.
+
+    A single estimate from few groups is poor, and that of the best metric was chosen along with
+    it: by chance alone it is twice the typical one. So each metric has the median over the
+    complete metrics, or half of its own where that is more: a metric that separates families, among
+    others that don't, pays for it.
+    """
+    effects, typical = np.ones(len(x)), 1.0
+    masks, mask_of = np.unique(keep, axis=0, return_inverse=True)
+    for labels in groupings:
+        groups = _codes(labels)
+        if groups.max(initial=-1) + 1 == groups.size:
+            continue
+        own = np.ones(len(x))
+        for number, present in enumerate(masks):
+            rows = np.flatnonzero((mask_of == number) & tested)
+            if rows.size:
+                here = _codes(groups[present].tolist())
+                own[rows] = design_effects(x[rows][:, present], y[rows[0], present], here)
+        whole = keep.all(axis=1) & tested
+        median = float(np.median(own[whole])) if whole.any() else 1.0
+        typical = max(typical, median)
+        effects = np.maximum(effects, np.maximum(own / 2.0, median))
+    return effects, typical
+
+
+def _normals(factors: Floats, draws: int) -> Iterator[Floats]:
+    """Normal columns `[K, draws]` with covariance factors · factorsᵀ, in parts; always the same."""
+    generator = np.random.default_rng(0)
+    for first in range(0, draws, _DRAWS_AT_ONCE):
+        count = min(_DRAWS_AT_ONCE, draws - first)
+        yield factors @ generator.standard_normal((factors.shape[1], count))
+
+
+def _without_means(ranks: Floats, keep: Flags, member: Floats, codes: Indices) -> Floats:
+    """Rows less the means of their families, at unit length; NaN where nothing is left."""
+    counts = np.maximum(keep.astype(np.float64) @ member.T, 1.0)
+    means = (np.nan_to_num(ranks) @ member.T / counts)[:, codes]
+    rest = np.where(keep, ranks - means, 0.0)
+    length = np.linalg.norm(rest, axis=1, keepdims=True)
+    return np.asarray(rest / np.where(length > _SMALL, length, np.nan))
+
+
+def _codes(labels: Sequence[Hashable]) -> Indices:
+    known: dict[Hashable, int] = {}
+    return np.array([known.setdefault(label, len(known)) for label in labels], dtype=np.intp)

@@ -1,0 +1,45 @@
+"""Exact sign-flip tests and Holm's adjustment, against scipy and pingouin."""
+
+from __future__ import annotations
+
+import numpy as np
+import pingouin
+import pytest
+import scipy.stats
+
+from analysis.statistics.sign_flip import holm, sign_flip_p
+
+
+@pytest.mark.parametrize("groups", [6, 9])
+def test_it_is_scipys_exact_permutation_test(groups):
+    differences = np.random.default_rng(groups).normal(0.6, 1, size=(5, groups))
+    found = sign_flip_p(differences)
+    for row, difference in enumerate(differences):
+        exact = scipy.stats.permutation_test(
+            (difference,), np.sum, permutation_type="samples", n_resamples=np.inf
+        )
+        assert found[row] == pytest.approx(exact.pvalue)
+
+
+def test_five_groups_are_too_few_and_six_just_enough():
+    assert np.isnan(sign_flip_p(np.ones((2, 5)))).all()
+    assert sign_flip_p(np.ones((1, 6)))[0] == 2 / 64
+
+
+def test_equal_entries_are_never_distinguishable():
+    assert sign_flip_p(np.zeros((1, 8)))[0] == 1
+
+
+def test_many_groups_are_drawn_at_random():
+    differences = np.random.default_rng(0).normal(0.5, 1, size=(1, 25))
+    exact = scipy.stats.permutation_test(
+        (differences[0],), np.sum, permutation_type="samples", n_resamples=200_000, rng=0
+    )
+    assert sign_flip_p(differences)[0] == pytest.approx(exact.pvalue, abs=0.003)
+
+
+def test_holm_is_pingouins():
+    p = np.array([0.01, 0.04, 0.03, 0.005, 0.9])
+    assert holm(p) == pytest.approx(pingouin.multicomp(p, method="holm")[1])
+    found = holm(np.array([0.02, np.nan, 0.01]))
+    assert found[0] == found[2] == 0.02 and np.isnan(found[1])

@@ -1,1 +1,0 @@
-"""The dbt project built from parts: shards of some models each, or what another build handed on."""
