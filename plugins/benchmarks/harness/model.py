@@ -6,6 +6,7 @@ warehouse, and a run that was killed goes on inside its task.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -137,9 +138,20 @@ class TokenmartLM(LM):  # type: ignore[misc]  # lm_eval is not checked here
         return EvalTask(name, condition, shots, found, units)
 
 
+def with_device(arguments: list[str]) -> list[str]:
+    """The harness's command line with `--device auto`, unless it names a device or a config file.
+
+    The harness's own default is cuda:0, with a GPU or without.
+    """
+    named = any(each.partition("=")[0] in ("--device", "--config", "-C") for each in arguments)
+    ours = NAME in arguments or any(each.endswith(f"={NAME}") for each in arguments)
+    return arguments if named or not ours else [*arguments, "--device", "auto"]
+
+
 def main() -> None:
     """The harness's own command line, which then knows `--model tokenmart`."""
     from lm_eval.__main__ import cli_evaluate
 
     model_registry.register(NAME, target=TokenmartLM)
+    sys.argv[1:] = with_device(sys.argv[1:])
     cli_evaluate()
