@@ -117,7 +117,8 @@ def eval_command(
     """
     from extract.failures import summary
     from plugins.benchmarks.harness.chat import Chat, chat_of
-    from plugins.benchmarks.harness.tasks import in_chat, item_rows, load_tasks_and_groups
+    from plugins.benchmarks.harness.item_rows import item_rows
+    from plugins.benchmarks.harness.tasks import in_chat, load_tasks_and_groups
     from warehouse.errors import UnitFailedError
     from warehouse.progress import progress_bar, without_library_bars
     from warehouse.store.eval_items import refuse_clashes, store_group, store_items
@@ -225,7 +226,7 @@ def _run_model(
             run = EvalRun(problem, selection, plan, workspace, progress, too_long=too_long)
             for task in tasks_of(plan):
                 run.run(task)
-                run.store_answers(task)
+                notes += [f"{spec.full_id}, {task.name}: {why}" for why in run.store_answers(task)]
                 if shortened := str(run.shortened(task)):
                     notes.append(
                         f"{spec.full_id}, {task.name}: longer than the {plan.context_limit} tokens "

@@ -328,8 +328,11 @@ class EvalRun:
                 cut[item] = max(cut.get(item, 0), tokens)
         return Shortened(len(cut), skipped, max(cut.values(), default=0))
 
-    def store_answers(self, task: EvalTask) -> None:
+    def store_answers(self, task: EvalTask) -> list[str]:
         """Write what the model generated, behind each filter, and the task's own metrics.
+
+        Returns:
+            Metrics that have no value, and why.
 
         Raises:
             StorageError: the disk is full or the folder can't be written.
@@ -354,6 +357,11 @@ class EvalRun:
         scores = [{**row, **common} for row in score_rows(task, answered, _absent(task, published))]
         if scores:
             write_table(self._scores(task), pa.Table.from_pylist(scores, schema=EVAL_SCORES))
+        reasons: dict[str, set[str]] = {}
+        for row in scores:
+            if row["reason"]:
+                reasons.setdefault(row["reason"], set()).add(row["metric"])
+        return [f"no value of {', '.join(sorted(m))}: {why}" for why, m in reasons.items()]
 
     def _scores(self, task: EvalTask) -> Path:
         keys = self.problem.name, self.plan.spec.model_id, task.condition

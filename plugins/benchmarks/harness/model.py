@@ -19,8 +19,9 @@ from extract.failures import summary
 from plugins.benchmarks.commands.eval import prepare_run
 from plugins.benchmarks.harness.chat import Chat, Messages, chat_of
 from plugins.benchmarks.harness.encoding import TooLong
+from plugins.benchmarks.harness.item_rows import item_rows
 from plugins.benchmarks.harness.results import Response
-from plugins.benchmarks.harness.tasks import EvalTask, item_rows, run_of, task_manager, units_of
+from plugins.benchmarks.harness.tasks import EvalTask, run_of, task_manager, units_of
 from warehouse.errors import TokenmartError, UnitFailedError
 from warehouse.store.eval_items import condition_of, refuse_clashes, store_items
 
