@@ -110,6 +110,9 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
         "extract --problem minilong --hours 2 --dry-run",
         "takes hours; tests/extract/test_time_budget.py runs it with small models",
     ),
+    "dbt run": (None, "the checkout here is built by it, and `data gc` comes before"),
+    "dbt run --select tag:benchmarks+": (None, "the checkout here is built with all plugins"),
+    "dbt run --select tag:benchmarks+ tag:rankings+": (None, "the same"),
     "dbt run --select +perplexity+": (None, "the checkout here is built by `dbt run`"),
     "dbt build": (None, "the checkout here is built by `dbt run`, without the library's own tests"),
     "dbt run --vars grids: [longppl]": (None, "tests/dbt_project builds every grid"),
@@ -205,7 +208,8 @@ FEWER = {
     "verify": ["--resamples", "100"],
 }
 """Added to what draws at random, in place of what is shown: only how long it takes changes."""
-BUILD = ["dbt", "run", "--quiet"]
+BUILD = ["dbt", "run", "--quiet", "--select", "fqn:*"]
+"""The core and the plugins' models."""
 ENDS = {
     "doctor --problem no4k": 1,  # the locked files are missing
     "data check": 4,  # made-up rows are not those that the ledger has hashed

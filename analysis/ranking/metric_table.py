@@ -257,9 +257,10 @@ def load_table(
     if not grouped and not ideas:
         of_table = problem.target is not None and problem.target.kind == "table"
         bring = "data fetch" if of_table else "extract"
+        build = "tokenmart dbt run --select 'fqn:*'" if of_table else "tokenmart dbt build"
         raise TokenmartError(
             f"{problem.name}: the mart metric_values holds nothing; run "
-            f"`tokenmart {bring} --problem {problem.asked}` and `tokenmart dbt build`"
+            f"`tokenmart {bring} --problem {problem.asked}` and `{build}`"
         )
     described = {(row[0], row[1]): row for row in catalogue}
     columns = [_column(described.get(key), key, grouped[key]) for key in sorted(grouped)]

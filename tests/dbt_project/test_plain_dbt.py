@@ -28,7 +28,7 @@ def on_fresh(whole: Warehouse, folder: Path) -> Warehouse:
 
 def values(warehouse: Warehouse, metric: str) -> dict[tuple[str, str], float | None]:
     found = warehouse.values(metric)
-    assert found and all(value is not None for value in found.values())
+    assert any(value is not None for value in found.values())
     return found
 
 
@@ -37,7 +37,7 @@ def values(warehouse: Warehouse, metric: str) -> dict[tuple[str, str], float | N
     [
         (("run", "--select", "+perplexity+"), "perplexity"),
         (("build", "--select", "+longppl+", *NO_UNIT_TESTS), "longppl"),
-        (("run", "--select", "+tag:probes,+retrieval_gain", "retrieval_gain+"), "retrieval_gain"),
+        (("run", "--select", "+retrieval_gain+", "token_units"), "retrieval_gain"),
         (("build", "--select", "+path:models/marts/custom+", *NO_UNIT_TESTS), "confident_mistakes"),
     ],
 )
@@ -48,7 +48,13 @@ def test_a_selection_on_a_fresh_database(
     fresh = on_fresh(whole, tmp_path)
     done = fresh.dbt(*words)
     assert done.returncode == 0, done.stdout
-    assert values(fresh, metric) == pytest.approx(values(whole, metric), rel=1e-9)
+    expected = values(whole, metric)
+    found = values(fresh, metric)
+    assert {key: value is None for key, value in found.items()} == {
+        key: value is None for key, value in expected.items()
+    }
+    for key, value in found.items():
+        assert value is None or value == pytest.approx(expected[key], rel=1e-9), key
     (metrics,) = fresh.rows("select list(distinct metric) from metric_values")[0]
     assert metrics == [metric]
 

@@ -107,6 +107,8 @@ class Warehouse:
         """The same warehouse, built from a copy of the project that a test may edit."""
         project = folder / "dbt_project"
         shutil.copytree(self.project, project, ignore=shutil.ignore_patterns("target", "logs"))
+        if not (folder / "plugins").exists():
+            (folder / "plugins").symlink_to(PROJECT.parent / "plugins")
         return Warehouse(self.data, self.database, project)
 
     def copied(self, folder: Path) -> Warehouse:

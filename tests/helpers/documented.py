@@ -91,6 +91,7 @@ def _whole_lines(lines: list[str]) -> Iterator[str]:
 def make_checkout(root: Path) -> Workspace:
     """A checkout with `minilong` and `no4k` as if extracted: made-up numbers, nothing built yet."""
     shutil.copytree(PROJECT, root / "dbt_project", ignore=shutil.ignore_patterns("target", "logs"))
+    (root / "plugins").symlink_to(ROOT / "plugins")
     for folder in ("problems", "published"):
         shutil.copytree(ROOT / "data" / folder, root / "data" / folder)
     shutil.copy(ROOT / "data" / "sources.yml", root / "data")

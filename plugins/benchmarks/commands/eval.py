@@ -108,7 +108,8 @@ def eval_command(
 
     Choices of an item share their prompt's KV cache. A finished unit (32 documents of a task) is
     never computed again; interrupt at any time and run the same command to go on. Metrics are SQL:
-    `tokenmart dbt build`, then the tables eval_metrics and eval_item_metrics.
+    `tokenmart dbt run --select tag:benchmarks+`, then the tables eval_metrics and
+    eval_item_metrics.
 
     \b
     tokenmart eval --problem minilong --tasks arc_easy,hellaswag --limit 100
@@ -196,7 +197,8 @@ def _next_step(problem: str, conditions: Collection[str]) -> str:
     """The commands that show the scores of these conditions."""
     names = ", ".join(f"'{name}'" for name in sorted(conditions))
     return (
-        "next: tokenmart dbt build && tokenmart sql \"from eval_metrics where part = 'all' "
+        "next: tokenmart dbt run --select tag:benchmarks+ && "
+        "tokenmart sql \"from eval_metrics where part = 'all' "
         f"and problem = '{problem}' and condition in ({names})\""
     )
 

@@ -50,7 +50,7 @@ class TableKind(ProblemKind):
         runs, benchmarks = (len(scores[name].unique()) for name in ("model_id", "benchmark"))
         click.echo(
             f"scores: {scores.num_rows:,} of {runs} runs on {benchmarks} benchmarks (licence: "
-            f"{table.licence}); next: tokenmart dbt build"
+            f"{table.licence}); next: tokenmart dbt run --select tag:benchmarks+"
         )
 
     def missing(self) -> tuple[str, str]:

@@ -175,7 +175,7 @@ def ranked_table(problem: TableProblem, workspace: Workspace) -> RankedTable:
     if scores is None:
         raise TokenmartError(
             f"problem {problem.asked}: its scores are not in the data folder yet; run "
-            f"`{problem.command}` and `tokenmart dbt build`"
+            f"`{problem.command}` and `tokenmart dbt run --select tag:benchmarks+`"
         )
     return RankedTable(
         name=problem.name,

@@ -351,7 +351,8 @@ def eval_command(
     """Score merged models on a round's tasks, and write down what that took.
 
     Each runs in a process of its own, which is ended over the problem's limits; finished units are
-    kept and never run again. The ranking is SQL: `tokenmart dbt build`, then `tokenmart rank show`.
+    kept and never run again. The ranking is SQL:
+    `tokenmart dbt run --select tag:benchmarks+ tag:rankings+`, then `tokenmart rank show`.
     An organiser evaluates hidden rounds with $TOKENMART_DATA on a folder of their own.
 
     \b

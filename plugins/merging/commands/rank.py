@@ -75,7 +75,8 @@ def import_(name: str, force: bool, file: Path) -> None:
     entries = len(table.results["entry"].unique())
     click.echo(
         f"{name}: {table.results.num_rows:,} results of {entries} entries in "
-        f"{table.columns.num_rows} columns; next: tokenmart dbt build"
+        f"{table.columns.num_rows} columns; next: "
+        "tokenmart dbt run --select tag:benchmarks+ tag:rankings+"
     )
 
 

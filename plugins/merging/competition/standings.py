@@ -32,6 +32,10 @@ Row = dict[str, Any]
 _NO_RUNS = pa.schema([pa.field("model_id", pa.string()), *MERGE_RUNS]).empty_table()
 
 
+BUILD = "tokenmart dbt run --select tag:benchmarks+ tag:rankings+"
+"""Builds the marts of rankings."""
+
+
 @dataclass(frozen=True)
 class Standings:
     """One ranking: the rows of each mart, in their order.
@@ -105,13 +109,13 @@ def stored_standings(name: str, workspace: Workspace) -> Standings:
             rows = connection.execute("select distinct problem from rankings order by 1").fetchall()
         except duckdb.CatalogException as error:
             raise TokenmartError(
-                f"{workspace.database}: has no rankings yet; run `tokenmart dbt build`"
+                f"{workspace.database}: has no rankings yet; run `{BUILD}`"
             ) from error
         known = [str(problem) for (problem,) in rows]
         if name not in known:
             raise TokenmartError(
                 f"--problem {name}: no ranking of this name is built; {did_you_mean(name, known)}"
-                f"there are: {', '.join(known) or 'none'} (new results: `tokenmart dbt build`)"
+                f"there are: {', '.join(known) or 'none'} (new results: `{BUILD}`)"
             )
         return _read(connection, name)
 
