@@ -38,7 +38,8 @@ from lm_eval.tasks import TaskManager  # noqa: E402
 
 from plugins.benchmarks.commands.eval import prepare_run  # noqa: E402
 from plugins.benchmarks.harness.evaluation import EvalRun  # noqa: E402
-from plugins.benchmarks.harness.tasks import FEWSHOT_SEED, EvalTask, item_rows, load_tasks  # noqa: E402
+from plugins.benchmarks.harness.item_rows import item_rows  # noqa: E402
+from plugins.benchmarks.harness.tasks import FEWSHOT_SEED, EvalTask, load_tasks  # noqa: E402
 from warehouse.paths import Workspace, find_workspace  # noqa: E402
 from warehouse.store.eval_items import store_items  # noqa: E402
 

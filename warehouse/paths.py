@@ -100,6 +100,16 @@ class Workspace:
         return self.store / "eval_answers"
 
     @property
+    def eval_scores(self) -> Path:
+        """Tasks' own metrics: `problem=…/model_id=…/condition=…/scores.parquet`."""
+        return self.store / "eval_scores"
+
+    @property
+    def eval_groups(self) -> Path:
+        """Groups of benchmarks: `problem=…/condition=…/group.parquet`."""
+        return self.store / "eval_groups"
+
+    @property
     def evals(self) -> Workspace:
         """The same checkout, with the token files of benchmarks in place of the documents'."""
         return EvalWorkspace(self.root, self.data, self.database, self.address)

@@ -132,11 +132,12 @@ def _benchmark_reasons(workspace: Workspace, problem: Problem) -> Callable[[Unit
 
 def _answers_of_no_model(workspace: Workspace, problem: Problem) -> Iterator[Garbage]:
     models = {model.model_id for model in problem.models}
-    folder = workspace.eval_answers / f"problem={problem.name}"
-    for path in sorted(folder.glob("model_id=*/condition=*/answers.parquet")):
-        if partition_keys(path.parent)[1] not in models:
-            why = "the model is no longer in the problem file"
-            yield Garbage("answers", path, 0, _size(path), why)
+    why = "the model is no longer in the problem file"
+    for table, what in ((workspace.eval_answers, "answers"), (workspace.eval_scores, "scores")):
+        files = f"problem={problem.name}/model_id=*/condition=*/{what}.parquet"
+        for path in sorted(table.glob(files)):
+            if partition_keys(path.parent)[1] not in models:
+                yield Garbage(what, path, 0, _size(path), why)
 
 
 def _conditions(problem: Problem) -> dict[str, object]:

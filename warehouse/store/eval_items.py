@@ -83,3 +83,13 @@ def store_items(workspace: Workspace, problem: str, condition: str, rows: pa.Tab
     if found is None or not found.equals(rows):
         folder = workspace.eval_items / f"problem={problem}" / f"condition={condition}"
         write_table(folder / "items.parquet", rows)
+
+
+def store_group(workspace: Workspace, problem: str, condition: str, rows: pa.Table) -> None:
+    """Write what a group of benchmarks averages.
+
+    Raises:
+        StorageError: the disk is full or the folder can't be written.
+    """
+    folder = workspace.eval_groups / f"problem={problem}" / f"condition={condition}"
+    write_table(folder / "group.parquet", rows)

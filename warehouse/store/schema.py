@@ -175,6 +175,36 @@ EVAL_ANSWERS = pa.schema(
 """What a model answered to a request where token rows don't say it: generations, and numbers that
 another program made."""
 
+EVAL_SCORES = pa.schema(
+    [
+        _field("item", pa.int32(), "document of the task; null for the whole task", True),
+        _field("filter", pa.string(), "which filter of the task took the answers"),
+        _field("metric", pa.string(), "as the task names it"),
+        _field("value", pa.float64(), "of an item: what is averaged; null with a reason", True),
+        _field("weight", pa.float64(), "what the item counts in the mean", True),
+        _field("aggregate", pa.string(), "of an item: mean, or exp for the exponential of the "
+               "mean", True),
+        _field("items", pa.int32(), "of the whole task: how many items it is of", True),
+        _field("better", pa.string(), "higher or lower, as the task says", True),
+        _field("reason", pa.string(), "why there is no value", True),
+        _field("requests_sha256", pa.string(), "hash of the units' unit_sha256 in eval_items, in "
+               "their order, with commas between"),
+        _field("backend", pa.string(), "what ran the model"),
+    ]
+)  # fmt: skip
+"""Metrics of a task as its own functions count them (`process_results` and aggregation)."""
+
+EVAL_GROUPS = pa.schema(
+    [
+        _field("group_name", pa.string(), "group as lm-evaluation-harness names it"),
+        _field("member", pa.string(), "condition of a task in the group, at any depth"),
+        _field("metric", pa.string(), "which metric the group averages"),
+        _field("filter", pa.string(), "under which filter; null for each that there is", True),
+        _field("weight_by_size", pa.bool_(), "whether items count alike, or tasks"),
+    ]
+)
+"""What groups of benchmarks average: one row per metric and task in a group."""
+
 BENCHMARK_SCORES = pa.schema(
     [
         _field("model_id", pa.string(), "the run that was scored, as one folder name"),
@@ -319,5 +349,7 @@ TABLES: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {
     "eval_items": (EVAL_ITEMS, ("problem", "condition")),
     "eval_tokens": (TOKENS, PARTITION_KEYS),
     "eval_answers": (EVAL_ANSWERS, PARTITION_KEYS),
+    "eval_scores": (EVAL_SCORES, PARTITION_KEYS),
+    "eval_groups": (EVAL_GROUPS, ("problem", "condition")),
 }
 """Table name → (schema of the files, hive partition keys in the path)."""

@@ -40,6 +40,8 @@ FILE_NAMES = {
     "eval_items": "items.parquet",
     "eval_tokens": "tokens.parquet",
     "eval_answers": "answers.parquet",
+    "eval_scores": "scores.parquet",
+    "eval_groups": "group.parquet",
 }
 
 

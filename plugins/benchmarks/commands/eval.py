@@ -17,6 +17,7 @@ from warehouse.terminal import counted
 if TYPE_CHECKING:
     from extract.failures import Failure
     from extract.planning.plan import ModelPlan, Selection
+    from plugins.benchmarks.harness.encoding import TooLong
     from plugins.benchmarks.harness.evaluation import EvalRun
     from plugins.benchmarks.harness.tasks import EvalTask
     from warehouse.paths import Workspace
@@ -72,6 +73,15 @@ if TYPE_CHECKING:
 @click.option(
     "--cluster", help="Documents that agree in this field share a text, for standard errors."
 )
+@click.option(
+    "--too-long",
+    type=click.Choice(["cut", "harness", "skip", "fail"]),
+    default="cut",
+    show_default=True,
+    help="What to do with an item that is longer than the model reads: cut its prompt behind "
+    "BOS (a text is read in several windows, each behind BOS), cut as the harness does, which "
+    "drops BOS, skip the item, or fail.",
+)
 @DEVICE
 @DTYPE
 @BACKEND
@@ -88,6 +98,7 @@ def eval_command(
     multiturn: bool,
     subject: str | None,
     cluster: str | None,
+    too_long: TooLong,
     device: str,
     dtype: str,
     backend: str,
@@ -107,15 +118,16 @@ def eval_command(
     """
     from extract.failures import summary
     from plugins.benchmarks.harness.chat import Chat, chat_of
-    from plugins.benchmarks.harness.tasks import in_chat, item_rows, load_tasks
+    from plugins.benchmarks.harness.item_rows import item_rows
+    from plugins.benchmarks.harness.tasks import in_chat, load_tasks_and_groups
     from warehouse.errors import UnitFailedError
     from warehouse.progress import progress_bar, without_library_bars
-    from warehouse.store.eval_items import refuse_clashes, store_items
+    from warehouse.store.eval_items import refuse_clashes, store_group, store_items
 
     workspace, problem, selection = _selected(problem_name, models, device, dtype, backend)
     wanted = [name for each in names for name in each.split(",") if name]
     with without_library_bars():
-        tasks = load_tasks(wanted, include_path, shots=shots, limit=limit)
+        tasks, groups = load_tasks_and_groups(wanted, include_path, shots=shots, limit=limit)
     refuse_clashes(workspace, problem.name, ((each.name, each.condition) for each in tasks))
     items = {task.condition: item_rows(task, subject, cluster) for task in tasks}
     if dry_run:
@@ -146,6 +158,9 @@ def eval_command(
             rows = item_rows(task, subject, cluster) if rows is None else rows
             store_items(workspace, problem.name, task.condition, rows)
             conditions.add(task.condition)
+        for group in groups:
+            store_group(workspace, problem.name, group.condition(asked), group.rows(asked))
+            conditions.add(group.condition(asked))
         return asked
 
     started = time.monotonic()
@@ -154,7 +169,11 @@ def eval_command(
     units = tokens = 0
     with progress_bar(total, "units") as progress:
         for spec in selection.models:
-            run, failed = _run_model(spec, problem, selection, tasks_of, workspace, progress)
+            run, failed, notes = _run_model(
+                spec, problem, selection, tasks_of, workspace, progress, too_long
+            )
+            for line in notes:
+                click.echo(visible(f"note: {line}"), err=True)
             failures += failed
             units += run.units if run else 0
             tokens += run.tokens if run else 0
@@ -191,7 +210,8 @@ def _run_model(
     tasks_of: Callable[[ModelPlan], list[EvalTask]],
     workspace: Workspace,
     progress: Progress,
-) -> tuple[EvalRun | None, list[Failure]]:
+    too_long: TooLong,
+) -> tuple[EvalRun | None, list[Failure], list[str]]:
     """All tasks of one model; one that fails does not stop the others, nor the next model."""
     from extract.device_memory import release_memory
     from extract.failures import Failure, LibraryMessages, explain
@@ -200,20 +220,25 @@ def _run_model(
     from warehouse.errors import StorageError
 
     run, reason = None, ""
+    notes: list[str] = []
     messages = LibraryMessages()
     try:
         with messages.about(spec.full_id):
             plan = plan_model(problem, selection, spec, [], workspace)
-            run = EvalRun(problem, selection, plan, workspace, progress)
+            run = EvalRun(problem, selection, plan, workspace, progress, too_long=too_long)
             for task in tasks_of(plan):
                 run.run(task)
-                run.store_answers(task)
+                notes += [f"{spec.full_id}, {task.name}: {why}" for why in run.store_answers(task)]
+                if shortened := str(run.shortened(task)):
+                    notes.append(
+                        f"{spec.full_id}, {task.name}: longer than the {plan.context_limit} tokens "
+                        f"that the model reads: {shortened} (see --too-long)"
+                    )
     except StorageError:
         raise
     except Exception as error:  # whatever it was, the next model is tried
         reason = explain(error).removeprefix(f"{spec.full_id}: ")
-    for line in messages.lines():
-        click.echo(visible(f"note: {line}"), err=True)
+    notes += messages.lines()
     failures = [
         *(run.failures if run else ()),
         *([Failure(spec.full_id, reason)] if reason else ()),
@@ -223,10 +248,12 @@ def _run_model(
         run.__dict__.pop("scorer", None)
     # after the handler, whose exception keeps the model in memory
     release_memory()
-    return done, failures
+    return done, failures, notes
 
 
-def prepare_run(problem_name: str, model: str, device: str, dtype: str) -> EvalRun:
+def prepare_run(
+    problem_name: str, model: str, device: str, dtype: str, too_long: TooLong = "cut"
+) -> EvalRun:
     """One model of a problem, ready to run tasks.
 
     Raises:
@@ -238,7 +265,7 @@ def prepare_run(problem_name: str, model: str, device: str, dtype: str) -> EvalR
 
     workspace, problem, selection = _selected(problem_name, (model,), device, dtype)
     plan = plan_model(problem, selection, selection.models[0], [], workspace)
-    return EvalRun(problem, selection, plan, workspace, no_progress)
+    return EvalRun(problem, selection, plan, workspace, no_progress, too_long=too_long)
 
 
 def _selected(

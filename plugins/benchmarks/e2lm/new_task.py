@@ -14,7 +14,11 @@ from warehouse.files import write_whole
 
 Kind = Literal["multiple-choice", "cloze", "generation"]
 KINDS: tuple[Kind, ...] = ("multiple-choice", "cloze", "generation")
-METRIC = {"multiple-choice": "margin", "cloze": "perplexity", "generation": "exact_match"}
+METRIC = {
+    "multiple-choice": "loglik_margin_mean",
+    "cloze": "perplexity",
+    "generation": "exact_match",
+}
 """The metric of each kind that a submission may name."""
 
 _CHOICES = 4

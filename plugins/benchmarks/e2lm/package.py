@@ -203,8 +203,8 @@ def _run_harness(wish: Wish, clean: Path, name: str, scratch: Path, token: str) 
         raise TokenmartError(
             f"{name}: lm-evaluation-harness {_FAILED[found['failed']]} ({said}); "
             + (
-                "run `make setup` or `pip install -c requirements.lock -e '.[eval]'`, or name a "
-                "Python that has its requirements with --python"
+                "name with --python a Python that has the clone's own requirements; the "
+                "competition's clone (0.4.9) works with transformers 4.53"
                 if found["failed"] == "import"
                 else "correct the task, and try it with `lm_eval --model dummy`"
             )

@@ -1,9 +1,13 @@
 """Requests of a benchmark in a model's tokens, split where lm-evaluation-harness splits them.
 
-Scores are only comparable if prompt and continuation are cut alike: spaces at the end of a prompt
+Scores are only comparable if prompt and continuation are split alike: spaces at the end of a prompt
 belong to what follows, the tokens of the continuation are those of the whole text behind as many
 as the prompt has, and an empty prompt is the text's first token or BOS (lm_eval 0.4.13,
 `TemplateLM._encode_pair` and `HFLM.loglikelihood_rolling`).
+
+What is longer than the model reads loses tokens at its beginning, but keeps its BOS, without which
+many models predict nothing sensible. The harness's class for transformers drops BOS with the
+beginning: `harness` does so, too, for numbers that are to equal it.
 """
 
 from __future__ import annotations
@@ -11,13 +15,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from extract.tokenization import DocumentTokenizer
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Ids, Request, span
+
+TooLong = Literal["cut", "harness", "skip", "fail"]
+"""What is done with an item that is longer than the model reads; `harness`: its BOS is cut, too."""
+
+
+class TooLongError(TokenmartError):
+    """An item is longer than the model reads, and such items are to be skipped."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +38,8 @@ class Pair:
     Attributes:
         context: shape (m,), at least one token.
         continuation: shape (n,), the scored tokens.
-        first: place of the first scored token in the tokens of the text.
+        first: place of the first scored token in the tokens of the text; that many tokens stood
+            before it, and those beyond `context` were cut.
         char_start: shape (n,); first character of each scored token in prompt + continuation.
         char_end: shape (n,); one past the last.
     """
@@ -37,6 +49,11 @@ class Pair:
     first: int
     char_start: Ids
     char_end: Ids
+
+    @property
+    def cut(self) -> int:
+        """Tokens of the prompt that the model does not read."""
+        return max(0, self.first - len(self.context))
 
     def request(self, segment: int, *, shares_context: bool) -> Request:
         """The request of the engine; with a shared context its KV cache serves all choices."""
@@ -63,15 +80,19 @@ class PairEncoder:
 
     Args:
         tokenizer: the model's.
-        longest: tokens that the model reads at once; a longer prompt loses its beginning.
+        longest: tokens that the model reads at once.
+        too_long: cut the beginning of what is longer, skip its item, or fail.
 
     Raises:
         TokenmartError: the tokenizer has neither a BOS nor an end of text to begin with.
     """
 
-    def __init__(self, tokenizer: DocumentTokenizer, longest: int) -> None:
+    def __init__(
+        self, tokenizer: DocumentTokenizer, longest: int, too_long: TooLong = "cut"
+    ) -> None:
         self.tokenizer = tokenizer
         self.longest = longest
+        self.too_long = too_long
         library = tokenizer.library
         prefix = library.eos_token_id if library.bos_token_id is None else library.bos_token_id
         if prefix is None:
@@ -80,6 +101,7 @@ class PairEncoder:
                 "be scored"
             )
         self.prefix = int(prefix)
+        self._library_bos = library.bos_token_id
         self._prefix_text = str(library.decode([self.prefix]))
 
     def _whole(self, text: str) -> tuple[Ids, Ids, Ids]:
@@ -115,38 +137,80 @@ class PairEncoder:
                 "correct the task"
             )
         if len(tail) > self.longest:
-            raise TokenmartError(
-                f"a continuation of {len(tail)} tokens, the model reads {self.longest}; shorten it"
-            )
-        head = head[max(0, len(head) + len(tail) - self.longest - 1) :]
-        return Pair(head, tail, behind, start[behind:], end[behind:])
+            message = f"a continuation of {len(tail)} tokens, the model reads {self.longest}"
+            if self.too_long == "skip":
+                raise TooLongError(message)
+            raise TokenmartError(f"{message}; shorten it, or use --too-long skip")
+        kept = self._cut(head, self.longest + 1 - len(tail))
+        return Pair(kept, tail, behind, start[behind:], end[behind:])
 
-    def rolling(self, text: str) -> list[Pair]:
-        """Every token of a text, in windows as long as the model reads.
+    def _cut(self, ids: Ids, most: int) -> Ids:
+        """The last tokens of a prompt, behind its BOS where it has one.
 
         Raises:
-            TokenmartError: the text has no tokens.
+            TooLongError: it is longer, and such items are to be skipped.
+            TokenmartError: it is longer, and that is an error.
+        """
+        if len(ids) <= most:
+            return ids
+        self._refuse_too_long(f"a prompt of {len(ids)} tokens, {most} are left for it")
+        return self._behind_bos(ids, len(ids) - most)
+
+    def _refuse_too_long(self, message: str) -> None:
+        message = f"{message} (the model reads {self.longest})"
+        if self.too_long == "skip":
+            raise TooLongError(message)
+        if self.too_long == "fail":
+            raise TokenmartError(f"{message}; use --too-long cut or skip, or shorten it")
+
+    def _behind_bos(self, ids: Ids, cut: int) -> Ids:
+        """Ids without the first `cut`; of a text with BOS, without those behind it."""
+        if not self._keeps_bos(ids):
+            return ids[cut:]
+        return np.concatenate([ids[:1], ids[cut + 1 :]])
+
+    def _keeps_bos(self, ids: Ids) -> bool:
+        """Whether a text begins with a BOS that is to stay."""
+        if self.too_long == "harness" or not len(ids):
+            return False
+        return int(ids[0]) in (self.tokenizer.bos, self._library_bos)
+
+    def rolling(self, text: str) -> list[Pair]:
+        """Every token of a text, in windows as long as the model reads; none of an empty text.
+
+        Of a text with BOS every window begins with it.
+
+        Raises:
+            TooLongError: several windows, and such items are to be skipped.
+            TokenmartError: several windows, and that is an error.
         """
         ids, start, end = self._whole(text)
-        if not len(ids):
-            raise TokenmartError("a text without tokens; remove it from the task")
+        if len(ids) > self.longest:
+            self._refuse_too_long(f"a text of {len(ids)} tokens")
         return [
             Pair(head, ids[first:stop], first, start[first:stop], end[first:stop])
             for head, first, stop in self._windows(ids)
         ]
 
     def _windows(self, ids: Ids) -> Iterator[tuple[Ids, int, int]]:
+        if not len(ids):
+            return
+        # BOS takes the place of one token of each later window
+        bos = ids[: int(self._keeps_bos(ids) and self.longest > 1)]
         stop = min(self.longest, len(ids))
         yield np.array([self.prefix], dtype=np.int32), 0, stop
         while stop < len(ids):
-            first, stop = stop, min(stop + self.longest, len(ids))
-            yield ids[max(0, stop - self.longest - 1) : first], first, stop
+            first, stop = stop, min(stop + self.longest - len(bos), len(ids))
+            behind = max(0, stop - self.longest - 1 + len(bos))
+            yield np.concatenate([bos, ids[behind:first]]), first, stop
 
-    def prompt(self, context: str, most_tokens: int) -> Ids:
-        """A prompt to write behind, cut on the left so that the answer fits.
+    def prompt(self, context: str, most_tokens: int) -> tuple[Ids, int]:
+        """A prompt to write behind, cut so that the answer fits, and how many tokens were cut.
 
         Raises:
-            TokenmartError: the answer alone is longer than the model reads.
+            TooLongError: it is longer, and such items are to be skipped.
+            TokenmartError: the answer alone is longer than the model reads, or the prompt is longer
+                and that is an error.
         """
         room = self.longest - most_tokens
         if room < 1:
@@ -155,14 +219,15 @@ class PairEncoder:
                 "max_gen_toks of the task"
             )
         ids, _, _ = self._whole(context)
-        return ids[-room:]
+        kept = self._cut(ids, room)
+        return kept, len(ids) - len(kept)
 
-    def written(self, context: Ids, ids: Ids) -> Pair:
-        """Tokens that the model wrote behind a prompt, spans in the text that it wrote."""
+    def written(self, context: Ids, ids: Ids, cut: int) -> Pair:
+        """Tokens that the model wrote behind a cut prompt, spans in the text that it wrote."""
         lengths = [len(self.decode(ids[: n + 1])) for n in range(len(ids))]
         end = np.array(list(accumulate(lengths, max)), dtype=np.int32)
         start = np.concatenate([np.zeros(1, dtype=np.int32), end])[: len(ids)]
-        return Pair(context, ids, len(context), start, end)
+        return Pair(context, ids, len(context) + cut, start, end)
 
     def decode(self, ids: Ids) -> str:
         """The text of ids, special tokens left out."""

@@ -5,11 +5,12 @@ The store is that of documents (ledger, claims, whole units), in folders of its 
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -22,17 +23,25 @@ from extract.failures import Failure, explain
 from extract.planning.plan import Document, ModelPlan, Selection, Task, model_parts
 from extract.unit_rows import ScoredUnit, model_row, unit_record
 from extract.work_claims import claim
-from plugins.benchmarks.harness.encoding import PairEncoder
-from plugins.benchmarks.harness.scoring import ScoredRequests, answer_text, score_unit
+from plugins.benchmarks.harness.encoding import PairEncoder, TooLong
+from plugins.benchmarks.harness.results import (
+    AnsweredUnit,
+    Response,
+    filtered_answers,
+    requests_sha256,
+    score_rows,
+)
+from plugins.benchmarks.harness.scoring import ScoredRequests, answer_text, named_items, score_unit
 from plugins.benchmarks.harness.tasks import EvalTask, EvalUnit
 from warehouse.errors import StorageError
+from warehouse.files import storage_errors
 from warehouse.paths import Workspace
 from warehouse.probes.request import Condition, ConditionKind, Ids
 from warehouse.problem.spec import Problem
 from warehouse.progress import Progress
 from warehouse.store.ledger import UnitRecord, fingerprint, read_units
 from warehouse.store.parquet_files import write_table
-from warehouse.store.schema import EVAL_ANSWERS, TOKENS
+from warehouse.store.schema import EVAL_ANSWERS, EVAL_SCORES, TOKENS
 from warehouse.store.token_files import (
     finished_units,
     partition,
@@ -41,21 +50,36 @@ from warehouse.store.token_files import (
     read_rows,
     write_unit,
 )
+from warehouse.terminal import counted
 
 BENCHMARK = ConditionKind("benchmark")
-READING_VERSION = 1
+READING_VERSION = 2
 """Rises whenever the same requests may be read otherwise than before."""
 
 PUBLISH_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
-class Response:
-    """What a model said to one request: log-likelihood and greediness, or a text."""
+class Shortened:
+    """Items of a task that were longer than a model reads.
 
-    loglikelihood: float
-    is_greedy: bool
-    text: str
+    Attributes:
+        cut: how many lost the beginning of their prompt.
+        skipped: how many were left out.
+        most: most tokens that a prompt lost.
+    """
+
+    cut: int
+    skipped: int
+    most: int
+
+    def __str__(self) -> str:
+        parts = []
+        if self.cut:
+            parts.append(f"{counted(self.cut, 'item')} lost up to {self.most:,} tokens")
+        if self.skipped:
+            parts.append(f"{counted(self.skipped, 'item')} skipped, metrics are of the others")
+        return "; ".join(parts)
 
 
 @dataclass
@@ -71,6 +95,7 @@ class EvalRun:
         failures: units that failed, and why.
         units: how many were scored.
         tokens: how many tokens went through the model.
+        too_long: what is done with items that are longer than the model reads.
     """
 
     problem: Problem
@@ -81,12 +106,13 @@ class EvalRun:
     failures: list[Failure] = field(default_factory=list)
     units: int = 0
     tokens: int = 0
+    too_long: TooLong = "cut"
 
     @cached_property
     def encoder(self) -> PairEncoder:
         """Cuts texts for the model."""
         longest = self.plan.context_limit
-        return PairEncoder(self.plan.tokenizer, longest or 2048)
+        return PairEncoder(self.plan.tokenizer, longest or 2048, self.too_long)
 
     @cached_property
     def scorer(self) -> Scorer:
@@ -118,6 +144,9 @@ class EvalRun:
         label = f"{self.plan.spec.full_id}: {task.condition}"
         missing = [unit for unit in task.units if not self._is_done(task, unit, self._ledger(task))]
         self.progress(label, len(task.units) - len(missing))
+        if missing:
+            with storage_errors(self._scores(task), "see that the folder can be written"):
+                self._scores(task).unlink(missing_ok=True)
         published = time.monotonic()
         try:
             for unit in missing:
@@ -147,7 +176,11 @@ class EvalRun:
             plan.tokenizer_sha256,
             plan.dtype,
         )
-        reading = {"reading": READING_VERSION, "longest": plan.context_limit}
+        reading = {
+            "reading": READING_VERSION,
+            "longest": plan.context_limit,
+            "too_long": self.too_long,
+        }
         return fingerprint({**parts, **reading, "requests": unit.sha256})
 
     def _is_done(self, task: EvalTask, unit: EvalUnit, ledger: dict[int, UnitRecord]) -> bool:
@@ -169,11 +202,14 @@ class EvalRun:
             reason, scored = "", ScoredRequests(TOKENS.empty_table(), [], [])
             try:
                 scored = score_unit(unit, self.scorer, self.encoder)
+                reason = scored.reason
             except (StorageError, DeviceLostError):
                 raise
             except Exception as error:  # the next unit is tried
                 raise_if_lost(error)
                 reason = explain(error).removeprefix(f"{self.plan.spec.full_id}: ")
+                scored.wrong.update(dict.fromkeys(unit.items, reason))
+            if reason:
                 self.failures.append(Failure(f"{self.plan.spec.full_id}, {task.name}", reason))
             seconds = time.perf_counter() - started
             self._store(task, unit, scored, reason, seconds, memory.bytes())
@@ -190,7 +226,13 @@ class EvalRun:
         condition = Condition(
             name=task.condition,
             kind=BENCHMARK,
-            params={"task": task.name, "shots": task.shots},
+            params={
+                "task": task.name,
+                "shots": task.shots,
+                "wrong": sorted(scored.wrong),
+                "skipped": sorted(scored.skipped),
+                "cut": scored.cut,
+            },
             probe="eval",
             seed=0,
             build=lambda reading: [],
@@ -206,7 +248,7 @@ class EvalRun:
                 condition, scored.requests, scored.results, reason, processed, seconds, peak_bytes
             ),
             scored.rows.num_rows,
-            self.scorer if not reason else None,
+            self.scorer if scored.results else None,
             None,
         )
         longest = int(pc.max(scored.rows["position"]).as_py() or 0) + 1
@@ -216,27 +258,33 @@ class EvalRun:
         self.units += not reason
         self.tokens += processed
 
-    def responses(self, task: EvalTask) -> Iterator[tuple[EvalUnit, UnitRecord, list[Response]]]:
+    def responses(self, task: EvalTask) -> Iterator[tuple[AnsweredUnit, UnitRecord]]:
         """What is published of a task, unit by unit; units that aren't are left out.
 
-        One that another process has stored since we published has no rows in the file yet.
+        One that another process has stored since we published has no rows in the file yet. Items
+        that failed or were skipped have no responses.
 
         Raises:
             StorageError: the published file is damaged.
         """
-        keys = self.problem.name, self.plan.spec.model_id, task.condition
-        path = published_path(self.workspace.evals, *keys)
-        ledger = {record.doc_id: record for record in read_units(path)}
-        done = [unit for unit in task.units if self._is_done(task, unit, ledger)]
-        if not done:
+        records = self._published(task)
+        if not records:
             return
-        rows = read_rows(path)
+        rows = read_rows(self._path(task))
         columns = [rows[n].to_numpy() for n in ("doc_id", "segment", "token_id", "logprob", "rank")]
         doc_ids, segments, tokens, logprobs, ranks = columns
-        for unit in done:
+        for unit in task.units:
+            if unit.number not in records:
+                continue
+            record = records[unit.number]
+            params = json.loads(record.probe_params)
+            left_out = {*params["wrong"], *params["skipped"]}
             first, last = np.searchsorted(doc_ids, [unit.number, unit.number + 1])
-            found = []
+            found: list[Response | None] = []
             for segment, request in enumerate(unit.requests):
+                if int(request.instance.doc_id) in left_out:
+                    found.append(None)
+                    continue
                 at, to = first + np.searchsorted(segments[first:last], [segment, segment + 1])
                 ids: Ids = tokens[at:to]
                 written = request.kind == "generate_until"
@@ -247,62 +295,86 @@ class EvalRun:
                         text=answer_text(ids, request, self.encoder) if written else "",
                     )
                 )
-            yield unit, ledger[unit.number], found
+            yield AnsweredUnit(unit, found), record
 
-    def store_answers(self, task: EvalTask) -> None:
-        """Write what the model generated, behind each filter of the task.
+    def _path(self, task: EvalTask) -> Path:
+        return published_path(
+            self.workspace.evals, self.problem.name, self.plan.spec.model_id, task.condition
+        )
+
+    def _published(self, task: EvalTask) -> dict[int, UnitRecord]:
+        """Records of the task's own units in the published file."""
+        ledger = {record.doc_id: record for record in read_units(self._path(task))}
+        return {
+            unit.number: ledger[unit.number]
+            for unit in task.units
+            if unit.number in ledger and ledger[unit.number].fingerprint == self._fingerprint(unit)
+        }
+
+    def shortened(self, task: EvalTask) -> Shortened:
+        """What of a task was longer than the model reads, of all its published units.
+
+        Raises:
+            StorageError: the published file is damaged.
+        """
+        units = {unit.number: unit for unit in task.units}
+        cut: dict[int, int] = {}
+        skipped = 0
+        for number, record in self._published(task).items():
+            params = json.loads(record.probe_params)
+            skipped += len(params["skipped"])
+            for segment, tokens in params["cut"].items():
+                item = int(units[number].requests[int(segment)].instance.doc_id)
+                cut[item] = max(cut.get(item, 0), tokens)
+        return Shortened(len(cut), skipped, max(cut.values(), default=0))
+
+    def store_answers(self, task: EvalTask) -> list[str]:
+        """Write what the model generated, behind each filter, and the task's own metrics.
+
+        Returns:
+            Metrics that have no value, and why.
 
         Raises:
             StorageError: the disk is full or the folder can't be written.
         """
+        published = list(self.responses(task))
+        answered = [each for each, _ in published]
+        records = {record.doc_id: record for _, record in published}
+        empty = {"loglikelihood": None, "is_greedy": None}
         rows = [
-            {**row, "fingerprint": record.fingerprint, "backend": record.backend}
-            for unit, record, responses in self.responses(task)
-            for row in _filtered(task, unit, responses)
+            {**row, **empty, "fingerprint": record.fingerprint, "backend": record.backend}
+            for row in filtered_answers(task, answered)
+            for record in [records[row["doc_id"]]]
         ]
-        if not rows:
-            return
+        if rows:
+            keys = self.problem.name, self.plan.spec.model_id, task.condition
+            path = self.workspace.eval_answers / partition(*keys) / "answers.parquet"
+            write_table(path, pa.Table.from_pylist(rows, schema=EVAL_ANSWERS))
+        common = {
+            "requests_sha256": requests_sha256(task),
+            "backend": published[0][1].backend if published else self.selection.backend,
+        }
+        scores = [{**row, **common} for row in score_rows(task, answered, _absent(task, published))]
+        if scores:
+            write_table(self._scores(task), pa.Table.from_pylist(scores, schema=EVAL_SCORES))
+        reasons: dict[str, set[str]] = {}
+        for row in scores:
+            if row["reason"]:
+                reasons.setdefault(row["reason"], set()).add(row["metric"])
+        return [f"no value of {', '.join(sorted(m))}: {why}" for why, m in reasons.items()]
+
+    def _scores(self, task: EvalTask) -> Path:
         keys = self.problem.name, self.plan.spec.model_id, task.condition
-        path = self.workspace.eval_answers / partition(*keys) / "answers.parquet"
-        write_table(path, pa.Table.from_pylist(rows, schema=EVAL_ANSWERS))
+        return self.workspace.eval_scores / partition(*keys) / "scores.parquet"
 
 
-def _filtered(
-    task: EvalTask, unit: EvalUnit, responses: Sequence[Response]
-) -> Iterator[dict[str, Any]]:
-    """Generated texts as they are (filter `none`) and behind the task's own filters."""
-    written = [
-        (segment, request, responses[segment].text)
-        for segment, request in enumerate(unit.requests)
-        if request.kind == "generate_until"
-    ]
-    empty = {"loglikelihood": None, "is_greedy": None}
-    ensembles = getattr(task.task, "_filters", None) or []
-    if "none" not in {ensemble.name for ensemble in ensembles}:
-        for segment, _, text in written:
-            yield {
-                "doc_id": unit.number,
-                "segment": segment,
-                "filter": "none",
-                "answer": text,
-                **empty,
-            }
-    instances: dict[int, tuple[int, Any]] = {}
-    for segment, request, text in written:
-        instance = instances.setdefault(id(request.instance), (segment, request.instance))[1]
-        if request.repeat == 0:
-            instance.resps, instance.filtered_resps = [], {}
-        instance.resps.append(text)
-    for ensemble in ensembles if instances else []:
-        ensemble.apply([instance for _, instance in instances.values()])
-        for segment, instance in instances.values():
-            answer = instance.filtered_resps[ensemble.name]
-            while isinstance(answer, list):
-                answer = answer[0] if answer else None
-            yield {
-                "doc_id": unit.number,
-                "segment": segment,
-                "filter": ensemble.name,
-                "answer": None if answer is None else str(answer),
-                **empty,
-            }
+def _absent(task: EvalTask, published: Sequence[tuple[AnsweredUnit, UnitRecord]]) -> str:
+    """Why responses are missing that the task's metrics need; empty if none are."""
+    wrong = [item for _, record in published for item in json.loads(record.probe_params)["wrong"]]
+    if wrong:
+        return f"{named_items(sorted(wrong))} could not be scored"
+    if len(published) < len(task.units):
+        return f"{len(task.units) - len(published)} of {counted(len(task.units), 'unit')} missing"
+    if not any(response for each, _ in published for response in each.responses):
+        return "every item was skipped"
+    return ""

@@ -6,18 +6,22 @@ warehouse, and a run that was killed goes on inside its task.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import click
 from lm_eval.api.model import LM
 from lm_eval.api.registry import model_registry
 
 from extract.failures import summary
 from plugins.benchmarks.commands.eval import prepare_run
 from plugins.benchmarks.harness.chat import Chat, Messages, chat_of
-from plugins.benchmarks.harness.evaluation import Response
-from plugins.benchmarks.harness.tasks import EvalTask, item_rows, run_of, task_manager, units_of
+from plugins.benchmarks.harness.encoding import TooLong
+from plugins.benchmarks.harness.item_rows import item_rows
+from plugins.benchmarks.harness.results import Response
+from plugins.benchmarks.harness.tasks import EvalTask, run_of, task_manager, units_of
 from warehouse.errors import TokenmartError, UnitFailedError
 from warehouse.store.eval_items import condition_of, refuse_clashes, store_items
 
@@ -34,6 +38,8 @@ class TokenmartLM(LM):  # type: ignore[misc]  # lm_eval is not checked here
         dtype: auto, float32, bfloat16 or float16.
         shots: what `--num_fewshot` says, where it is given: the harness doesn't tell.
         include_path: what `--include_path` says, where tasks lie outside the harness.
+        too_long: what is done with an item that is longer than the model reads: cut it behind its
+            BOS, cut it as the harness's class for transformers does, or fail.
         options: what the harness passes to every model (`batch_size`) and doesn't concern us.
     """
 
@@ -45,10 +51,13 @@ class TokenmartLM(LM):  # type: ignore[misc]  # lm_eval is not checked here
         dtype: str = "auto",
         shots: int | None = None,
         include_path: str | None = None,
+        too_long: TooLong = "cut",
         **options: Any,
     ) -> None:
         super().__init__()
-        self.run = prepare_run(problem, model, device or "auto", dtype)
+        if too_long not in ("cut", "harness", "fail"):
+            raise TokenmartError(f"too_long={too_long}: expected cut, harness or fail; correct it")
+        self.run = prepare_run(problem, model, device or "auto", dtype, too_long)
         self.shots = shots
         self.include_path = [Path(include_path)] if include_path else []
         self.chat = Chat()
@@ -108,10 +117,13 @@ class TokenmartLM(LM):  # type: ignore[misc]  # lm_eval is not checked here
                     f"{self.run.plan.spec.full_id}, {name}: another process is doing {left} of "
                     f"{len(task.units)} units; run the same command again when it has ended"
                 )
-            for unit, _, responses in answered:
-                for request, response in zip(unit.requests, responses, strict=True):
+            for each, _ in answered:
+                for request, response in zip(each.unit.requests, each.responses, strict=True):
+                    assert response is not None  # items that fail end the run above
                     found[places[id(request.instance)][request.repeat]] = response
             self.run.store_answers(task)
+            if shortened := str(self.run.shortened(task)):
+                click.echo(f"note: {name}: {shortened}", err=True)
         return [found[index] for index in range(len(instances))]
 
     def _task(self, name: str, instances: Sequence[Any]) -> EvalTask:
@@ -127,9 +139,20 @@ class TokenmartLM(LM):  # type: ignore[misc]  # lm_eval is not checked here
         return EvalTask(name, condition, shots, found, units)
 
 
+def with_device(arguments: list[str]) -> list[str]:
+    """The harness's command line with `--device auto`, unless it names a device or a config file.
+
+    The harness's own default is cuda:0, with a GPU or without.
+    """
+    named = any(each.partition("=")[0] in ("--device", "--config", "-C") for each in arguments)
+    ours = NAME in arguments or any(each.endswith(f"={NAME}") for each in arguments)
+    return arguments if named or not ours else [*arguments, "--device", "auto"]
+
+
 def main() -> None:
     """The harness's own command line, which then knows `--model tokenmart`."""
     from lm_eval.__main__ import cli_evaluate
 
     model_registry.register(NAME, target=TokenmartLM)
+    sys.argv[1:] = with_device(sys.argv[1:])
     cli_evaluate()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,11 @@ import pyarrow as pa
 from extract.backends.backend import Scorer
 from extract.token_scores import Scored
 from extract.unit_rows import columns_of_rows
-from plugins.benchmarks.harness.encoding import Pair, PairEncoder
+from plugins.benchmarks.harness.encoding import Pair, PairEncoder, TooLongError
 from plugins.benchmarks.harness.tasks import EvalRequest, EvalUnit
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Ids, Request
+from warehouse.store.schema import TOKENS
 
 MOST_TOKENS = 256
 """Tokens written where a task doesn't say how many: the harness's default."""
@@ -31,67 +32,137 @@ class ScoredRequests:
         rows: in the schema TOKENS; `doc_id` is the unit, `segment` the request in it.
         requests: what the engine ran, several for one segment where a text was long.
         results: theirs.
+        wrong: item → why it can't be scored.
+        skipped: item → how it is longer than the model reads.
+        cut: request (its place in the unit) → tokens of its prompt that were cut.
     """
 
     rows: pa.Table
     requests: list[Request]
     results: list[Scored]
+    wrong: dict[int, str] = field(default_factory=dict)
+    skipped: dict[int, str] = field(default_factory=dict)
+    cut: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def reason(self) -> str:
+        """Why the unit is not whole, empty if it is: every wrong item, by what is wrong."""
+        by_reason: dict[str, list[int]] = {}
+        for item, reason in self.wrong.items():
+            by_reason.setdefault(reason, []).append(item)
+        return "; ".join(f"{named_items(items)}: {reason}" for reason, items in by_reason.items())
+
+
+def named_items(items: Sequence[int]) -> str:
+    """`item 3`, `items 3, 5`, `items 0, 1, 2, 3, 4 and 27 more`."""
+    named = ", ".join(map(str, items[:5]))
+    more = f" and {len(items) - 5} more" if len(items) > 5 else ""
+    return f"item{'s' if len(items) > 1 else ''} {named}{more}"
 
 
 def score_unit(unit: EvalUnit, scorer: Scorer, encoder: PairEncoder) -> ScoredRequests:
     """Score every token of a unit's continuations, texts and generations.
 
+    An item that can't be scored leaves none of its rows, and the others theirs.
+
     Raises:
-        TokenmartError: a request can't be scored; the message names it.
+        TokenmartError: the backend can't do it.
         NonFiniteLogits: the model produced NaN or infinite logits.
     """
-    pairs = _written(unit, scorer, encoder)
+    found = _Encoded({}, {}, {})
+    prompts = _prompts(unit, encoder, found)
     for segment, request in enumerate(unit.requests):
-        with _about(request):
+        with found.about(request):
             if request.kind == "loglikelihood":
-                pairs[segment] = [encoder.pair(*map(str, request.arguments[:2]))]
+                found.pairs[segment] = [encoder.pair(*map(str, request.arguments[:2]))]
             elif request.kind == "loglikelihood_rolling":
-                pairs[segment] = encoder.rolling(str(request.arguments[0]))
+                found.pairs[segment] = encoder.rolling(str(request.arguments[0]))
             elif request.kind != "generate_until":
                 raise TokenmartError(f"requests of kind {request.kind} can't be scored here")
-    flat = [(segment, pair) for segment in sorted(pairs) for pair in pairs[segment]]
-    prompts = Counter(pair.context.tobytes() for _, pair in flat)
+    cut = {segment: pairs[0].cut for segment, pairs in found.pairs.items() if pairs}
+    cut |= {segment: prompt.cut for segment, prompt in prompts.items()}
+    _write(unit, scorer, encoder, prompts, found)
+    left = {s for s, r in enumerate(unit.requests) if _item(r) not in found.missing}
+    flat = [(s, pair) for s in sorted(found.pairs) if s in left for pair in found.pairs[s]]
+    shared = Counter(pair.context.tobytes() for _, pair in flat)
     requests = [
-        pair.request(segment, shares_context=prompts[pair.context.tobytes()] > 1)
+        pair.request(segment, shares_context=shared[pair.context.tobytes()] > 1)
         for segment, pair in flat
     ]
-    results = list(scorer.score(requests))
-    start, end = (
-        np.concatenate([np.zeros(0, np.int32), *(getattr(pair, name) for _, pair in flat)])
-        for name in ("char_start", "char_end")
-    )
-    rows = columns_of_rows(unit.number, requests, results, start, end)
-    return ScoredRequests(rows, requests, results)
+    results = list(scorer.score(requests)) if requests else []
+    rows = TOKENS.empty_table()
+    if requests:
+        start, end = (
+            np.concatenate([getattr(pair, name) for _, pair in flat])
+            for name in ("char_start", "char_end")
+        )
+        rows = columns_of_rows(unit.number, requests, results, start, end)
+    cut = {segment: tokens for segment, tokens in cut.items() if tokens and segment in left}
+    return ScoredRequests(rows, requests, results, found.wrong, found.skipped, cut)
 
 
-@contextmanager
-def _about(request: EvalRequest) -> Iterator[None]:
-    """Put the item in front of what is wrong with its request."""
-    try:
-        yield
-    except TokenmartError as error:
-        number = request.instance.doc_id
-        raise TokenmartError(f"item {number}: {error.format_message()}") from error
+@dataclass
+class _Encoded:
+    """Requests in tokens, by their place in the unit, and items that have none."""
+
+    pairs: dict[int, list[Pair]]
+    wrong: dict[int, str]
+    skipped: dict[int, str]
+
+    @property
+    def missing(self) -> set[int]:
+        return {*self.wrong, *self.skipped}
+
+    @contextmanager
+    def about(self, request: EvalRequest) -> Iterator[None]:
+        """Note what is wrong with a request under its item, and go on."""
+        try:
+            yield
+        except TooLongError as error:
+            self.skipped[_item(request)] = error.format_message()
+        except TokenmartError as error:
+            self.wrong.setdefault(_item(request), error.format_message())
 
 
-def _written(unit: EvalUnit, scorer: Scorer, encoder: PairEncoder) -> dict[int, list[Pair]]:
-    """What the model writes for each generation of a unit; empty answers have no pair."""
-    wanted = [s for s, request in enumerate(unit.requests) if request.kind == "generate_until"]
-    if not wanted:
-        return {}
+def _item(request: EvalRequest) -> int:
+    return int(request.instance.doc_id)
+
+
+@dataclass(frozen=True)
+class _Prompt:
+    """A prompt to write behind; `cut` tokens of it are left out."""
+
+    ids: Ids
+    cut: int
+
+
+def _prompts(unit: EvalUnit, encoder: PairEncoder, found: _Encoded) -> dict[int, _Prompt]:
+    prompts = {}
+    for segment, request in enumerate(unit.requests):
+        if request.kind == "generate_until":
+            most_tokens = int(_settings(request)["max_gen_toks"])
+            with found.about(request):
+                prompts[segment] = _Prompt(*encoder.prompt(str(request.arguments[0]), most_tokens))
+    return {s: p for s, p in prompts.items() if _item(unit.requests[s]) not in found.missing}
+
+
+def _write(
+    unit: EvalUnit,
+    scorer: Scorer,
+    encoder: PairEncoder,
+    prompts: dict[int, _Prompt],
+    found: _Encoded,
+) -> None:
+    """Add what the model writes for each generation of a unit; empty answers have no pair."""
+    if not prompts:
+        return
     write = getattr(scorer, "generate", None)
     if write is None:
         raise TokenmartError("this backend writes no text; use --backend transformers")
     from extract.scoring.generation import Writing
 
-    found: dict[int, list[Pair]] = {}
     groups: dict[str, list[int]] = {}
-    for segment in wanted:
+    for segment in prompts:
         groups.setdefault(repr(_settings(unit.requests[segment])), []).append(segment)
     for segments in groups.values():
         settings = _settings(unit.requests[segments[0]])
@@ -102,16 +173,12 @@ def _written(unit: EvalUnit, scorer: Scorer, encoder: PairEncoder) -> dict[int, 
             options=settings,
             seed=unit.number,
         )
-        with _about(unit.requests[segments[0]]):
-            prompts = [
-                encoder.prompt(str(unit.requests[s].arguments[0]), writing.most_tokens)
-                for s in segments
-            ]
-        answers: list[Ids] = write(prompts, writing)
-        for segment, prompt, answer in zip(segments, prompts, answers, strict=True):
+        answers: list[Ids] = write([prompts[s].ids for s in segments], writing)
+        for segment, answer in zip(segments, answers, strict=True):
             kept = _up_to_stop(answer, writing.stops, encoder)
-            found[segment] = [encoder.written(prompt, kept)] if len(kept) else []
-    return found
+            prompt = prompts[segment]
+            pair = [encoder.written(prompt.ids, kept, prompt.cut)] if len(kept) else []
+            found.pairs[segment] = pair
 
 
 def _settings(request: EvalRequest) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Tasks of lm-evaluation-harness, and their requests as rows of `eval_items`.
+"""Tasks of lm-evaluation-harness, and their requests in units.
 
 The harness builds documents, prompts and choices; whatever it can load, YAML or Python, runs here.
 """
@@ -9,10 +9,9 @@ import hashlib
 import json
 import logging
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,19 +19,14 @@ import numpy as np
 
 from plugins.benchmarks.harness.chat import Chat
 from warehouse.errors import TokenmartError, did_you_mean
-from warehouse.store.eval_items import UNIT_ITEMS, condition_of, lengths_of
-from warehouse.store.schema import EVAL_ITEMS
+from warehouse.store.eval_items import UNIT_ITEMS, condition_of
+from warehouse.store.schema import EVAL_GROUPS
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 FEWSHOT_SEED = 1234
 """The harness's own default: worked examples are the same."""
-
-SUBJECT_FIELDS = ("subject", "category", "topic")
-CLUSTER_FIELDS = ("passage", "article", "story", "paragraph", "document")
-"""Fields of a document that say what it is about, and the text it shares with others; the first
-that is there counts."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +60,11 @@ class EvalUnit:
     requests: tuple[EvalRequest, ...]
 
     @property
+    def items(self) -> list[int]:
+        """Documents of the task that it asks about, in their order."""
+        return sorted({int(request.instance.doc_id) for request in self.requests})
+
+    @property
     def sha256(self) -> str:
         """Hash of the requests, in their order."""
         described = [(r.kind, r.arguments, r.repeat) for r in self.requests]
@@ -89,6 +88,58 @@ class EvalTask:
     shots: int
     task: Any
     units: tuple[EvalUnit, ...]
+
+    @property
+    def ending(self) -> str:
+        """What sets the run apart from others of the task."""
+        return self.condition.removeprefix(condition_of(self.name, ""))
+
+
+@dataclass(frozen=True)
+class Average:
+    """A metric that a group averages: under one filter, or each (None), by items or by tasks."""
+
+    metric: str
+    filter: str | None
+    weight_by_size: bool
+
+
+@dataclass(frozen=True)
+class EvalGroup:
+    """A group that has values of its own.
+
+    Attributes:
+        name: as the harness has it.
+        tasks: names of its tasks, at any depth.
+        averages: what it averages over them.
+    """
+
+    name: str
+    tasks: tuple[str, ...]
+    averages: tuple[Average, ...]
+
+    def condition(self, tasks: Sequence[EvalTask]) -> str:
+        """Partition key: its name, and what sets the run of its tasks apart."""
+        endings = {task.ending for task in tasks if task.name in self.tasks}
+        return condition_of(self.name, endings.pop() if len(endings) == 1 else "mixed")
+
+    def rows(self, tasks: Sequence[EvalTask]) -> pa.Table:
+        """In the schema of `eval_groups`."""
+        import pyarrow as pa
+
+        rows = [
+            {
+                "group_name": self.name,
+                "member": task.condition,
+                "metric": average.metric,
+                "filter": average.filter,
+                "weight_by_size": average.weight_by_size,
+            }
+            for average in self.averages
+            for task in tasks
+            if task.name in self.tasks
+        ]
+        return pa.Table.from_pylist(rows, schema=EVAL_GROUPS)
 
 
 def units_of(instances: Sequence[Any]) -> tuple[EvalUnit, ...]:
@@ -171,14 +222,43 @@ def load_tasks(
     Raises:
         TokenmartError: no such task, or it can't be loaded; the message says which.
     """
+    return load_tasks_and_groups(names, include_path, shots=shots, limit=limit)[0]
+
+
+def load_tasks_and_groups(
+    names: Sequence[str],
+    include_path: Sequence[Path] = (),
+    *,
+    shots: int | None = None,
+    limit: int | None = None,
+) -> tuple[list[EvalTask], list[EvalGroup]]:
+    """The same, and the groups among the names and within them that average their tasks.
+
+    Raises:
+        TokenmartError: no such task, or it can't be loaded; the message says which.
+    """
     with quiet_harness():
         manager = task_manager(names, include_path)
         random.seed(0)
         np.random.seed(FEWSHOT_SEED)  # noqa: NPY002  what tasks of the harness draw from
-        found: dict[str, Any] = {}
+        tasks: dict[str, Any] = {}
+        groups: dict[str, Any] = {}
         for name in names:
-            found.update(_load(manager, name))
-        return [_built(name, task, shots, limit) for name, task in found.items()]
+            found = _load(manager, name)
+            tasks.update(found["tasks"])
+            groups.update(found.get("groups") or {})
+        built = [_built(name, task, shots, limit) for name, task in tasks.items()]
+    return built, [_group(group) for group in groups.values() if group.has_aggregation]
+
+
+def _group(group: Any) -> EvalGroup:
+    averages = [
+        Average(each.metric, name, bool(each.weight_by_size))
+        for each in group.aggregate_metric_list
+        for name in each.filter_list or [None]
+    ]
+    names = tuple(str(task.task_name) for task in group.get_all_tasks())
+    return EvalGroup(str(group.name), names, tuple(averages))
 
 
 def _load(manager: Any, name: str) -> dict[str, Any]:
@@ -189,7 +269,7 @@ def _load(manager: Any, name: str) -> dict[str, Any]:
             "tasks`, or give --include-path the folder of its YAML file"
         )
     try:
-        return dict(manager.load(matched)["tasks"])
+        return dict(manager.load(matched))
     except Exception as error:  # whatever a task's YAML, Python or data raises
         raise _unusable(name, "can't be loaded", error) from error
 
@@ -226,135 +306,3 @@ def _unusable(name: str, what: str, error: Exception) -> TokenmartError:
     return TokenmartError(
         f"--tasks {name}: {what} ({type(error).__name__}: {reason}); correct the task"
     )
-
-
-def item_rows(task: EvalTask, subject: str | None = None, cluster: str | None = None) -> pa.Table:
-    """The requests of a task in the schema of `eval_items`.
-
-    Args:
-        task: with its requests.
-        subject: field of its documents that says what they are about, else a usual one.
-        cluster: field whose text several documents share, else a usual one.
-
-    Raises:
-        TokenmartError: the documents have no such field.
-    """
-    import pyarrow as pa
-
-    source = f"lm_eval {version('lm_eval')}"
-    rows = []
-    for unit in task.units:
-        for segment, request in enumerate(unit.requests):
-            doc = request.instance.doc
-            about = _field(task, doc, subject, SUBJECT_FIELDS, "--subject")
-            shared = _field(task, doc, cluster, CLUSTER_FIELDS, "--cluster")
-            item = int(request.instance.doc_id)
-            reference, described = _described(task.task, request)
-            rows.append(
-                {
-                    "doc_id": unit.number,
-                    "segment": segment,
-                    "task": task.name,
-                    "shots": task.shots,
-                    "item": item,
-                    "cluster": str(item) if shared is None else _hash(shared),
-                    "subject": about,
-                    "repeat": request.repeat,
-                    "reference": reference,
-                    **lengths_of(reference),
-                    **described,
-                    "unit_sha256": unit.sha256,
-                    "source": source,
-                }
-            )
-    return pa.Table.from_pylist(rows, schema=EVAL_ITEMS)
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-def _field(
-    task: EvalTask, doc: Any, named: str | None, usual: Sequence[str], option: str
-) -> str | None:
-    fields = doc if isinstance(doc, Mapping) else {}
-    if named is not None and named not in fields:
-        raise TokenmartError(
-            f"{option} {named}: documents of {task.name} have no such field; they have: "
-            f"{', '.join(fields) or 'none'}"
-        )
-    for name in [named] if named else usual:
-        if isinstance(value := fields.get(name), str | int) and value != "":
-            return str(value)
-    return None
-
-
-def _described(task: Any, request: EvalRequest) -> tuple[str, dict[str, Any]]:
-    """The reference of a request, and the columns that depend on the kind of request."""
-    arguments, number = request.arguments, int(request.instance.idx)
-    kind = getattr(task, "OUTPUT_TYPE", None) or request.kind
-    columns: dict[str, Any] = {
-        "request_type": kind,
-        "choice": 0,
-        "unconditional": False,
-        "is_gold": None,
-        "gold": None,
-        "context": "" if len(arguments) == 1 else str(arguments[0]),
-        "continuation": "",
-        "options": "{}",
-    }
-    if request.kind == "generate_until":
-        gold = [] if task is None else _gold_texts(task, request.instance.doc)
-        settings = {"generation": arguments[1], "exact_match": _matching(task)}
-        columns |= {
-            "gold": json.dumps(gold, ensure_ascii=False),
-            "options": json.dumps(settings, default=str),
-        }
-        return (gold[0] if gold else ""), columns
-    text = str(arguments[-1])
-    columns |= {"continuation": text, "is_gold": True if task is not None else None}
-    if kind == "loglikelihood_rolling":
-        return text, columns
-    choices, gold_choices = _choices(task, request.instance.doc)
-    if choices:
-        choice = number % len(choices)
-        columns |= {
-            "request_type": "multiple_choice",
-            "choice": choice,
-            "unconditional": number >= len(choices),
-            "is_gold": choice in gold_choices,
-        }
-        return choices[choice], columns
-    columns["choice"] = number
-    return text.lstrip() or text, columns
-
-
-def _choices(task: Any, doc: Any) -> tuple[list[str], list[int]]:
-    """Choices of a multiple-choice document and the right ones among them; empty for none."""
-    kind = getattr(task, "OUTPUT_TYPE", None)
-    if kind != "multiple_choice":
-        old = type(task).__mro__ and any(
-            c.__name__ == "MultipleChoiceTask" for c in type(task).__mro__
-        )
-        return (list(map(str, doc["choices"])), [int(doc["gold"])]) if old else ([], [])
-    choices = [str(choice) for choice in task.doc_to_choice(doc)]
-    gold = task.doc_to_text(doc) if task.multiple_input else task.doc_to_target(doc)
-    listed = gold if isinstance(gold, list) else [gold]
-    found = [choices.index(g) if isinstance(g, str) and g in choices else g for g in listed]
-    return choices, [int(g) for g in found if isinstance(g, int)]
-
-
-def _gold_texts(task: Any, doc: Any) -> list[str]:
-    gold = task.doc_to_target(doc)
-    if getattr(task.config, "doc_to_choice", None) is not None:
-        gold = task.doc_to_choice(doc)[gold]
-    return [str(each) for each in gold] if isinstance(gold, list) else [str(gold)]
-
-
-_MATCHING = ("regexes_to_ignore", "ignore_case", "ignore_punctuation", "ignore_numbers")
-
-
-def _matching(task: Any) -> dict[str, Any]:
-    """Settings of the task's exact_match."""
-    settings = getattr(task, "_metric_fn_kwargs", {}).get("exact_match") or {}
-    return {name: settings[name] for name in _MATCHING if settings.get(name)}

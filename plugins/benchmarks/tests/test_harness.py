@@ -34,7 +34,8 @@ from warehouse.store.ledger import read_units
 from warehouse.store.token_files import keep_units, read_rows, write_unit
 
 pytest.importorskip("lm_eval")
-TokenmartLM = pytest.importorskip("plugins.benchmarks.harness.model").TokenmartLM
+model = pytest.importorskip("plugins.benchmarks.harness.model")
+TokenmartLM, with_device = model.TokenmartLM, model.with_device
 pytestmark = pytest.mark.slow
 
 CONTEXT = 48
@@ -103,7 +104,8 @@ def test_metrics_and_answers_are_the_harness_s_own(
             harness_class(tiny_checkpoint("gemma3_text", False, 1), CONTEXT), tasks
         ),
     }
-    ours_inside = TokenmartLM(str(two_models), "tiny/one", "cpu", include_path=str(tasks))
+    given = {"include_path": str(tasks), "too_long": "harness"}
+    ours_inside = TokenmartLM(str(two_models), "tiny/one", "cpu", **given)
     inside = numbers(harness_results(ours_inside, tasks))
     for ours_there, harness in zip(inside, numbers(theirs["tiny--one"]), strict=True):
         assert ours_there[:2] == harness[:2]
@@ -112,11 +114,12 @@ def test_metrics_and_answers_are_the_harness_s_own(
     words = ["--problem", str(two_models), "--model", "tiny/one", "--format", "samples"]
     ok(CliRunner().invoke(cli, ["data", "import", *words, *map(str, files)]))
     # those of the first model are there already
-    said = ok(evaluate(two_models, tasks, "--tasks", "made_*"))
+    said = ok(evaluate(two_models, tasks, "--tasks", "made_*", "--too-long", "harness"))
     assert "evaluated 8 units" in said
     (following,) = [line for line in said.splitlines() if line.startswith("next: ")]
     *command, shown = shlex.split(following)
-    assert command == ["next:", "tokenmart", "dbt", "build", "&&", "tokenmart", "sql"]
+    built_by = ["tokenmart", "dbt", "run", "--select", "tag:benchmarks+"]
+    assert command == ["next:", *built_by, "&&", "tokenmart", "sql"]
     built = Warehouse(workspace.data, workspace.root / "t.duckdb")
     built.run("--select", "+eval_metrics")
     assert {name for (name,) in built.rows(f"select distinct task from ({shown})")} == set(TASKS)
@@ -291,7 +294,7 @@ def test_what_is_wrong_is_said_and_costs_nothing_else(
     longer.write_text(longer.read_text().replace("max_gen_toks: 12", "max_gen_toks: 60"))
     result = evaluate(two_models, longer.parent, "--tasks", "made_counting,made_last_word")
     assert result.exit_code == 5, result.output
-    assert "tiny/short, made_counting: item 0: 60 tokens to write" in result.output
+    assert "items 0, 1, 2, 3, 4 and 10 more: 60 tokens to write" in result.output
     assert "evaluated 3 units" in result.output
 
 
@@ -416,3 +419,94 @@ def test_tasks_that_would_share_a_folder_are_refused(two_models: Path, tasks: Pa
     config.write_text(config.read_text().replace("task: made_two", "task: made-two"))
     done = evaluate(two_models, renamed, "--tasks", "made-two", "--dry-run")
     assert done.exit_code == 1 and "'made*two' and 'made-two' would share" in done.output
+
+
+@pytest.mark.parametrize(
+    ("given", "added"),
+    [
+        (["run", "--model", "tokenmart", "--tasks", "t"], True),
+        (["--model=tokenmart"], True),
+        (["run", "--model", "tokenmart", "--device", "cpu"], False),
+        (["run", "--model", "tokenmart", "--device=cuda:0"], False),
+        (["run", "--model", "tokenmart", "--config", "c.yaml"], False),
+        (["run", "--model", "hf"], False),
+        (["ls", "tasks"], False),
+    ],
+)
+def test_the_harness_s_command_line_finds_a_device(given: list[str], added: bool) -> None:
+    """Without one of its own the harness asks for cuda:0."""
+    assert with_device(given) == given + ["--device", "auto"] * added
+
+
+class KeepsBos:
+    """Mixed into the harness's class: a prompt that is too long loses tokens behind its BOS."""
+
+    def _loglikelihood_tokens(self, requests: list[Any], **options: Any) -> Any:
+        shorter = []
+        for texts, context, continuation in requests:
+            beyond = len(context) + len(continuation) - self.max_length - 1  # type: ignore[attr-defined]
+            cut = [*context[:1], *context[1 + beyond :]] if beyond > 0 else context
+            shorter.append((texts, cut, continuation))
+        return super()._loglikelihood_tokens(shorter, **options)  # type: ignore[misc]
+
+    def tok_batch_encode(self, strings: list[str], **options: Any) -> Any:
+        most = options.pop("left_truncate_len")
+        whole, mask = super().tok_batch_encode(strings, **options)  # type: ignore[misc]
+        assert len(strings) == 1, "padding would be cut for a prompt"
+        beyond = max(0, whole.shape[1] - most)
+        kept = [0, *range(1 + beyond, whole.shape[1])]
+        return whole[:, kept], mask[:, kept]
+
+
+def test_a_cut_prompt_keeps_its_bos_and_is_counted(
+    tiny_problem: Callable[..., Path],
+    tiny_checkpoint: Callable[..., Path],
+    tasks: Path,
+    workspace: Workspace,
+) -> None:
+    """Against the harness's class, mended to keep BOS; skipped and failed items beside it."""
+    from lm_eval.models.huggingface import HFLM
+
+    folder = tiny_checkpoint()
+    source = {"kind": "local", "path": str(folder)}
+    model = {"full_id": "tiny/bos", "family": "tiny", "dtype": "float32", "source": source}
+    problem = tiny_problem(models=[{**model, "context": CONTEXT}])
+    names = ["made_exam", "made_counting", "made_last_word"]
+    mended = type("Mended", (KeepsBos, HFLM), {})(
+        pretrained=str(folder), device="cpu", dtype="float32", batch_size=1, max_length=CONTEXT
+    )
+    theirs = harness_results(mended, tasks, names)
+    said = ok(evaluate(problem, tasks, "--tasks", ",".join(names)))
+    assert "note: tiny/bos, made_exam: longer than the 48 tokens that the model reads: 17 " in said
+    query = (
+        "select condition, sum(cast(logprob as double)), max(position - context_tokens) "
+        "from eval_tokens where condition = 'made_exam-0shot' "
+        "group by condition, doc_id, segment order by doc_id, segment"
+    )
+    with connect_to_parquet(workspace) as connection:
+        ours = read(connection, query)
+    expected = [
+        nats for sample in theirs["samples"]["made_exam"] for nats, _ in sample["filtered_resps"]
+    ]
+    assert [row[1] for row in ours] == pytest.approx(list(map(float, expected)), rel=1e-5)
+    assert min(row[2] for row in ours) > 0
+    built = Warehouse(workspace.data, workspace.root / "t.duckdb")
+    built.run("--select", "+eval_metrics")
+    query = (
+        "select task, metric || ',' || filter, value, items_cut from eval_metrics "
+        "where part = 'all'"
+    )
+    found = {row[:2]: row[2:] for row in built.rows(query)}
+    for task, key, value in numbers(theirs):
+        assert found[task, key][0] == pytest.approx(value, rel=1e-5), (task, key)
+    assert found["made_exam", "acc,none"][1] == 17
+    said = ok(evaluate(problem, tasks, "--tasks", "made_exam,made_counting", "--too-long", "skip"))
+    assert "made_exam: longer than the 48 tokens that the model reads: 17 items skipped" in said
+    built.run("--select", "+eval_metrics")
+    query = "select metric, value, reason from eval_metrics where task = 'made_exam'"
+    assert set(built.rows(query)) == {
+        (metric, None, "every item was skipped") for metric in ("acc", "acc_norm", "acc_bytes")
+    }
+    failed = evaluate(problem, tasks, "--tasks", "made_exam", "--too-long", "fail")
+    assert failed.exit_code == 5
+    assert "use --too-long cut or skip" in failed.output

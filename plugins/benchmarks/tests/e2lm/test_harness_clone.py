@@ -157,15 +157,15 @@ def test_all_kinds_are_packaged_and_run_by_the_harness_itself(
         assert results[name]["sample_len"] == 5
     collected = read_results([tmp_path / "results"])
     assert "--limit 5" in collected.notes[0]
-    margins = [row["score"] for row in collected.rows if row["metric"] == "margin"]
-    assert margins == [results[name_of("multiple-choice")]["margin,none"]]
+    margins = [row["score"] for row in collected.rows if row["metric"] == "loglik_margin_mean"]
+    assert margins == [results[name_of("multiple-choice")]["loglik_margin_mean,none"]]
     assert {row["benchmark"] for row in collected.rows} == {f"{name}-0shot" for name in names}
     better = {row["metric"]: row["direction"] for row in collected.rows}
     assert better["perplexity"] == "lower" and better["acc"] == "higher"
     for sample in samples[name_of("multiple-choice")]:
         nats = [float(pair[0]) for pair in sample["filtered_resps"]]
         gold = nats.pop(sample["doc"]["gold"])
-        assert sample["margin"] == pytest.approx(gold - sum(nats) / 3, abs=1e-9)
+        assert sample["loglik_margin_mean"] == pytest.approx(gold - sum(nats) / 3, abs=1e-9)
 
 
 def test_the_same_task_gives_the_same_patch_in_a_shallow_clone_and_with_a_metric_of_its_own(

@@ -313,13 +313,13 @@ def test_the_guide_from_idea_to_submission(
         done = CliRunner().invoke(cli, shlex.split(line))
         assert done.exit_code == 0, done.output
         output += done.output
-    assert "element_symbols by margin, 118 samples, 0 leaks, patch of 3 files" in output
+    assert "element_symbols by loglik_margin_mean, 118 samples, 0 leaks, patch of 3 files" in output
     assert token not in output
     with zipfile.ZipFile("submission.zip") as archive:
         assert archive.namelist() == ["evaluation.patch", "metadata.yaml"]
         metadata = yaml.safe_load(archive.read("metadata.yaml"))
         patch = archive.read("evaluation.patch")
-    named = {"task_name": "element_symbols", "task_metric": "margin", "hf_token": token}
+    named = {"task_name": "element_symbols", "task_metric": "loglik_margin_mean", "hf_token": token}
     assert metadata == named
     assert token.encode() not in patch
     assert Path("submission.zip").stat().st_mode & 0o077 == 0

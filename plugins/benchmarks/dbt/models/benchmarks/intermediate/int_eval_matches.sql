@@ -1,6 +1,8 @@
 with answered as (
     select * from {{ ref('int_eval_answered') }}
     where request_type = 'generate_until'
+        -- null where the task has no exact_match, or one of its own
+        and coalesce(json_type(options -> 'exact_match'), '') != 'NULL'
 ),
 
 compared as (

@@ -2,6 +2,7 @@
 
 with requests as (
     select * from {{ ref('int_eval_requests') }}
+    where request_type != 'generate_until'
 ),
 
 choices as (
@@ -82,11 +83,20 @@ measured as (
         cast(bool_or(is_greedy) filter (where is_gold) as double) as gold_is_greedy,
         avg(score) filter (where not is_gold) as mean_other,
         avg(exp(score)) filter (where not is_gold) as mean_other_prob,
-        1 + count(*) filter (where not is_gold and score > gold) as gold_rank,
-        sum(pow(exp(score - best) / relative_total - cast(is_gold as integer), 2)) as brier
+        if(
+            any_value(gold) is not null,
+            1 + count(*) filter (where not is_gold and score > gold),
+            null
+        ) as gold_rank,
+        if(
+            any_value(gold) is not null,
+            sum(pow(exp(score - best) / relative_total - cast(is_gold as integer), 2)),
+            null
+        ) as brier
     from shares
     group by problem, model_id, condition, item, reading
-    having any_value(gold) is not null
+    -- where no choice is right, each is wrong; where that isn't known, nothing is measured
+    having any_value(best) is not null and (any_value(gold) is not null or not bool_or(is_gold))
 ),
 
 measures as (

@@ -4,7 +4,6 @@ with items as (
 
 units as (
     select * from {{ ref('stg_eval_units') }}
-    where status = 'done'
 ),
 
 tokens as (
@@ -24,19 +23,22 @@ sums as (
         segment,
         sum(cast(logprob as double)) as loglikelihood,
         bool_and(rank = 1) as is_greedy,
-        count(*) as tokens
+        count(*) as tokens,
+        greatest(max(position - context_tokens), 0) as tokens_cut
     from tokens
     group by problem, model_id, condition, doc_id, segment
 ),
 
--- of a unit that was read when the task's requests were these
+-- Of a unit that was read when the task's requests were these; a failed one has the rows of items
+-- that could be scored. An empty text has no tokens, and nothing to add.
 made_here as (
     select
         items.*,
         units.model_id,
-        sums.loglikelihood,
+        coalesce(sums.loglikelihood, 0) as loglikelihood,
         sums.is_greedy,
-        sums.tokens,
+        coalesce(sums.tokens, 0) as tokens,
+        coalesce(sums.tokens_cut, 0) as tokens_cut,
         units.backend
     from items
     inner join units
@@ -44,18 +46,25 @@ made_here as (
         and items.condition = units.condition
         and items.doc_id = units.doc_id
         and items.unit_sha256 = units.document_sha256
-    inner join sums
+    left join sums
         on units.problem = sums.problem
         and units.model_id = sums.model_id
         and units.condition = sums.condition
         and units.doc_id = sums.doc_id
         and items.segment = sums.segment
+    where sums.loglikelihood is not null
+        or (
+            units.status = 'done'
+            and items.request_type = 'loglikelihood_rolling'
+            and items.continuation = ''
+        )
 ),
 
 made_elsewhere as (
     select
         * exclude (filter, answer),
-        cast(null as bigint) as tokens
+        cast(null as bigint) as tokens,
+        cast(null as integer) as tokens_cut
     from answered
     where loglikelihood is not null
 ),
@@ -67,4 +76,3 @@ requests as (
 )
 
 select * from requests
-where request_type != 'generate_until'

@@ -10,6 +10,21 @@ items as (
     select * from {{ ref('stg_eval_items') }}
 ),
 
+scores as (
+    select * from {{ ref('int_eval_scores') }}
+),
+
+cuts as (
+    select
+        problem,
+        model_id,
+        condition,
+        item,
+        max(tokens_cut) as tokens_cut
+    from {{ ref('int_eval_requests') }}
+    group by problem, model_id, condition, item
+),
+
 catalog as (
     select * from {{ ref('eval_metric_catalog') }}
 ),
@@ -25,6 +40,7 @@ described as (
         any_value(subject) as subject,
         any_value(cluster) as cluster,
         any_value(request_type) as request_type,
+        any_value(coalesce(options ->> 'own_metrics', '') = 'true') as has_own_metrics,
         first(characters order by is_gold desc nulls last, choice asc) as answer_characters,
         first(bytes order by is_gold desc nulls last, choice asc) as answer_bytes,
         first(words order by is_gold desc nulls last, choice asc) as answer_words
@@ -52,15 +68,83 @@ together as (
     from matches
 ),
 
-item_metrics as (
+own_items as (
+    select * from scores
+    where item is not null
+),
+
+-- what the task counted itself, value or not, takes the place of ours
+own_metrics as (
+    select distinct
+        problem,
+        model_id,
+        condition,
+        filter,
+        metric
+    from scores
+),
+
+ours as (
     select
         together.problem,
         together.model_id,
         together.condition,
+        together.item,
+        together.filter,
+        catalog.metric,
+        cast(together.value as double) as value,  -- noqa: RF04
+        case catalog.weighted_by
+            when 'bytes' then described.answer_bytes
+            when 'words' then described.answer_words
+            else 1
+        end as weight,
+        catalog.aggregate,
+        together.backend
+    from together
+    inner join described
+        on together.problem = described.problem
+        and together.condition = described.condition
+        and together.item = described.item
+    inner join catalog
+        on described.request_type = catalog.request_type
+        and together.measure = catalog.measure
+        and together.reading = catalog.reading
+    anti join own_metrics
+        on together.problem = own_metrics.problem
+        and together.model_id = own_metrics.model_id
+        and together.condition = own_metrics.condition
+        and together.filter = own_metrics.filter
+        and catalog.metric = own_metrics.metric
+    where not (described.has_own_metrics and catalog.origin = 'harness')
+),
+
+both_kinds as (
+    select * from ours
+    union all by name
+    select
+        problem,
+        model_id,
+        condition,
+        item,
+        filter,
+        metric,
+        value,
+        weight,
+        aggregate,
+        backend
+    from own_items
+),
+
+item_metrics as (
+    select
+        both_kinds.problem,
+        both_kinds.model_id,
+        both_kinds.condition,
         described.task,
         described.shots,
         described.request_type,
-        together.item,
+        both_kinds.item,
+        concat(described.task, '/', cast(both_kinds.item as varchar)) as item_id,
         described.subject,
         described.cluster,
         described.answer_characters,
@@ -73,26 +157,23 @@ item_metrics as (
             ),
             cast(described.answer_characters as varchar)
         ) as length_band,
-        together.filter,
-        catalog.metric,
-        cast(together.value as double) as value,  -- noqa: RF04
-        cast(
-            case catalog.weighted_by
-                when 'bytes' then described.answer_bytes
-                when 'words' then described.answer_words
-                else 1
-            end as double
-        ) as weight,
-        together.backend
-    from together
+        both_kinds.filter,
+        both_kinds.metric,
+        both_kinds.value,
+        cast(both_kinds.weight as double) as weight,
+        both_kinds.aggregate,
+        cast(cuts.tokens_cut as integer) as tokens_cut,
+        both_kinds.backend
+    from both_kinds
     inner join described
-        on together.problem = described.problem
-        and together.condition = described.condition
-        and together.item = described.item
-    inner join catalog
-        on described.request_type = catalog.request_type
-        and together.measure = catalog.measure
-        and together.reading = catalog.reading
+        on both_kinds.problem = described.problem
+        and both_kinds.condition = described.condition
+        and both_kinds.item = described.item
+    left join cuts
+        on both_kinds.problem = cuts.problem
+        and both_kinds.model_id = cuts.model_id
+        and both_kinds.condition = cuts.condition
+        and both_kinds.item = cuts.item
 )
 
 select * from item_metrics

@@ -1,0 +1,182 @@
+"""Requests of a task as rows of `eval_items`: what is asked, and which answers are right."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from plugins.benchmarks.harness.tasks import EvalRequest, EvalTask
+from warehouse.errors import TokenmartError
+from warehouse.store.eval_items import lengths_of
+from warehouse.store.schema import EVAL_ITEMS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SUBJECT_FIELDS = ("subject", "category", "topic")
+CLUSTER_FIELDS = ("passage", "article", "story", "paragraph", "document")
+"""Fields of a document that say what it is about, and the text it shares with others; the first
+that is there counts."""
+
+
+def item_rows(task: EvalTask, subject: str | None = None, cluster: str | None = None) -> pa.Table:
+    """The requests of a task in the schema of `eval_items`.
+
+    Args:
+        task: with its requests.
+        subject: field of its documents that says what they are about, else a usual one.
+        cluster: field whose text several documents share, else a usual one.
+
+    Raises:
+        TokenmartError: the documents have no such field.
+    """
+    import pyarrow as pa
+
+    source = f"lm_eval {version('lm_eval')}"
+    rows = []
+    for unit in task.units:
+        for segment, request in enumerate(unit.requests):
+            doc = request.instance.doc
+            about = _field(task, doc, subject, SUBJECT_FIELDS, "--subject")
+            shared = _field(task, doc, cluster, CLUSTER_FIELDS, "--cluster")
+            item = int(request.instance.doc_id)
+            reference, described = _described(task.task, request)
+            rows.append(
+                {
+                    "doc_id": unit.number,
+                    "segment": segment,
+                    "task": task.name,
+                    "shots": task.shots,
+                    "item": item,
+                    "cluster": str(item) if shared is None else _hash(shared),
+                    "subject": about,
+                    "repeat": request.repeat,
+                    "reference": reference,
+                    **lengths_of(reference),
+                    **described,
+                    "unit_sha256": unit.sha256,
+                    "source": source,
+                }
+            )
+    return pa.Table.from_pylist(rows, schema=EVAL_ITEMS)
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _field(
+    task: EvalTask, doc: Any, named: str | None, usual: Sequence[str], option: str
+) -> str | None:
+    fields = doc if isinstance(doc, Mapping) else {}
+    if named is not None and named not in fields:
+        raise TokenmartError(
+            f"{option} {named}: documents of {task.name} have no such field; they have: "
+            f"{', '.join(fields) or 'none'}"
+        )
+    for name in [named] if named else usual:
+        if isinstance(value := fields.get(name), str | int) and value != "":
+            return str(value)
+    return None
+
+
+def _described(task: Any, request: EvalRequest) -> tuple[str, dict[str, Any]]:
+    """The reference of a request, and the columns that depend on the kind of request."""
+    arguments, number = request.arguments, int(request.instance.idx)
+    kind = getattr(task, "OUTPUT_TYPE", None) or request.kind
+    columns: dict[str, Any] = {
+        "request_type": kind,
+        "choice": 0,
+        "unconditional": False,
+        "is_gold": None,
+        "gold": None,
+        "context": "" if len(arguments) == 1 else str(arguments[0]),
+        "continuation": "",
+        "options": "{}",
+    }
+    if request.kind == "generate_until":
+        gold = [] if task is None else _gold_texts(task, request.instance.doc)
+        settings = {"generation": arguments[1], "exact_match": _matching(task)}
+        columns |= {
+            "gold": json.dumps(gold, ensure_ascii=False),
+            "options": json.dumps(settings, default=str),
+        }
+        return (gold[0] if gold else ""), columns
+    text = str(arguments[-1])
+    columns |= {
+        "continuation": text,
+        "is_gold": True if task is not None else None,
+        "options": json.dumps({"own_metrics": _counts_itself(task)}),
+    }
+    if kind == "loglikelihood_rolling":
+        return text, columns
+    choices, gold_choices = _choices(task, request.instance.doc)
+    if choices:
+        choice = number % len(choices)
+        columns |= {
+            "request_type": "multiple_choice",
+            "choice": choice,
+            "unconditional": number >= len(choices),
+            "is_gold": choice in gold_choices,
+        }
+        if not getattr(task, "multiple_input", False):
+            return choices[choice], columns
+        # the choices stand in the prompts, and one continuation is scored behind each
+    else:
+        columns["choice"] = number
+    return text.lstrip() or text, columns
+
+
+def _counts_itself(task: Any) -> bool:
+    """Whether the harness's metrics of a task can't be had from log-likelihoods and choices alone.
+
+    A task with a `process_results` of its own counts as it likes; one whose choices stand in its
+    prompts is normalised by texts that aren't scored.
+    """
+    from lm_eval.api.task import ConfigurableTask, MultipleChoiceTask, PerplexityTask
+
+    if task is None:
+        return False
+    if callable(task.get_config("process_results")) or getattr(task, "multiple_input", False):
+        return True
+    harness_s_own = {
+        each.process_results for each in (ConfigurableTask, MultipleChoiceTask, PerplexityTask)
+    }
+    return type(task).process_results not in harness_s_own
+
+
+def _choices(task: Any, doc: Any) -> tuple[list[str], list[int]]:
+    """Choices of a multiple-choice document and the right ones among them; empty for none."""
+    kind = getattr(task, "OUTPUT_TYPE", None)
+    if kind != "multiple_choice":
+        old = type(task).__mro__ and any(
+            c.__name__ == "MultipleChoiceTask" for c in type(task).__mro__
+        )
+        return (list(map(str, doc["choices"])), [int(doc["gold"])]) if old else ([], [])
+    choices = [str(choice) for choice in task.doc_to_choice(doc)]
+    gold = task.doc_to_text(doc) if task.multiple_input else task.doc_to_target(doc)
+    listed = gold if isinstance(gold, list) else [gold]
+    found = [choices.index(g) if isinstance(g, str) and g in choices else g for g in listed]
+    return choices, [int(g) for g in found if isinstance(g, int)]
+
+
+def _gold_texts(task: Any, doc: Any) -> list[str]:
+    gold = task.doc_to_target(doc)
+    if getattr(task.config, "doc_to_choice", None) is not None:
+        gold = task.doc_to_choice(doc)[gold]
+    return [str(each) for each in gold] if isinstance(gold, list) else [str(gold)]
+
+
+_MATCHING = ("regexes_to_ignore", "ignore_case", "ignore_punctuation", "ignore_numbers")
+
+
+def _matching(task: Any) -> dict[str, Any] | None:
+    """Settings of the task's exact_match; None if it has none."""
+    metrics = getattr(task, "_metric_fn_kwargs", {})
+    if task is not None and ("exact_match" not in metrics or _counts_itself(task)):
+        return None
+    settings = metrics.get("exact_match") or {}
+    return {name: settings[name] for name in _MATCHING if settings.get(name)}

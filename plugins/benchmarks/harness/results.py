@@ -1,0 +1,268 @@
+"""What a task of the harness makes of responses: filters, `process_results`, aggregation.
+
+A task may count as it likes. Its own functions run here on our responses, so that a number under
+the harness's name is the harness's number; where they can't run, the reason stands in its place.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+from plugins.benchmarks.harness.tasks import EvalTask, EvalUnit, quiet_harness
+
+
+@dataclass(frozen=True)
+class Response:
+    """What a model said to one request: log-likelihood and greediness, or a text."""
+
+    loglikelihood: float
+    is_greedy: bool
+    text: str
+
+
+@dataclass(frozen=True)
+class AnsweredUnit:
+    """A unit and its responses, in the order of its requests.
+
+    Attributes:
+        unit: with its requests.
+        responses: None for a request that could not be scored.
+    """
+
+    unit: EvalUnit
+    responses: Sequence[Response | None]
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A request's place in the tables of `eval`."""
+
+    doc_id: int
+    segment: int
+
+
+def filtered_answers(task: EvalTask, answered: Sequence[AnsweredUnit]) -> Iterator[dict[str, Any]]:
+    """Generated texts as they are (filter `none`) and behind the task's own filters.
+
+    Rows have the columns doc_id, segment, filter and answer of `eval_answers`.
+    """
+    names = [ensemble.name for ensemble in _filters(task)]
+    if "none" not in names:
+        for each in answered:
+            for segment, (request, response) in enumerate(
+                zip(each.unit.requests, each.responses, strict=True)
+            ):
+                if request.kind == "generate_until" and response is not None:
+                    yield _answer(_Place(each.unit.number, segment), "none", response.text)
+    found = [
+        (place, instance)
+        for place, instance in _instances(answered)
+        if instance.request_type == "generate_until"
+    ]
+    if found:
+        _apply_filters(task, [instance for _, instance in found])
+    for name in names:
+        for place, instance in found:
+            answer = instance.filtered_resps[name]
+            while isinstance(answer, list):
+                answer = answer[0] if answer else None
+            yield _answer(place, name, None if answer is None else str(answer))
+
+
+def _answer(place: _Place, name: str, text: str | None) -> dict[str, Any]:
+    return {"doc_id": place.doc_id, "segment": place.segment, "filter": name, "answer": text}
+
+
+def _filters(task: EvalTask) -> list[Any]:
+    return list(getattr(task.task, "_filters", None) or [])
+
+
+def _apply_filters(task: EvalTask, instances: Sequence[Any]) -> None:
+    with quiet_harness():
+        for ensemble in _filters(task):
+            ensemble.apply(instances)
+
+
+def _instances(answered: Sequence[AnsweredUnit]) -> list[tuple[_Place, Any]]:
+    """Copies of the harness's instances with our responses, by document and index.
+
+    An instance without a response leaves out its whole document.
+    """
+    found: dict[int, tuple[_Place, Any]] = {}
+    unanswered = set()
+    for each in answered:
+        for segment, (request, response) in enumerate(
+            zip(each.unit.requests, each.responses, strict=True)
+        ):
+            key = id(request.instance)
+            if key not in found:
+                own = copy.copy(request.instance)
+                own.resps, own.filtered_resps = [], {}
+                found[key] = _Place(each.unit.number, segment), own
+            instance = found[key][1]
+            if response is None:
+                unanswered.add(instance.doc_id)
+            elif request.kind == "generate_until":
+                instance.resps.append(response.text)
+            elif request.kind == "loglikelihood_rolling":
+                instance.resps.append(response.loglikelihood)
+            else:
+                instance.resps.append((response.loglikelihood, response.is_greedy))
+    whole = (pair for pair in found.values() if pair[1].doc_id not in unanswered)
+    return sorted(whole, key=lambda pair: (pair[1].doc_id, pair[1].idx))
+
+
+def requests_sha256(task: EvalTask) -> str:
+    """Hash of all requests of a task: of its units' hashes, in their order."""
+    joined = ",".join(unit.sha256 for unit in task.units)
+    return hashlib.sha256(joined.encode()).hexdigest()
+
+
+def score_rows(
+    task: EvalTask, answered: Sequence[AnsweredUnit], absent: str = ""
+) -> Iterator[dict[str, Any]]:
+    """The task's own metrics in the columns of `eval_scores`, of the whole task and of items.
+
+    Args:
+        task: with the harness's object.
+        answered: its units, as far as they are there.
+        absent: why responses are missing, empty if none are; no metric then has a value.
+    """
+    if task.task is None:
+        return
+    reason = absent
+    if not reason and getattr(task.task, "UNSAFE_CODE", False):
+        reason = "the task runs generated code, which the harness does on request only"
+    values: dict[tuple[str, str], list[tuple[int, Any]]] = {}
+    if not reason:
+        try:
+            values = _values(task, answered)
+        except Exception as error:  # whatever the task's own code raises
+            reason = _failed("process_results", error)
+    aggregations = task.task.aggregation()
+    if reason:
+        for name in [ensemble.name for ensemble in _filters(task)] or ["none"]:
+            for metric in aggregations:
+                yield _row(task, name, metric, reason=reason)
+        return
+    for (metric, name), found in values.items():
+        yield from _metric_rows(task, name, metric, found, aggregations.get(metric))
+
+
+def _failed(what: str, error: Exception) -> str:
+    said = (str(error).strip().splitlines() or [""])[0][:200]
+    return f"{what} of the task failed ({type(error).__name__}: {said})"
+
+
+def _values(
+    task: EvalTask, answered: Sequence[AnsweredUnit]
+) -> dict[tuple[str, str], list[tuple[int, Any]]]:
+    """What `process_results` gives, by metric and filter: item and value."""
+    instances = [instance for _, instance in _instances(answered)]
+    _apply_filters(task, instances)
+    by_item: dict[int, list[Any]] = {}
+    for instance in instances:
+        by_item.setdefault(int(instance.doc_id), []).append(instance)
+    found: dict[tuple[str, str], list[tuple[int, Any]]] = {}
+    with quiet_harness():
+        for name in instances[0].filtered_resps if instances else ():
+            for item, own in by_item.items():
+                responses = [instance.filtered_resps[name] for instance in own]
+                result: Mapping[str, Any] = task.task.process_results(own[0].doc, responses)
+                for metric, value in result.items():
+                    found.setdefault((metric, name), []).append((item, value))
+    return found
+
+
+def _metric_rows(
+    task: EvalTask, name: str, metric: str, found: Sequence[tuple[int, Any]], own: Any
+) -> Iterator[dict[str, Any]]:
+    from lm_eval.api.metrics import mean
+
+    aggregation = mean if own is None else own
+    try:
+        with quiet_harness():
+            whole = aggregation([value for _, value in found])
+    except Exception as error:  # whatever the task's own code raises
+        yield _row(task, name, metric, reason=_failed("aggregation", error))
+        return
+    number = _number(whole)
+    if number is None:
+        shown = f"its value is {whole!r}"[:120]
+        yield _row(task, name, metric, reason=f"{shown}, not one finite number")
+        return
+    yield _row(task, name, metric, value=number, items=len(found))
+    reading = _item_reading(aggregation)
+    if reading is None:
+        return
+    aggregate, read = reading
+    for item, value in found:
+        try:
+            pair = read(value)
+        except (TypeError, ValueError, IndexError, ZeroDivisionError):
+            continue
+        if math.isfinite(pair[0]):
+            yield _row(
+                task, name, metric, item=item, value=pair[0], weight=pair[1], aggregate=aggregate
+            )
+
+
+def _number(value: Any) -> float | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+_ItemReading = Callable[[Any], tuple[float, float]]
+
+
+def _item_reading(aggregation: Any) -> tuple[str, _ItemReading] | None:
+    """How an item's value enters a weighted mean, and what is made of that mean.
+
+    None where the aggregation is no such mean (F1, BLEU, a task's own).
+    """
+    from lm_eval.api import metrics
+
+    def plain(value: Any) -> tuple[float, float]:
+        if not isinstance(value, Real):
+            raise TypeError
+        return float(value), 1.0
+
+    readings: dict[Any, tuple[str, _ItemReading]] = {
+        metrics.mean: ("mean", plain),
+        metrics.perplexity: ("exp", lambda value: (-float(value), 1.0)),
+        metrics.weighted_perplexity: (
+            "exp",
+            lambda value: (-value[0] / value[1], float(value[1])),
+        ),
+        metrics.bits_per_byte: (
+            "mean",
+            lambda value: (-value[0] / value[1] / math.log(2), float(value[1])),
+        ),
+        metrics.brier_score: ("mean", lambda value: (float(metrics.brier_score([value])), 1.0)),
+    }
+    return readings.get(aggregation)
+
+
+def _row(task: EvalTask, name: str, metric: str, **columns: Any) -> dict[str, Any]:
+    better = task.task.higher_is_better().get(metric)
+    return {
+        "item": None,
+        "filter": name,
+        "metric": metric,
+        "value": None,
+        "weight": None,
+        "aggregate": None,
+        "items": None,
+        "better": None if better is None else "higher" if better else "lower",
+        "reason": None,
+        **columns,
+    }

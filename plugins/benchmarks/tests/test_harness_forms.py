@@ -1,0 +1,173 @@
+"""Real task files of lm-evaluation-harness: every number shown is the harness's, or has a reason.
+
+`harness_forms.md` beside this file is the table of what was compared; a test prints it anew where
+it differs.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from dbt_harness import Warehouse
+from harness_forms import FORMS, GROUP, write_forms
+
+from plugins.benchmarks.commands.eval import eval_command
+from warehouse.paths import Workspace
+
+pytest.importorskip("lm_eval")
+pytestmark = pytest.mark.slow
+
+TABLE = Path(__file__).with_name("harness_forms.md")
+OWN = {"truthfulqa_mc2", "winogrande", "wsc273", "wikitext", "drop", "crows_pairs", "mutual"}
+"""Tasks of whose metrics none is ours under the harness's name."""
+
+MODELS = {"tiny--bos": ("llama", True, 0), "tiny--plain": ("gemma3_text", False, 1)}
+
+
+def results_of_harness(checkpoint: Path, forms: Path, names: list[str]) -> dict[str, Any]:
+    """Task or group → metric,filter → value, by the harness's own class and arithmetic.
+
+    Task by task: where one can't be counted, the harness ends.
+    """
+    from lm_eval import simple_evaluate
+    from lm_eval.models.huggingface import HFLM
+    from lm_eval.tasks import TaskManager
+
+    logging.getLogger("lm_eval").setLevel(logging.ERROR)
+    model = HFLM(pretrained=str(checkpoint), device="cpu", dtype="float32", batch_size=4)
+    manager = TaskManager(include_path=str(forms), include_defaults=False)
+    found: dict[str, Any] = {}
+    for name in names:
+        run = simple_evaluate(model, tasks=[name], task_manager=manager, bootstrap_iters=0)
+        for task, values in dict(run)["results"].items():
+            found[task] = {
+                key: value for key, value in values.items() if "," in key and "_stderr," not in key
+            }
+    return found
+
+
+def test_every_number_under_the_harness_s_names_is_the_harness_s(
+    tiny_problem: Callable[..., Path],
+    tiny_checkpoint: Callable[..., Path],
+    workspace: Workspace,
+    tmp_path: Path,
+) -> None:
+    forms = write_forms(tmp_path / "forms")
+    folders = {name: tiny_checkpoint(*how) for name, how in MODELS.items()}
+    problem = tiny_problem(
+        models=[
+            {
+                "full_id": name.replace("--", "/"),
+                "family": name,
+                "dtype": "float32",
+                "source": {"kind": "local", "path": str(folder)},
+            }
+            for name, folder in folders.items()
+        ]
+    )
+    names = [*(f"form_{name}" for name in FORMS), GROUP[0]]
+    words = ["--problem", str(problem), "--include-path", str(forms), "--device", "cpu"]
+    done = CliRunner().invoke(eval_command, [*words, "--tasks", ",".join(names)])
+    assert done.exit_code == 0, done.output
+    built = Warehouse(workspace.data, workspace.root / "t.duckdb")
+    built.run("--select", "+eval_metrics")
+    query = (
+        "select model_id, task, metric || ',' || filter, value, reason, items from eval_metrics "
+    )
+    ours = {row[:3]: row[3:] for row in built.rows(query + "where part = 'all'")}
+    catalogued = built.rows("select metric from eval_metric_catalog where origin = 'harness'")
+    harness_s = {name for (name,) in catalogued}
+    lines: dict[str, tuple[str, str, str]] = {}
+    for model, folder in folders.items():
+        theirs = results_of_harness(folder, forms, names)
+        assert theirs.keys() == {*names, *GROUP[1]}
+        for task, values in theirs.items():
+            assert values
+            for key, value in values.items():
+                mine, reason, _ = ours[model, task, key]
+                assert reason is None, (task, key, reason)
+                assert mine == pytest.approx(value, rel=1e-4, abs=1e-6), (model, task, key)
+            items = str(max(ours[model, task, key][2] for key in values))
+            lines[task] = (task, items, ", ".join(sorted(values)))
+        for found, task, key in ours:
+            if found == model and task.removeprefix("form_") in OWN and key not in theirs[task]:
+                assert key.partition(",")[0] not in harness_s, (task, key)
+    query = """
+        select max(abs(metrics.value - expected)) from eval_item_metrics as metrics join (
+            select model_id, item, -sum(cast(logprob as double)) / ln(2) as bits,
+                bits / octet_length(encode(ltrim(any_value(continuation)))) as expected
+            from staging.stg_eval_tokens join staging.stg_eval_items
+                using (problem, condition, doc_id, segment)
+            where task = 'form_winogrande' and is_gold group by model_id, item
+        ) using (model_id, item) where task = 'form_winogrande' and metric = 'bpb'
+    """
+    [(largest,)] = built.rows(query)
+    assert largest < 1e-9
+    table = [
+        "| task | items | equal on both models: metric,filter |",
+        "|---|---|---|",
+        *(f"| {' | '.join(line)} |" for line in lines.values()),
+    ]
+    text = "\n".join(table) + "\n"
+    assert TABLE.read_text(encoding="utf-8") == text, text
+
+
+def test_what_cannot_be_counted_has_a_reason_and_costs_nothing_else(
+    tiny_problem: Callable[..., Path],
+    tiny_checkpoint: Callable[..., Path],
+    workspace: Workspace,
+    tmp_path: Path,
+) -> None:
+    """Two items that are too long, a failing process_results, generated code, an empty text."""
+    forms = tmp_path / "forms"
+    forms.mkdir()
+    (forms / "own.py").write_text("def count(doc, results):\n    raise ValueError('no key')\n")
+    own = ("process_results: !function own.count\n", "unsafe_code: true\n", "", "")
+    kinds = ("multiple_choice", "multiple_choice", "multiple_choice", "loglikelihood_rolling")
+    long = "naïve " * 60
+    for name, kind, more in zip(("own", "code", "long", "text"), kinds, own, strict=True):
+        texts = ["one", "two", "", "three"] if name == "text" else ["one", long, "two", long]
+        rows = [json.dumps({"text": text if name in ("long", "text") else "x"}) for text in texts]
+        data = forms / f"{name}.jsonl"
+        data.write_text("\n".join(rows), encoding="utf-8")
+        metric = "byte_perplexity" if name == "text" else "acc"
+        choices = "" if name == "text" else "doc_to_choice: \"{{['no', text]}}\"\n"
+        target = '"{{text}}"' if name == "text" else "1"
+        (forms / f"{name}.yaml").write_text(
+            f"task: {name}\ndataset_path: json\ndataset_kwargs:\n  data_files:\n"
+            f"    test: {data}\ntest_split: test\noutput_type: {kind}\ndoc_to_text: ''\n"
+            f"doc_to_target: {target}\n{choices}metric_list:\n  - metric: {metric}\n{more}"
+        )
+    (forms / "long.yaml").write_text(
+        (forms / "long.yaml").read_text().replace("doc_to_text: ''", "doc_to_text: 'Say'")
+    )
+    source = {"kind": "local", "path": str(tiny_checkpoint("gemma3_text", False, 1))}
+    model = {"full_id": "tiny/short", "family": "t", "dtype": "float32", "source": source}
+    problem = tiny_problem(models=[{**model, "context": 48}])
+    words = ["--problem", str(problem), "--include-path", str(forms), "--device", "cpu"]
+    done = CliRunner().invoke(eval_command, [*words, "--tasks", "own,code,long,text"])
+    assert done.exit_code == 5, done.output
+    assert "items 1, 3: a continuation of " in done.output
+    assert "note: tiny/short, own: no value of acc: process_results of the task " in done.output
+    built = Warehouse(workspace.data, workspace.root / "t.duckdb")
+    built.run("--select", "+eval_metrics")
+    query = (
+        "select task, value, items, reason from eval_metrics "
+        "where metric in ('acc', 'byte_perplexity') and part = 'all'"
+    )
+    found = {task: row for task, *row in built.rows(query)}
+    why = "process_results of the task failed (ValueError: no key)"
+    assert found["own"] == [None, 0, why]
+    assert found["code"][0] is None and "runs generated code" in found["code"][2]
+    assert found["long"] == [None, 0, "items 1, 3 could not be scored"]
+    assert found["text"][1:] == [4, None] and found["text"][0] > 1
+    query = "select item, value from eval_item_metrics where task = 'long' and metric = 'bpb'"
+    assert sorted(item for item, _ in built.rows(query)) == [0, 2]
+    again = CliRunner().invoke(eval_command, [*words, "--tasks", "long"])
+    assert again.exit_code == 5 and "items 1, 3: a continuation of " in again.output
