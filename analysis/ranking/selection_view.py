@@ -22,7 +22,7 @@ from analysis.ranking.answers import (
 )
 from analysis.ranking.leaderboard import interval_record, new_family_record, number
 from analysis.ranking.metric_selection import Candidate, MetricSelection
-from analysis.ranking.registered import LEAD_LEVEL, lead_record, registered_record
+from analysis.ranking.registered import LEAD_LEVEL, lead_record, lead_text, registered_record
 from warehouse.errors import visible
 from warehouse.terminal import print_whole
 
@@ -266,14 +266,9 @@ def _selection_notes(selection: MetricSelection) -> list[str]:
             f"{selection.noise_ceiling:.2f} (Pearson) on average"
         )
     if (lead := selection.best_lead) is not None:
-        found = (
-            f"{lead.series} series are too few for a CI"
-            if math.isnan(lead.p)
-            else f"95% CI {span(lead.interval)}, one-sided p {_p(lead.p)}, paired bootstrap over "
-            f"{lead.series} series (p: and by design effect), not adjusted for the choice"
-        )
         lines.append(
-            f"{selection.best.column.name} minus baseline {_signed_or_dash(lead.value)} ({found})"
+            f"{selection.best.column.name} minus baseline {_signed_or_dash(lead.value)} "
+            f"({lead_text(lead)}), not adjusted for the choice"
         )
     uneven = tuple(c.column.name for c in selection.candidates if c.fewer)
     for what, names in (
