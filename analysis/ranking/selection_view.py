@@ -53,7 +53,7 @@ def selection_record(selection: MetricSelection, shown: Sequence[str] = ()) -> d
         "critical_within_families": number(inference.within_critical),
         "design_effect": number(inference.overall.design_effect),
         "held_out": {
-            "splits": len(splits.chosen),
+            "splits": splits.test.size,
             "splits_mean": number(splits.held_out),
             "splits_in_sample_mean": number(splits.held_out + splits.optimism),
             "optimism": number(splits.optimism),
@@ -246,7 +246,7 @@ def _selection_notes(selection: MetricSelection) -> list[str]:
         "models of a family or a series are alike",
         "within: rho of the ranks less their family means, with its CI; best? maybe: not "
         "distinguishable from the best (95%)",
-        f"held out: mean rho on {splits.tested} models drawn at random ({len(splits.chosen)} "
+        f"held out: mean rho on {splits.tested} models drawn at random ({splits.test.size} "
         f"splits); choosing on the others and scoring there: in sample "
         f"{_signed_or_dash(splits.held_out + splits.optimism)}, held out "
         f"{_signed_or_dash(splits.held_out)}",
