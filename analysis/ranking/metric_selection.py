@@ -27,7 +27,9 @@ from analysis.statistics.simultaneous import indistinguishable, joint_errors, p_
 from warehouse.errors import TokenmartError
 
 MINIMUM_MODELS = 8
-BASELINE_METRIC = "perplexity"
+BASELINES = ("perplexity", "no_evaluation")
+"""Metrics that others are compared with; the second one, where scores were made elsewhere, is what
+is known of a run without evaluating it."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,7 @@ def select_metric(
         seed: of splits, permutations and resamples.
         splits: random train/test splits.
         unofficial: let variants compete that need a second model.
-        baseline: what the others are compared with; by default the first perplexity.
+        baseline: what the others are compared with; by default see `default_baseline`.
         parts_of: reads a column's documents; None to take the documents as they are.
 
     Raises:
@@ -232,10 +234,16 @@ def _may_be_chosen(column: MetricColumn) -> bool:
 
 
 def default_baseline(columns: Sequence[MetricColumn]) -> MetricColumn | None:
-    """The first perplexity variant with all values, preferably one comparable across tokenizers."""
-    found = [c for c in columns if c.metric == BASELINE_METRIC and _may_be_chosen(c)]
-    by_byte = [c for c in found if "byte" in c.variant]
-    return next(iter(by_byte or found), None)
+    """The first perplexity variant with all values, preferably one comparable across tokenizers.
+
+    Without perplexity, parameters × tokens.
+    """
+    for metric in BASELINES:
+        found = [c for c in columns if c.metric == metric and _may_be_chosen(c)]
+        preferred = [c for c in found if "byte" in c.variant or "tokens" in c.variant]
+        if found:
+            return (preferred or found)[0]
+    return None
 
 
 def _lead(
