@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 FOLDER = Path(__file__).parent
 PUBLISHED = FOLDER.parents[1] / "data" / "published"
 SEED = 0
-RESAMPLES = 4000
+RESAMPLES = 10_000
 CLOSE = 2.0
 """Pairs of runs whose compute differs by at most this factor are looked at apart."""
 

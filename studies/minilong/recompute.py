@@ -21,7 +21,7 @@ from scipy.stats import rankdata
 
 FOLDER = Path(__file__).parent
 SEED = 0
-RESAMPLES = 4000
+RESAMPLES = 10_000
 COUNTED = (2048, 4096, 8064)
 """Lengths in the mean that is the target: `overall: without_shortest` of the problem file."""
 
@@ -122,12 +122,16 @@ def drawn_p(x: Floats, y: Floats, orders: np.ndarray[Any, np.dtype[np.intp]]) ->
 def within_families(
     groups: dict[tuple[str, str], list[int]], draws: int
 ) -> np.ndarray[Any, np.dtype[np.intp]]:
-    """`[draws, models]`: series in another order within each family, as the registration says."""
+    """`[draws, models]`: series change places with those of as many models in their family.
+
+    The registration says 'within families'; series of unequal length don't fit each other's places.
+    """
     random = np.random.default_rng(SEED)
     models = sum(len(group) for group in groups.values())
     orders = np.empty((draws, models), dtype=np.intp)
-    for family in dict.fromkeys(key[0] for key in groups):
-        own = [group for key, group in groups.items() if key[0] == family]
+    alike = {(key[0], len(group)) for key, group in groups.items()}
+    for family, size in sorted(alike):
+        own = [g for key, g in groups.items() if (key[0], len(g)) == (family, size)]
         places = np.concatenate(own)
         for order in orders:
             order[places] = np.concatenate([own[i] for i in random.permutation(len(own))])

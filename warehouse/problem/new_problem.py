@@ -33,6 +33,8 @@ RETRIEVAL = RetrievalProbe(
 """In characters, so that models are asked about the same passages whatever their tokenizers."""
 CHARACTERS_PER_TOKEN_AT_LEAST = 2
 """Of ordinary text."""
+CHARACTERS_PER_TOKEN_OF_CUT = 3
+"""Where documents are cut for all models alike: of English and of most code there are more."""
 RETRIEVAL_HEADROOM = (RETRIEVAL.excerpt + RETRIEVAL.answer) // CHARACTERS_PER_TOKEN_AT_LEAST
 """Tokens of a model's context that an excerpt and its answer take."""
 _JSON = (".json", ".json.gz", *LINES)
@@ -55,9 +57,12 @@ class NewProblem:
 
 @dataclass(frozen=True)
 class _Model:
+    """context: tokens that its configuration states; None where that isn't here."""
+
     full_id: str
     family: str
     source: str
+    context: int | None = None
 
 
 def write_problem(
@@ -93,6 +98,9 @@ def write_problem(
     documents = _documents(texts, folder)
     draft = _parsed(_content(name, documents, described, _SHORTEST_WINDOW), out, workspace)
     lengths = draft.documents.lengths(draft.place(workspace)) or []
+    if cut := _cut(described, lengths):
+        documents = f"{documents[:-1]}, max_characters: {cut}}}"
+        lengths = [min(length, cut) for length in lengths]
     content = _content(name, documents, described, _window(lengths), _has_excerpts(lengths))
     problem = _parsed(content, out, workspace)
     with appearing(out) as new:
@@ -159,7 +167,8 @@ def _documents(texts: Path, folder: Path) -> str:
     if kind == "folder" and texts.is_file() and not texts.name.lower().endswith(ENDINGS):
         known = ", ".join((*ENDINGS, *_JSON))
         raise TokenmartError(f"--texts {texts}: not a text file; its name must end in {known}")
-    # a document that is longer than a model's context would fail for that model
+    # a document that is longer than a model's context would fail for that model; `_cut` adds a cut
+    # that is the same for all
     return f"{{kind: {kind}, path: {_path(texts, folder)}, too_long: truncate}}"
 
 
@@ -214,7 +223,26 @@ def _local(path: Path, folder: Path) -> _Model:
     elif re.fullmatch(_CONTENT_HASH, name):
         name = kind
     full_id = _full_id(name)
-    return _Model(full_id, _family(kind), f"{{kind: local, path: {_path(path, folder)}}}")
+    context = config.get("max_position_embeddings") if isinstance(config, dict) else None
+    return _Model(
+        full_id,
+        _family(kind),
+        f"{{kind: local, path: {_path(path, folder)}}}",
+        context if isinstance(context, int) and context > 0 else None,
+    )
+
+
+def _cut(models: Sequence[_Model], lengths: Sequence[int]) -> int | None:
+    """Characters at which documents are cut, so that models of unlike context read the same text.
+
+    None where one model is alone, or no document is longer than the shortest context known.
+    """
+    known = [model.context for model in models if model.context is not None]
+    if len(models) < 2 or not known:
+        return None
+    tokens = max(min(known) - RETRIEVAL_HEADROOM, _SHORTEST_WINDOW)
+    characters = CHARACTERS_PER_TOKEN_OF_CUT * tokens
+    return characters if max(lengths, default=0) > characters else None
 
 
 def _full_id(name: str) -> str:

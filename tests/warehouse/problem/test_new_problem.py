@@ -91,6 +91,23 @@ def test_excerpts_are_counted_in_characters(own: Path, workspace: Workspace) -> 
         assert isinstance(probe, RetrievalProbe) and probe.in_characters
 
 
+def test_several_models_read_the_same_text_where_one_has_a_short_context(
+    own: Path, workspace: Workspace
+) -> None:
+    """Texts of 4,922 characters: a cut by each model's tokens would be another text for each."""
+    short = {"model_type": "llama", "max_position_embeddings": 512}
+    checkpoint(own / "short", short)
+    models = ("--model", "my model", "--model", "short")
+    assert new("mine", "--texts", "texts", *models).exit_code == 0
+    documents = load_problem("mine.yml", workspace).documents
+    assert documents.max_characters == 3 * (512 - 160) and documents.too_long == "truncate"
+    checkpoint(own / "long", short | {"max_position_embeddings": 4096})
+    for name, several in (("alone", ("short",)), ("fitting", ("long", "my model"))):
+        models = tuple(word for model in several for word in ("--model", model))
+        assert new(name, "--texts", "texts", *models).exit_code == 0
+        assert load_problem(f"{name}.yml", workspace).documents.max_characters is None
+
+
 @pytest.mark.parametrize(
     ("tokens", "names"),
     [
