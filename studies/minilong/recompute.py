@@ -203,8 +203,7 @@ def figures() -> dict[str, Any]:
     first4 = values(models, range(4))
     means = {name: np.array([v[group].mean() for group in series]) for name, v in x.items()}
     y_means = np.array([y[group].mean() for group in series])
-    random = np.random.default_rng(SEED)
-    free = np.array([random.permutation(len(series)) for _ in range(20000)])
+    alone = {key: [i] for i, key in enumerate(groups)}
     gain, perplexity = x["retrieval_gain"], x["bits_per_byte"]
     registered_orders = within_families(groups, 5000)
     two = {
@@ -240,8 +239,17 @@ def figures() -> dict[str, Any]:
             "value": rho(gain, y) - rho(perplexity, y),
             "interval": interval(lambda s: rho(gain[s], y[s]) - rho(perplexity[s], y[s]), series),
         },
+        "leads": {
+            f"{one} - {other}": interval(
+                lambda s, one=one, other=other: rho(x[one][s], y[s]) - rho(x[other][s], y[s]),
+                series,
+            )
+            for one, other in itertools.combinations(list(x), 2)
+        },
         "registered_p": drawn_p(gain, y, registered_orders),
-        "series_means_p": drawn_p(means["retrieval_gain"], y_means, free),
+        "series_means_p": drawn_p(
+            means["retrieval_gain"], y_means, within_families(alone, 20000)
+        ),
         "first_4_documents": rho(first4["retrieval_gain"], y),
         "published": {
             "models": len(old),
