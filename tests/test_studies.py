@@ -84,6 +84,7 @@ def minilong_claims() -> list[str]:
         f"{f['on_one_checkpoint']} of the {f['models']} models are that one SmolLM2 checkpoint",
         f"there are {f['series']} series",
         f"Metrics are computed on {f['documents']} pages",
+        f"read {f['bytes_of_gemma'][0]:.0%} to {f['bytes_of_gemma'][1]:.0%} of the bytes",
         f"[recall](../../docs/recall.md) in {f['contexts']} contexts",
         f"printed results of {old['models']} of these {f['models']} models",
         f"on 4 documents first ({s(f['first_4_documents'])})",
@@ -106,7 +107,10 @@ def minilong_claims() -> list[str]:
         f"{cost['tokens_processed']:,} tokens were processed in {cost['hours']:.1f} hours",
         f"Mean number of places (of {f['models']})",
     ]
-    # "the highest is reached without attention windows and dropped layers"
+    # "the 95% intervals of all differences between the first five contain 0"
+    for pair, (low, high) in f["leads"].items():
+        assert ("bits_per_byte" in pair) or low < 0 < high
+    # "it is that without attention windows and dropped layers"
     assert set(two["bits_per_byte"]["highest"][1]) == {"window", "drop-last"}
     metrics = script(MINILONG).METRICS
     for name, row in of.items():
@@ -133,7 +137,7 @@ def minilong_claims() -> list[str]:
         row = [f"{task[name]:.2f}" for name in ("digits", "first_digit", "exact")
                for task in (planted, never)]  # fmt: skip
         claims.append(f"| {int(length):,} | {planted['n']} | {' | '.join(row)} |")
-        # "most of the digits score is reached without the key, and little of the exact score"
+        # "more than half of the digits score …, and at most half of the exact score"
         assert never["digits"] > planted["digits"] / 2
         assert never["exact"] <= planted["exact"] / 2
     return claims

@@ -216,6 +216,11 @@ def figures() -> dict[str, Any]:
     }
     tokens = [row["tokens"] for row in rows("metric_values")
               if (row["metric"], row["variant"]) == METRICS["text_key_gain"][:2]]  # fmt: skip
+    bytes_read: dict[str, list[float]] = {}
+    for row in sorted(rows("metric_documents"), key=lambda row: row["doc_id"]):
+        if (row["metric"], row["variant"]) == METRICS["bits_per_byte"][:2]:
+            bytes_read.setdefault(row["model_id"], []).append(row["denominator"])
+    other_bytes = np.divide(bytes_read["gemma3-270m"], bytes_read["smollm2-135m"])
     costs = rows("costs")
     asked = {f"{length} tokens": target(models, lambda t, n, length=length: n == length)
              for length in (1024, *COUNTED)}  # fmt: skip
@@ -226,6 +231,7 @@ def figures() -> dict[str, Any]:
     return {
         "models": len(models),
         "documents": len({row["doc_id"] for row in rows("metric_documents")}),
+        "bytes_of_gemma": [float(other_bytes.min()), float(other_bytes.max())],
         "contexts": len({row["cluster"] for row in rows("item_groups")}),
         "series": len(series),
         "variants": len(rows("metric_catalog")),
