@@ -64,6 +64,11 @@ def percents(bounds: list[float]) -> str:
     return f"{100 * bounds[0]:.1f} to {100 * bounds[1]:.1f}"
 
 
+def points(difference: list[float]) -> str:
+    value, low, high = (f"{100 * each:.1f}".replace("-", "−") for each in difference)
+    return f"{value} points ({low} to {high})"
+
+
 def minilong_claims() -> list[str]:
     """Every piece of the page that has a figure, made from the recomputed figures."""
     f = committed(MINILONG)
@@ -183,6 +188,24 @@ def early_claims() -> list[str]:
         f"## Pythia: {pythia['runs']} models",
         f"Of the target's {pythia['tasks_in_the_mean']} tasks, {pythia['tasks']} have both",
     ]
+    compute, two = olmo["compute_minus"], olmo["first_minus_second"]
+    claims += [
+        points(compute["5%"]["bpb"]["single"]) + " on single tasks",
+        points(compute["5%"]["bpb"]["mean"]) + " on the mean",
+        f"{points(compute['25%']['bpb']['single'])} and {points(compute['25%']['bpb']['mean'])}",
+        "not distinguishable from 0, " + points(compute["25%"]["accuracy"]["mean"]),
+        "not distinguishable from 0, " + points(pythia["compute_minus"]["10%"]["acc"]["single"]),
+        "on single tasks, " + points(two["5%"]["single"]),
+        "on the mean over tasks, " + points(two["5%"]["mean"]),
+    ]
+    excludes_0 = [
+        *(compute[at]["bpb"][part] for at in ("5%", "25%") for part in ("single", "mean")),
+        two["5%"]["single"],
+    ]
+    assert all(low > 0 for _, low, _ in excludes_0)
+    contains_0 = (compute["25%"]["accuracy"]["mean"], two["5%"]["mean"],
+                  pythia["compute_minus"]["10%"]["acc"]["single"])  # fmt: skip
+    assert all(low < 0 < high for _, low, high in contains_0)
     # the words of the summary
     for part in ("single", "mean"):
         best = max(row[part] for rows in olmo["stages"].values() for row in rows.values())
@@ -206,7 +229,8 @@ QUOTED = {
         "95% CI", "95% intervals", "level 5%", "Chance isn't 0.1",
 "SmolLM2-135M", "Gemma 3 270M",
     ],
-    EARLY: ["(95%)", "95% CI", "chance is 50%", "at 5% of OLMo", "up to 25% of training"],
+    EARLY: ["(95%)", "95% CI", "chance is 50%", "at 5% of OLMo", "at 5% of training",
+            "at 25% the differences", "at 10% is"],
 }  # fmt: skip
 
 
