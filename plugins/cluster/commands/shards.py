@@ -1,0 +1,51 @@
+"""Build the warehouse in parts, here or on a Ray cluster."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from warehouse.errors import TokenmartError
+from warehouse.paths import find_workspace
+
+
+@click.command()
+@click.argument("verb", metavar="run|build", type=click.Choice(["run", "build"]))
+@click.option(
+    "--count", type=click.IntRange(1), required=True, help="Divide the models among so many shards."
+)
+@click.option("--vars", "variables", default="{}", help="dbt's variables, such as 'grids: true'.")
+@click.option("--on", type=click.Choice(["ray"]), help="Run the shards on a Ray cluster.")
+@click.option("--address", help="Use the cluster whose head has this address, HOST:PORT.")
+def shards(verb: str, count: int, variables: str, on: str | None, address: str | None) -> None:
+    """Build the warehouse in parts, for a store that is too large for one build.
+
+    A shard is the dbt project for some of the models, with a database and the memory limit
+    (TOKENMART_MEMORY) of its own. `build` also runs the tests of data. With --on ray the shards run
+    on a Ray cluster, the one at --address or a new one on this machine; without it one after
+    another on this machine.
+
+    \b
+    tokenmart shards build --count 4
+    tokenmart shards build --count 32 --on ray --address head:6379
+    """
+    from plugins.cluster.shards import build_sharded, run_here
+    from plugins.cluster.shards_on_ray import on_ray
+
+    if address and not on:
+        raise TokenmartError("--address goes with --on ray")
+    runner = on_ray(address) if on else run_here
+    sys.exit(build_sharded(verb, _mapping(variables), find_workspace(), count, runner))
+
+
+def _mapping(text: str) -> dict[str, object]:
+    import yaml
+
+    try:
+        found = yaml.safe_load(text)
+    except yaml.YAMLError:
+        found = None
+    if not isinstance(found, dict):
+        raise TokenmartError(f"--vars {text}: write a mapping, such as 'grids: true'")
+    return found
