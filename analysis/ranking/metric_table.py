@@ -91,6 +91,7 @@ class MetricTable:
     without_target: ids of the problem's models that have none (yet).
     target_source: where the target came from, for the record.
     dtypes: number formats the models were run in, each with the full ids of its models.
+    present: the columns as the record of tested metrics has them.
     """
 
     problem: str
@@ -102,6 +103,7 @@ class MetricTable:
     dtypes: dict[str, tuple[str, ...]]
     tried: tuple[MetricColumn, ...] = ()
     registered: tuple[PreregisteredMetric, ...] = ()
+    present: tuple[Try, ...] = ()
 
     @property
     def everything(self) -> tuple[MetricColumn, ...]:
@@ -202,7 +204,7 @@ def load_table(
     better: Direction = "higher",
     others: Sequence[OtherLab] = (),
 ) -> MetricTable:
-    """Read the marts and the target of a problem, and write down what is compared with it.
+    """Read the marts and the target of a problem.
 
     Args:
         problem: whose models and target count.
@@ -214,7 +216,7 @@ def load_table(
     Raises:
         TokenmartError: no mart, no value, or no target.
         LockedFileError: the target file is missing or changed.
-        StorageError: the record of what was tried can't be read or written.
+        StorageError: the record of what was tested can't be read.
     """
     from warehouse.sql.connection import connect_read_only
 
@@ -268,7 +270,8 @@ def load_table(
     for idea in ideas:
         if idea.metric in of_metric:
             raise TokenmartError(f"--name {idea.metric}: a metric has this name; choose another")
-    besides = tested_besides(workspace, problem.name, [*built, *ideas])
+    present = (*built, *ideas)
+    besides = tested_besides(workspace, problem.name, present)
     return MetricTable(
         problem=problem.name,
         models=models,
@@ -284,6 +287,7 @@ def load_table(
             _column_of_try(entry, models, of_metric.get(entry.metric)) for entry in besides
         ),
         registered=preregistered_metrics(workspace, problem),
+        present=present,
     )
 
 
