@@ -45,7 +45,7 @@ def test_asking_for_what_is_not_there_names_what_is(minilong):
         table(minilong)
 
 
-def tested(marts, problem="minilong"):
+def recorded(marts, problem="minilong"):
     found = table(marts, problem)
     record_tested(marts.workspace, found)
     return found
@@ -58,10 +58,10 @@ def test_a_table_that_is_only_read_records_nothing(minilong):
 
 def test_what_was_built_once_counts_for_ever(minilong):
     """Under its name, or once more when its parameters change; not once more for new values."""
-    assert tested(minilong).tried == ()
+    assert recorded(minilong).tried == ()
     with minilong.write() as connection:
         connection.execute("update metric_values set value = value + 1 where metric = 'good'")
-    assert tested(minilong).tried == ()
+    assert recorded(minilong).tried == ()
     with minilong.write() as connection:
         connection.execute(
             """
