@@ -172,9 +172,9 @@ def curated(reading: str, work: Path, tokenmart: Any) -> dict[str, Any]:
 
 
 def docs_tables(record: dict[str, Any]) -> tuple[str, str]:
-    """What docs/e2lm.md shows of the record: what a choice is worth, and scores by length."""
+    """The tables of docs/explanation/signal_of_benchmarks.md: value of a choice, scores by length."""
     worth = [
-        "| reading | all items | as many random ones | chosen | chosen, where chosen | optimism | "
+        "| scoring method | all items | random items | chosen items | chosen, in sample | optimism | "
         "better than all |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
