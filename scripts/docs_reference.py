@@ -242,8 +242,7 @@ def tables_page() -> str:
 def dbt_page() -> str:
     """The dbt models with their columns, from their YAML."""
     folders = {"Core": DBT / "models"} | {
-        f"Plugin: {path.parts[-3]}": path
-        for path in sorted(ROOT.glob("plugins/*/dbt/models"))
+        f"Plugin: {path.parts[-3]}": path for path in sorted(ROOT.glob("plugins/*/dbt/models"))
     }
     lines = [
         "# dbt models",
