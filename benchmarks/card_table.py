@@ -121,7 +121,7 @@ def table() -> str:
 def main() -> None:
     """Print the table, and write it into the docs where that is asked for."""
     asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("--write", action="store_true", help="put the table into docs/how_to/gpus.md")
+    asked.add_argument("--write", action="store_true", help="write it to docs/how_to/gpus.md")
     asked.add_argument("--emulate", metavar="MODEL", help="emulate this model on each card instead")
     options = asked.parse_args()
     if options.emulate:

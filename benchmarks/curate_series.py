@@ -172,10 +172,10 @@ def curated(reading: str, work: Path, tokenmart: Any) -> dict[str, Any]:
 
 
 def docs_tables(record: dict[str, Any]) -> tuple[str, str]:
-    """The tables of docs/explanation/signal_of_benchmarks.md: value of a choice, scores by length."""
+    """The tables of signal_of_benchmarks.md: value of a choice, scores by length."""
     worth = [
-        "| scoring method | all items | random items | chosen items | chosen, in sample | optimism | "
-        "better than all |",
+        "| scoring method | all items | random items | chosen items | chosen, in sample | "
+        "optimism | better than all |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
     for reading, found in record["readings"].items():

@@ -2,8 +2,8 @@
 
 python benchmarks/demo_figures.py
 
-It computes nothing that `tokenmart correlate` and `tokenmart select` don't print. A finished demo does
-not record times: pass those that `time make demo` printed, or the recorded ones are kept.
+It computes nothing that `tokenmart correlate` and `tokenmart select` don't print. A finished demo
+does not record times: pass those that `time make demo` printed, or the recorded ones are kept.
 """
 
 from __future__ import annotations
@@ -33,28 +33,29 @@ SHOWN = 3
 """Number of metrics shown from the top of the ranking; two from its end follow."""
 
 BEFORE = """
-The result of `make demo` ({date}; 2 cores, no GPU): the best variant of the first {first} and of the
-last two of {metrics} metrics. Each metric was computed on {documents} technical documents and compared
-with the **measured** key-value recall of {models} small models at {lengths} tokens.
+The result of `make demo` ({date}; 2 cores, no GPU): the best variant of the first {first} and of
+the last two of {metrics} metrics. Each metric was computed on {documents} technical documents and
+compared with the **measured** key-value recall of {models} small models at {lengths} tokens.
 """
 TERMS = """
-Held out: the correlation on test models drawn at random. The 95% CI is simultaneous for all metrics
-tested, so it is valid for the best of them. The p-value is adjusted for all metrics tested.
+Held out: the correlation on test models drawn at random. The 95% CI is simultaneous for all
+metrics tested, so it is valid for the best of them. The p-value is adjusted for all metrics
+tested.
 """
 AFTER = """
-With {models} models in {kinds} series, {documents} documents and {tries} metrics tested, a correlation
-must reach {least} before its simultaneous 95% CI excludes 0. `tokenmart select` therefore reports that
-{verdict}, and that {near} of {variants} variants are not distinguishable from the best. Choosing the
-best variant on a part of the models gives {held_out} on the others; a table of plain correlations
-shows {plain}.
+With {models} models in {kinds} series, {documents} documents and {tries} metrics tested, a
+correlation must reach {least} before its simultaneous 95% CI excludes 0. `tokenmart select`
+therefore reports that {verdict}, and that {near} of {variants} variants are not distinguishable
+from the best. Choosing the best variant on a part of the models gives {held_out} on the others; a
+table of plain correlations shows {plain}.
 """
 SOURCE = """
 The figures are in `docs/demo_figures.json`. `python benchmarks/demo_figures.py` writes them after
 `make demo`.
 """
 TIMES = """
-From a fresh clone it took {first_run} including downloads, and {setup} more to create `.venv`, on two
-otherwise idle cores. A second run is fully cached and took {second_run}.
+From a fresh clone it took {first_run} including downloads, and {setup} more to create `.venv`, on
+two otherwise idle cores. A second run is fully cached and took {second_run}.
 """
 
 
@@ -201,7 +202,7 @@ def main(
     out: Path,
     page: Path,
 ) -> None:
-    """Write the figures of the finished demo in this checkout to JSON and to the quickstart page."""
+    """Write the figures of this checkout's finished demo to JSON and to the quickstart page."""
     before = json.loads(out.read_text("utf-8"))["seconds"] if out.exists() else {}
     given = {"first_run": first_run, "setup": setup, "second_run": second_run}
     seconds = before | {name: value for name, value in given.items() if value is not None}

@@ -157,7 +157,8 @@ def main() -> None:
         sys.exit(130)
     write_whole(arguments.out, json.dumps(figures, indent=1) + "\n")
     if arguments.out.resolve() == OUT:
-        replace_marked(ROOT / "docs" / "tutorials" / "ranking_merged_models.md", BLOCK, docs_block(figures))
+        page = ROOT / "docs" / "tutorials" / "ranking_merged_models.md"
+        replace_marked(page, BLOCK, docs_block(figures))
     say(f"written {arguments.out}: {figures['minutes']} minutes")
 
 

@@ -125,8 +125,8 @@ def problem_page() -> str:
     text = [
         "# Problem file",
         "",
-        "A problem file (YAML) names the models, documents, probes and target that belong together. "
-        "`tokenmart data new` writes one. All errors in it are reported together, with line "
+        "A problem file (YAML) names the models, documents, probes and target that belong "
+        "together. `tokenmart data new` writes one. All errors in it are reported together, with line "
         "numbers. Relative paths start at the folder of the file; those of the files in "
         "`data/problems` start at the checkout.",
         "",

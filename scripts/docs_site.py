@@ -2,8 +2,8 @@
 
 `mkdocs.yml` names this file. It adds the README as the home page, the pages of `studies/`, the
 benchmark results, and the reference that `docs_reference.py` makes from the code. Links in
-Markdown lead to files of the repository, so that they work where the repository is browsed; here
-a link to a page becomes one to its place on the site, and a link to any other file becomes its path.
+Markdown lead to files of the repository, so they work where the repository is browsed. Here, a link
+to a page becomes a link to its place on the site; a link to any other file becomes its path.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ MAY_IMPORT = {
     "plugins.cluster": {"extract", *WAREHOUSE},
     "plugins.exchange": WAREHOUSE,
 }
-"""Room → rooms whose modules it may import; its own always. docs/explanation/architecture.md has the table."""
+"""Package → packages whose modules it may import, besides its own; see the architecture page."""
 
 MOST_FILES = 15
 LONGEST_FILE_LINES = 400

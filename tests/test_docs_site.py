@@ -57,9 +57,12 @@ def test_every_link_leads_to_a_page_and_a_heading(site: Path) -> None:
             file = (page.parent / target).resolve() if target else page
             if not file.is_file():
                 broken.append(f"{page.relative_to(site)}: {link}")
-            elif fragment and not fragment.startswith("__"):
-                if f'id="{fragment}"' not in text_of(file):
-                    broken.append(f"{page.relative_to(site)}: {link}: no such heading")
+            elif (
+                fragment
+                and not fragment.startswith("__")
+                and f'id="{fragment}"' not in (text_of(file))
+            ):
+                broken.append(f"{page.relative_to(site)}: {link}: no such heading")
     assert broken == []
 
 

@@ -1,4 +1,4 @@
-"""The examples of docs/how_to/write_a_plugin.md, dropped into a scratch folder and used together."""
+"""The examples of docs/how_to/write_a_plugin.md, put into a scratch folder and used together."""
 
 from __future__ import annotations
 
