@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import re
+import textwrap
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -101,9 +102,9 @@ def _command(path: str, command: click.Command, level: int) -> str:
 
 def _help_text(text: str) -> Iterator[str]:
     """The help of a command: running text, and its examples and tables as code."""
-    for block in re.split(r"\n\s*\n", text.replace("\f", "").strip()):
-        lines = [line for line in block.splitlines() if line.strip() != "\b"]
+    for block in re.split(r"\n\s*\n", text.strip()):
         marked = "\b" in block
+        lines = textwrap.dedent(re.sub(r"^\s*\x08\n", "", block)).splitlines()
         if lines and lines[0].startswith("tokenmart "):
             shown = [line if line.startswith(" ") else f"$ {line}" for line in lines]
             yield from ("", "```console", *shown, "```")
@@ -126,8 +127,8 @@ def problem_page() -> str:
         "# Problem file",
         "",
         "A problem file (YAML) names the models, documents, probes and target that belong "
-        "together. `tokenmart data new` writes one. All errors in it are reported together, with line "
-        "numbers. Relative paths start at the folder of the file; those of the files in "
+        "together. `tokenmart data new` writes one. All errors in it are reported together, with "
+        "line numbers. Relative paths start at the folder of the file; those of the files in "
         "`data/problems` start at the checkout.",
         "",
     ]

@@ -48,7 +48,7 @@ def outside_pages() -> dict[str, str]:
         path.relative_to(ROOT).as_posix(): f"findings/{path.parent.name}/index.md"
         for path in sorted(ROOT.glob("studies/*/README.md"))
     }
-    return {path: to for path, to in {**OUTSIDE, **studies}.items() if (ROOT / path).is_file()}
+    return {path: to for path, to in {**studies, **OUTSIDE}.items() if (ROOT / path).is_file()}
 
 
 def outside_images() -> dict[str, str]:
