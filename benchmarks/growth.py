@@ -220,7 +220,7 @@ def sharded(growth: Growth, rows: int, shards: int, workers: int | None) -> Figu
     bench, _ = growth.store(rows)
     bench.forget()
     shutil.rmtree(bench.folder / "shards", ignore_errors=True)
-    words = ["dbt", "build", "--shards", str(shards)]
+    words = ["shards", "build", "--count", str(shards)]
     try:
         if workers is None:
             seconds = command(bench, *words)["seconds"]

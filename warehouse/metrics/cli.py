@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from warehouse.errors import TokenmartError, visible
+from warehouse.errors import visible
 from warehouse.paths import Workspace, find_workspace
 
 if TYPE_CHECKING:
@@ -224,35 +224,19 @@ def new(name: str, numerator: str, denominator: str, where: str, over: str, dire
     name="dbt",
     context_settings={"ignore_unknown_options": True, "help_option_names": []},
 )
-@click.option(
-    "--shards", type=click.IntRange(1), help="Number of shards to divide the models into."
-)
-@click.option("--on", type=click.Choice(["ray"]), help="Run the shards on a Ray cluster.")
-@click.option(
-    "--address",
-    help="Address of the Ray cluster, HOST:PORT; default: a new cluster on this machine.",
-)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def dbt_command(
-    shards: int | None, on: str | None, address: str | None, arguments: tuple[str, ...]
-) -> None:
+def dbt_command(arguments: tuple[str, ...]) -> None:
     """Run dbt in dbt_project/, with this checkout's data and database.
 
-    All arguments are passed to dbt, except three for `run` and `build`. --shards divides the models
-    into separate builds, each with its own database and memory limit, for stores that are too large
-    for one build. --on ray runs the shards on a Ray cluster: the one at --address, or a new one on
-    this machine.
-
-    By default the core variants are computed. The variable grids adds all other variants of all
-    metrics, or of the named ones. `build` also runs dbt's data and unit tests.
+    All arguments are dbt's. By default the core variants are computed. The variable grids adds all
+    other variants of all metrics, or of the named ones. `build` also runs dbt's data and unit
+    tests.
 
     \b
     tokenmart dbt run
     tokenmart dbt run --vars 'grids: true'
     tokenmart dbt run --vars 'grids: [longppl, context_gain]'
     tokenmart dbt run --select +perplexity+
-    tokenmart dbt build --shards 4
-    tokenmart dbt build --shards 32 --on ray --address head:6379
 
     `tokenmart dbt run --help` lists dbt's options.
     """
@@ -264,19 +248,12 @@ def dbt_command(
         wanted = f"[{', '.join(named)}]" if named and not named[0].startswith("-") else "true"
         click.echo(f"error: --grids: write --vars 'grids: {wanted}'", err=True)
         sys.exit(2)
-    if shards is None and (on or address):
-        raise TokenmartError("--on and --address go with --shards, as in `--shards 4 --on ray`")
-    if address and not on:
-        raise TokenmartError("--address goes with --on ray")
-    workspace = find_workspace()
-    if shards is None:
-        from warehouse.metrics.dbt_process import run_dbt
+    if "--shards" in arguments:
+        click.echo("error: --shards: write `tokenmart shards build --count N`", err=True)
+        sys.exit(2)
+    from warehouse.metrics.dbt_process import run_dbt
 
-        sys.exit(run_dbt(arguments, workspace))
-    from warehouse.metrics.shards import build_sharded, run_here
-    from warehouse.metrics.shards_on_ray import on_ray
-
-    sys.exit(build_sharded(arguments, workspace, shards, on_ray(address) if on else run_here))
+    sys.exit(run_dbt(arguments, find_workspace()))
 
 
 def _catalog(workspace: Workspace) -> AbstractContextManager[duckdb.DuckDBPyConnection]:

@@ -95,23 +95,6 @@ def tries(workspace: Workspace, problem: str) -> list[Try]:
     return _read(_path(workspace, problem))
 
 
-def tries_in(path: Path) -> list[Try]:
-    """What a copy of such a file holds; nothing where there is none.
-
-    Raises:
-        StorageError: the file can't be read.
-    """
-    return _read(path)
-
-
-def join_tries(earlier: Sequence[Try], later: Sequence[Try]) -> list[Try]:
-    """Both records in one; what both know is one try, with the later values."""
-    known = list(earlier)
-    for row in later:
-        _add(known, row)
-    return known
-
-
 def as_json(rows: Iterable[Try]) -> str:
     """The text of such a file."""
     return json.dumps([asdict(row) for row in rows], indent=0)

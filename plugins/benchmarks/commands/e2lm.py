@@ -71,9 +71,7 @@ e2lm.add_command(new)
     type=FILE,
     help="Table with the columns model, size, arch, tokens_bt, benchmark and score.",
 )
-@click.option(
-    "--model", help="Show only this model; all models are still compared with each other."
-)
+@click.option("--model", help="Show only this model; the statistics use all models.")
 @WEIGHTS
 @click.option(
     "--last-checkpoints",
@@ -176,11 +174,7 @@ def collect(results: tuple[Path, ...], out: Path, directions: tuple[str, ...], f
 
 @e2lm.command(short_help="Write a page with curves, signal and decisions.")
 @click.option("--problem", help="Problem of kind table: its name or path.")
-@click.option(
-    "--scores",
-    type=FILE,
-    help="Table, instead of --problem, in the format of `tokenmart e2lm score`.",
-)
+@click.option("--scores", type=FILE, help="Table of `tokenmart e2lm score`, instead of --problem.")
 @click.option("--metric", help="Scoring method of the curves; default: the target's.")
 @click.option(
     "--out",

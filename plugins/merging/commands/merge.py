@@ -54,9 +54,7 @@ def check_command(problem_name: str, as_json: bool) -> None:
 @merge.command("run", short_help="Merge the models of a problem with mergekit.")
 @PROBLEM
 @click.option("--merge", "names", multiple=True, help="Use only this merge; repeatable.")
-@click.option(
-    "--dry-run", is_flag=True, help="Check and print the plan, and download and merge nothing."
-)
+@click.option("--dry-run", is_flag=True, help="Check and print the plan, and merge nothing.")
 def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> None:
     """Merge the models of a problem with mergekit, each in its own process.
 
@@ -107,18 +105,10 @@ def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> Non
 @merge.command(short_help="Train a small expert in reading, maths or code.")
 @click.argument("skill")
 @click.option("--base", type=FILE, help="Checkpoint to train from.")
-@click.option(
-    "--problem",
-    "problem_name",
-    help="Merge problem that defines base and output folder, instead of --base and --out.",
-)
+@click.option("--problem", "problem_name", help="Merge problem, instead of --base and --out.")
 @click.option("--out", type=FILE, help="Write the adapter to this folder.")
 @click.option(
-    "--steps",
-    default=200,
-    show_default=True,
-    type=click.IntRange(1),
-    help="Number of training steps.",
+    "--steps", default=200, show_default=True, type=click.IntRange(1), help="Training steps."
 )
 @click.option(
     "--seed",
@@ -282,9 +272,8 @@ def bundle(problem_name: str, name: str, out: Path) -> None:
 def reproduce(folder: Path, include_path: tuple[Path, ...], tolerance: float, device: str) -> None:
     """Recompute a bundle's merge from its experts and compare weights and scores.
 
-    The bundle's limits apply. Weights are compared by hash; if they differ and the first result is
-    still in the cache, by their largest difference. Exits with 1 if a difference exceeds
-    --tolerance.
+    The bundle's limits apply. Weights are compared by hash or, if they differ and the first result
+    is still cached, by their largest difference. Exits with 1 if that exceeds --tolerance.
 
     \b
     tokenmart merge reproduce winner --include-path minimerge_tasks
@@ -324,9 +313,7 @@ def reproduce(folder: Path, include_path: tuple[Path, ...], tolerance: float, de
 @merge.command("eval", short_help="Score merged models on a round's tasks.")
 @PROBLEM
 @click.option("--round", "round_name", help="Name of the round.")
-@click.option(
-    "--tasks", "names", multiple=True, help="Tasks of the round, separated by commas; repeatable."
-)
+@click.option("--tasks", "names", multiple=True, help="Tasks, separated by commas; repeatable.")
 @click.option(
     "--include-path",
     multiple=True,
@@ -343,8 +330,7 @@ def reproduce(folder: Path, include_path: tuple[Path, ...], tolerance: float, de
 @click.option(
     "--hidden-round",
     type=FILE,
-    help="Problem file of a hidden round, instead of --round and --tasks; `tokenmart "
-    "merge tasks --secret` writes it.",
+    help="Problem file of a hidden round, instead of --round and --tasks.",
 )
 @click.option("--merge", "merges", multiple=True, help="Use only this merge; repeatable.")
 @click.option("--device", default="auto", show_default=True, help="Device: auto, cpu or cuda.")
