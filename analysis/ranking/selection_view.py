@@ -30,7 +30,7 @@ from warehouse.terminal import print_whole
 def selection_record(selection: MetricSelection, shown: Sequence[str] = ()) -> dict[str, Any]:
     """The selection as JSON-ready values; of the candidates, those of the metrics `shown`.
 
-    The keys are described in docs/statistics.md.
+    The keys are described in docs/explanation/statistics.md.
     """
     splits, inference = selection.splits, selection.inference
     return {

@@ -1,4 +1,4 @@
-"""Build the warehouse in parts, here or on a Ray cluster."""
+"""Build the warehouse in shards, here or on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -13,18 +13,23 @@ from warehouse.paths import find_workspace
 @click.command()
 @click.argument("verb", metavar="run|build", type=click.Choice(["run", "build"]))
 @click.option(
-    "--count", type=click.IntRange(1), required=True, help="Divide the models among so many shards."
+    "--count",
+    type=click.IntRange(1),
+    required=True,
+    help="Number of shards to divide the models into.",
 )
 @click.option("--vars", "variables", default="{}", help="dbt's variables, such as 'grids: true'.")
 @click.option("--on", type=click.Choice(["ray"]), help="Run the shards on a Ray cluster.")
-@click.option("--address", help="Use the cluster whose head has this address, HOST:PORT.")
+@click.option(
+    "--address",
+    help="Address of the Ray cluster, HOST:PORT; default: a new cluster on this machine.",
+)
 def shards(verb: str, count: int, variables: str, on: str | None, address: str | None) -> None:
-    """Build the warehouse in parts, for a store that is too large for one build.
+    """Build the warehouse in shards, for a store that is too large for one build.
 
-    A shard is the dbt project for some of the models, with a database and the memory limit
-    (TOKENMART_MEMORY) of its own. `build` also runs the tests of data. With --on ray the shards run
-    on a Ray cluster, the one at --address or a new one on this machine; without it one after
-    another on this machine.
+    A shard is the dbt project for some of the models, with its own database and memory limit
+    (TOKENMART_MEMORY). `build` also runs the data tests. Shards run one after another on this
+    machine, or with --on ray on a Ray cluster.
 
     \b
     tokenmart shards build --count 4
