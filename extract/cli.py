@@ -236,7 +236,8 @@ def _extract(
 ) -> None:
     from extract.extraction import Extraction, Outcome
     from extract.failures import summary
-    from extract.planning.tables import fallbacks, status_rows
+    from extract.planning.cuts import cut_lines
+    from extract.planning.status import fallbacks, status_rows
     from extract.time_budget import extract_within
     from extract.workers import sigterm_interrupts
     from warehouse.errors import UnitFailedError
@@ -275,8 +276,11 @@ def _extract(
         click.echo(visible(f"note: {line}"), err=True)
     if not quiet:
         # from the ledger, which also knows what workers did
-        for line in fallbacks(status_rows(problem, selection, workspace)):
+        rows = status_rows(problem, selection, workspace)
+        for line in fallbacks(rows):
             click.echo(visible(f"warning: {line}"), err=True)
+        for line in cut_lines(rows):
+            click.echo(visible(f"cut: {line}"))
     if outcome.failures:
         lines = summary(outcome.failures)
         for line in lines:
@@ -308,8 +312,8 @@ def status(problem_name: str, by_condition: bool, as_json: bool) -> None:
     """
     from extract.planning.devices import likely_device
     from extract.planning.plan import select
+    from extract.planning.status import fallbacks, status_notes, status_rows, status_table
     from extract.planning.status_section import sections_of
-    from extract.planning.tables import fallbacks, status_notes, status_rows, status_table
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_problem
     from warehouse.store.survey import survey

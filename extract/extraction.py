@@ -15,6 +15,7 @@ from extract.device_errors import DeviceLostError, DoesNotFitError, raise_if_los
 from extract.device_memory import PeakMemory, release_memory
 from extract.failures import Failure, LibraryMessages, explain
 from extract.planning.cost import CHARACTERS_PER_TOKEN, planned_memory
+from extract.planning.cuts import read_lengths
 from extract.planning.memory import Footprint, refuse_too_large
 from extract.planning.plan import (
     Document,
@@ -185,10 +186,11 @@ class Extraction:
             TokenmartError: the model needs more than the device has.
         """
         needed = planned_memory(
-            spec, self.selection, self.longest, self.workspace, folder, self.problem.name
+            self.problem, spec, self.selection, self.longest, self.workspace, folder
         )
         if needed is not None:
-            refuse_too_large(spec, needed, self.selection.device, self.longest)
+            longest = read_lengths([self.longest], self.problem, spec, self.workspace)[0]
+            refuse_too_large(spec, needed, self.selection.device, longest)
         return needed
 
     def _tokenize(self, plan: ModelPlan) -> dict[int, TokenizedDocument]:

@@ -238,5 +238,5 @@ def test_the_dry_run_tells_what_is_to_be_downloaded_and_what_a_gpu_needs(
 def test_predictions_are_near_what_was_measured(name: str, measured: float) -> None:
     """GiB of the whole process in a float32 run of minilong's probes, documents of 4,096 tokens."""
     selection = select(SMALL, device="cpu", dtype="float32")
-    predicted = planned_memory(SMALL.model(name), selection, 4096, CHECKOUT)
+    predicted = planned_memory(SMALL, SMALL.model(name), selection, 4096, CHECKOUT)
     assert predicted is not None and 0.85 * measured < predicted.total / 2**30 < 1.25 * measured
