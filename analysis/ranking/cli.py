@@ -28,11 +28,16 @@ TOP = click.option(
     help="Show this many rows of the table.",
 )
 
+WIDE = click.option(
+    "--wide", is_flag=True, help="Show all columns, however narrow the terminal is."
+)
+
 
 @click.command()
 @PROBLEM
 @METRIC
 @TOP
+@WIDE
 @click.option(
     "--sql",
     metavar="TEXT",
@@ -68,6 +73,7 @@ def correlate(
     problem: str,
     metrics: tuple[str, ...],
     top: int,
+    wide: bool,
     sql: str | None,
     values: Path | None,
     name: str,
@@ -120,7 +126,7 @@ def correlate(
             click.echo(visible(f"{lab.name}: {note}"), err=True)
     table = load_table(chosen, workspace, ideas, better, others)
     ranked = len(ideas) + sum(c.kind == "variant" for c in table.named(metrics))
-    detailed = ranked if as_json else min(top + len(ideas), ranked)
+    detailed = ranked if as_json else min(top + len(ideas) + 1, ranked)
     with progress_bar(detailed * (1 + as_json), "variants") as progress:
         board = rank_metrics(
             table,
@@ -136,13 +142,14 @@ def correlate(
     if as_json:
         click.echo(json.dumps(record, indent=2, allow_nan=False))
     else:
-        print_leaderboard(board, top)
+        print_leaderboard(board, top, wide)
 
 
 @click.command()
 @PROBLEM
 @METRIC
 @TOP
+@WIDE
 @click.option(
     "--splits",
     default=500,
@@ -157,6 +164,7 @@ def select(
     problem: str,
     metrics: tuple[str, ...],
     top: int,
+    wide: bool,
     splits: int,
     seed: int,
     unofficial: bool,
@@ -189,4 +197,4 @@ def select(
         record = selection_record(selection, metrics)
         click.echo(json.dumps(record, indent=2, allow_nan=False))
     else:
-        print_selection(selection, top, metrics)
+        print_selection(selection, top, metrics, wide)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -13,16 +13,14 @@ from extract.planning.cost import document_lengths, planned_memory
 from extract.planning.current import current_units
 from extract.planning.cuts import cut_lines
 from extract.planning.plan import Document, Selection
-from warehouse.errors import visible
 from warehouse.paths import Workspace
-from warehouse.problem.needs import notices
+from warehouse.problem.needs import notices, scored_models
+from warehouse.problem.recall_target import RecallTarget
 from warehouse.problem.spec import Problem
 from warehouse.remote import footer
 from warehouse.sources.fetch import documents_path
 from warehouse.store.token_files import finished_units, published_path
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from warehouse.terminal import Column
 
 
 def count_finished(
@@ -101,6 +99,20 @@ def status_rows(
     return rows
 
 
+def next_steps(problem: Problem, workspace: Workspace) -> list[str]:
+    """Commands that follow an extraction."""
+    measured = isinstance(problem.target, RecallTarget)
+    return [
+        "next:",
+        *(
+            [f"  tokenmart recall --problem {problem.asked}   # measures the target"]
+            if measured and not scored_models(problem, workspace)
+            else []
+        ),
+        "  tokenmart dbt build   # computes the metrics",
+    ]
+
+
 def fallbacks(rows: Sequence[dict[str, Any]]) -> list[str]:
     """What runs slower or coarser than it should, a line per model: from `status_rows`."""
     lines = []
@@ -145,34 +157,22 @@ def _sum(values: Iterable[float | None]) -> float | None:
     return None if None in found else sum(value for value in found if value is not None)
 
 
-def status_table(
-    problem: Problem, rows: Sequence[dict[str, Any]], by_condition: bool = False
-) -> Table:
+def status_columns(rows: Sequence[dict[str, Any]], by_condition: bool = False) -> list[Column]:
     """The state as a table for the terminal: a row for each model, or each of its conditions."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=f"{problem.name}: what has been extracted")
+    shown = list(rows) if by_condition else per_model(rows)
     covered = "condition" if by_condition else "conditions whole"
-    for column in (
-        "model", covered, "units", "failed", "of", "rows", "tokens", "seconds", "MB", "peak GiB",
-    ):  # fmt: skip
-        left = column in ("model", covered)
-        table.add_column(
-            column,
-            justify="left" if left else "right",
-            no_wrap=not left,
-            overflow="fold",
-            min_width=max(map(len, column.split())) if left else len(column),
-        )
-    for row in rows if by_condition else per_model(rows):
-        cells = (
-            row["model"], row["condition"], str(row["done"]), str(row["failed"] or ""),
-            str(row["documents"] or "?"), f"{row['rows']:,}", f"{row['tokens_processed']:,}",
-            f"{row['seconds']:,.0f}", f"{row['bytes'] / 1e6:.1f}", _peak(row),
-        )  # fmt: skip
-        table.add_row(*(Text(visible(cell)) for cell in cells))
-    return table
+    return [
+        Column("model", [row["model"] for row in shown], text=True),
+        Column(covered, [row["condition"] for row in shown], text=by_condition),
+        Column("units", [str(row["done"]) for row in shown]),
+        Column("failed", [str(row["failed"] or "") for row in shown]),
+        Column("of", [str(row["documents"] or "?") for row in shown]),
+        Column("tokens", [f"{row['tokens_processed']:,}" for row in shown]),
+        Column("peak GiB", [_peak(row) for row in shown]),
+        Column("rows", [f"{row['rows']:,}" for row in shown], extra=True),
+        Column("seconds", [f"{row['seconds']:,.0f}" for row in shown], extra=True),
+        Column("MB", [f"{row['bytes'] / 1e6:.1f}" for row in shown], extra=True),
+    ]
 
 
 def status_notes(

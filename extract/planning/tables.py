@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow.parquet as pq
 
-from extract.planning.cells import amounts, gibibytes, gigabytes, rounded
+from extract.planning.cards import smallest_cards
+from extract.planning.cells import amounts, gibibytes, gigabytes, parts, rounded
 from extract.planning.cost import (
     GPU_FLOPS,
     Work,
@@ -30,10 +30,10 @@ from warehouse.problem.needs import downloads_text, notices, problem_needs
 from warehouse.problem.spec import ModelSpec, Problem
 from warehouse.remote import source
 from warehouse.sources.fetch import documents_path
-from warehouse.terminal import counted
+from warehouse.sources.place import Need
+from warehouse.terminal import Column, counted
 
-if TYPE_CHECKING:
-    from rich.table import Table
+CARDS_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,8 @@ def make_plan(
     speed = " or ".join(sorted({assumed_speed(selection.device, each)[1] for each in dtypes}))
     gpu_hours = flops / GPU_FLOPS / 3600
     elsewhere = ""
-    if selection.device == "cpu" and gpu_hours > 0.1:
+    large = selection.device != "cpu" or gpu_hours > 0.1
+    if selection.device == "cpu" and large:
         elsewhere = " " + on_a_gpu(problem, selection, max(lengths, default=0), workspace, flops)
     notes = (
         f"device {selection.device}{'' if device_here else ' (not here)'}; {told_of}. Memory: "
@@ -148,6 +149,8 @@ def make_plan(
         *(f"{note}." for note in cut_notes(lengths, problem, selection.models, workspace)),
         *_unknown(models),
         *([f"To download: {to_fetch}."] if (to_fetch := downloads_text(needs)) else []),
+        *_in_all(models, needs),
+        *(_smallest_card(problem, selection, max(lengths, default=0), workspace) if large else []),
         *(f"{subject}: {told}" for subject, told in notices(problem, selection.models).items()),
     )
     title = (
@@ -177,47 +180,63 @@ def _unknown(models: Sequence[PlannedModel]) -> list[str]:
     ]
 
 
-def plan_table(plan: Plan) -> Table:
-    """The plan as a table for the terminal."""
-    from rich.table import Table
-
-    table = Table(title=plan.title)
-    for name in (
-        "model",
-        "units done",
-        "tokens",
-        "rows",
-        "time",
-        "peak memory, GiB",
-        "rows on disk",
-        "download",
-    ):
-        left = name == "model"
-        table.add_column(
-            name,
-            justify="left" if left else "right",
-            no_wrap=not left,
-            overflow="fold",
-            min_width=len(name),
-        )
-    for model in plan.models:
-        table.add_row(
-            model.spec.full_id,
-            f"{model.done}/{model.units}",
-            *amounts(model.tokens, model.rows, model.seconds),
-            gibibytes(model.memory, model.assumed),
-            rounded(model.disk_bytes, "B"),
-            gigabytes(model.download_bytes),
-        )
-    table.add_section()
-    tokens = sum(int(model.left * model.tokens) for model in plan.models)
-    rows = sum(int(model.left * model.rows) for model in plan.models)
-    size = sum(int(model.left * model.disk_bytes) for model in plan.models)
-    known = all(model.seconds is not None for model in plan.models)
+def plan_columns(plan: Plan) -> list[Column]:
+    """The plan as a table for the terminal: a row for each model, and what is left of all."""
+    models = plan.models
+    known = all(model.seconds is not None for model in models)
     seconds = plan.hours * 3600 if known or plan.hours else None
-    fetched = sum(model.download_bytes or 0 for model in plan.models)
-    table.add_row(
-        "still to do", "", *amounts(tokens, rows, seconds), "", rounded(size, "B"),
-        gigabytes(fetched),
-    )  # fmt: skip
-    return table
+
+    def left(part: Callable[[PlannedModel], int]) -> int:
+        return sum(int(model.left * part(model)) for model in models)
+
+    shown = [amounts(model.tokens, model.rows, model.seconds) for model in models]
+    shown.append(amounts(left(lambda m: m.tokens), left(lambda m: m.rows), seconds))
+    tokens, rows, times = zip(*shown, strict=True)
+    disk = [*(model.disk_bytes for model in models), left(lambda m: m.disk_bytes)]
+    fetched = sum(model.download_bytes or 0 for model in models)
+    return [
+        Column("model", [*(m.spec.full_id for m in models), "still to do"], text=True),
+        Column("units done", [*(f"{m.done}/{m.units}" for m in models), ""]),
+        Column("tokens", tokens),
+        Column("time", times),
+        Column("peak GiB", [*(gibibytes(m.memory, m.assumed) for m in models), ""]),
+        Column("download", [*(gigabytes(m.download_bytes) for m in models), gigabytes(fetched)]),
+        Column("rows", rows, extra=True),
+        Column("rows on disk", [rounded(size, "B") for size in disk], extra=True),
+        Column("weights + cache + rest", [*(parts(m.memory) for m in models), ""], extra=True),
+    ]
+
+
+def _in_all(models: Sequence[PlannedModel], needs: Sequence[Need]) -> list[str]:
+    """Disk and download of what is still to do, in one sum, and how long the download takes."""
+    missing = [need for need in needs if not need.present]
+    fetched = sum(need.download_bytes or 0 for need in missing)
+    copies = sum(need.copy_bytes for need in missing)
+    rows = sum(int(model.left * model.disk_bytes) for model in models)
+    if not fetched:
+        return []
+    times = " or ".join(
+        f"{8 * fetched / (megabits * 1e6) / 3600:,.1f} h at {words}"
+        for megabits, words in ((100, "100 Mbit/s"), (1000, "1 Gbit/s"))
+    )
+    return [
+        f"In all: {(fetched + copies + rows) / 1e9:,.1f} GB of disk (checkpoints, converted copies "
+        f"and {rows / 1e9:,.1f} GB of rows); the download takes {times}."
+    ]
+
+
+def _smallest_card(
+    problem: Problem, selection: Selection, longest: int, workspace: Workspace
+) -> list[str]:
+    """The card that holds each model whole, where all sizes are known."""
+    there = replace(selection, device="cuda", dtype="bfloat16")
+    peaks = [planned_memory(problem, spec, there, longest, workspace) for spec in selection.models]
+    if None in peaks or not peaks:
+        return []
+    needed = max(peak.reserved for peak in peaks if peak is not None)
+    cards = smallest_cards(needed)
+    held = " or ".join(card.name for card in cards[:CARDS_NAMED]) or "none; use --device auto-map"
+    return [
+        f"Smallest GPU that holds each model and its longest document at once "
+        f"({needed / 2**30:.1f} GiB in bfloat16): {held}."
+    ]
