@@ -28,11 +28,16 @@ TOP = click.option(
     help="Number of rows to show.",
 )
 
+WIDE = click.option(
+    "--wide", is_flag=True, help="Show all columns, however narrow the terminal is."
+)
+
 
 @click.command()
 @PROBLEM
 @METRIC
 @TOP
+@WIDE
 @click.option(
     "--sql",
     metavar="TEXT",
@@ -72,6 +77,7 @@ def correlate(
     problem: str,
     metrics: tuple[str, ...],
     top: int,
+    wide: bool,
     sql: str | None,
     values: Path | None,
     name: str,
@@ -126,7 +132,7 @@ def correlate(
     table = load_table(chosen, workspace, ideas, better, others)
     record_tested(workspace, table)
     ranked = len(ideas) + sum(c.kind == "variant" for c in table.named(metrics))
-    detailed = ranked if as_json else min(top + len(ideas), ranked)
+    detailed = ranked if as_json else min(top + len(ideas) + 1, ranked)
     with progress_bar(detailed * (1 + as_json), "variants") as progress:
         board = rank_metrics(
             table,
@@ -142,13 +148,14 @@ def correlate(
     if as_json:
         click.echo(json.dumps(record, indent=2, allow_nan=False))
     else:
-        print_leaderboard(board, top)
+        print_leaderboard(board, top, wide)
 
 
 @click.command()
 @PROBLEM
 @METRIC
 @TOP
+@WIDE
 @click.option(
     "--splits",
     default=500,
@@ -163,6 +170,7 @@ def select(
     problem: str,
     metrics: tuple[str, ...],
     top: int,
+    wide: bool,
     splits: int,
     seed: int,
     unofficial: bool,
@@ -197,4 +205,4 @@ def select(
         record = selection_record(selection, metrics)
         click.echo(json.dumps(record, indent=2, allow_nan=False))
     else:
-        print_selection(selection, top, metrics)
+        print_selection(selection, top, metrics, wide)
