@@ -90,7 +90,7 @@ def minilong_claims() -> list[str]:
         f"there are {f['series']} series",
         f"Metrics are computed on {f['documents']} pages",
         f"read {f['bytes_of_gemma'][0]:.0%} to {f['bytes_of_gemma'][1]:.0%} of the bytes",
-        f"[recall](../../docs/recall.md) in {f['contexts']} contexts",
+        f"[recall](../../docs/explanation/recall.md) in {f['contexts']} contexts",
         f"printed results of {old['models']} of these {f['models']} models",
         f"on 4 documents first ({s(f['first_4_documents'])})",
         f"| published before the registration | {old['models']} | {cells(old)} |",

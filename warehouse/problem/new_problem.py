@@ -33,12 +33,13 @@ RETRIEVAL = RetrievalProbe(
 """In characters, so that models are asked about the same passages whatever their tokenizers."""
 CHARACTERS_PER_TOKEN_AT_LEAST = 2
 """Of ordinary text."""
-CHARACTERS_PER_TOKEN_OF_CUT = 3
-"""Where documents are cut for all models alike: of English and of most code there are more."""
 RETRIEVAL_HEADROOM = (RETRIEVAL.excerpt + RETRIEVAL.answer) // CHARACTERS_PER_TOKEN_AT_LEAST
 """Tokens of a model's context that an excerpt and its answer take."""
 _JSON = (".json", ".json.gz", *LINES)
 _SHORTEST_WINDOW, _LONGEST_WINDOW = 32, 4096
+SHARE_WITH_A_WINDOW = 0.9
+"""Of all text: what documents of two windows or more hold, so that a few short ones don't set the
+window for all."""
 _LARGEST_CONFIG = 16 << 20
 _NAME = r"[a-z0-9][a-z0-9_-]{0,99}"
 _HUB_ID = r"[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9._+-]+)?"
@@ -48,21 +49,40 @@ _CONTENT_HASH = r"[0-9a-f]{32,}"
 
 @dataclass(frozen=True)
 class NewProblem:
-    """A problem file that was written: what it stands for, and characters of each document."""
+    """A problem file that was written.
+
+    Attributes:
+        path: the file.
+        problem: what it stands for.
+        lengths: tokens of each document, estimated, uncut.
+        context: the shortest of the models' contexts in tokens, as far as they are known.
+        context_of: the model that has it.
+        window: tokens of the short context.
+    """
 
     path: Path
     problem: Problem
     lengths: tuple[int, ...]
+    context: int | None
+    context_of: str
+    window: int
+
+    @property
+    def read(self) -> list[int]:
+        """Tokens of each document that the model with the shortest context reads."""
+        return cut_to(self.context, self.lengths, self.problem.documents.room)
+
+    @property
+    def without_window(self) -> int:
+        """Documents shorter than two windows: none of their tokens has a shorter context."""
+        return sum(length < 2 * self.window for length in self.lengths)
 
 
 @dataclass(frozen=True)
 class _Model:
-    """context: tokens that its configuration states; None where that isn't here."""
-
     full_id: str
     family: str
     source: str
-    context: int | None = None
 
 
 def write_problem(
@@ -97,16 +117,25 @@ def write_problem(
     # read with a window that fits anything: its length follows from the texts
     documents = _documents(texts, folder)
     draft = _parsed(_content(name, documents, described, _SHORTEST_WINDOW), out, workspace)
-    lengths = draft.documents.lengths(draft.place(workspace)) or []
-    if cut := _cut(described, lengths):
-        documents = f"{documents[:-1]}, max_characters: {cut}}}"
-        lengths = [min(length, cut) for length in lengths]
-    content = _content(name, documents, described, _window(lengths), _has_excerpts(lengths))
+    place = draft.place(workspace)
+    characters = draft.documents.lengths(place) or []
+    lengths = [count // CHARACTERS_PER_TOKEN for count in characters]
+    known = [(limit, m.full_id) for m in draft.models if (limit := m.context_limit(place))]
+    context, context_of = min(known, default=(None, ""))
+    excerpts = _has_excerpts(cut_to(context, lengths, RETRIEVAL_HEADROOM))
+    read = cut_to(context, lengths, RETRIEVAL_HEADROOM if excerpts else 0)
+    window = _window(read)
+    content = _content(name, documents, described, window, excerpts)
     problem = _parsed(content, out, workspace)
     with appearing(out) as new:
         new.write_text(content, encoding="utf-8")
     problem._asked = str(out)
-    return NewProblem(out, problem, tuple(lengths))
+    return NewProblem(out, problem, tuple(lengths), context, context_of, window)
+
+
+def cut_to(context: int | None, lengths: Sequence[int], headroom: int) -> list[int]:
+    """Tokens that a model with this context reads; one token of it may be BOS."""
+    return [n if context is None else min(n, max(2, context - 1 - headroom)) for n in lengths]
 
 
 def _told_apart(models: list[_Model]) -> list[_Model]:
@@ -167,8 +196,7 @@ def _documents(texts: Path, folder: Path) -> str:
     if kind == "folder" and texts.is_file() and not texts.name.lower().endswith(ENDINGS):
         known = ", ".join((*ENDINGS, *_JSON))
         raise TokenmartError(f"--texts {texts}: not a text file; its name must end in {known}")
-    # a document that is longer than a model's context would fail for that model; `_cut` adds a cut
-    # that is the same for all
+    # a document that is longer than a model's context would fail for that model
     return f"{{kind: {kind}, path: {_path(texts, folder)}, too_long: truncate}}"
 
 
@@ -223,26 +251,7 @@ def _local(path: Path, folder: Path) -> _Model:
     elif re.fullmatch(_CONTENT_HASH, name):
         name = kind
     full_id = _full_id(name)
-    context = config.get("max_position_embeddings") if isinstance(config, dict) else None
-    return _Model(
-        full_id,
-        _family(kind),
-        f"{{kind: local, path: {_path(path, folder)}}}",
-        context if isinstance(context, int) and context > 0 else None,
-    )
-
-
-def _cut(models: Sequence[_Model], lengths: Sequence[int]) -> int | None:
-    """Characters at which documents are cut, so that models of unlike context read the same text.
-
-    None where one model is alone, or no document is longer than the shortest context known.
-    """
-    known = [model.context for model in models if model.context is not None]
-    if len(models) < 2 or not known:
-        return None
-    tokens = max(min(known) - RETRIEVAL_HEADROOM, _SHORTEST_WINDOW)
-    characters = CHARACTERS_PER_TOKEN_OF_CUT * tokens
-    return characters if max(lengths, default=0) > characters else None
+    return _Model(full_id, _family(kind), f"{{kind: local, path: {_path(path, folder)}}}")
 
 
 def _full_id(name: str) -> str:
@@ -257,8 +266,16 @@ def _family(name: str) -> str:
 
 
 def _window(lengths: Sequence[int]) -> int:
-    """Half of the shortest document's tokens, as a power of two: every document has a window."""
-    half = max(1, min(lengths, default=0) // CHARACTERS_PER_TOKEN // 2)
+    """Half of a short document's tokens, as a power of two.
+
+    The document is the longest than which others hold at least `SHARE_WITH_A_WINDOW` of all text.
+    """
+    short, held = 0, 0
+    for short in sorted(lengths, reverse=True):
+        held += short
+        if held >= SHARE_WITH_A_WINDOW * sum(lengths):
+            break
+    half = max(1, short // 2)
     return min(_LONGEST_WINDOW, max(_SHORTEST_WINDOW, 1 << (half.bit_length() - 1)))
 
 
@@ -267,7 +284,7 @@ def _has_excerpts(lengths: Sequence[int]) -> bool:
     if not lengths:
         return False
     # two of them: an excerpt is left where one is lost near a cut
-    return len(excerpt_starts(int(median(lengths)), RETRIEVAL)) > 1
+    return len(excerpt_starts(int(median(lengths)) * CHARACTERS_PER_TOKEN, RETRIEVAL)) > 1
 
 
 def _path(path: Path, folder: Path) -> str:
