@@ -234,7 +234,7 @@ def _may_be_chosen(column: MetricColumn) -> bool:
 
 
 def default_baseline(columns: Sequence[MetricColumn]) -> MetricColumn | None:
-    """The first perplexity variant with all values, preferably one comparable across tokenizers.
+    """The first perplexity variant by name, preferably one comparable across tokenizers.
 
     Without perplexity, parameters × tokens.
     """
@@ -242,7 +242,7 @@ def default_baseline(columns: Sequence[MetricColumn]) -> MetricColumn | None:
         found = [c for c in columns if c.metric == metric and _may_be_chosen(c)]
         preferred = [c for c in found if "byte" in c.variant or "tokens" in c.variant]
         if found:
-            return (preferred or found)[0]
+            return min(preferred or found, key=lambda column: column.name)
     return None
 
 
