@@ -14,7 +14,7 @@ import click
 
 from warehouse.errors import visible
 from warehouse.options import BACKEND, DEVICE, DTYPE, JSON, MODELS, PROBLEM
-from warehouse.terminal import counted, print_whole
+from warehouse.terminal import counted, print_columns, print_notes, print_whole, terminal_console
 
 if TYPE_CHECKING:
     from extract.planning.plan import Document, Selection
@@ -219,12 +219,11 @@ def _guard_processor(plan: Plan, *, asked_by_name: bool) -> None:
 
 
 def _print_plan(plan: Plan) -> None:
-    from rich.console import Console
+    from extract.planning.tables import plan_columns
 
-    from extract.planning.tables import plan_table
-
-    print_whole(Console(), plan_table(plan))
-    click.echo(visible("\n".join(plan.notes)))
+    console = terminal_console()
+    print_columns(console, plan_columns(plan), plan.title, last_is_total=True)
+    print_notes(console, plan.notes)
 
 
 def _extract(
@@ -236,9 +235,11 @@ def _extract(
     quiet: bool,
     hours: float | None,
 ) -> None:
-    from extract.extraction import Extraction, Outcome
-    from extract.failures import summary
-    from extract.planning.tables import fallbacks, status_rows
+    from extract.extraction import Extraction
+    from extract.failures import Outcome, summary
+    from extract.planning.cuts import cut_lines
+    from extract.planning.planned_work import PlannedWork
+    from extract.planning.status import fallbacks, next_steps, status_rows
     from extract.time_budget import extract_within
     from extract.workers import sigterm_interrupts
     from warehouse.errors import UnitFailedError
@@ -249,7 +250,8 @@ def _extract(
     outcome = Outcome()
     started = time.monotonic()
     # a worker's part is in the ledger, which its parent reads
-    shown = nullcontext(no_progress) if quiet else progress_bar(total, "units")
+    work = 0.0 if quiet else PlannedWork(problem, selection, workspace).total(documents)
+    shown = nullcontext(no_progress) if quiet else progress_bar(total, "units", work)
     stopped = sigterm_interrupts() if quiet else nullcontext()  # its parent ends it so
     with stopped, without_library_bars(), shown as progress:
 
@@ -277,8 +279,14 @@ def _extract(
         click.echo(visible(f"note: {line}"), err=True)
     if not quiet:
         # from the ledger, which also knows what workers did
-        for line in fallbacks(status_rows(problem, selection, workspace)):
+        rows = status_rows(problem, selection, workspace)
+        for line in fallbacks(rows):
             click.echo(visible(f"warning: {line}"), err=True)
+        for line in cut_lines(rows):
+            click.echo(visible(f"cut: {line}"))
+    if not outcome.failures and not quiet:
+        for line in next_steps(problem, workspace):
+            click.echo(visible(line))
     if outcome.failures:
         lines = summary(outcome.failures)
         for line in lines:
@@ -310,8 +318,8 @@ def status(problem_name: str, by_condition: bool, as_json: bool) -> None:
     """
     from extract.planning.devices import likely_device
     from extract.planning.plan import select
+    from extract.planning.status import fallbacks, status_columns, status_notes, status_rows
     from extract.planning.status_section import sections_of
-    from extract.planning.tables import fallbacks, status_notes, status_rows, status_table
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_problem
     from warehouse.store.survey import survey
@@ -328,12 +336,12 @@ def status(problem_name: str, by_condition: bool, as_json: bool) -> None:
         added = [row for section in sections for row in section.rows]
         click.echo(json.dumps([*rows, *added], indent=1))
         return
-    from rich.console import Console
-
-    print_whole(Console(), status_table(problem, rows, by_condition))
+    console = terminal_console()
+    title = f"{problem.name}: what has been extracted"
+    print_columns(console, status_columns(rows, by_condition), title)
     for line in fallbacks(rows):
         click.echo(visible(f"warning: {line}"))
-    click.echo(visible("\n".join(status_notes(problem, selection, rows))))
+    print_notes(console, status_notes(problem, selection, rows))
     counted = [row for row in rows if not row["on_request"]]
     missing = [r for r in counted if r["documents"] is None or r["done"] < r["documents"]]
     if missing:
@@ -342,5 +350,5 @@ def status(problem_name: str, by_condition: bool, as_json: bool) -> None:
             f"`tokenmart extract --problem {problem.asked}`"
         )
     for section in sections:
-        print_whole(Console(), section.table())
-        click.echo(visible("\n".join(section.notes())))
+        print_whole(console, section.table())
+        print_notes(console, section.notes())

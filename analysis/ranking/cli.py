@@ -28,11 +28,16 @@ TOP = click.option(
     help="Number of rows to show.",
 )
 
+WIDE = click.option(
+    "--wide", is_flag=True, help="Show all columns, however narrow the terminal is."
+)
+
 
 @click.command()
 @PROBLEM
 @METRIC
 @TOP
+@WIDE
 @click.option(
     "--sql",
     metavar="TEXT",
@@ -72,6 +77,7 @@ def correlate(
     problem: str,
     metrics: tuple[str, ...],
     top: int,
+    wide: bool,
     sql: str | None,
     values: Path | None,
     name: str,
@@ -103,6 +109,7 @@ def correlate(
     from analysis.ranking.leaderboard import leaderboard_record, rank_metrics
     from analysis.ranking.leaderboard_view import print_leaderboard
     from analysis.ranking.metric_table import load_table
+    from analysis.ranking.metrics_tested import record_tested
     from warehouse.errors import visible
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_ranked
@@ -123,8 +130,9 @@ def correlate(
         for note in lab.notes:
             click.echo(visible(f"{lab.name}: {note}"), err=True)
     table = load_table(chosen, workspace, ideas, better, others)
+    record_tested(workspace, table)
     ranked = len(ideas) + sum(c.kind == "variant" for c in table.named(metrics))
-    detailed = ranked if as_json else min(top + len(ideas), ranked)
+    detailed = ranked if as_json else min(top + len(ideas) + 1, ranked)
     with progress_bar(detailed * (1 + as_json), "variants") as progress:
         board = rank_metrics(
             table,
@@ -140,13 +148,14 @@ def correlate(
     if as_json:
         click.echo(json.dumps(record, indent=2, allow_nan=False))
     else:
-        print_leaderboard(board, top)
+        print_leaderboard(board, top, wide)
 
 
 @click.command()
 @PROBLEM
 @METRIC
 @TOP
+@WIDE
 @click.option(
     "--splits",
     default=500,
@@ -161,6 +170,7 @@ def select(
     problem: str,
     metrics: tuple[str, ...],
     top: int,
+    wide: bool,
     splits: int,
     seed: int,
     unofficial: bool,
@@ -180,6 +190,7 @@ def select(
     from analysis.ranking.documents import parts_reader
     from analysis.ranking.metric_selection import select_metric
     from analysis.ranking.metric_table import load_table
+    from analysis.ranking.metrics_tested import record_tested
     from analysis.ranking.selection_view import print_selection, selection_record
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_ranked
@@ -187,10 +198,11 @@ def select(
     workspace = find_workspace()
     table = load_table(load_ranked(problem, workspace), workspace)
     table.named(metrics)
+    record_tested(workspace, table)
     parts_of = parts_reader(workspace, table)
     selection = select_metric(table, seed, splits, unofficial, parts_of=parts_of)
     if as_json:
         record = selection_record(selection, metrics)
         click.echo(json.dumps(record, indent=2, allow_nan=False))
     else:
-        print_selection(selection, top, metrics)
+        print_selection(selection, top, metrics, wide)

@@ -42,6 +42,7 @@ def report(
     tokenmart report --problem minilong --figures figures/
     """
     from analysis.ranking.metric_table import load_table
+    from analysis.ranking.metrics_tested import record_tested
     from analysis.report.data import detailed_rows, gather
     from analysis.report.page import figure_files, report_page
     from analysis.report.svg import file_png, file_svg
@@ -56,6 +57,7 @@ def report(
         refuse_protected(figures, workspace, "--figures")
     chosen = load_ranked(problem, workspace)
     table = load_table(chosen, workspace)
+    record_tested(workspace, table)
     with progress_bar(detailed_rows(table) + FIGURES_OF_THE_PAGE, "steps") as progress:
         data = gather(chosen, table, workspace, seed, resamples, progress)
         page = report_page(data, progress)

@@ -137,7 +137,7 @@ def _read(path: Path) -> list[Try]:
 
 def _add(known: list[Try], row: Try) -> None:
     for place, entry in enumerate(known):
-        if _is_same(entry, row):
+        if is_same(entry, row):
             known[place] = replace(
                 row, values={**entry.values, **row.values}, first_seen=entry.first_seen
             )
@@ -145,7 +145,8 @@ def _add(known: list[Try], row: Try) -> None:
     known.append(row)
 
 
-def _is_same(one: Try, other: Try) -> bool:
+def is_same(one: Try, other: Try) -> bool:
+    """Whether both have one name, and one definition or the same values for their common models."""
     names = (one.kind, one.metric, one.variant) == (other.kind, other.metric, other.variant)
     return names and (
         one.definition == other.definition

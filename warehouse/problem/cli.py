@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from warehouse.errors import TokenmartError
+from warehouse.errors import TokenmartError, visible
 from warehouse.options import FILE, FORCE, MODELS, PROBLEM
 from warehouse.paths import find_workspace
 from warehouse.terminal import counted
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from warehouse.paths import Workspace
+    from warehouse.problem.new_problem import NewProblem
     from warehouse.problem.spec import ModelSpec, Problem
     from warehouse.sources.place import Place
 
@@ -57,7 +58,7 @@ def new(name: str | None, texts: Path | None, models: tuple[str, ...], out: Path
     tokenmart data new mine --texts texts.jsonl --model Qwen/Qwen2.5-0.5B --model gpt2
     """
     from warehouse.files import refuse_protected
-    from warehouse.problem.new_problem import CHARACTERS_PER_TOKEN, write_problem
+    from warehouse.problem.new_problem import write_problem
 
     asks = sys.stdin.isatty()
     missing = [
@@ -82,15 +83,16 @@ def new(name: str | None, texts: Path | None, models: tuple[str, ...], out: Path
     out = out or Path(f"{name}.yml")
     refuse_protected(out, workspace, force=True)  # what is there is never replaced: see below
     made = write_problem(workspace, str(name), texts, models, out)
-    tokens = sum(made.lengths) // CHARACTERS_PER_TOKEN
     asked = made.problem.asked
     click.echo(
-        f"wrote {out}: {counted(len(made.lengths), 'document')} (about {tokens:,} tokens), "
-        f"{counted(len(models), 'model')}, no target"
+        f"wrote {out}: {counted(len(made.lengths), 'document')} (about {sum(made.lengths):,} "
+        f"tokens), {counted(len(models), 'model')}, no target"
     )
     for model in made.problem.models:
         where = "the hub, when it is first needed" if model.source.on_demand else "this machine"
         click.echo(f"  model {model.full_id} comes from {where}")
+    for note in _texts_notes(made):
+        click.echo(visible(f"  {note}"))
     click.echo("next:")
     click.echo(f"  tokenmart extract --problem {asked} --dry-run   # what it costs")
     click.echo(f"  tokenmart extract --problem {asked}")
@@ -99,6 +101,33 @@ def new(name: str | None, texts: Path | None, models: tuple[str, ...], out: Path
         '  tokenmart sql "select metric, variant, model_id, value from metric_values '
         f"where problem = '{made.problem.name}'\""
     )
+
+
+def _texts_notes(made: NewProblem) -> list[str]:
+    """What is not read of the texts, or not compared with a shorter context."""
+    notes = []
+    longer = sum(whole > read for whole, read in zip(made.lengths, made.read, strict=True))
+    if longer:
+        notes.append(
+            f"cut: {longer} of {counted(len(made.lengths), 'document')} to the context of "
+            f"{made.context_of} ({made.context:,} tokens): about {sum(made.read):,} of "
+            f"{sum(made.lengths):,} tokens are read; `max_characters` in the file cuts all models' "
+            "texts at the same word"
+        )
+    place = made.problem.place(find_workspace())
+    unknown = [m.full_id for m in made.problem.models if m.context_limit(place) is None]
+    if unknown:
+        notes.append(
+            f"context unknown until the files are here: {', '.join(unknown)}; longer documents "
+            "will be cut to it"
+        )
+    if made.without_window:
+        notes.append(
+            f"short: {made.without_window} of {counted(len(made.lengths), 'document')} "
+            f"{'has' if made.without_window == 1 else 'have'} fewer than {2 * made.window:,} "
+            f"tokens: no gain over window_{made.window} is measured there"
+        )
+    return notes
 
 
 @data.command(short_help="Download a problem's files and verify their checksums.")

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from extract.failures import Failure
 from extract.planning.plan import Document, Selection
-from extract.planning.tables import count_finished, make_plan
+from extract.planning.status import count_finished
+from extract.planning.tables import make_plan
 from extract.scheduler import Scheduler
 from extract.workers import POLL_SECONDS, worker_arguments
 from plugins.cluster.placement import costs, place
