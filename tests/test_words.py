@@ -7,6 +7,7 @@ thing speak. It finds habits; it can't tell whether a sentence is clear.
 from __future__ import annotations
 
 import re
+
 import pytest
 from documented import ROOT, commands
 
