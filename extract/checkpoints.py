@@ -108,7 +108,7 @@ def _converted(
 ) -> Path:
     """The folder of a conversion in the cache; it appears whole, in one rename.
 
-    Without the file `made` it is an earlier version's, and made anew.
+    Without the file `made` it is an earlier version's, and recomputed.
     """
     folder = workspace.cache / "checkpoints" / key
     with storage_errors(folder):

@@ -108,6 +108,6 @@ def extract_elsewhere(
         click.echo(visible(f"error: {line}"), err=True)
     if done < total or lines:
         raise UnitFailedError(
-            f"{total - done} of {total} units are missing; all else is kept: correct the cause and "
-            "run the same command again"
+            f"{total - done} of {total} units are missing; everything else is kept: correct the "
+            "cause and run the same command again"
         )

@@ -31,7 +31,7 @@ _REMEDIES = {
     errno.EISDIR: "it is a folder; give the name of a file",
     errno.EEXIST: "a part of the path is a file; choose another place",
     errno.ENOTDIR: "a part of the path is a file; choose another place",
-    errno.EPIPE: "whoever was reading has gone; keep it open until the end",
+    errno.EPIPE: "the reader closed the pipe; keep it open until the end",
 }
 
 

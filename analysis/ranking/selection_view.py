@@ -216,7 +216,7 @@ def _documents_text(selection: MetricSelection) -> str:
     if noise is None:
         return f"{name}: no metric_documents to draw from"
     return (
-        f"{name}: 95% CI with {noise.documents} documents drawn anew "
+        f"{name}: 95% CI with {noise.documents} documents resampled "
         f"{span(noise.sources.documents)}, with documents and whole series of models "
         f"{span(noise.sources.both)} (bootstrap, not adjusted for the choice); reliability over "
         f"documents {_signed_or_dash(noise.sources.reliability)}"

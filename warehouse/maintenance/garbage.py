@@ -44,7 +44,7 @@ STRAY_SECONDS = 3600.0
 class Garbage:
     """Something to remove: a file, or some units of a published file.
 
-    Units are named by document and fingerprint: one computed anew since is not the one found.
+    Units are named by document and fingerprint: one recomputed since is not the one found.
     """
 
     what: str

@@ -171,7 +171,7 @@ def read_manifest(address: str) -> tuple[Manifest, str]:
     if found.schema_version != SCHEMA_VERSION:
         raise TokenmartError(
             f"{path}: exported with schema version {found.schema_version}, this Tokenmart reads "
-            f"{SCHEMA_VERSION}; export it anew with this version"
+            f"{SCHEMA_VERSION}; export it again with this version"
         )
     for file in found.files:
         if not _PATH.fullmatch(file.path) or not has_a_place(file.path):

@@ -94,8 +94,8 @@ def test_it_says_what_was_found(page):
 def test_the_leaderboard_shows_both_sources_of_noise_and_what_bounds_every_claim(page):
     text = page.read_text().replace("<wbr>", "")
     for words in (
-        "series of models\nand documents drawn anew (percentile bootstrap)",
-        "documents and models anew",
+        "series of models\nand documents resampled (percentile bootstrap)",
+        "documents and models resampled",
         "noise ceiling of the target (Pearson)", "8 tries (8 variants of this build)",
         "No metric is preregistered", "For a model of a new family, the expected rho of good/a",
         "2 families are too few",
