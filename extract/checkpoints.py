@@ -256,7 +256,7 @@ def _unpickle(spec: ModelSpec, file: Path) -> dict[str, Tensor]:
         first = met[0] if met else next(iter(str(error).strip().splitlines()), type(error).__name__)
         first = first[:120].rstrip(". ")
         raise TokenmartError(
-            f"{what}: refused, it is damaged or holds more than tensors ({first}); "
+            f"{what}: refused, it is damaged or contains more than tensors ({first}); "
             "fetch it again, or ask its publisher for safetensors"
         ) from None
     if not isinstance(found, dict) or not all(

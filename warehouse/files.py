@@ -187,11 +187,11 @@ def refuse_protected(
     place = Path(os.path.realpath(path))
     root = Path(os.path.realpath(workspace.root))
     folders = {
-        workspace.lock_files: "holds the lock files",
-        workspace.problems: "holds the problem files",
-        workspace.preregistered: "holds what was said before labels were read",
-        root / "data" / "proxy": "holds locked files",
-        root / "results" / "downstream": "holds locked files",
+        workspace.lock_files: "contains the lock files",
+        workspace.problems: "contains the problem files",
+        workspace.preregistered: "contains preregistrations",
+        root / "data" / "proxy": "contains locked files",
+        root / "results" / "downstream": "contains locked files",
         workspace.tokens: "is the token store",
         workspace.pending: "is the token store",
         workspace.documents: "is the token store",

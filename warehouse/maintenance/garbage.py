@@ -206,7 +206,7 @@ def _strays(workspace: Workspace, problem: str) -> Iterator[Garbage]:
             yield Garbage("damaged file", path, 0, _size(path), "set aside as damaged")
         for path in _older(folder, LOCK_NAME):
             if not pending_files(path.parent) and not _is_held(path):
-                yield Garbage("lock file", path, 0, _size(path), "nobody holds it")
+                yield Garbage("lock file", path, 0, _size(path), "not locked by a process")
     claims = workspace.store / "claims" / problem
     for path in sorted(claims.rglob("*.claim")):
         with storage_errors(path):

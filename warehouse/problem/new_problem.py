@@ -207,7 +207,7 @@ def _described(model: str, folder: Path) -> _Model:
     if path.is_file():
         if path.suffix.lower() != ".gguf":
             raise TokenmartError(
-                f"--model {model}: a file that is no GGUF; give the folder that holds config.json "
+                f"--model {model}: a file that is no GGUF; give the folder that contains config.json "
                 "and the weights"
             )
         full_id = _full_id(path.stem)
@@ -236,7 +236,7 @@ def _local(path: Path, folder: Path) -> _Model:
             f"--model {path}: its config.json {error}; give a folder written by save_pretrained"
         ) from error
     if not has_weights(path, SAFETENSORS):
-        pickled = " (pickled ones may hold code)" if has_weights(path, PICKLED) else ""
+        pickled = " (pickled ones may contain code)" if has_weights(path, PICKLED) else ""
         raise TokenmartError(
             f"--model {path}: no .safetensors weights, or not all{pickled}; convert them with "
             "save_pretrained"

@@ -284,8 +284,8 @@ def test_out_and_figures_never_replace_what_the_project_keeps(minilong, tmp_path
     workspace = minilong.workspace
     (workspace.lock_files).mkdir(parents=True)
     kept = {
-        workspace.lock_files / "minilong.json": "holds the lock files",
-        workspace.problems / "minilong.yml": "holds the problem files",
+        workspace.lock_files / "minilong.json": "contains the lock files",
+        workspace.problems / "minilong.yml": "contains the problem files",
         workspace.database: "database that dbt builds",
     }
     for path, why in kept.items():

@@ -262,7 +262,7 @@ def test_values_are_quoted_where_yaml_needs_it(tmp_path: Path) -> None:
     ("name", "content", "message"),
     [
         ("a.txt", b"\xff\xfeh", "a.txt: not UTF-8 at byte 0"),
-        ("a.txt", b" \n", "a.txt: holds no text; take it out of the folder"),
+        ("a.txt", b" \n", "a.txt: contains no text; take it out of the folder"),
         ("a.md.gz", b"no gzip", r"a.md.gz: damaged archive \(Not a gzipped file"),
     ],
 )

@@ -44,7 +44,7 @@ REFUSED = [
     ('{"lab/a": null}', "must be a number, found null"),
     ('{"lab/a": [1]}', "must be a number, found a list"),
     ('{"lab/a": {"score": 1}}', 'no "overall" field'),
-    ('{"lab/a": {"overall": NaN}}', "holds NaN"),
+    ('{"lab/a": {"overall": NaN}}', "contains NaN"),
     ('{"lab/a": 1, "lab/a": 2}', "twice"),
     ('[{"model": "lab/a"}]', 'no "overall" field'),
     ('[{"overall": 1}]', "row 0 must be an object with a string"),

@@ -79,7 +79,7 @@ def cut_off(folder: Path) -> Path:
 
 BROKEN: dict[Callable[[Path], Path], str] = {
     bomb: "refused, docs/a.txt unpacks to 67,108,864 bytes",
-    twice: "refused, it holds docs/a.txt twice",
+    twice: "refused, it contains docs/a.txt twice",
     encrypted: "is encrypted",
     packed_in_a_way_nobody_knows: "compression method",
     flipped: "damaged archive",
