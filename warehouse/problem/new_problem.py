@@ -207,7 +207,7 @@ def _described(model: str, folder: Path) -> _Model:
     if path.is_file():
         if path.suffix.lower() != ".gguf":
             raise TokenmartError(
-                f"--model {model}: a file that is no GGUF; give the folder that contains config.json "
+                f"--model {model}: not a GGUF file; give the folder that contains config.json "
                 "and the weights"
             )
         full_id = _full_id(path.stem)

@@ -102,8 +102,8 @@ def read_locked_target(
     said = asked or problem
     target = read_target(
         workspace.root / path,
-        f"download it with `tokenmart data fetch --problem {said} --only target` or place it by hand; "
-        f"to claim a metric, register it before: `tokenmart preregister --problem {said}`",
+        f"download it with `tokenmart data fetch --problem {said} --only target` or place it by "
+        f"hand; to preregister a metric, first run `tokenmart preregister --problem {said}`",
     )
     wanted = list(models)
     if not some or not any(model in target.scores for model in wanted):

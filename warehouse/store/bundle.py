@@ -204,7 +204,7 @@ def verify(address: str, manifest: Manifest, progress: Progress) -> None:
 
 
 def _wrong(path: Path, file: BundleFile) -> str:
-    """What is wrong with a file, empty when no defects."""
+    """What is wrong with a file, empty when it is intact."""
     try:
         size = path.stat().st_size
         if size != file.bytes:

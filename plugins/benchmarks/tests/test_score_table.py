@@ -125,7 +125,7 @@ def test_other_files(tmp_path: Path) -> None:
         read_scores(tmp_path / "none.csv")
     with pytest.raises(TokenmartError, match="is a folder; name the table in it"):
         read_scores(tmp_path)
-    with pytest.raises(TokenmartError, match="holds nothing"):
+    with pytest.raises(TokenmartError, match="is empty"):
         read_scores(written(tmp_path, "", name="empty.csv"))
     with pytest.raises(TokenmartError, match=r"suffix '\.xlsx' is not one of \.csv"):
         read_scores(written(tmp_path, "x", name="t.xlsx"))

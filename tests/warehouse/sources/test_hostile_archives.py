@@ -162,7 +162,7 @@ def test_a_source_distribution_with_a_name_twice_or_cut_off(workspace: Workspace
             archive.addfile(entry, io.BytesIO(text))
     problem = sdist_problem(path, include=MEMBER, count=1)
     message = one_line(lambda: ensure_documents(problem, workspace, offline=True))
-    assert f"refused, it holds {MEMBER} twice" in message
+    assert f"refused, it contains {MEMBER} twice" in message
 
 
 def test_a_text_in_gzip_that_unpacks_to_too_much(
