@@ -163,12 +163,12 @@ def _content(
 ) -> str:
     retrieval = ""
     if excerpts:
-        # an excerpt stands behind the whole document: what a model's context must leave free
+        # excerpts follow the whole document: headroom in the model's context
         documents = f"{documents[:-1]}, room: {RETRIEVAL_HEADROOM}}}"
         sizes = RETRIEVAL.model_dump(include=RETRIEVAL.model_fields_set).items()
         settings = ", ".join(f"{field}: {size}" for field, size in sizes)
         retrieval = f"""
-  # what follows excerpts of it: behind the document, for which there is room, and alone
+  # excerpts repeated after the document (`room` reserves tokens for them), and alone
   - {{{settings}}}"""
     entries = "".join(
         f"""  - full_id: {_scalar(model.full_id)}
@@ -182,10 +182,10 @@ name: {_scalar(name)}
 title: {_scalar(f"Texts of {name}")}
 documents: {documents}
 models:
-{entries}probes:  # what each model reads: the document as a whole, and its pieces alone
+{entries}probes:  # contexts: the whole document, and windows of it
   - {{kind: full}}
   - {{kind: window, name: window_{window}, context: {window}, stride: {window}}}{retrieval}
-# target: {{kind: imported}}  # scores made elsewhere, to rank metrics by: `tokenmart data import`
+# target: {{kind: imported}}  # scores to rank metrics by, from `tokenmart data import`
 """
 
 
