@@ -21,6 +21,17 @@ with signal_statistics as (
         ),
         ('sq', 'run', 'seen', 'higher', '(monotonicity + autocorrelation) / 2'),
         (
+            'sq_low', 'run', 'seen', 'higher',
+            'sq with equal scores in the order that gives the lowest: the later checkpoint first; the'
+            || ' competition''s notebook sorts with numpy''s default, which leaves that order to the'
+            || ' processor'
+        ),
+        (
+            'sq_high', 'run', 'seen', 'higher',
+            'sq with equal scores in the order that gives the highest: the earlier checkpoint first,'
+            || ' which is sq'
+        ),
+        (
             'monotonicity_average_ranks', 'run', 'ours', 'higher',
             'monotonicity with equal scores sharing their mean place'
         ),
