@@ -171,10 +171,12 @@ def collect(results: tuple[Path, ...], out: Path, directions: tuple[str, ...], f
     _write(out, found.csv(), f" ({len(found.rows)} scores of {len(models)} models)")
 
 
-@e2lm.command(short_help="Write a page of curves, signal and decisions.")
-@click.option("--problem", help="A problem of kind table, by name or path.")
+@e2lm.command(short_help="Write a page of curves, signal and decisions, or of models in pairs.")
+@click.option(
+    "--problem", help="A problem of kind table, or one whose models `eval` ran; by name or path."
+)
 @click.option("--scores", type=FILE, help="Or a plain table, as `tokenmart e2lm score` reads it.")
-@click.option("--metric", help="The reading that the curves show; the target's by default.")
+@click.option("--metric", help="The metric that is shown; the target's, or the task's, by default.")
 @click.option(
     "--out",
     type=FILE,
@@ -188,25 +190,38 @@ def report(
 ) -> None:
     """Write the page of a table: curves with error bands, signal table, decisions by stage.
 
-    One HTML file that needs no network.
+    For a problem whose models `tokenmart eval` ran, the page has every two models on the same items
+    of each task: win, tie and loss, the smallest difference that can be found with 80% power, and
+    the items that the measured difference needs. One HTML file that needs no network.
 
     \b
     tokenmart e2lm report --problem ladder --out ladder.html
     tokenmart e2lm report --scores scores.csv --out signal.html
+    tokenmart e2lm report --problem minilong --metric acc --out pairs.html
     """
     from analysis.report.cli import OWN_PAGE
     from plugins.benchmarks.page.curves import gather_page
+    from plugins.benchmarks.page.pairs_data import gather_pairs
+    from plugins.benchmarks.page.pairs_page import pairs_page
     from plugins.benchmarks.page.signal_page import signal_page
+    from plugins.benchmarks.scores.table_problem import find_table
     from warehouse.errors import TokenmartError
+    from warehouse.problem.problem_files import read_problem_file
     from warehouse.progress import progress_bar
 
     if (problem is None) == (scores is None):
         raise TokenmartError("give either --problem or --scores")
     workspace = _workspace(out, force, OWN_PAGE)
-    data, notes = gather_page(problem, scores, metric, workspace)
-    _say(notes)
-    with progress_bar(len(data.curves) + 1, "figures") as progress:
-        page = signal_page(data, progress)
+    if problem is not None and find_table(problem, workspace) is None:
+        facts = read_problem_file(problem, workspace).value
+        tasks = gather_pairs(str(facts["name"]), metric, workspace)
+        with progress_bar(len(tasks), "figures") as progress:
+            page = pairs_page(str(facts.get("title") or facts["name"]), tasks, progress)
+    else:
+        data, notes = gather_page(problem, scores, metric, workspace)
+        _say(notes)
+        with progress_bar(len(data.curves) + 1, "figures") as progress:
+            page = signal_page(data, progress)
     _write(out, page, f" ({len(page.encode()) / 1e6:.1f} MB)")
 
 

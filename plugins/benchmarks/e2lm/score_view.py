@@ -60,10 +60,10 @@ def _tied(rows: list[tuple[str, str, Entry]]) -> Iterator[str]:
     if not ranges:
         return
     yield (
-        f"SQ of {len(ranges)} of {len(rows)} rows depends on how equal scores are ordered: here the "
-        "earlier checkpoint comes first, which is the highest SQ; the competition's notebook leaves "
-        "the order to numpy's default sort, whose result depends on the processor. Range over all "
-        "orders:"
+        f"SQ of {len(ranges)} of {len(rows)} rows depends on the order of equal scores. Here the "
+        "earlier checkpoint comes first, which gives the highest SQ. The competition's notebook "
+        "uses numpy's default sort, whose order of equal scores depends on the processor. The "
+        "range over all orders:"
     )
     ranges.sort(key=lambda found: (-found[0], found[1]))
     for _, name, entry in ranges[:MOST_REASONS]:
