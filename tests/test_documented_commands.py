@@ -118,9 +118,15 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
     "dbt run --vars grids: [longppl]": (None, "tests/dbt_project builds every grid"),
     "dbt run --vars grids: true": (None, "tests/dbt_project builds every grid"),
     "dbt run --vars grids: [longppl, context_gain]": (None, "tests/dbt_project builds every grid"),
-    "e2lm curate --items item_scores.parquet --out chosen.json": (
-        None,
-        "needs many checkpoints' item scores: plugins/benchmarks/tests/e2lm/test_curation.py",
+    **dict.fromkeys(
+        (
+            "e2lm curate --items item_scores.parquet --compare",
+            "e2lm curate --items item_scores.parquet --out chosen.json",
+        ),
+        (
+            None,
+            "needs many checkpoints' item scores: plugins/benchmarks/tests/e2lm/test_curation.py",
+        ),
     ),
     "e2lm collect results --out scores.csv": (
         None,

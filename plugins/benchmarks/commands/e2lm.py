@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from analysis.options import RESAMPLES, SEED
+from plugins.benchmarks.e2lm.curate_cli import curate
 from plugins.benchmarks.e2lm.new_cli import new
 from plugins.benchmarks.e2lm.score_weights import WEIGHTS
 from warehouse.errors import visible
@@ -62,6 +63,7 @@ def e2lm() -> None:
 
 
 e2lm.add_command(new)
+e2lm.add_command(curate)
 
 
 @e2lm.command(short_help="Score benchmarks as the E2LM competition does.")
@@ -351,63 +353,3 @@ def package(
         f"written {out}: {made.task} by {made.metric}, {made.samples} samples, {made.leaks} leaks, "
         f"patch of {len(made.patch.files)} files onto {made.patch.base[:12]}"
     )
-
-
-@e2lm.command(short_help="Choose the items that make a score rise without wavering.")
-@click.option(
-    "--items",
-    required=True,
-    type=FILE,
-    help="Table with model, tokens or step, item, score; and subject, characters, metric.",
-)
-@click.option("--metric", help="The reading, where the table has several.")
-@click.option(
-    "--fewest",
-    type=click.IntRange(2),
-    default=100,
-    show_default=True,
-    help="Keep at least this many items.",
-)
-@click.option(
-    "--most",
-    type=click.IntRange(2),
-    default=15_000,
-    show_default=True,
-    help="Keep at most this many items.",
-)
-@SEED
-@click.option("--out", type=FILE, help="Where to write the JSON with chosen items and figures.")
-@FORCE
-def curate(
-    items: Path,
-    metric: str | None,
-    fewest: int,
-    most: int,
-    seed: int,
-    out: Path | None,
-    force: bool,
-) -> None:
-    """Choose the items that make a benchmark's score rise without wavering.
-
-    What the choice is worth is told on models (and checkpoints, where each model has 16) that had
-    no part in it, beside all items and as many random ones. Optimism is what the choice seems to be
-    worth where it was made, less that. Signal of subjects and of answer lengths stands below.
-
-    \b
-    tokenmart e2lm curate --items item_scores.parquet --out chosen.json
-    """
-    from plugins.benchmarks.e2lm.curation import curate as choose
-    from plugins.benchmarks.e2lm.curation import print_curation
-    from plugins.benchmarks.e2lm.items import read_items
-    from warehouse.errors import TokenmartError
-
-    if most < fewest:
-        raise TokenmartError(f"--most {most} is less than --fewest {fewest}; swap them")
-    workspace = _workspace(out, force, b'"items": [')
-    scores = read_items(items, metric)
-    _say(scores.notes)
-    found = choose(scores, workspace, fewest, most, seed)
-    print_curation(found)
-    click.echo(f"\nchosen: {len(found['items'])} of {found['of']} items")
-    if out is not None:
-        _write(out, _as_json(found) + "\n")
