@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 
 from plugins.benchmarks.e2lm.harness_check import check
 from plugins.benchmarks.e2lm.leakage import PromptedItem, leaking, stands_in
-from plugins.benchmarks.e2lm.new_task import KINDS, METRIC, new_task
+from plugins.benchmarks.e2lm.new_task import KINDS, METRIC, WorkedExamples, new_task
 from plugins.benchmarks.e2lm.package import Wish, judge
 from plugins.benchmarks.e2lm.patch import (
     apply_cleanly,
@@ -247,6 +247,43 @@ def test_items_of_a_new_task(tmp_path: Path, kind: Any) -> None:
         leaking([PromptedItem(r["question"], (a,)) for r, a in zip(rows, answers, strict=True)])
         == []
     )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_worked_examples_of_a_new_task(tmp_path: Path, kind: Any) -> None:
+    """No example is an item, the seed decides which are, and prompts have them in one form."""
+    pytest.importorskip("lm_eval")
+    from plugins.benchmarks.harness.tasks import load_tasks_and_groups
+
+    def prompts(name: str, seed: int = 1234) -> tuple[str, list[str]]:
+        ((task,), _) = load_tasks_and_groups([name], [tmp_path / name], limit=3, fewshot_seed=seed)
+        asked = [request.arguments for unit in task.units for request in unit.requests]
+        return task.condition, [prompt for prompt, *_ in asked]
+
+    drawn = set()
+    for seed in (0, 1):
+        examples = WorkedExamples(2, "first_n", seed)
+        *_, worked, items = new_task(f"first_{seed}", kind, tmp_path, examples)
+        rows = [[json.loads(line) for line in file.read_text().splitlines()]
+                for file in (worked, items)]  # fmt: skip
+        assert [len(each) for each in rows] == [18, 100]
+        questions = [[row["question"] for row in each] for each in rows]
+        assert not set(questions[0]) & set(questions[1])
+        drawn.add(tuple(questions[0]))
+        condition, asked = prompts(f"first_{seed}")
+        assert condition == f"first_{seed}-2shot-first3"
+        for prompt in asked:
+            first, second, question = prompt.split("\n\n")
+            for example, row in zip((first, second), rows[0], strict=False):
+                answer = row["choices"][row["gold"]] if "gold" in row else row["answer"]
+                assert example == f"{row['question']} {answer}"
+            assert question in questions[1]
+    assert len(drawn) == 2
+    new_task("drawn", kind, tmp_path, WorkedExamples(2, "random", 0))
+    condition, asked = prompts("drawn", seed=7)
+    assert condition == "drawn-2shot-seed7-first3" and asked == prompts("drawn", seed=7)[1]
+    assert asked != prompts("drawn")[1]
+    assert len({prompt.split("\n\n")[0] for prompt in asked}) > 1
 
 
 def ran(count: int = 100, **results: Any) -> dict[str, Any]:
