@@ -50,6 +50,13 @@ if TYPE_CHECKING:
     show_default=True,
     help="Keep at most this many items.",
 )
+@click.option(
+    "--folds",
+    type=click.IntRange(2),
+    default=5,
+    show_default=True,
+    help="Hold out the models in so many parts; fewer parts have more pairs of models each.",
+)
 @SEED
 @click.option("--out", type=FILE, help="Where to write the JSON with chosen items and figures.")
 @FORCE
@@ -62,6 +69,7 @@ def curate(
     compare: bool,
     fewest: int,
     most: int,
+    folds: int,
     seed: int,
     out: Path | None,
     force: bool,
@@ -96,7 +104,7 @@ def curate(
     scores = read_items(items, metric)
     for note in scores.notes:
         click.echo(visible(f"note: {note}"), err=True)
-    choice = Choice(fewest, most, method, subjects, weights)
+    choice = Choice(fewest, most, method, subjects, weights, folds)
     found = choose(scores, workspace, choice, seed)
     if found["reason"]:
         click.echo(visible(f"note: {found['reason']}"), err=True)

@@ -19,7 +19,7 @@ SQL = Path(__file__).parents[1] / "dbt" / "analyses" / "item_signal.sql"
 FEWEST_CHECKPOINTS = 8
 """SQ is undefined for fewer."""
 
-MOST_FOLDS = 5
+FOLDS = 5
 METHODS = {"signal": None, "rise": None, "easiest": "confidence", "prompts": "prompt_score"}
 """Method of choosing → the column that the table needs for it."""
 
@@ -32,6 +32,7 @@ class Choice:
 
     method: one of `METHODS`. fewest, most: items of a choice. subjects: only items of these; all
     when empty. weights: of SQ, RC and CS; RC has no part, a choice is made on early checkpoints.
+    folds: parts of the models that are held out in turn, at most.
     """
 
     fewest: int
@@ -39,6 +40,7 @@ class Choice:
     method: str = "signal"
     subjects: tuple[str, ...] = ()
     weights: tuple[float, float, float] = WEIGHTS
+    folds: int = FOLDS
 
 
 def curate(scores: ItemScores, workspace: Workspace, choice: Choice, seed: int) -> dict[str, Any]:
@@ -69,7 +71,7 @@ def curate(scores: ItemScores, workspace: Workspace, choice: Choice, seed: int) 
         raise TokenmartError(
             f"{shortest} has 1 checkpoint, so no rise; leave the model out, or add checkpoints"
         )
-    folds = _folds(scores)
+    folds = _folds(scores, choice.folds)
     signal = _choose(scores, workspace, choice, "true", "signal_all")
     for number, fold in enumerate(folds):
         _choose(scores, workspace, choice, fold.chosen_on, f"signal_{number}")
@@ -151,7 +153,7 @@ def _eligible(scores: ItemScores, choice: Choice) -> int:
     return count
 
 
-def _folds(scores: ItemScores) -> list[Fold]:
+def _folds(scores: ItemScores, most: int) -> list[Fold]:
     """Each model (or shape, where recipes are compared) held out once, several at a time.
 
     Halves of the checkpoints as well, where each model has 16.
@@ -168,7 +170,7 @@ def _folds(scores: ItemScores) -> list[Fold]:
                 f"what had no part in it takes 2 {column}s, or {_HALF} checkpoints"
             )
         return [Fold("odd checkpoints", even, odd), Fold("even checkpoints", odd, even)]
-    count = min(MOST_FOLDS, len(units))
+    count = min(most, len(units))
     folds = []
     for number in range(count):
         out = units[number::count]
