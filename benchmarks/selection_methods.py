@@ -25,7 +25,7 @@ from typing import Any
 import curate_series as series
 import duckdb
 import numpy as np
-from marked_tables import ROOT, replace_marked
+from marked_tables import ROOT, marked, replace_marked
 
 from plugins.benchmarks.e2lm.curation import METHODS, Choice, curate
 from plugins.benchmarks.e2lm.items import read_items
@@ -143,7 +143,7 @@ def main() -> None:
     scores, record["trained"] = trained_series(work)
     record["series"]["trained here"] = tried(scores, 60, 180)
     arguments.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    replace_marked(PAGE, BLOCK, docs_table(record))
+    replace_marked(PAGE, BLOCK, marked(BLOCK, docs_table(record).splitlines()))
 
 
 def table(sql: str, path: Path) -> Path:
