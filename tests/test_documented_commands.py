@@ -140,6 +140,12 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
         None,
         "needs a checkout of the harness; plugins/benchmarks/tests/e2lm/test_package.py",
     ),
+    "e2lm package --task element_symbols --harness lm-evaluation-harness-competition "
+    "--python fork/bin/python": (None, "needs a clone of the fork"),
+    "e2lm score --scores plot-data-combined-all.json --model dense-1b-arch1": (
+        None,
+        "the site's file: plugins/benchmarks/tests/e2lm/test_score.py",
+    ),
     "e2lm report --problem ladder --out ladder.html": (None, "takes a minute of figures"),
     **dict.fromkeys(
         (

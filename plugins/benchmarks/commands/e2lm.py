@@ -322,17 +322,19 @@ def package(
     Checked in a clean clone: the patch applies, the task loads and runs, every item has a right
     answer among its choices, the metric comes out as a number, it has 100 to 15,000 samples, no
     prompt holds its answer as a word, no secret is in the patch. The token that the organisers read
-    the submission with comes from $HF_TOKEN and goes into the zip only.
+    the submission with comes from $HF_TOKEN and goes into the zip only. Beside the zip,
+    submission_judge.txt has 50 random items as the organisers' judge reads them.
 
     \b
     tokenmart e2lm package --task element_symbols --harness lm-evaluation-harness
     """
     import sys
 
-    from plugins.benchmarks.e2lm.package import Wish
+    from plugins.benchmarks.e2lm.package import Wish, judge_path
     from plugins.benchmarks.e2lm.package import package as write_package
 
     _workspace(out, force, b"evaluation.patch")
+    _workspace(judge_path(out), force, b"Question: ")
     wish = Wish(
         task=task,
         harness=harness,
@@ -353,3 +355,4 @@ def package(
         f"written {out}: {made.task} by {made.metric}, {made.samples} samples, {made.leaks} leaks, "
         f"patch of {len(made.patch.files)} files onto {made.patch.base[:12]}"
     )
+    click.echo(f"written {made.judged}: 50 items as the judge of scientific alignment reads them")

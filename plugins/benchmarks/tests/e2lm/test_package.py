@@ -18,6 +18,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from plugins.benchmarks.e2lm.harness_check import check
+from plugins.benchmarks.e2lm.judge_file import judged_items
 from plugins.benchmarks.e2lm.leakage import PromptedItem, leaking, stands_in
 from plugins.benchmarks.e2lm.new_task import KINDS, METRIC, WorkedExamples, new_task
 from plugins.benchmarks.e2lm.package import Wish, judge
@@ -284,6 +285,22 @@ def test_worked_examples_of_a_new_task(tmp_path: Path, kind: Any) -> None:
     assert condition == "drawn-2shot-seed7-first3" and asked == prompts("drawn", seed=7)[1]
     assert asked != prompts("drawn")[1]
     assert len({prompt.split("\n\n")[0] for prompt in asked}) > 1
+
+
+def test_items_for_the_judge() -> None:
+    items = [
+        PromptedItem(f"Question: How many is {number}?\nAnswer:", (f" {number}",), ("1", "2"))
+        for number in range(120)
+    ]
+    lines = judged_items(items).strip().split("\n\n")
+    assert len(set(lines)) == 50 and judged_items(items) == judged_items(list(items))
+    for line in lines:
+        found = re.fullmatch(r"Question: How many is (\d+)\? Answer: (\d+)", line)
+        assert found and found[1] == found[2]
+    assert judged_items([PromptedItem(None, ("a text",)), PromptedItem("Sky?", ("blue", "b"))]) in (
+        "a text\n\nQuestion: Sky? Answer: blue\n",
+        "Question: Sky? Answer: blue\n\na text\n",
+    )
 
 
 def ran(count: int = 100, **results: Any) -> dict[str, Any]:
