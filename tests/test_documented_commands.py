@@ -209,6 +209,8 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
             "rank show --problem challenge --out standings.json",
             "rank show --problem minimerge",
             "rank show --problem minimerge --out standings.json",
+            "rank import --problem helm benchmark_output/runs/suite --metric exact_match",
+            "rank show --results groups/core_scenarios.json",
         ),
         (None, "needs another build; plugins/merging/tests/competition/test_rankings.py"),
     ),
