@@ -36,7 +36,7 @@ from warehouse.sources.archives import PinnedArchive
 from warehouse.sources.place import Place
 
 OUT = ROOT / "benchmarks" / "selection_methods.json"
-PAGE = ROOT / "docs" / "e2lm.md"
+PAGE = ROOT / "docs" / "explanation" / "signal_of_benchmarks.md"
 BLOCK = "benchmarks/selection_methods.json"
 STATISTICS = {"sq": "SQ", "cs": "CS", "weighted": "0.5 SQ + 0.4 CS", "decision_accuracy": "decides"}
 

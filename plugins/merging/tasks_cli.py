@@ -14,27 +14,27 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Write generated tasks, open or hidden, for the harness.")
-@click.option("--out", required=True, type=FILE, help="Folder to write to.")
+@click.option("--out", required=True, type=FILE, help="Write the tasks to this folder.")
 @click.option("--count", default=200, show_default=True, type=click.IntRange(1),
-              help="Write this many items for each skill.")  # fmt: skip
-@click.option("--seed", default="0", show_default=True, help="Seed of the open items.")
+              help="Number of items for each skill.")  # fmt: skip
+@click.option("--seed", default="0", show_default=True, help="Random seed of the open items.")
 @click.option(
     "--secret",
     type=FILE,
-    help="Write the hidden sets, drawn by the secret in this file, instead of the open ones.",
+    help="File with the secret; writes the hidden sets, drawn with it, instead of the open ones.",
 )
 @click.option(
     "--overlap",
     default=0.0,
     show_default=True,
-    help="Share of the final's items that the leaderboard has, too.",
+    help="Share of the final's items that are also in the leaderboard.",
 )
 @click.option(
     "--participant",
     type=FILE,
-    help="Refuse when this folder holds a hidden item.",
+    help="Refuse if this folder contains a hidden item.",
 )
-@click.option("--kit", type=FILE, help="Write this CSV of the 2024 competition's kit instead.")
+@click.option("--kit", type=FILE, help="CSV of the 2024 competition's kit, written instead.")
 def tasks(
     out: Path,
     count: int,
@@ -44,10 +44,10 @@ def tasks(
     participant: Path | None,
     kit: Path | None,
 ) -> None:
-    """Write generated tasks: yes/no questions, word problems and code, in the harness's form.
+    """Write generated tasks for the harness: yes/no questions, word problems and code.
 
-    Without --secret the open validation sets; with it, for the organiser alone, the sets of the
-    leaderboard and the final, each with its problem file in a folder of its own.
+    Without --secret it writes the open validation sets. With --secret it writes the sets of the
+    leaderboard and the final, for the organiser only, each with its problem file in its own folder.
 
     \b
     tokenmart merge tasks --out minimerge_tasks

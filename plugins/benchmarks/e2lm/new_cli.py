@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     type=click.Choice(["multiple-choice", "cloze", "generation"]),
     default="multiple-choice",
     show_default=True,
-    help="What a model is asked for: likelihoods of choices, of one answer, or a text.",
+    help="Kind of task: likelihoods of choices, likelihood of one answer, or generated text.",
 )
 @click.option(
     "--folder",
     type=FILE,
     default=".",
     show_default=True,
-    help="Where the task's own folder is made.",
+    help="Create the task's folder in this folder.",
 )
 @click.option(
     "--num-fewshot",
@@ -36,21 +36,21 @@ if TYPE_CHECKING:
     type=click.IntRange(0, 16),
     default=0,
     show_default=True,
-    help="Put so many worked examples before each question.",
+    help="Number of worked examples before each question.",
 )
 @click.option(
     "--sampler",
     type=click.Choice(["first_n", "random"]),
     default="first_n",
     show_default=True,
-    help="Take always the first examples, or draw others for each question.",
+    help="Use the same first examples for every question, or draw them for each question.",
 )
 @click.option(
     "--seed",
     type=click.IntRange(0),
     default=0,
     show_default=True,
-    help="Draw with this seed which elements become examples; the task states it.",
+    help="Random seed that decides which elements become examples; the task states it.",
 )
 def new(
     task: str,
@@ -60,10 +60,10 @@ def new(
     sampler: Literal["first_n", "random"],
     seed: int,
 ) -> None:
-    """Write a task for lm-evaluation-harness that runs as it is.
+    """Write a task for the harness that runs without changes.
 
-    Its 118 items ask for chemical elements: replace them by your own, one JSON object a line. With
-    worked examples, 18 of them lie in examples.jsonl instead.
+    Its 118 items ask for chemical elements. Replace them with your own, one JSON object per line.
+    With worked examples, 18 of them are in examples.jsonl instead.
 
     \b
     tokenmart e2lm new element_symbols --kind multiple-choice

@@ -128,9 +128,7 @@ def test_details_of_lighteval(tmp_path: Path, text: bool) -> None:
         {"leaderboard|arc|25"},
         list(enumerate(map(float, RIGHT))),
     )
-    with pytest.raises(
-        TokenmartError, match="holds 2 metrics; use --metric with one of: acc"
-    ):
+    with pytest.raises(TokenmartError, match="holds 2 metrics; use --metric with one of: acc"):
         read("lighteval", path)
 
 
