@@ -192,6 +192,9 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
             "merge submission --kit data/test.csv --check submission.csv",
             "merge submission --kit data/test.csv --problem minimerge --merge ties",
             "merge tasks --out kit_tasks --kit data/validation/cosmos_qa.csv",
+            "merge tasks --out real_tasks --real boolq --real mawps --count 300",
+            "merge eval --problem minimerge --round open --tasks real_boolq,real_mawps "
+            "--include-path real_tasks",
             "merge train maths --base checkpoints/my-model --out experts/maths --steps 2",
             "merge train code --problem minimerge",
             "merge train maths --problem minimerge",

@@ -34,6 +34,13 @@ if TYPE_CHECKING:
     type=FILE,
     help="Refuse if this folder contains a hidden item.",
 )
+@click.option(
+    "--real",
+    "real",
+    type=click.Choice(["boolq", "mawps", "svamp", "gsm8k"]),
+    multiple=True,
+    help="Real validation set, downloaded and written instead; repeatable.",
+)
 @click.option("--kit", type=FILE, help="CSV of the 2024 competition's kit, written instead.")
 def tasks(
     out: Path,
@@ -42,6 +49,7 @@ def tasks(
     secret: Path | None,
     overlap: float,
     participant: Path | None,
+    real: tuple[str, ...],
     kit: Path | None,
 ) -> None:
     """Write generated tasks for the harness: yes/no questions, word problems and code.
@@ -52,20 +60,30 @@ def tasks(
     \b
     tokenmart merge tasks --out minimerge_tasks
     tokenmart merge tasks --out hidden --secret secret.txt --overlap 0.25
+    tokenmart merge tasks --out real_tasks --real boolq --real mawps --count 300
     tokenmart merge tasks --out kit_tasks --kit data/validation/cosmos_qa.csv
     """
     from plugins.merging.kit import write_kit_tasks
     from plugins.merging.leaks import refuse_leaks
+    from plugins.merging.real_sets import real_sets
     from plugins.merging.tasks import (
         hidden_sets,
         validation_sets,
         write_hidden_round,
         write_tasks,
     )
+    from warehouse.paths import find_workspace
 
     if kit is not None:
         names = write_kit_tasks(kit, out, max_tokens=64)
         click.echo(f"{out}: {', '.join(names.values())}")
+        return
+    if real:
+        sets, notes = real_sets(list(dict.fromkeys(real)), count, seed, find_workspace())
+        write_tasks(sets, out, "real")
+        for note in notes:
+            click.echo(note)
+        click.echo(f"{out}: {', '.join(f'real_{name}' for name in sets)}")
         return
     if secret is None:
         if participant is not None or overlap:
