@@ -38,8 +38,15 @@ def of_benchmarks(name: str) -> Any:
 demo_figures = of_benchmarks("demo_figures")
 statistics_selection = of_benchmarks("statistics_selection")
 curate_series = of_benchmarks("curate_series")
+selection_methods = of_benchmarks("selection_methods")
 growth_table = of_benchmarks("growth_table")
 minimerge = of_benchmarks("minimerge")
+
+
+def test_the_guide_compares_methods_of_choosing(selection_methods: Any) -> None:
+    record = json.loads((ROOT / "benchmarks" / "selection_methods.json").read_text("utf-8"))
+    guide = (DOCS / "explanation" / "signal_of_benchmarks.md").read_text("utf-8")
+    assert selection_methods.docs_table(record) in guide
 
 
 def test_the_guide_says_what_choosing_items_was_worth(curate_series: Any) -> None:
