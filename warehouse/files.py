@@ -199,6 +199,7 @@ def refuse_protected(
         workspace.downstream: "is the token store",
         workspace.benchmark_scores: "is the token store",
         workspace.benchmark_tables: "is the token store",
+        workspace.model_scores: "is the token store",
         workspace.ranking_columns: "is the token store",
         workspace.ranking_results: "is the token store",
         workspace.merge_runs: "is the token store",

@@ -75,6 +75,11 @@ class Workspace:
         return self.store / "benchmark_tables"
 
     @property
+    def model_scores(self) -> Path:
+        """Scores of models that may predict a target: `problem=…/scores.parquet`."""
+        return self.store / "model_scores"
+
+    @property
     def ranking_columns(self) -> Path:
         """What entries of a competition are ranked by: `problem=…/columns.parquet`."""
         return self.store / "ranking_columns"

@@ -168,7 +168,7 @@ def rank_metrics(
         inference=inference,
         tracking=tracking,
         near_best=near_best,
-        registered=registered_results(table, default_baseline(table.columns)),
+        registered=registered_results(table, default_baseline(table.columns, table.baseline)),
         seed=seed,
         resamples=resamples,
         clustered=clustered,

@@ -88,6 +88,7 @@ class MetricTable:
     columns: of the present build, and ideas that are being asked about.
     tried: what else was ever tried for the problem; it counts in every adjustment.
     registered: preregistered metrics.
+    baseline: name of the column that the others are compared with; empty for perplexity.
     without_target: ids of the problem's models that have none (yet).
     target_source: where the target came from, for the record.
     dtypes: number formats the models were run in, each with the full ids of its models.
@@ -102,6 +103,7 @@ class MetricTable:
     dtypes: dict[str, tuple[str, ...]]
     tried: tuple[MetricColumn, ...] = ()
     registered: tuple[PreregisteredMetric, ...] = ()
+    baseline: str = ""
 
     @property
     def everything(self) -> tuple[MetricColumn, ...]:
@@ -284,6 +286,7 @@ def load_table(
             _column_of_try(entry, models, of_metric.get(entry.metric)) for entry in besides
         ),
         registered=preregistered_metrics(workspace, problem),
+        baseline=problem.baseline,
     )
 
 

@@ -34,6 +34,7 @@ FILE_NAMES = {
     "recall_items": "items.parquet",
     "benchmark_scores": "scores.parquet",
     "benchmark_tables": "table.parquet",
+    "model_scores": "scores.parquet",
     "ranking_columns": "columns.parquet",
     "ranking_results": "results.parquet",
     "merge_runs": "runs.parquet",

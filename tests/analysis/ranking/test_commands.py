@@ -55,7 +55,7 @@ def test_correlate_prints_a_table_that_says_how_to_read_it(minilong):
     for words in (
         "3 of 8 variants shown",
         "negated first",
-        "metric_documents to draw from",
+        "metric_parts to draw from",
         "longppl †",
     ):
         assert words in result.stdout
