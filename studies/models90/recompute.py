@@ -22,7 +22,10 @@ PUBLISHED = FOLDER.parents[1] / "data" / "published"
 SEED = 0
 RESAMPLES = 1000
 TOP = 26
-"""Documents that the source's linear projection keeps where each may weigh at most 1/26: a tenth."""
+"""Documents, a tenth, that the source's linear projection keeps if none may weigh over 1/26."""
+
+LEAST = 8
+"""Models that a split is scored on, at least."""
 
 TASKS = ("arc_easy", "piqa", "sciq")
 """The target is the mean accuracy: `target.benchmarks` of the problem file."""
@@ -101,9 +104,13 @@ def pearson(x: Floats, y: Floats) -> Floats:
 
 def partial(x: Floats, y: Floats, given: Sequence[Floats]) -> Floats:
     """Spearman of each column of `x` with `y`, ranks less their least-squares fit on ranks."""
-    fit = np.column_stack([np.ones(len(y)), *map(rankdata, given)])
-    left = [rankdata(part, axis=0) for part in (x, y)]
-    left = [part - fit @ np.linalg.lstsq(fit, part, rcond=None)[0] for part in left]
+    return partial_of_ranks(rankdata(x, axis=0), rankdata(y), [rankdata(part) for part in given])
+
+
+def partial_of_ranks(x: Floats, y: Floats, given: Sequence[Floats]) -> Floats:
+    """The same of ranks."""
+    fit = np.column_stack([np.ones(len(y)), *given])
+    left = [part - fit @ np.linalg.lstsq(fit, part, rcond=None)[0] for part in (x, y)]
     return pearson(left[0], left[1])
 
 
@@ -118,12 +125,8 @@ def draws(families: Sequence[str], resamples: int) -> list[list[int]]:
 class Drawn:
     """A statistic `[K]` and what it is when families are drawn again."""
 
-    def __init__(
-        self, statistic: Callable[[list[int]], Floats], families: Sequence[str], first: int = 0
-    ) -> None:
-        self.value = statistic(list(range(len(families))))
-        again = np.array([statistic(each) for each in draws(families, RESAMPLES)])
-        self.again = again[np.isfinite(again).all(axis=1)]
+    def __init__(self, value: Floats, again: Floats) -> None:
+        self.value, self.again = value, again[np.isfinite(again).all(axis=1)]
 
     def interval(self, at: int = 0) -> list[float]:
         """Percentile 95% interval of one part."""
@@ -139,24 +142,38 @@ class Drawn:
         critical = np.quantile(np.abs((again - z) / error).max(axis=1), 0.95)
         return int((z > critical * error).sum()), int((z < -critical * error).sum())
 
+    def unadjusted(self) -> int:
+        """How many of the K have a 95% interval of their own that excludes 0."""
+        again = np.arctanh(np.clip(self.again, -1 + 1e-12, 1 - 1e-12))
+        error = again.std(axis=0, ddof=1)
+        return int((np.abs(np.arctanh(self.value)) > 1.959964 * error).sum())
 
-def methods(bits: Floats, y: Floats, train: list[int]) -> dict[str, Floats]:
-    """Document weights `[documents]` that each way of combining takes from some models.
 
-    best document: the largest Spearman. spearman and sign: the source's estimators, with its linear
-    projection, which gives the same weight to the TOP documents. weighted: Spearman as the weight.
-    sign: γ = Σ over pairs sign(y_g − y_k) (F(x_g) − F(x_k)), F the empirical distribution function.
+def drawn_again(statistic: Callable[[list[int]], Floats], families: Sequence[str]) -> Drawn:
+    """A statistic of some models, of all and of models of drawn families."""
+    again = [statistic(each) for each in draws(families, RESAMPLES)]
+    return Drawn(statistic(list(range(len(families)))), np.array(again))
+
+
+def methods(ranks: Floats, y: Floats) -> dict[str, Floats]:
+    """Document weights `[documents]` that each way of combining takes from models.
+
+    projected: the source's sign estimator and its linear projection, which gives the same weight to
+    the TOP documents. weighted: the estimate as weight. best document: that of the largest
+    estimate. The estimate is γ = Σ over pairs sign(y_g − y_k) (F(x_g) − F(x_k)), F the empirical
+    distribution function. Σ over k of sign(y_g − y_k) is a linear function of the rank of y_g, so
+    that γ is proportional to Spearman's correlation, the source's other estimator.
+
+    Args:
+        ranks: `[models, documents]`, of the documents' values.
+        y: `[models]`.
     """
-    x, own = bits[train], y[train]
-    rho = correlations(x, own)
-    signs = np.sign(own[:, None] - own[None, :]).sum(axis=1)
-    sign = rankdata(x, axis=0).T @ signs
+    estimate = ranks.T @ np.sign(y[:, None] - y[None, :]).sum(axis=1)
     return {
-        "mean": np.ones(len(rho)),
-        "best document": top(rho, 1),
-        "spearman, projected": top(rho, TOP),
-        "sign, projected": top(sign, TOP),
-        "weighted": rho,
+        "mean": np.ones(len(estimate)),
+        "best document": top(estimate, 1),
+        "projected": top(estimate, TOP),
+        "weighted": estimate,
     }
 
 
@@ -167,66 +184,79 @@ def top(values: Floats, count: int) -> Floats:
     return chosen
 
 
-def held_out(bits: Floats, y: Floats, families: Sequence[str]) -> dict[str, Any]:
+def held_out(bits: Floats, targets: dict[str, Floats], families: Sequence[str]) -> dict[str, Any]:
     """Each way of combining, chosen on drawn families and scored on those that weren't drawn.
 
-    Intervals are percentiles over the draws, of rho and of its difference to the mean's.
+    Intervals are percentiles over the draws, of the difference to the mean's rho.
     """
-    found: dict[str, list[float]] = {}
+    found: dict[str, dict[str, list[float]]] = {name: {} for name in targets}
     sizes = []
     for train in draws(families, RESAMPLES):
-        rest = sorted(set(range(len(y))) - set(train))
-        if len(rest) < 8:
+        rest = sorted(set(range(len(bits))) - set(train))
+        if len(rest) < LEAST:
             continue
         sizes.append(len(rest))
-        for name, weights in methods(bits, y, train).items():
-            rho = correlations((bits[rest] @ weights)[:, None], y[rest])[0]
-            found.setdefault(name, []).append(float(rho))
-    base = np.array(found["mean"])
+        ranks = rankdata(bits[train], axis=0)
+        for target, y in targets.items():
+            ways = methods(ranks, y[train])
+            rhos = correlations(bits[rest] @ np.column_stack(list(ways.values())), y[rest])
+            for name, rho in zip(ways, rhos, strict=True):
+                found[target].setdefault(name, []).append(float(rho))
+
+    def row(rhos: list[float], base: list[float]) -> dict[str, Any]:
+        ahead = np.subtract(rhos, base)
+        return {
+            "rho": float(np.mean(rhos)),
+            "minus_mean": float(ahead.mean()),
+            "interval": [float(q) for q in np.quantile(ahead, [0.025, 0.975])],
+            "ahead": float((ahead > 0).mean()),
+        }
+
     return {
-        "splits": len(base),
+        "splits": len(sizes),
         "models_scored": float(np.mean(sizes)),
         **{
-            name: {
-                "rho": float(np.mean(rhos)),
-                "minus_mean": float(np.mean(rhos - base)),
-                "interval": [float(q) for q in np.quantile(rhos - base, [0.025, 0.975])],
-                "ahead": float(np.mean(rhos > base)),
-            }
-            for name, rhos in ((name, np.array(each)) for name, each in found.items())
+            target: {name: row(rhos, of["mean"]) for name, rhos in of.items()}
+            for target, of in found.items()
         },
     }
 
 
-def of_target(models: Models, y: Floats, families: Sequence[str]) -> dict[str, Any]:
-    """What documents say of one target."""
-    bits, mean = models.bits, models.bits.mean(axis=1)
-    both = Drawn(
-        lambda s: correlations(np.column_stack([mean[s], bits[s]]), y[s]), families
-    )
-    rho, z = both.value[1:], np.arctanh
-    lead = Drawn(
-        lambda s: np.tanh(z(r := correlations(np.column_stack([mean[s], bits[s]]), y[s]))[1:] - z(r[0])),
-        families,
-    )
-    beyond = Drawn(lambda s: partial(bits[s], y[s], [mean[s]]), families)
-    best = int(np.argmax(rho))
-    order = np.argsort(rho)
-    documents = Drawn(lambda s: correlations(bits[s], y[s]), families)
-    return {
-        "mean": float(both.value[0]),
-        "interval": both.interval(),
-        "lowest": float(rho.min()),
-        "median": float(np.median(rho)),
-        "best": float(rho[best]),
-        "best_document": models.documents[best],
-        "worst_document": models.documents[int(order[0])],
-        "above_0": documents.excludes_0()[0],
-        "ahead_of_mean": int((rho > both.value[0]).sum()),
-        "distinguishable_from_mean": lead.excludes_0(),
-        "beyond_mean": beyond.excludes_0(),
-        "largest_beyond_mean": float(np.abs(beyond.value).max()),
-    }
+def of_targets(models: Models, targets: dict[str, Floats]) -> dict[str, Any]:
+    """What documents tell of each target: alone, against their mean, and beyond it."""
+    x = np.column_stack([models.bits.mean(axis=1), models.bits])
+    alone: dict[str, list[Floats]] = {name: [] for name in targets}
+    beyond: dict[str, list[Floats]] = {name: [] for name in targets}
+    everybody = list(range(len(x)))
+    for models_of_draw in (everybody, *draws(models.families, RESAMPLES)):
+        ranks = rankdata(x[models_of_draw], axis=0)
+        for name, y in targets.items():
+            own = rankdata(y[models_of_draw])
+            alone[name].append(pearson(ranks, own))
+            beyond[name].append(partial_of_ranks(ranks[:, 1:], own, [ranks[:, 0]]))
+
+    def row(own: Floats, left: Floats) -> dict[str, Any]:
+        both, z = Drawn(own[0], own[1:]), np.arctanh(np.clip(own, -1 + 1e-12, 1 - 1e-12))
+        leads = np.tanh(z[:, 1:] - z[:, :1])
+        rho = own[0, 1:]
+        best, worst = int(np.argmax(rho)), int(np.argmin(rho))
+        return {
+            "mean": float(own[0, 0]),
+            "interval": both.interval(),
+            "lowest": float(rho[worst]),
+            "median": float(np.median(rho)),
+            "best": float(rho[best]),
+            "best_document": models.documents[best],
+            "lowest_document": models.documents[worst],
+            "above_0": Drawn(rho, own[1:, 1:]).excludes_0()[0],
+            "ahead_of_mean": int((rho > own[0, 0]).sum()),
+            "distinguishable_from_mean": Drawn(leads[0], leads[1:]).excludes_0(),
+            "beyond_mean": Drawn(left[0], left[1:]).excludes_0(),
+            "beyond_mean_unadjusted": Drawn(left[0], left[1:]).unadjusted(),
+            "largest_beyond_mean": float(np.abs(left[0]).max()),
+        }
+
+    return {name: row(np.array(alone[name]), np.array(beyond[name])) for name in targets}
 
 
 def given_size(models: Models, y: Floats) -> dict[str, Any]:
@@ -241,9 +271,9 @@ def given_size(models: Models, y: Floats) -> dict[str, Any]:
         families = [models.families[i] for i in known]
         logs = [np.log(part[known]) for part in given]
         x, own = np.column_stack([mean, bits])[known], y[known]
-        drawn = Drawn(lambda s, x=x, own=own, logs=logs: partial(  # type: ignore[misc]
+        drawn = drawn_again(lambda s, x=x, own=own, logs=logs: partial(  # type: ignore[misc]
             x[s], own[s], [part[s] for part in logs]), families)  # fmt: skip
-        size = Drawn(lambda s, own=own, logs=logs: correlations(  # type: ignore[misc]
+        size = drawn_again(lambda s, own=own, logs=logs: correlations(  # type: ignore[misc]
             logs[0][s][:, None], own[s]), families)  # fmt: skip
         found[name] = {
             "models": len(known),
@@ -254,7 +284,7 @@ def given_size(models: Models, y: Floats) -> dict[str, Any]:
             "partial": float(drawn.value[0]),
             "interval": drawn.interval(),
             "lowest": float(drawn.value[1:].min()),
-            "documents_above_0": drawn.excludes_0()[0],
+            "documents_above_0": Drawn(drawn.value[1:], drawn.again[:, 1:]).excludes_0()[0],
         }
     return found
 
@@ -305,8 +335,8 @@ def compression() -> dict[str, Any]:
     bits = np.column_stack([bits, bits.mean(axis=1)])
     y = np.mean([[scores[m, "accuracy", task] for m in names] for task in tasks], axis=0)
     size = np.log([scores[m, "parameters", "model"] for m in names])
-    drawn = Drawn(lambda s: correlations(np.column_stack([bits, size])[s], y[s]), own)
-    left = Drawn(lambda s: partial(bits[s], y[s], [size[s]]), own)
+    drawn = drawn_again(lambda s: correlations(np.column_stack([bits, size])[s], y[s]), own)
+    left = drawn_again(lambda s: partial(bits[s], y[s], [size[s]]), own)
     return {
         "models": len(names),
         "families": len(set(own)),
@@ -331,9 +361,9 @@ def benchmarks() -> dict[str, Any]:
     names = sorted(families)
     named = [("accuracy", task) for task in ("MMLU", "HellaSwag", "Winograd", "TruthfulQA")]
     named.append(("parameters", "model"))
-    x = np.array([[scores[m, *key] for key in named] for m in names])
+    x = np.array([[scores[(m, *key)] for key in named] for m in names])
     y = np.array([scores[m, "accuracy", "GSM8K"] for m in names])
-    drawn = Drawn(lambda s: correlations(x[s], y[s]), [families[m] for m in names])
+    drawn = drawn_again(lambda s: correlations(x[s], y[s]), [families[m] for m in names])
     return {
         "models": len(names),
         "families": len(set(families.values())),
@@ -363,24 +393,20 @@ def figures() -> dict[str, Any]:
     targets = models.targets()
     y, mean = targets["mean"], models.bits.mean(axis=1)
     merged = [CONTINUED.get(family, family) for family in models.families]
-    wide = Drawn(lambda s: correlations(mean[s][:, None], y[s]), merged)
+    wide = drawn_again(lambda s: correlations(mean[s][:, None], y[s]), merged)
     return {
         "models": len(models.names),
         "families": len(set(models.families)),
         "documents": len(models.documents),
-        "targets": {
-            name: of_target(models, own, models.families) for name, own in targets.items()
-        },
-        "held_out": {
-            name: held_out(models.bits, own, models.families) for name, own in targets.items()
-        },
+        "targets": of_targets(models, targets),
+        "held_out": held_out(models.bits, targets, models.families),
         "given": given_size(models, y),
         "one_factor": one_factor(models.bits),
         "within_families": within_families(mean, y, models.families),
         "merged_families": {
             "families": len(set(merged)),
             "interval": wide.interval(),
-            "held_out": held_out(models.bits, y, merged),
+            "held_out": held_out(models.bits, {"mean": y}, merged),
         },
         "fewer_documents": fewer_documents(models.bits, y),
         "compression": compression(),
@@ -421,7 +447,8 @@ def picture() -> str:
     for value in (-0.2, 0.0, 0.5, 1.0):
         up = 187 - value * 147
         parts.append(f'<line x1="400" x2="670" y1="{up:.0f}" y2="{up:.0f}" stroke="#e6e9ee"/>'
-                     f'<text x="394" y="{up + 4:.0f}" text-anchor="end">{value:g}</text>')  # fmt: skip
+                     f'<text x="394" y="{up + 4:.0f}" text-anchor="end">{value:g}'
+                     "</text>")  # fmt: skip
     legend = (
         '<text x="60" y="300">left: mean accuracy of 89 models; right: Spearman of each of 263 '
         'documents <tspan fill="#1f5fa8">with accuracy</tspan> and <tspan fill="#c2662d">given the '
@@ -430,7 +457,7 @@ def picture() -> str:
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" width="700" height="310" '
         'font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="#ffffff"/>'
-        f'{"".join(parts)}{legend}</svg>\n'
+        f"{''.join(parts)}{legend}</svg>\n"
     )
 
 
