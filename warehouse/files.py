@@ -195,6 +195,7 @@ def refuse_protected(
         workspace.tokens: "is the token store",
         workspace.pending: "is the token store",
         workspace.documents: "is the token store",
+        workspace.key_intervals: "is the token store",
         workspace.models: "is the token store",
         workspace.downstream: "is the token store",
         workspace.benchmark_scores: "is the token store",

@@ -55,6 +55,11 @@ class Workspace:
         return self.store / "documents"
 
     @property
+    def key_intervals(self) -> Path:
+        """Key text that evaluators found: `problem=…/evaluator=…/intervals.parquet`."""
+        return self.store / "key_intervals"
+
+    @property
     def models(self) -> Path:
         """Model tables: `problem=…/model_id=…/model.parquet`."""
         return self.store / "models"

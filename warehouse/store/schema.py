@@ -83,6 +83,15 @@ DOCUMENTS = pa.schema(
     ]
 )
 
+KEY_INTERVALS = pa.schema(
+    [
+        _field("doc_id", pa.int32(), "document in the problem's corpus"),
+        _field("char_start", pa.int32(), "first character of key text"),
+        _field("char_end", pa.int32(), "behind its last character"),
+    ]
+)
+"""Characters that another model found to depend on long context: LongPPL's key text."""
+
 MODELS = pa.schema(
     [
         _field("full_id", pa.string(), "id as published, e.g. Qwen/Qwen2-7B-Instruct"),
@@ -352,6 +361,7 @@ TABLES: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {
     "tokens": (TOKENS, PARTITION_KEYS),
     "top_tokens": (TOP_TOKENS, PARTITION_KEYS),
     "documents": (DOCUMENTS, ("problem",)),
+    "key_intervals": (KEY_INTERVALS, ("problem", "evaluator")),
     "condition_pairs": (CONDITION_PAIRS, ("problem",)),
     "lineup": (LINEUP, ("problem",)),
     "models": (MODELS, ("problem", "model_id")),

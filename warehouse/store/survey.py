@@ -27,6 +27,7 @@ FILE_NAMES = {
     "tokens": "tokens.parquet",
     "top_tokens": "doc-*.parquet",
     "documents": "documents.parquet",
+    "key_intervals": "intervals.parquet",
     "condition_pairs": "condition_pairs.parquet",
     "lineup": "lineup.parquet",
     "models": "model.parquet",
