@@ -215,7 +215,7 @@ def _document_note(rows: Sequence[LeaderboardRow]) -> str:
         resting = max((count for row in rows for count in row.column.documents), default=0)
         if resting < MINIMUM_DOCUMENTS:
             return "new docs, pairs: empty, since no value here rests on two documents or more"
-        return "new docs, pairs: no metric_documents to draw from; run `tokenmart dbt build`"
+        return "new docs, pairs: no metric_parts to draw from; run `tokenmart dbt build`"
     text = (
         f"new docs: Spearman with {found[0].documents} documents and whole series of models "
         "resampled, 95% percentile bootstrap, not adjusted for the choice"

@@ -60,7 +60,7 @@ def page(tmp_path_factory):
                 " from position_profile where gain is not null"
             )
             connection.execute(
-                "create table metric_documents as select problem, metric, variant, model_id,"
+                "create table metric_parts as select problem, metric, variant, model_id,"
                 " doc_id, value * 100 + doc_id as numerator, 100.0 as denominator,"
                 " null::double as weight"
                 " from metric_values, range(3) as documents(doc_id) where value is not null"
