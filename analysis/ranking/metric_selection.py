@@ -140,7 +140,7 @@ def select_metric(
         seed: of splits, permutations and resamples.
         splits: random train/test splits.
         unofficial: let variants compete that need a second model.
-        baseline: what the others are compared with; by default see `default_baseline`.
+        baseline: what the others are compared with; by default that of the problem.
         parts_of: reads a column's documents; None to take the documents as they are.
 
     Raises:
@@ -163,7 +163,7 @@ def select_metric(
         )
     # Built once and no longer there: they can't win, but choices were made among them, too.
     earlier = [c for c in table.tried if (c.admissible or unofficial) and _may_be_chosen(c)]
-    base = baseline or default_baseline(complete)
+    base = baseline or default_baseline(complete, table.baseline)
     base_index = next((i for i, c in enumerate(complete) if c is base), None)
     inference = infer(table)
     rows = {id(column): row for row, column in enumerate(table.everything)}
@@ -233,11 +233,14 @@ def _may_be_chosen(column: MetricColumn) -> bool:
     return column.kind == "variant" and bool(column.present.all() and np.ptp(column.oriented) > 0)
 
 
-def default_baseline(columns: Sequence[MetricColumn]) -> MetricColumn | None:
-    """The first perplexity variant by name, preferably one comparable across tokenizers.
+def default_baseline(columns: Sequence[MetricColumn], named: str = "") -> MetricColumn | None:
+    """The baseline that the problem names; else a perplexity variant with all values.
 
-    Without perplexity, parameters × tokens.
+    Of perplexity's variants the first by name, preferably one that is comparable across
+    tokenizers. Without perplexity, parameters × tokens.
     """
+    if named:
+        return next((c for c in columns if c.name == named and _may_be_chosen(c)), None)
     for metric in BASELINES:
         found = [c for c in columns if c.metric == metric and _may_be_chosen(c)]
         preferred = [c for c in found if "byte" in c.variant or "tokens" in c.variant]
