@@ -21,7 +21,7 @@ from extract.planning.cost import (
 )
 from extract.planning.current import current_units
 from extract.planning.devices import resolve_dtype
-from extract.planning.memory import Footprint
+from extract.planning.memory import Footprint, refused
 from extract.planning.model_size import UNKNOWN_SIZE, model_size
 from extract.planning.plan import Document, Selection
 from warehouse.errors import visible
@@ -132,6 +132,7 @@ def make_plan(
                 assumed=size is not None and size.assumed,
             )
         )
+    planned = [(m.spec, m.memory) for m in models if m.memory and device_here]
     flops = sum(model.left * model.flops for model in models)
     dtypes = {resolve_dtype(m.spec, selection.dtype, selection.device) for m in models}
     speed = " or ".join(sorted({assumed_speed(selection.device, each)[1] for each in dtypes}))
@@ -145,6 +146,7 @@ def make_plan(
         f"({flops:.1e} FLOPs to do) at an assumed speed of {speed}; the progress bar shows the "
         f"measured one.{elsewhere}",
         *_unknown(models),
+        *refused(planned, selection.conditions, selection.device),
         *([f"To download: {to_fetch}."] if (to_fetch := downloads_text(needs)) else []),
         *(f"{subject}: {told}" for subject, told in notices(problem, selection.models).items()),
     )
