@@ -198,7 +198,14 @@ def test_units_of_earlier_versions_stay_only_if_the_files_have_all_tensors(
         assert {(unit.status, unit.rows) for unit in units} == {("failed", 0)}
 
 
-def _gguf(path: Path, leave_out: str = "", parts: int = 0, named: bool = False) -> ModelSpec:
+def _gguf(
+    path: Path,
+    leave_out: str = "",
+    parts: int = 0,
+    named: bool = False,
+    more: str = "",
+    scaling: str = "",
+) -> ModelSpec:
     width, inner, names = 8, 16, ["<s>", "</s>", "a", "b", "ab"]
     file = path / ("tiny-00001-of-00003.gguf" if named else "tiny.gguf")
     writer = GGUFWriter(file, "llama")
@@ -215,18 +222,20 @@ def _gguf(path: Path, leave_out: str = "", parts: int = 0, named: bool = False) 
     writer.add_bos_token_id(0)
     if parts:
         writer.add_uint16("split.count", parts)
+    if scaling:
+        writer.add_string("llama.rope.scaling.type", scaling)
     square = ("attn_q", "attn_k", "attn_v", "attn_output")
     shapes: dict[str, tuple[int, ...]] = {
         "token_embd": (len(names), width), "output": (len(names), width),
         "output_norm": (width,), "blk.0.attn_norm": (width,), "blk.0.ffn_norm": (width,),
         **{f"blk.0.{name}": (width, width) for name in square},
         "blk.0.ffn_gate": (inner, width), "blk.0.ffn_up": (inner, width),
-        "blk.0.ffn_down": (width, inner),
+        "blk.0.ffn_down": (width, inner), **({more: (width // 2,)} if more else {}),
     }  # fmt: skip
     for name, shape in shapes.items():
         if name != leave_out:
             random = np.random.default_rng(0).normal(size=shape).astype(np.float32)
-            writer.add_tensor(f"{name}.weight", random)
+            writer.add_tensor(name if "bias" in name else f"{name}.weight", random)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -240,6 +249,11 @@ def _gguf(path: Path, leave_out: str = "", parts: int = 0, named: bool = False) 
         ({}, ""),
         ({"leave_out": "blk.0.ffn_up"}, r"lack 1 .*layers\.0\.mlp\.up_proj\.weight"),
         ({"parts": 3}, r"one of 3 parts; join them with `llama-gguf-split"),
+        # transformers leaves these out, and says nothing
+        ({"more": "rope_freqs"}, r"doesn't read rope_freqs\.weight of its GGUF file; give"),
+        ({"more": "blk.0.attn_q.bias"}, r"doesn't read blk\.0\.attn_q\.bias of"),
+        ({"scaling": "linear"}, r"doesn't read RoPE scaling 'linear' of"),
+        ({"scaling": "none"}, ""),
         ({"named": True}, r"tiny-00001-of-00003\.gguf is one of 3 parts"),
     ],
 )

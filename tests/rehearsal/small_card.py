@@ -50,7 +50,9 @@ class SmallCard:
     def run(self) -> None:
         """Both steps."""
         # longer than the limit in every tokenizer
-        texts = [made_up_text(number, 400_000 if number == 0 else 300) for number in range(DOCUMENTS)]
+        texts = [
+            made_up_text(number, 400_000 if number == 0 else 300) for number in range(DOCUMENTS)
+        ]
         write_documents(self.scratch.root, texts)
         self.steps.run(f"the plan for {CARD}, emulated", self.plan)
         self.steps.run(f"one model of each size on {CARD}, emulated", self.extract)
