@@ -19,6 +19,7 @@ from fake_gpu import fake_gpu  # noqa: E402
 from true_size_models import build  # noqa: E402
 
 from extract.planning.cards import CARDS  # noqa: E402
+from extract.scoring.engine import Engine  # noqa: E402
 from tokenmart import cli  # noqa: E402
 
 
@@ -36,7 +37,13 @@ def main(name: str, *words: str) -> None:
         def load_model(checkpoint: Any, spec: Any, **options: Any) -> Any:
             return build(spec, Path(folder))
 
+        def check(engine: Engine) -> None:
+            real_check(engine)
+            assert engine.attention  # remembered: the thread that stores rows sees no card
+
+        real_check = Engine.check
         with (
+            patch.object(Engine, "check", check),
             patch("extract.scoring.loading.load_model", load_model),
             patch("extract.planning.model_size._of_files", lambda path: (None, None, None)),
         ):
