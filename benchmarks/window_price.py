@@ -37,20 +37,18 @@ from warehouse.store.provenance import code_revision
 
 OUT = ROOT / "benchmarks" / "window_price.json"
 BLOCK = "benchmarks/window_price.json"
-PROCEDURE = (256, 64)
-STRIDES = (PROCEDURE, (256, 128), (256, 256), (192, 192), (144, 288))
-"""Context and stride; the last two have the procedure's mean context, 288 tokens."""
-TOKENS, DOCUMENTS = 2048, 3
-TRUE_LENGTH, SCALE = 32_768, 16
+PROCEDURE = (192, 48)
+STRIDES = (PROCEDURE, (192, 192), (144, 144), (108, 216))
+"""Context and stride; the last two have the procedure's mean context, 216 tokens."""
+TOKENS, DOCUMENTS = 1536, 2
+TRUE_LENGTH, SCALE = 32_768, 64 / 3
 """Of the locked problem: its documents, and its window as a multiple of the one here."""
 LARGE = "mistralai/Mistral-7B-Instruct-v0.2"
 MODELS = (
     "smollm2-135m",
     "smollm2-135m-rope-base-20k",
     "smollm2-135m-window-512",
-    "smollm2-135m-temperature-1.3",
     "smollm2-135m-noise-0.15",
-    "smollm2-135m-3-bit",
     "smollm2-135m-drop-last-3",
     "gemma3-270m",
 )
@@ -66,14 +64,14 @@ def name_of(context: int, stride: int) -> str:
     return f"window_{context}_{stride}"
 
 
-def windows(scale: int = 1) -> dict[str, WindowProbe]:
+def windows(scale: float = 1) -> dict[str, WindowProbe]:
     """The probes, by the names that they have at scale 1."""
     return {
         name_of(context, stride): WindowProbe(
             kind="window",
             name=name_of(context, stride),
-            context=scale * context,
-            stride=scale * stride,
+            context=round(scale * context),
+            stride=round(scale * stride),
         )
         for context, stride in STRIDES
     }
@@ -185,7 +183,7 @@ def section(found: dict[str, Any]) -> str:
     lines = [
         f"`python benchmarks/window_price.py --folder /tmp/window_price --write`: {len(MODELS)} "
         f"models, {DOCUMENTS} documents of {TOKENS:,} tokens. Price: tokens read for each one "
-        f"scored, and FLOPs at 16 times these lengths ({TRUE_LENGTH:,} tokens, a 7B model), in "
+        f"scored, and FLOPs at the lengths of no4k ({SCALE:.1f} times these, a 7B model), in "
         "those of `full`; measured time beside it, in that of `full` on this processor.",
         "",
         *table(

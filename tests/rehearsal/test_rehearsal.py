@@ -15,7 +15,7 @@ from tests.rehearsal.broken import BREAKAGES, rehearse
 from tests.rehearsal.hub import Hub, Repository
 from tests.rehearsal.lookalikes import LOOK_ALIKES, frozen_ntk_base
 from tests.rehearsal.scratch import PROBLEM, Scratch, state_true_sizes
-from tests.rehearsal.small_card import SmallCard
+from tests.rehearsal.small_card import TOO_LARGE, SmallCard
 from tests.rehearsal.steps import Steps
 
 NAME = "some/model"
@@ -131,6 +131,7 @@ def test_a_broken_model_is_named_and_the_others_are_done(stage: Stage, name: str
 def test_on_a_card_of_24_gb_the_plan_names_what_the_engine_refuses(stage: Stage) -> None:
     with Hub(stage.repositories) as hub:
         steps = Steps(print)
-        SmallCard(stage.checkout("small-card", hub), steps).run()
+        models = ("Leooyii/PI_32k_Slimpajama_1B", "Qwen/Qwen2-0.5B-Instruct", TOO_LARGE)
+        SmallCard(stage.checkout("small-card", hub), steps, models).run()
         assert not hub.unexpected
     assert not steps.failures, steps.failures
