@@ -34,13 +34,14 @@ from warehouse.probes.window import WindowProbe
 from warehouse.problem.spec import load_problem
 from warehouse.sql.connection import connect_read_only
 from warehouse.store.provenance import code_revision
+from warehouse.terminal import counted
 
 OUT = ROOT / "benchmarks" / "window_price.json"
 BLOCK = "benchmarks/window_price.json"
 PROCEDURE = (192, 48)
 STRIDES = (PROCEDURE, (192, 192), (144, 144), (108, 216))
 """Context and stride; the last two have the procedure's mean context, 216 tokens."""
-TOKENS, DOCUMENTS = 1536, 2
+TOKENS = 1536
 TRUE_LENGTH, SCALE = 32_768, 64 / 3
 """Of the locked problem: its documents, and its window as a multiple of the one here."""
 LARGE = "mistralai/Mistral-7B-Instruct-v0.2"
@@ -77,7 +78,7 @@ def windows(scale: float = 1) -> dict[str, WindowProbe]:
     }
 
 
-def run_commands(folder: Path) -> Workspace:
+def run_commands(folder: Path, documents: int) -> Workspace:
     """Extract and build in a data folder of its own; what is there already isn't computed again."""
     data = folder / "data"
     data.mkdir(parents=True, exist_ok=True)
@@ -88,7 +89,7 @@ def run_commands(folder: Path) -> Workspace:
     problem = {
         "name": "window_price",
         "title": "Strides of the window probe",
-        "documents": {**shipped["documents"], "count": DOCUMENTS, "max_tokens": TOKENS},
+        "documents": {**shipped["documents"], "count": documents, "max_tokens": TOKENS},
         "models": [m for m in shipped["models"] if m["full_id"] in MODELS],
         "probes": [{"kind": "full"}]
         + [{"kind": "window", **probe.model_dump(exclude={"kind", "top_k"})}
@@ -182,8 +183,8 @@ def section(found: dict[str, Any]) -> str:
     spread = {metric: rows[0][f"{metric}_spread"] for metric in SHOWN}
     lines = [
         f"`python benchmarks/window_price.py --folder /tmp/window_price --write`: {len(MODELS)} "
-        f"models, {DOCUMENTS} documents of {TOKENS:,} tokens. Price: tokens read for each one "
-        f"scored, and FLOPs at the lengths of no4k ({SCALE:.1f} times these, a 7B model), in "
+        f"models, {counted(found['documents'], 'document')} of {TOKENS:,} tokens. Price: tokens read for "
+        f"each one scored, and FLOPs at the lengths of no4k ({SCALE:.1f} times these, a 7B model), in "
         "those of `full`; measured time beside it, in that of `full` on this processor.",
         "",
         *table(
@@ -225,13 +226,15 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("--folder", type=Path, help="measure in this folder; else use the figures")
     asked.add_argument("--write", action="store_true", help="write the figures and RESULTS.md")
+    asked.add_argument("--documents", type=int, default=4, help="of minilong, the first ones")
     options = asked.parse_args()
     if options.folder:
         found = {
+            "documents": options.documents,
             "code": code_revision(),
             **machine("torch", "transformers", "duckdb"),
             "prices": prices(),
-            **measured(run_commands(options.folder.absolute())),
+            **measured(run_commands(options.folder.absolute(), options.documents)),
         }
     else:
         found = json.loads(OUT.read_text("utf-8"))
