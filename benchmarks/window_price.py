@@ -181,11 +181,13 @@ def section(found: dict[str, Any]) -> str:
     """The tables, between their markers."""
     rows = compared(found)
     spread = {metric: rows[0][f"{metric}_spread"] for metric in SHOWN}
+    documents = counted(found["documents"], "document")
     lines = [
-        f"`python benchmarks/window_price.py --folder /tmp/window_price --write`: {len(MODELS)} "
-        f"models, {counted(found['documents'], 'document')} of {TOKENS:,} tokens. Price: tokens read for "
-        f"each one scored, and FLOPs at the lengths of no4k ({SCALE:.1f} times these, a 7B model), in "
-        "those of `full`; measured time beside it, in that of `full` on this processor.",
+        f"`python benchmarks/window_price.py --folder /tmp/window_price --documents "
+        f"{found['documents']} --write`: {len(MODELS)} models, {documents} of {TOKENS:,} tokens. "
+        "Price: tokens read for each one scored, and FLOPs at the lengths of no4k "
+        f"({SCALE:.1f} times these, a 7B model), in those of `full`; measured time beside it, in "
+        "that of `full` on this processor.",
         "",
         *table(
             {
