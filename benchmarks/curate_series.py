@@ -172,10 +172,10 @@ def curated(reading: str, work: Path, tokenmart: Any) -> dict[str, Any]:
 
 
 def docs_tables(record: dict[str, Any]) -> tuple[str, str]:
-    """What docs/e2lm.md shows of the record: what a choice is worth, and scores by length."""
+    """The tables of signal_of_benchmarks.md: value of a choice, scores by length."""
     worth = [
-        "| reading | all items | as many random ones | chosen | chosen, where chosen | optimism | "
-        "better than all |",
+        "| scoring method | all items | random items | chosen items | chosen, in sample | "
+        "optimism | better than all |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
     for reading, found in record["readings"].items():

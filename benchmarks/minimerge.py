@@ -157,7 +157,8 @@ def main() -> None:
         sys.exit(130)
     write_whole(arguments.out, json.dumps(figures, indent=1) + "\n")
     if arguments.out.resolve() == OUT:
-        replace_marked(ROOT / "docs" / "merging.md", BLOCK, docs_block(figures))
+        page = ROOT / "docs" / "tutorials" / "ranking_merged_models.md"
+        replace_marked(page, BLOCK, docs_block(figures))
     say(f"written {arguments.out}: {figures['minutes']} minutes")
 
 
@@ -177,7 +178,7 @@ def docs_block(figures: dict[str, Any]) -> str:
         if row["round"] == "final" and row["on_time_front"]
     }
     lines = [
-        "| overall | entry | score | ranks it may have | open | leaderboard | final | "
+        "| overall | entry | score | rank interval | open | leaderboard | final | "
         + " | ".join(f"{skill}, final" for skill in SKILLS)
         + " | s, final |",
         "|---:|---|---:|---|---:|---:|---:|" + "---:|" * (len(SKILLS) + 1),

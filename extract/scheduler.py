@@ -10,7 +10,7 @@ import click
 
 from extract.failures import Failure, summary
 from extract.planning.plan import Document, Selection
-from extract.planning.tables import count_finished
+from extract.planning.status import count_finished
 from warehouse.errors import TokenmartError, UnitFailedError, did_you_mean, visible
 from warehouse.paths import Workspace
 from warehouse.plugins import kinds

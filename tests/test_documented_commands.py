@@ -24,7 +24,7 @@ from documented import (
 
 from tokenmart import cli
 
-FOR_DBT = {"--project-dir", "--select", "--shards", "--static", "--vars"}
+FOR_DBT = {"--project-dir", "--select", "--static", "--vars"}
 """Options of `tokenmart dbt`, which takes any."""
 SHOWN = shown()
 EXAMPLES = sorted({*SHOWN, *named()})
@@ -90,10 +90,10 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
         ),
         (None, "needs two labs or a bucket; plugins/exchange/tests/test_exchange.py"),
     ),
-    "dbt build --shards 4": (None, "tests/warehouse/metrics/test_shards.py builds in shards"),
-    "dbt build --shards 32 --on ray --address head:6379": (
+    "shards build --count 4": (None, "plugins/cluster/tests/test_shards.py builds in shards"),
+    "shards build --count 32 --on ray --address head:6379": (
         None,
-        "needs a Ray cluster; tests/warehouse/metrics/test_shards.py starts one",
+        "needs a Ray cluster; plugins/cluster/tests/test_shards.py starts one",
     ),
     "correlate --problem minilong --json": (
         "correlate --problem minilong --json --metric longppl",

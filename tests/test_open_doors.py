@@ -1,4 +1,4 @@
-"""The examples of docs/architecture.md, dropped into a scratch folder and used together."""
+"""The examples of docs/how_to/write_a_plugin.md, put into a scratch folder and used together."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from warehouse.paths import Workspace
 from warehouse.store.token_files import published_path
 
 CHECKOUT = Path(__file__).parents[1]
-PAGE = CHECKOUT / "docs" / "architecture.md"
+PAGE = CHECKOUT / "docs" / "how_to" / "write_a_plugin.md"
 DOORS = {"probes", "documents", "weights", "backends", "importers", "commands"}
 PROBLEM = """\
 name: mine

@@ -84,7 +84,7 @@ def minilong_claims() -> list[str]:
         f"{f['on_one_checkpoint']} of the {f['models']} models are that one SmolLM2 checkpoint",
         f"there are {f['series']} series",
         f"Metrics are computed on {f['documents']} pages",
-        f"[recall](../../docs/recall.md) in {f['contexts']} contexts",
+        f"[recall](../../docs/explanation/recall.md) in {f['contexts']} contexts",
         f"printed results of {old['models']} of these {f['models']} models",
         f"on 4 documents first ({s(f['first_4_documents'])})",
         f"| published before the registration | {old['models']} | {cells(old)} |",

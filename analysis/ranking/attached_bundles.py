@@ -27,7 +27,7 @@ class OtherLab:
     """What a bundle adds to a ranking.
 
     models: that one's own store hasn't.
-    values: metric, variant, model_id, value, documents; of what is computed alike in both.
+    values: metric, variant, model_id, value, documents, tokens; of what is computed alike in both.
     scores: measured target by model_id, with standard errors; empty where the target is a file.
     notes: what differs and doesn't keep values apart.
     """
@@ -35,7 +35,7 @@ class OtherLab:
     name: str
     sha256: str
     models: tuple[SharedModel, ...]
-    values: tuple[tuple[str, str, str, float | None, int], ...]
+    values: tuple[tuple[str, str, str, float | None, int, int], ...]
     scores: dict[str, tuple[float, float | None, int]]
     notes: tuple[str, ...]
 
@@ -119,11 +119,11 @@ def _lab(
 
 def _alike(
     connection: duckdb.DuckDBPyConnection, problem: str, schema: str, models: Sequence[str]
-) -> list[tuple[str, str, str, float | None, int]]:
+) -> list[tuple[str, str, str, float | None, int, int]]:
     """Their values of variants whose SQL and settings are those of one's own build."""
     return connection.execute(
         f"select theirs.metric, theirs.variant, theirs.model_id, theirs.value, "
-        "theirs.documents "
+        "theirs.documents, theirs.tokens "
         f"from {schema}.metric_values as theirs "
         f"inner join {schema}.metric_catalog as described using (metric, variant) "
         "inner join metric_catalog as own using (metric, variant) "

@@ -22,10 +22,14 @@ OWN_PAGE = b'<meta name="generator" content="tokenmart">'
 @click.command()
 @PROBLEM
 @click.option(
-    "--out", default="report.html", show_default=True, type=FILE, help="Where to write the page."
+    "--out",
+    default="report.html",
+    show_default=True,
+    type=FILE,
+    help="Write the page to this file.",
 )
 @FORCE
-@click.option("--figures", type=FILE, help="Folder for a PNG and an SVG file of each figure.")
+@click.option("--figures", type=FILE, help="Also write each figure as PNG and SVG to this folder.")
 @RESAMPLES
 @SEED
 def report(
@@ -38,6 +42,7 @@ def report(
     tokenmart report --problem minilong --figures figures/
     """
     from analysis.ranking.metric_table import load_table
+    from analysis.ranking.metrics_tested import record_tested
     from analysis.report.data import detailed_rows, gather
     from analysis.report.page import figure_files, report_page
     from analysis.report.svg import file_png, file_svg
@@ -52,6 +57,7 @@ def report(
         refuse_protected(figures, workspace, "--figures")
     chosen = load_ranked(problem, workspace)
     table = load_table(chosen, workspace)
+    record_tested(workspace, table)
     with progress_bar(detailed_rows(table) + FIGURES_OF_THE_PAGE, "steps") as progress:
         data = gather(chosen, table, workspace, seed, resamples, progress)
         page = report_page(data, progress)
@@ -76,23 +82,21 @@ def report(
     default="logprob",
     show_default=True,
     type=click.Choice(["logprob", "gain", "rank"]),
-    help="What the shade shows.",
+    help="Quantity shown by the shading.",
 )
 @click.option(
-    "--condition", help="Window condition that the gain is taken from; by default the first."
+    "--condition", help="Window condition that the gain is relative to; default: the first."
 )
 @click.option(
     "--keys-only", is_flag=True, help="Shade only LongPPL's key tokens (in the terminal)."
 )
-@click.option(
-    "--start", default=0, show_default=True, type=int, help="The first character to show."
-)
+@click.option("--start", default=0, show_default=True, type=int, help="First character to show.")
 @click.option(
     "--characters",
     type=click.IntRange(1),
-    help="How many characters to show; by default 2000 in the terminal, all on a page.",
+    help="Number of characters to show; default: 2000 in the terminal, all on a page.",
 )
-@click.option("--out", type=FILE, help="Write an HTML page there instead of printing.")
+@click.option("--out", type=FILE, help="Write an HTML page to this file instead of printing.")
 @FORCE
 def show(
     problem: str,
@@ -106,7 +110,7 @@ def show(
     out: Path | None,
     force: bool,
 ) -> None:
-    """Show a document's text with every token shaded, one model or two side by side.
+    """Show a document with every token shaded, for one model or two.
 
     \b
     tokenmart show --problem minilong --document 0 --models smollm2-135m

@@ -8,6 +8,7 @@ from functools import partial
 
 from markupsafe import Markup
 
+from analysis.ranking.answers import exploratory_line
 from analysis.ranking.registered import LEAD_LEVEL
 from analysis.ranking.selection_view import answer_lines
 from analysis.report import figures
@@ -60,6 +61,7 @@ def report_page(data: ReportData, progress: Progress) -> str:
         family_keys=_family_keys(data),
         colour_roles=ROLES,
         answers=answer_lines(data.selection) if data.selection else [],
+        exploratory=exploratory_line(data.board.registered),
         LEAD_LEVEL=LEAD_LEVEL,
     )
 

@@ -31,6 +31,7 @@ from warehouse.sources import documents as document_kinds
 from warehouse.sources import weights as weight_kinds
 from warehouse.sources.documents.interface import DocumentSource
 from warehouse.sources.place import Need, Place
+from warehouse.sources.weights.header import trained_context
 from warehouse.sources.weights.interface import Located, WeightSource
 
 if TYPE_CHECKING:
@@ -110,6 +111,13 @@ class ModelSpec(Frozen):
     def present(self, place: Place) -> Path | None:
         """The folder or GGUF file with the model's weights, when it is here."""
         return self.source.present(self.base or self.full_id, place)
+
+    def context_limit(self, place: Place) -> int | None:
+        """Longest input in tokens: the problem file's word, else that of files that are here."""
+        if self.context is not None:
+            return self.context
+        path = self.present(place)
+        return None if path is None else trained_context(path)
 
     def need(self, place: Place) -> Need:
         """What must be here for the model, how it comes and about how large it is."""

@@ -25,25 +25,32 @@ with units as (
     select * from {{ ref('token_units') }}
 ),
 
-all_tokens as (
-    select
-        *,
-        {% if is_incremental() -%}
-        unit_id not in (select distinct built.unit_id from {{ this }} as built) as is_new
-        {%- else -%}
-        true as is_new
-        {%- endif %}
-    from {{ ref('fct_tokens') }}
+fct_tokens as (
+    select * from {{ ref('fct_tokens') }}
 ),
 
+{%- if is_incremental() %}
+
+new_units as (
+    select unit_id from units
+    where unit_id not in (select distinct built.unit_id from {{ this }} as built)
+),
+{%- endif %}
+
 tokens as (
-    select * from all_tokens
-    where is_first_pair and is_new
+    select * from fct_tokens
+    where is_first_pair
+        {%- if is_incremental() %}
+        and unit_id in (select new_units.unit_id from new_units)
+        {%- endif %}
 ),
 
 token_pairs as (
-    select * from all_tokens
-    where gain is not null and is_new
+    select * from fct_tokens
+    where gain is not null
+        {%- if is_incremental() %}
+        and unit_id in (select new_units.unit_id from new_units)
+        {%- endif %}
 ),
 
 token_metrics as (
@@ -55,13 +62,15 @@ select * from token_metrics
 union all
 (
     with tokens as (
-        select * from all_tokens
-        where is_first_pair and not is_new
+        select * from fct_tokens
+        where is_first_pair
+            and unit_id not in (select new_units.unit_id from new_units)
     ),
 
     token_pairs as (
-        select * from all_tokens
-        where gain is not null and not is_new
+        select * from fct_tokens
+        where gain is not null
+            and unit_id not in (select new_units.unit_id from new_units)
     )
 
     {{ variant_sums(added, units = 'units', suffix = 'pair') }}

@@ -39,53 +39,54 @@ if TYPE_CHECKING:
     "--include-path",
     multiple=True,
     type=FILE,
-    help="Look for tasks in this folder, too; repeatable.",
+    help="Search this folder for tasks too; repeatable.",
 )
 @MODELS
 @click.option(
     "--num-fewshot",
     "shots",
     type=click.IntRange(0),
-    help="Put N worked examples into a prompt instead of the task's own number.",
+    help="Number of few-shot examples in a prompt, instead of the task's own number.",
 )
 @click.option(
     "--limit",
     type=click.IntRange(1),
-    help="Take only the first N documents of each task; kept apart from whole runs.",
+    help="Use only the first N documents of each task; stored separately from complete runs.",
 )
 @click.option(
     "--apply-chat-template",
     "chat",
     is_flag=True,
-    help="Put prompts into each model's own chat template, as the harness does.",
+    help="Apply each model's own chat template to prompts, as the harness does.",
 )
-@click.option("--system-instruction", "system", help="Begin every prompt with this instruction.")
+@click.option(
+    "--system-instruction", "system", help="System instruction at the beginning of every prompt."
+)
 @click.option(
     "--fewshot-as-multiturn/--fewshot-as-one-turn",
     "multiturn",
     default=True,
     show_default=True,
-    help="In a chat, make each worked example a turn of its own, or all of them one text.",
+    help="In a chat, make each few-shot example one turn, or all of them one text.",
 )
+@click.option("--subject", help="Field of a document with its subject, for metrics by subject.")
 @click.option(
-    "--subject", help="Take a document's subject from this field, for metrics by subject."
-)
-@click.option(
-    "--cluster", help="Documents that agree in this field share a text, for standard errors."
+    "--cluster",
+    help="Field of a document with its cluster (such as a shared passage), for standard errors.",
 )
 @click.option(
     "--too-long",
     type=click.Choice(["cut", "harness", "skip", "fail"]),
     default="cut",
     show_default=True,
-    help="What to do with an item that is longer than the model reads: cut its prompt behind "
-    "BOS (a text is read in several windows, each behind BOS), cut as the harness does, which "
-    "drops BOS, skip the item, or fail.",
+    help="Items longer than the model's context: cut the prompt and keep BOS (a rolling "
+    "text is scored in windows, each after BOS), cut like the harness, which drops "
+    "BOS, skip the item, or fail.",
 )
 @DEVICE
 @DTYPE
 @BACKEND
-@click.option("--dry-run", is_flag=True, help="Print what would be run: requests and units.")
+@click.option("--dry-run", is_flag=True, help="Print the requests and units, and run nothing.")
 def eval_command(
     problem_name: str,
     names: tuple[str, ...],
@@ -104,11 +105,11 @@ def eval_command(
     backend: str,
     dry_run: bool,
 ) -> None:
-    """Run benchmarks of lm-evaluation-harness, and keep every scored token.
+    """Run benchmarks of lm-evaluation-harness and store every scored token.
 
     Choices of an item share their prompt's KV cache. A finished unit (32 documents of a task) is
-    never computed again; interrupt at any time and run the same command to go on. Metrics are SQL:
-    `tokenmart dbt run --select tag:benchmarks+`, then the tables eval_metrics and
+    never computed again: interrupt at any time and run the same command to resume. `tokenmart dbt
+    run --select tag:benchmarks+` computes the metrics in the tables eval_metrics and
     eval_item_metrics.
 
     \b

@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     type=click.Choice(["multiple-choice", "cloze", "generation"]),
     default="multiple-choice",
     show_default=True,
-    help="What a model is asked for: likelihoods of choices, of one answer, or a text.",
+    help="Kind of task: likelihoods of choices, likelihood of one answer, or generated text.",
 )
 @click.option(
     "--folder",
     type=FILE,
     default=".",
     show_default=True,
-    help="Where the task's own folder is made.",
+    help="Create the task's folder in this folder.",
 )
 def new(task: str, kind: Kind, folder: Path) -> None:
-    """Write a task for lm-evaluation-harness that runs as it is.
+    """Write a task for the harness that runs without changes.
 
-    Its 118 items ask for chemical elements: replace them by your own, one JSON object a line.
+    Its 118 items ask for chemical elements. Replace them with your own, one JSON object per line.
 
     \b
     tokenmart e2lm new element_symbols --kind multiple-choice

@@ -7,6 +7,7 @@ import click
 from plugins.benchmarks.scores.score_store import store_scores, stored_scores
 from plugins.benchmarks.scores.table_problem import (
     RankedTable,
+    TableProblem,
     checked_table,
     ranked_table,
     read_table,
@@ -18,6 +19,7 @@ class TableKind(ProblemKind):
     """A plain table of scores of runs over training."""
 
     kind = "table"
+    keys = TableProblem
     purpose = (
         "a table of scores (kind: table), nothing to extract; use it with `tokenmart data fetch`, "
         "`dbt build`, `correlate`, `select` or `report`"

@@ -22,14 +22,14 @@ _DRAWS = click.option(
     default=1000,
     show_default=True,
     type=click.IntRange(0, 100_000),
-    help="Bootstrap draws behind each interval of --results.",
+    help="Number of bootstrap draws of each interval of --results.",
 )
 _RANKING_SEED = click.option(
     "--seed",
     default=0,
     show_default=True,
     type=click.IntRange(0, 2**32 - 1),
-    help="Seed of the draws of --results.",
+    help="Random seed of the draws of --results.",
 )
 
 
@@ -38,17 +38,17 @@ def rank() -> None:
     """Rank entries of a competition by mean win rates, with intervals."""
 
 
-@rank.command("import", short_help="Bring results that were made elsewhere into the warehouse.")
+@rank.command("import", short_help="Import results of a competition.")
 @click.option("--problem", "name", required=True, help="Name of the ranking, such as challenge.")
 @FORCE
 @click.argument("file", type=FILE)
 def import_(name: str, force: bool, file: Path) -> None:
-    """Bring results of a competition that were made elsewhere into the warehouse.
+    """Import results of a competition into the warehouse.
 
     A row is one result of one entry: CSV, TSV, JSON lines or Parquet with entry, task and value,
     and optionally round, round_weight, task_group, metric, direction (higher, lower, none), item
-    and cluster. An empty value is a run that failed. Without a direction higher is better; a column
-    of direction none is left out. The metric mean_win_rate is taken as it is.
+    and cluster. An empty value is a failed run. Without a direction, higher is better; columns of
+    direction none are left out. Values of the metric mean_win_rate are used as given.
 
     \b
     tokenmart rank import --problem challenge results.csv
@@ -80,14 +80,18 @@ def import_(name: str, force: bool, file: Path) -> None:
     )
 
 
-@rank.command(short_help="Show a ranking, and who can't be told apart.")
-@click.option("--problem", "name", help="A ranking in the warehouse, built by `tokenmart dbt`.")
-@click.option("--results", type=FILE, help="Or a file, as `tokenmart rank import` reads it.")
-@click.option("--round", "round_name", help="Show this round only.")
+@rank.command(short_help="Show a ranking and the pairs that are not distinguishable.")
+@click.option("--problem", "name", help="Ranking in the warehouse, built by `tokenmart dbt`.")
+@click.option(
+    "--results",
+    type=FILE,
+    help="File of results, instead of --problem, in the format of `tokenmart rank import`.",
+)
+@click.option("--round", "round_name", help="Show only this round.")
 @_DRAWS
 @_RANKING_SEED
 @JSON
-@click.option("--out", type=FILE, help="Where to write the JSON, beside the tables.")
+@click.option("--out", type=FILE, help="Also write JSON to this file.")
 @FORCE
 def show(
     name: str | None,
@@ -99,11 +103,11 @@ def show(
     out: Path | None,
     force: bool,
 ) -> None:
-    """Show a ranking: scores, intervals of ranks, and who can't be told apart.
+    """Show a ranking: scores, rank intervals, and pairs that are not distinguishable.
 
-    The win rate is HELM's; a round's score is the geometric mean of the mean win rates, that of all
-    rounds their weighted mean, and the bare product stands beside it. Intervals resample items, or
-    groups of tasks where results have no items.
+    The win rate is HELM's. A round's score is the geometric mean of the mean win rates; the overall
+    score is the weighted mean of the rounds. The product of the mean win rates is reported as well.
+    Intervals resample items, or groups of tasks if results have no items.
 
     \b
     tokenmart rank show --results results.csv
@@ -130,9 +134,13 @@ def show(
         click.echo(f"written {out}", err=as_json)
 
 
-@rank.command(short_help="Write the leaderboard as a page.")
-@click.option("--problem", "name", help="A ranking in the warehouse, built by `tokenmart dbt`.")
-@click.option("--results", type=FILE, help="Or a file, as `tokenmart rank import` reads it.")
+@rank.command(short_help="Write the leaderboard as an HTML page.")
+@click.option("--problem", "name", help="Ranking in the warehouse, built by `tokenmart dbt`.")
+@click.option(
+    "--results",
+    type=FILE,
+    help="File of results, instead of --problem, in the format of `tokenmart rank import`.",
+)
 @_DRAWS
 @_RANKING_SEED
 @click.option(
@@ -146,10 +154,10 @@ def show(
 def report(
     name: str | None, results: Path | None, draws: int, seed: int, out: Path, force: bool
 ) -> None:
-    """Write the leaderboard as a page: scores, rank intervals, win rates, costs and fronts.
+    """Write the leaderboard as an HTML page: scores, rank intervals, win rates, costs, fronts.
 
-    One HTML file that needs no network. It holds no item and no result of one, so that organisers
-    can give it away.
+    The page is one file that needs no network. It contains no items and no results of items, so
+    organisers can publish it.
 
     \b
     tokenmart rank report --results results.csv --out standings.html

@@ -127,7 +127,8 @@ def test_the_documented_task_of_the_real_mawps_is_one(
     pytest.importorskip("lm_eval")
     from plugins.benchmarks.harness.tasks import load_tasks
 
-    page = (Path(__file__).parents[3] / "docs" / "merging.md").read_text()
+    tutorials = Path(__file__).parents[3] / "docs" / "tutorials"
+    page = (tutorials / "ranking_merged_models.md").read_text()
     (configuration,) = re.findall(r"```yaml\n(task: mawps\n.*?)```", page, re.DOTALL)
     (tmp_path / "mawps.yaml").write_text(configuration)
     rows = [{"question": "Ada has 2 pens and buys 3. How many has she?", "answer": "5"}]

@@ -174,7 +174,8 @@ def test_twice_several_readings_and_too_few(tmp_path: Path) -> None:
 
 
 def test_the_command_of_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    guide = (WORKSPACE.root / "docs" / "e2lm.md").read_text("utf-8")
+    tutorials = WORKSPACE.root / "docs" / "tutorials"
+    guide = (tutorials / "benchmarks_over_training.md").read_text("utf-8")
     (line,) = re.findall(r"^\$ tokenmart (e2lm curate .*)$", guide, re.MULTILINE)
     monkeypatch.chdir(tmp_path)
     path = write(tmp_path / "items.csv", simulate(60, 60, models=2))

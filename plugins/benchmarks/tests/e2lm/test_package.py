@@ -303,7 +303,8 @@ def test_the_guide_from_idea_to_submission(
     harness: Path, tmp_path: Path, token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its two commands, as they stand there."""
-    guide = (Path(__file__).parents[4] / "docs" / "e2lm.md").read_text("utf-8")
+    tutorials = Path(__file__).parents[4] / "docs" / "tutorials"
+    guide = (tutorials / "benchmarks_over_training.md").read_text("utf-8")
     lines = re.findall(r"^\$ tokenmart (e2lm (?:new|package) .*)$", guide, re.MULTILINE)
     assert len(lines) == 2
     monkeypatch.chdir(tmp_path)

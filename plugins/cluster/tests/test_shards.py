@@ -11,21 +11,21 @@ import pytest
 from click.testing import CliRunner
 from dbt_harness import SHAPE, Warehouse, assert_same_values
 
-from tokenmart import cli
-from warehouse.errors import TokenmartError
-from warehouse.metrics.shards import (
+from plugins.cluster.shards import (
     Shard,
     _first_error,
     assign_models,
     build_sharded,
     run_here,
 )
-from warehouse.metrics.shards_on_ray import duckdb_limit, on_ray
+from plugins.cluster.shards_on_ray import duckdb_limit, on_ray
+from tokenmart import cli
+from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 
 MODELS = {f"m{number}": 10 * (number + 1) for number in range(5)}
 TOKENIZERS = {model: "even" if int(model[1]) % 2 == 0 else "odd" for model in MODELS}
-GRIDS = ("--vars", "grids: true")
+GRIDS = {"grids": True}
 
 
 def test_models_of_one_tokenizer_lie_together_and_sizes_are_even() -> None:
@@ -46,18 +46,18 @@ def test_models_stay_where_they_were_and_a_new_one_goes_to_the_smallest_shard() 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("build --shards 0", "'--shards': 0 is not in the range"),
-        ("build --shards many", "'--shards': 'many' is not a valid integer"),
-        ("build --shards 2 --on dask", "'--on': 'dask' is not 'ray'"),
-        ("build --on ray", "--on and --address go with --shards"),
-        ("build --shards 2 --address a", "--address goes with --on ray"),
-        ("run --select x --shards 2", "in shards everything is built; write `tokenmart dbt run"),
-        ("build --vars [ --shards 2", "--vars [: write a mapping, such as"),
-        ("build --shards 2", "no token files, nothing to divide; run `tokenmart extract`"),
+        ("build --count 0", "'--count': 0 is not in the range"),
+        ("build --count many", "'--count': 'many' is not a valid integer"),
+        ("build --count 2 --on dask", "'--on': 'dask' is not 'ray'"),
+        ("build --on ray", "Missing option '--count'"),
+        ("build --count 2 --address a", "--address goes with --on ray"),
+        ("test --count 2", "'test' is not one of 'run', 'build'"),
+        ("build --vars [ --count 2", "--vars [: write a mapping, such as"),
+        ("build --count 2", "no token files, nothing to divide; run `tokenmart extract`"),
     ],
 )
 def test_a_wrong_command_is_refused(workspace: Workspace, words: str, message: str) -> None:
-    done = CliRunner().invoke(cli, ["dbt", *words.split()])
+    done = CliRunner().invoke(cli, ["shards", *words.split()])
     assert done.exit_code != 0 and message in done.output, done.output
 
 
@@ -87,9 +87,9 @@ def of_shards(warehouse: Warehouse, folder: Path) -> Warehouse:
     return Warehouse(folder / "data", folder / "warehouse" / "tokenmart.duckdb")
 
 
-def build(warehouse: Warehouse, shards: int, *words: str) -> int:
+def build(warehouse: Warehouse, shards: int) -> int:
     with warehouse.as_workspace() as workspace:
-        return build_sharded(("build", *words), workspace, shards, run_here)
+        return build_sharded("build", GRIDS, workspace, shards, run_here)
 
 
 def folders(warehouse: Warehouse) -> list[Path]:
@@ -119,7 +119,7 @@ def test_shards_make_the_values_of_one_build_and_a_failed_one_leaves_the_others(
     built: Warehouse, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     sharded = of_shards(built, tmp_path)
-    assert build(sharded, 3, *GRIDS) == 0
+    assert build(sharded, 3) == 0
     assert "3 of 3 shards built" in capfd.readouterr().out
     assert len(folders(sharded)) == 3
     assert_same_values(built, sharded)
@@ -147,7 +147,7 @@ def test_shards_make_the_values_of_one_build_and_a_failed_one_leaves_the_others(
                 yield from run_here([shard], workspace)
 
     with sharded.as_workspace() as workspace:
-        assert build_sharded(("build", *GRIDS), workspace, 3, with_a_failure) == 1
+        assert build_sharded("build", GRIDS, workspace, 3, with_a_failure) == 1
     said = capfd.readouterr()
     assert "(lab--model-1" in said.err and "no memory; once more" in said.err
     assert "2 of 3 shards built" in said.out
@@ -168,7 +168,7 @@ def test_a_build_on_ray_makes_the_same_values(built: Warehouse, tmp_path: Path) 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TOKENMART_MEMORY", "1GiB")
         with on.as_workspace() as workspace:
-            assert build_sharded(("build", *GRIDS), workspace, 2, on_ray(None)) == 0
+            assert build_sharded("build", GRIDS, workspace, 2, on_ray(None)) == 0
     assert_same_values(built, on)
 
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 
 import click
 
+from plugins.cluster.ray_cluster import NODE_LOSSES, PUBLIC_SETTINGS, cluster
+from plugins.cluster.shards import Runner, Shard, build_shard
 from warehouse.errors import TokenmartError
-from warehouse.metrics.shards import Runner, Shard, build_shard
 from warehouse.paths import Workspace
-from warehouse.ray_cluster import NODE_LOSSES, PUBLIC_SETTINGS, cluster
 
 PASSED_ON = ("TOKENMART", *PUBLIC_SETTINGS)
 """Beginnings of variables that shards on other machines are given."""

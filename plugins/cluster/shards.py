@@ -1,4 +1,4 @@
-"""`tokenmart dbt run --shards N`: the same dbt project, for some models at a time.
+"""`tokenmart shards run --count N`: the same dbt project, for some models at a time.
 
 Each shard has a database of its own and the memory limit of one build, and hands on its models'
 values per document. The marts are then built from these, in the workspace's database.
@@ -68,7 +68,7 @@ Runner = Callable[[Sequence[Shard], Workspace], Iterator[tuple[Shard, str]]]
 
 
 def build_sharded(
-    arguments: Sequence[str], workspace: Workspace, shards: int, runner: Runner
+    verb: str, variables: Mapping[str, Any], workspace: Workspace, shards: int, runner: Runner
 ) -> int:
     """Build everything: tokens and metrics in shards, then the marts from what they hand on.
 
@@ -76,7 +76,8 @@ def build_sharded(
     reason, and the others count. The workspace's database holds the marts and no table of tokens.
 
     Args:
-        arguments: `run` or `build`, and dbt's `--vars` if needed.
+        verb: dbt's command, `run` or `build`.
+        variables: dbt's.
         workspace: the checkout.
         shards: into how many the models are divided, at most; models stay where they were.
         runner: builds them.
@@ -85,11 +86,10 @@ def build_sharded(
         0 when all is built, 1 when a shard or a mart failed.
 
     Raises:
-        TokenmartError: other arguments, dbt isn't installed, nothing was extracted, or a file of
-            the store is foreign or damaged.
+        TokenmartError: dbt isn't installed, nothing was extracted, or a file of the store is
+            foreign or damaged.
         StorageError: a file can't be read or written.
     """
-    verb, variables = _parse(arguments, shards)
     with one_at_a_time(workspace):
         plan = _plan(workspace, shards, verb, variables)
         failed = _run(plan, workspace, runner)
@@ -166,27 +166,6 @@ def assign_models(
         divided[min(shards - 1, int(middle * shards / max(total, 1)))].append(model)
         so_far += sizes[model]
     return divided
-
-
-def _parse(arguments: Sequence[str], shards: int) -> tuple[str, dict[str, Any]]:
-    """dbt's command and variables."""
-    import yaml
-
-    match list(arguments):
-        case ["run" | "build" as verb]:
-            return verb, {}
-        case ["run" | "build" as verb, "--vars", text] | ["--vars", text, "run" | "build" as verb]:
-            try:
-                found = yaml.safe_load(text)
-            except yaml.YAMLError:
-                found = None
-            if isinstance(found, dict):
-                return verb, found
-            raise TokenmartError(f"--vars {text}: write a mapping, such as 'grids: true'")
-    raise TokenmartError(
-        f"dbt {' '.join(arguments)}: in shards everything is built; write `tokenmart dbt run "
-        f"--shards {shards}`, with --vars if needed, or leave out --shards"
-    )
 
 
 def _plan(
