@@ -276,7 +276,7 @@ class Problem(Frozen):
 
 
 def _clashes(full_ids: list[str]) -> Iterator[tuple[int, str, str]]:
-    """Place, key and what is wrong, of each model that can't be told from an earlier one."""
+    """Place, key and what is wrong, of each model whose name or folder clashes with an earlier one."""
     seen: dict[str, str] = {}
     for index, full_id in enumerate(full_ids):
         other = seen.setdefault(slug(full_id), full_id)

@@ -1,1 +1,1 @@
-"""Entries of a competition ranked fairly: win rates, intervals, and who can't be told apart."""
+"""Entries of a competition ranked fairly: win rates, intervals, and pairs that are not distinguishable."""
