@@ -1,1 +1,1 @@
-"""Entries of a competition ranked fairly: win rates, intervals, and pairs that are not distinguishable."""
+"""Rankings of a competition: win rates, intervals, pairs that are not distinguishable."""

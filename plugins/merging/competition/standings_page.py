@@ -1,4 +1,4 @@
-"""A ranking as one HTML page: scores, rank intervals, pairs that are not distinguishable, costs and fronts."""
+"""A ranking as one HTML page: scores, rank intervals, indistinguishable pairs, costs, fronts."""
 
 from __future__ import annotations
 
