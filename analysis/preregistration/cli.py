@@ -88,7 +88,7 @@ def preregister(
         click.echo(json.dumps([entry.model_dump(mode="json") for entry in shown], indent=2))
         return
     if not shown:
-        click.echo(f"{loaded.name}: nothing is pre-registered; name it with --metric")
+        click.echo(f"{loaded.name}: nothing is preregistered; name it with --metric")
     since = loaded.labels_known_since
     replaced = {entry.supersedes: entry for entry in shown}
     for entry in shown:

@@ -185,7 +185,7 @@ def rank_metrics(
 def _answers(
     table: MetricTable, inference: Inference
 ) -> tuple[tuple[Claim, ...], tuple[Claim, ...]]:
-    """What tracks the target, and what can't be told from the best, of this build and the ideas."""
+    """Metrics that track the target, and those not distinguishable from the best."""
     columns = list(enumerate(table.columns))
     known = [(row, c) for row, c in columns if inference.overall.tested[row]]
     known.sort(key=lambda pair: (-round(inference.rho(pair[0]), 10), pair[1].name))
