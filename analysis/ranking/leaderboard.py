@@ -228,7 +228,7 @@ def _most_alike(
             rho = spearman(column.oriented[both], other.oriented[both])
             found.append((other, rho))
     found = [pair for pair in found if not math.isnan(pair[1])]
-    return tuple(sorted(found, key=lambda pair: -abs(pair[1]))[:most])
+    return tuple(sorted(found, key=lambda pair: (-round(abs(pair[1]), 10), pair[0].name))[:most])
 
 
 def leaderboard_record(
