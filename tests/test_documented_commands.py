@@ -305,9 +305,21 @@ def glob_of(word: str, folder: Path) -> list[str]:
     return sorted(path.name for path in folder.glob(word)) if "*.jsonl" in word else [word]
 
 
+PYTHON = [
+    (page.name, code)
+    for page in PAGES
+    for code in re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    if not code.startswith("# ")
+]
+"""Page and code of each Python example; a plugin's begins with its path and is run elsewhere."""
+
+
 @pytest.mark.slow
-def test_the_python_of_the_readme_runs(desk: Desk) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+@pytest.mark.parametrize(("page", "code"), PYTHON, ids=lambda value: value[:20])
+def test_python_on_a_page_runs_in_the_checkout(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, page: str, code: str
+) -> None:
+    monkeypatch.chdir(desk.workspace.root)
     exec(code, {})
 
 

@@ -129,7 +129,7 @@ def test_growth_is_shown_as_it_was_measured(growth_table: Any) -> None:
     assert f"{largest['peak_bytes'] / 2**30:.1f} GiB at 4 with 10⁹" in text
     assert (
         f"10⁹ rows of {store['models']:,} models take {largest['seconds'] / 60:.0f} minutes and a "
-        f"database of {largest['database_bytes'] / 1e9:.0f} GB beside {store['bytes'] / 1e9:.0f} GB"
+        f"database of {largest['database_bytes'] / 1e9:.0f} GB for {store['bytes'] / 1e9:.0f} GB"
     ) in text
     one_model = billion["added 1000000000"]["seconds_one_model"]
     assert f"A run with one new model takes {one_model:.0f} s there" in text

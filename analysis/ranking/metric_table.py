@@ -89,6 +89,7 @@ class MetricTable:
     columns: of the present build, and ideas that are being asked about.
     tried: what else was ever tried for the problem; it counts in every adjustment.
     registered: preregistered metrics.
+    baseline: name of the column that the others are compared with; empty for perplexity.
     without_target: full ids of the problem's models that have none (yet).
     extracted: ids of the models of which tokens are here.
     target_source: where the target came from, for the record.
@@ -105,6 +106,7 @@ class MetricTable:
     dtypes: dict[str, tuple[str, ...]]
     tried: tuple[MetricColumn, ...] = ()
     registered: tuple[PreregisteredMetric, ...] = ()
+    baseline: str = ""
     present: tuple[Try, ...] = ()
     extracted: frozenset[str] = frozenset()
 
@@ -264,7 +266,7 @@ def load_table(
         bring = "data fetch" if of_table else "extract"
         build = "tokenmart dbt run --select 'fqn:*'" if of_table else "tokenmart dbt build"
         raise TokenmartError(
-            f"{problem.name}: the mart metric_values holds nothing; run "
+            f"{problem.name}: the mart metric_values is empty; run "
             f"`tokenmart {bring} --problem {problem.asked}` and `{build}`"
         )
     described = {(row[0], row[1]): row for row in catalogue}
@@ -290,6 +292,7 @@ def load_table(
             _column_of_try(entry, models, of_metric.get(entry.metric)) for entry in besides
         ),
         registered=preregistered_metrics(workspace, problem),
+        baseline=problem.baseline,
         present=present,
         extracted=frozenset(model_id for _, model_id in formats),
     )

@@ -199,8 +199,8 @@ def eval_command(
         for line in summary(failures):
             click.echo(visible(f"error: {line}"), err=True)
         raise UnitFailedError(
-            f"{len(failures)} failed (listed above); all else is kept: mend the cause and run the "
-            "same command again"
+            f"{len(failures)} failed (listed above); everything else is kept: correct the cause "
+            "and run the same command again"
         )
 
 

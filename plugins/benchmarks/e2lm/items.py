@@ -77,7 +77,7 @@ def read_items(path: Path, metric: str | None) -> ItemScores:
         raise TokenmartError(f"{path}: can't be read ({reason}); correct it") from error
     columns = [row[0] for row in database.execute("describe given").fetchall()][1:]
     if database.execute("select count(*) from given").fetchall() == [(0,)]:
-        raise TokenmartError(f"{path}: holds no row; nothing to choose from")
+        raise TokenmartError(f"{path}: contains no row; nothing to choose from")
     progress = _check_columns(path, columns)
     _one_metric(database, path, metric, columns)
     _type(database, path, progress, columns)

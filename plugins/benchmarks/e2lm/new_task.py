@@ -61,12 +61,12 @@ def new_task(
         The written files.
 
     Raises:
-        TokenmartError: the name is no name of a task, or there is something by this name.
+        TokenmartError: the name is not a valid task name, or there is something by this name.
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise TokenmartError(
-            f"{name!r} is no name for a task; use lower-case letters, digits and underscores, such "
-            "as element_symbols"
+            f"{name!r} is not a valid task name; use lower-case letters, digits and underscores, "
+            "such as element_symbols"
         )
     place = folder / name
     if place.exists():

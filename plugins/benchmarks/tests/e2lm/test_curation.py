@@ -168,7 +168,7 @@ def test_twice_several_readings_and_too_few(tmp_path: Path) -> None:
     assert done.exit_code == 1 and f"{path}: 10 items have a score everywhere" in done.stderr
     assert "no choice for --fewest 100; add items, or choose fewer with --fewest 5" in done.stderr
     empty = write(tmp_path / "empty.csv", [], ("model", "step", "item", "score"))
-    with pytest.raises(TokenmartError, match="holds no row"):
+    with pytest.raises(TokenmartError, match="contains no row"):
         read_items(empty, None)
     with pytest.raises(TokenmartError, match="is a folder"):
         read_items(tmp_path, None)

@@ -220,7 +220,7 @@ def test_broken_folders_and_clones(
 
 def test_names_of_tasks(tmp_path: Path) -> None:
     for name in ("../x", "A", "a-b", "", "1a"):
-        with pytest.raises(TokenmartError, match="is no name for a task"):
+        with pytest.raises(TokenmartError, match="is not a valid task name"):
             new_task(name, "cloze", tmp_path)
     new_task("mine", "cloze", tmp_path)
     with pytest.raises(TokenmartError, match="there already"):
