@@ -42,9 +42,9 @@ class DocumentNoise:
     """What documents have to do with one variant's correlation, over the models it has.
 
     documents: how many.
-    sources: intervals by what is drawn anew.
+    sources: intervals by what is resampled.
     soft_pairs: soft pairwise accuracy; NaN without standard errors of the target.
-    pairs: pairs of models the target tells apart, toss-ups, ties; None likewise.
+    pairs: pairs of models that the target separates, near-ties, ties; None likewise.
     """
 
     documents: int

@@ -266,7 +266,7 @@ def load_table(
         bring = "data fetch" if of_table else "extract"
         build = "tokenmart dbt run --select 'fqn:*'" if of_table else "tokenmart dbt build"
         raise TokenmartError(
-            f"{problem.name}: the mart metric_values holds nothing; run "
+            f"{problem.name}: the mart metric_values is empty; run "
             f"`tokenmart {bring} --problem {problem.asked}` and `{build}`"
         )
     described = {(row[0], row[1]): row for row in catalogue}

@@ -219,7 +219,7 @@ def _documents_text(selection: MetricSelection) -> str:
             return f"{name}: rests on fewer than two documents, so that none can be drawn anew"
         return f"{name}: no metric_parts to draw from; run `tokenmart dbt build`"
     return (
-        f"{name}: 95% CI with {noise.documents} documents drawn anew "
+        f"{name}: 95% CI with {noise.documents} documents resampled "
         f"{span(noise.sources.documents)}, with documents and whole series of models "
         f"{span(noise.sources.both)} (bootstrap, not adjusted for the choice); reliability over "
         f"documents {_signed_or_dash(noise.sources.reliability)}"

@@ -113,13 +113,13 @@ def check(problem_name: str | None, repair: bool, as_json: bool) -> None:
         for (of, model), count in unrecorded.items():
             click.echo(
                 f"note: {of}: {counted(count, 'unit')} of {model} were stored before it was "
-                "checked that the files hold all tensors of the model; `tokenmart extract "
+                "checked that the files contain all tensors of the model; `tokenmart extract "
                 f"--problem {of}` compares the files and scores again what was wrong"
             )
         click.echo(
             f"checked {counted(len(files), 'file')}, {counted(units, 'unit')}, "
             f"{rows:,} rows in {seconds:.1f} s: "
-            + (f"{len(defects)} defects" if defects else "all is well")
+            + (f"{len(defects)} defects" if defects else "no defects")
         )
     if mended:
         lost = sorted({d.extract_command for d in defects if d.mend in ("move", "drop")})

@@ -150,7 +150,7 @@ def _check_header(path: Path, columns: list[str]) -> None:
                 f"the columns are {', '.join(COLUMNS)}"
             )
         if columns.count(name) > 1:
-            raise TokenmartError(f"{path}, line 1: column {name} stands there twice; remove one")
+            raise TokenmartError(f"{path}, line 1: column {name} is there twice; remove one")
 
 
 def _check_file(path: Path, metric: str, tables: Tables, checker: ExpressionChecker) -> None:

@@ -235,9 +235,9 @@ def _about_target(problem: Problem, workspace: Workspace, kind: str | None) -> s
         return ""
     named = f"--problem {problem.asked}"
     return (
-        "note: this brings the target, after which no metric can be registered as said before "
-        f"labels; if you have a claim to make, stop here (Ctrl-C), then: tokenmart data fetch "
-        f"{named} --only documents, and tokenmart preregister {named} --metric METRIC/VARIANT"
+        "note: this downloads the target; preregistration is closed from then on. To preregister "
+        f"first, stop here (Ctrl-C) and run: tokenmart data fetch {named} --only documents, and "
+        f"tokenmart preregister {named} --metric METRIC/VARIANT"
     )
 
 

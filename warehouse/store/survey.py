@@ -100,7 +100,7 @@ def survey(data: Path, *, every_byte: bool = False) -> list[Stranger]:
         own = _own_files(data, table)
         for path in sorted(folder.glob("**/*.parquet")):
             if path not in own:
-                found.append(Stranger(path, "not counted, no file of Tokenmart lies there", False))
+                found.append(Stranger(path, "not counted, it is not a file of Tokenmart", False))
             else:
                 found += _wrong(path, table)
         if every_byte:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from analysis.options import RESAMPLES, SEED
+from plugins.benchmarks.e2lm.curate_cli import curate
 from plugins.benchmarks.e2lm.new_cli import new
 from plugins.benchmarks.e2lm.score_weights import WEIGHTS
 from warehouse.errors import visible
@@ -62,6 +63,7 @@ def e2lm() -> None:
 
 
 e2lm.add_command(new)
+e2lm.add_command(curate)
 
 
 @e2lm.command(short_help="Score benchmarks as the E2LM competition does.")
@@ -172,10 +174,10 @@ def collect(results: tuple[Path, ...], out: Path, directions: tuple[str, ...], f
     _write(out, found.csv(), f" ({len(found.rows)} scores of {len(models)} models)")
 
 
-@e2lm.command(short_help="Write a page with curves, signal and decisions.")
-@click.option("--problem", help="Problem of kind table: its name or path.")
+@e2lm.command(short_help="Write a page with curves, signal and decisions, or of models in pairs.")
+@click.option("--problem", help="Problem of kind table, or one with results of `tokenmart eval`.")
 @click.option("--scores", type=FILE, help="Table of `tokenmart e2lm score`, instead of --problem.")
-@click.option("--metric", help="Scoring method of the curves; default: the target's.")
+@click.option("--metric", help="Scoring method shown; default: the target's, or the task's first.")
 @click.option(
     "--out",
     type=FILE,
@@ -189,25 +191,38 @@ def report(
 ) -> None:
     """Write a page for a table: curves with error bands, signal table, decisions by stage.
 
-    One HTML file that needs no network.
+    For a problem whose models `tokenmart eval` ran, the page has every two models on the same items
+    of each task: win, tie and loss, the smallest difference that can be found with 80% power, and
+    the items that the measured difference needs. One HTML file that needs no network.
 
     \b
     tokenmart e2lm report --problem ladder --out ladder.html
     tokenmart e2lm report --scores scores.csv --out signal.html
+    tokenmart e2lm report --problem minilong --metric acc --out pairs.html
     """
     from analysis.report.cli import OWN_PAGE
     from plugins.benchmarks.page.curves import gather_page
+    from plugins.benchmarks.page.pairs_data import gather_pairs
+    from plugins.benchmarks.page.pairs_page import pairs_page
     from plugins.benchmarks.page.signal_page import signal_page
+    from plugins.benchmarks.scores.table_problem import find_table
     from warehouse.errors import TokenmartError
+    from warehouse.problem.problem_files import read_problem_file
     from warehouse.progress import progress_bar
 
     if (problem is None) == (scores is None):
         raise TokenmartError("give either --problem or --scores")
     workspace = _workspace(out, force, OWN_PAGE)
-    data, notes = gather_page(problem, scores, metric, workspace)
-    _say(notes)
-    with progress_bar(len(data.curves) + 1, "figures") as progress:
-        page = signal_page(data, progress)
+    if problem is not None and find_table(problem, workspace) is None:
+        facts = read_problem_file(problem, workspace).value
+        tasks = gather_pairs(str(facts["name"]), metric, workspace)
+        with progress_bar(len(tasks), "figures") as progress:
+            page = pairs_page(str(facts.get("title") or facts["name"]), tasks, progress)
+    else:
+        data, notes = gather_page(problem, scores, metric, workspace)
+        _say(notes)
+        with progress_bar(len(data.curves) + 1, "figures") as progress:
+            page = signal_page(data, progress)
     _write(out, page, f" ({len(page.encode()) / 1e6:.1f} MB)")
 
 
@@ -303,17 +318,19 @@ def package(
     Checks in a clean clone: the patch applies, the task loads and runs, every item has a right
     answer among its choices, the metric is a number, there are 100 to 15,000 samples, no prompt
     contains its answer as a word, and the patch contains no secret. The organisers' access token
-    comes from $HF_TOKEN and is written to the zip only.
+    comes from $HF_TOKEN and is written to the zip only. Beside the zip, submission_judge.txt has 50
+    random items in the form that the organisers' judge reads.
 
     \b
     tokenmart e2lm package --task element_symbols --harness lm-evaluation-harness
     """
     import sys
 
-    from plugins.benchmarks.e2lm.package import Wish
+    from plugins.benchmarks.e2lm.package import Wish, judge_path
     from plugins.benchmarks.e2lm.package import package as write_package
 
     _workspace(out, force, b"evaluation.patch")
+    _workspace(judge_path(out), force, b"Question: ")
     wish = Wish(
         task=task,
         harness=harness,
@@ -334,63 +351,4 @@ def package(
         f"written {out}: {made.task} by {made.metric}, {made.samples} samples, {made.leaks} leaks, "
         f"patch of {len(made.patch.files)} files onto {made.patch.base[:12]}"
     )
-
-
-@e2lm.command(short_help="Choose the items whose scores rise most steadily.")
-@click.option(
-    "--items",
-    required=True,
-    type=FILE,
-    help="Table with model, tokens or step, item, score; optional: subject, characters, metric.",
-)
-@click.option("--metric", help="Scoring method, if the table has several.")
-@click.option(
-    "--fewest",
-    type=click.IntRange(2),
-    default=100,
-    show_default=True,
-    help="Minimum number of items.",
-)
-@click.option(
-    "--most",
-    type=click.IntRange(2),
-    default=15_000,
-    show_default=True,
-    help="Maximum number of items.",
-)
-@SEED
-@click.option("--out", type=FILE, help="Write the chosen items and figures as JSON to this file.")
-@FORCE
-def curate(
-    items: Path,
-    metric: str | None,
-    fewest: int,
-    most: int,
-    seed: int,
-    out: Path | None,
-    force: bool,
-) -> None:
-    """Choose the items of a benchmark whose scores rise most steadily.
-
-    The value of the choice is estimated on held-out models (and checkpoints, if each model has 16)
-    and compared with all items and as many random ones. Optimism is the in-sample value minus the
-    held-out value. The signal by subject and by answer length follows.
-
-    \b
-    tokenmart e2lm curate --items item_scores.parquet --out chosen.json
-    """
-    from plugins.benchmarks.e2lm.curation import curate as choose
-    from plugins.benchmarks.e2lm.curation import print_curation
-    from plugins.benchmarks.e2lm.items import read_items
-    from warehouse.errors import TokenmartError
-
-    if most < fewest:
-        raise TokenmartError(f"--most {most} is less than --fewest {fewest}; swap them")
-    workspace = _workspace(out, force, b'"items": [')
-    scores = read_items(items, metric)
-    _say(scores.notes)
-    found = choose(scores, workspace, fewest, most, seed)
-    print_curation(found)
-    click.echo(f"\nchosen: {len(found['items'])} of {found['of']} items")
-    if out is not None:
-        _write(out, _as_json(found) + "\n")
+    click.echo(f"written {made.judged}: 50 items as the judge of scientific alignment reads them")

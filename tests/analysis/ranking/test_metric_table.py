@@ -41,7 +41,7 @@ def test_asking_for_what_is_not_there_names_what_is(minilong):
         found.column("noise", "v9")
     with minilong.write() as connection:
         connection.execute("delete from metric_values")
-    with pytest.raises(TokenmartError, match="the mart metric_values holds nothing"):
+    with pytest.raises(TokenmartError, match="the mart metric_values is empty"):
         table(minilong)
 
 
