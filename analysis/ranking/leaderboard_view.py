@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from analysis.ranking.answers import (
+    NAMED,
     baseline_line,
     claim_of,
     exploratory_line,
@@ -142,7 +143,8 @@ def _notes(board: Leaderboard, rows: Sequence[LeaderboardRow], variants: int) ->
         full_id for full_id in table.without_target if full_id.replace("/", "--") in table.extracted
     ]
     if unscored:
-        notes.append(f"extracted, without a target score: {', '.join(unscored)}")
+        more = f" and {len(unscored) - NAMED} more" if len(unscored) > NAMED else ""
+        notes.append(f"extracted, without a target score: {', '.join(unscored[:NAMED])}{more}")
     return notes
 
 
