@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
 from analysis.options import PROBLEM, SEED
+from warehouse.errors import TokenmartError, visible
 from warehouse.options import JSON
+
+if TYPE_CHECKING:
+    from analysis.preregistration.entry_file import Entry
 
 
 @click.command()
@@ -39,6 +45,7 @@ from warehouse.options import JSON
     help="Replace this entry, which is kept and no longer tested; only while labels are unknown.",
 )
 @click.option("--reason", help="State why the entry is replaced.")
+@click.option("--yes", is_flag=True, help="Register without asking; an entry can't be removed.")
 @JSON
 @click.pass_context
 def preregister(
@@ -50,6 +57,7 @@ def preregister(
     labels_known: bool,
     supersedes: int | None,
     reason: str | None,
+    yes: bool,
     as_json: bool,
 ) -> None:
     """Register a metric that shall predict the target, before the target is read.
@@ -57,10 +65,10 @@ def preregister(
     The entry has metric, direction, rule, level, seed, models and code revision, a hash over the
     metric's SQL and the problem's documents, probes and target, and a hash over itself. `tokenmart
     select` tests registered metrics first; everything else is exploratory. Entries are never
-    removed, and all metrics registered for a problem share the level. An entry is refused where
-    labels are known: by the problem file's `labels_known_since`, committed tables, git's history,
-    or the data folder. That none is found is no proof that nobody read them. Commit
-    data/preregistered, or send the hash to somebody: that proves the date.
+    removed, so the command asks first; all metrics registered for a problem share the level. An
+    entry is refused where labels are known: by the problem file's `labels_known_since`, committed
+    tables, git's history, or the data folder. That none is found is no proof that nobody read them.
+    Commit data/preregistered, or send the hash to somebody: that proves the date.
 
     \b
     tokenmart preregister --problem no4k
@@ -78,7 +86,10 @@ def preregister(
     loaded = load_problem(problem, workspace)
     if metrics:
         shown = [
-            register(workspace, loaded, metrics, level, seed, labels_known, supersedes, reason)
+            register(
+                *(workspace, loaded, metrics, level, seed, labels_known, supersedes, reason),
+                confirm=lambda entry: None if yes else _ask(entry),
+            )
         ]
     else:
         shown = list(entries(workspace, loaded.name))
@@ -98,3 +109,20 @@ def preregister(
         if by := replaced.get(entry.number):
             click.echo(f"   replaced by entry {by.number}: {by.reason}")
         click.echo(f"   sha256 {entry.sha256}")
+
+
+def _ask(entry: Entry) -> None:
+    """Show what would be registered for good, and ask.
+
+    Raises:
+        TokenmartError: nobody is there to answer.
+        Abort: the answer is no.
+    """
+    named = ", ".join(f"{m.name} ({m.direction} is better)" for m in entry.metrics)
+    what = f"{named}; level {entry.level:g}, {len(entry.models)} models of {entry.problem}"
+    if not sys.stdin.isatty():
+        raise TokenmartError(
+            f"preregister: an entry is never removed: {what}; nothing was registered, add --yes"
+        )
+    click.echo(visible(f"to be registered, never to be removed: {what}"), err=True)
+    click.confirm("register it?", abort=True, err=True)

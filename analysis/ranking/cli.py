@@ -18,7 +18,8 @@ METRIC = click.option(
     "--metric",
     "metrics",
     multiple=True,
-    help="Show only this metric; may be repeated. Every p still counts everything tried.",
+    help="Show only this METRIC or METRIC/VARIANT; repeatable. Every p still counts everything "
+    "tried.",
 )
 TOP = click.option(
     "--top",

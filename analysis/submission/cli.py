@@ -74,8 +74,7 @@ def verify(
 
 @click.command()
 @PROBLEM
-@click.option("--metric", required=True, help="The metric to submit.")
-@click.option("--variant", help="Its variant; needed when there are several.")
+@click.option("--metric", required=True, help="Submit this METRIC/VARIANT.")
 @click.option(
     "--negate",
     is_flag=True,
@@ -96,7 +95,6 @@ def verify(
 def submit(
     problem: str,
     metric: str,
-    variant: str | None,
     negate: bool,
     as_is: bool,
     unofficial: bool,
@@ -111,15 +109,13 @@ def submit(
     ancestors.
 
     \b
-    tokenmart submit --metric perplexity --variant bits_per_byte --negate --out results/mine
+    tokenmart submit --metric perplexity/bits_per_byte --negate --out results/mine
     """
     from analysis.submission.submit import SubmissionRequest, write_submission
     from analysis.submission.verifier import result_text
     from warehouse.paths import find_workspace
 
-    request = SubmissionRequest(
-        problem, metric, variant, negate, unofficial, seed, resamples, as_is=as_is
-    )
+    request = SubmissionRequest(problem, metric, negate, unofficial, seed, resamples, as_is=as_is)
     click.echo(result_text(write_submission(find_workspace(), request, out)))
     click.echo(f"written            {out}")
 
