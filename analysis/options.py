@@ -11,7 +11,7 @@ SEED = click.option(
     default=0,
     show_default=True,
     type=click.IntRange(0, 2**32 - 1),
-    help="Seed of the bootstrap, the permutations and the MCD filter.",
+    help="Random seed of the bootstrap, the permutations and the MCD filter.",
 )
 
 PROBLEM = LAST_PROBLEM
@@ -21,5 +21,5 @@ RESAMPLES = click.option(
     default=10_000,
     show_default=True,
     type=click.IntRange(100, 1_000_000),
-    help="Number of bootstrap resamples behind each interval.",
+    help="Number of bootstrap resamples of each interval.",
 )

@@ -1,7 +1,7 @@
 """The 17 models of no4k on cards of every size: what fits, its peak, its hours. Nothing is run.
 
     python benchmarks/card_table.py                  # from the plan's formulas, in seconds
-    python benchmarks/card_table.py --write          # and puts it into docs/gpus.md
+    python benchmarks/card_table.py --write          # and puts it into docs/how_to/gpus.md
     python benchmarks/card_table.py --emulate MODEL  # the real engine on emulated GPUs, minutes
 
 Computed, not measured. The plan's peaks are compared with the emulated ones in
@@ -121,7 +121,7 @@ def table() -> str:
 def main() -> None:
     """Print the table, and write it into the docs where that is asked for."""
     asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("--write", action="store_true", help="put the table into docs/gpus.md")
+    asked.add_argument("--write", action="store_true", help="write it to docs/how_to/gpus.md")
     asked.add_argument("--emulate", metavar="MODEL", help="emulate this model on each card instead")
     options = asked.parse_args()
     if options.emulate:
@@ -133,7 +133,7 @@ def main() -> None:
     made = f"{what}\n\n{table()}"
     print(made)
     if options.write:
-        page = ROOT / "docs" / "gpus.md"
+        page = ROOT / "docs" / "how_to" / "gpus.md"
         before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
         after = rest.partition(END)[2]
         page.write_text(f"{before}{BEGIN}\n{made}\n{END}{after}", encoding="utf-8")

@@ -36,7 +36,7 @@ def run(command: click.Command, name: str) -> NoReturn:
         click.echo(visible(said.getvalue()), nl=False, err=True)
         code = error.exit_code
     except SystemExit as ended:
-        # click exits with 1, and leaves its wrapper, when whoever was reading has gone
+        # click exits with 1, and leaves its wrapper, when the reader has closed the pipe
         gone = isinstance(sys.stdout, PacifyFlushWrapper)
         code = 0 if gone else ended.code
     except click.Abort:

@@ -23,9 +23,9 @@ def problem_option(
         required: whether the command needs one.
         default: the problem that is meant without the option.
     """
-    text = "Problem by name, or path of its .yml file"
+    text = "Name of the problem, or path of its .yml file"
     if not required and default is None:
-        text += "; without it, all"
+        text += "; default: all problems"
     return click.option(
         "--problem",
         parameter,
@@ -67,25 +67,26 @@ LAST_PROBLEM = click.option(
 PROBLEM = problem_option(required=True)
 ANY_PROBLEM = problem_option()
 
-MODELS = click.option("--model", "models", multiple=True, help="Take only this model; repeatable.")
-JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for other programs.")
-FORCE = click.option("--force", is_flag=True, help="Replace what is there already.")
+MODELS = click.option("--model", "models", multiple=True, help="Use only this model; repeatable.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+FORCE = click.option("--force", is_flag=True, help="Replace an existing result.")
 DEVICE = click.option(
     "--device",
     default="auto",
     show_default=True,
-    help="Compute on auto, cpu, cuda, cuda:1, or auto-map (one model over several GPUs).",
+    help="Device: auto, cpu, cuda, cuda:1, or auto-map (one model over several GPUs).",
 )
 DTYPE = click.option(
     "--dtype",
     default="auto",
     type=click.Choice(["auto", "float32", "bfloat16", "float16"]),
     show_default=True,
-    help="Compute in this type; auto takes the model's, else float32 (a GPU: bfloat16).",
+    help="Number format of the weights; auto: that of the problem file, else float32 (on "
+    "a GPU bfloat16).",
 )
 BACKEND = click.option(
     "--backend",
     default="transformers",
     show_default=True,
-    help="Score with this backend; further ones come from $TOKENMART_PLUGINS.",
+    help="Scoring backend; plugins in $TOKENMART_PLUGINS add others.",
 )

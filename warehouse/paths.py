@@ -55,6 +55,11 @@ class Workspace:
         return self.store / "documents"
 
     @property
+    def key_intervals(self) -> Path:
+        """Key text that evaluators found: `problem=…/evaluator=…/intervals.parquet`."""
+        return self.store / "key_intervals"
+
+    @property
     def models(self) -> Path:
         """Model tables: `problem=…/model_id=…/model.parquet`."""
         return self.store / "models"
@@ -73,6 +78,11 @@ class Workspace:
     def benchmark_tables(self) -> Path:
         """Where those scores come from, and what is early: `problem=…/table.parquet`."""
         return self.store / "benchmark_tables"
+
+    @property
+    def model_scores(self) -> Path:
+        """Scores of models that may predict a target: `problem=…/scores.parquet`."""
+        return self.store / "model_scores"
 
     @property
     def ranking_columns(self) -> Path:

@@ -23,29 +23,31 @@ if TYPE_CHECKING:
     "--metric",
     "metrics",
     multiple=True,
-    help="Register METRIC/VARIANT, or METRIC/VARIANT:higher (or :lower), as `tokenmart metrics "
-    "list --problem` prints them; repeatable, and needs --problem. Without one, entries are shown.",
+    help="Metric to register: METRIC/VARIANT, or METRIC/VARIANT:higher (or :lower), as "
+    "`tokenmart metrics list --problem` prints it; repeatable. Requires --problem. "
+    "Without --metric, existing entries are listed.",
 )
 @click.option(
     "--level",
     default=0.05,
     show_default=True,
     type=click.FloatRange(0.0, 0.5, min_open=True),
-    help="Test at this level.",
+    help="Significance level of the test.",
 )
 @SEED
 @click.option(
     "--labels-known",
     is_flag=True,
-    help="Write the entry although labels are known; it states so for ever.",
+    help="Write the entry although labels are known; it is permanently marked so.",
 )
 @click.option(
     "--supersedes",
     type=click.IntRange(1),
-    help="Replace this entry, which is kept and no longer tested; only while labels are unknown.",
+    help="Number of the entry to replace; it is kept and no longer tested. Only while "
+    "labels are unknown.",
 )
-@click.option("--reason", help="State why the entry is replaced.")
-@click.option("--yes", is_flag=True, help="Register without asking; an entry can't be removed.")
+@click.option("--reason", help="Reason for replacing the entry.")
+@click.option("--yes", is_flag=True, help="Register without asking; an entry cannot be removed.")
 @JSON
 @click.pass_context
 def preregister(
@@ -60,15 +62,15 @@ def preregister(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Register a metric that shall predict the target, before the target is read.
+    """Preregister a metric before the target is read.
 
-    The entry has metric, direction, rule, level, seed, models and code revision, a hash over the
-    metric's SQL and the problem's documents, probes and target, and a hash over itself. `tokenmart
-    select` tests registered metrics first; everything else is exploratory. Entries are never
+    An entry records metric, direction, rule, level, seed, models and code revision, a hash of the
+    metric's SQL and the problem's documents, probes and target, and a hash of itself. `tokenmart
+    select` tests preregistered metrics first; everything else is exploratory. Entries are never
     removed, so the command asks first; all metrics registered for a problem share the level. An
-    entry is refused where labels are known: by the problem file's `labels_known_since`, committed
-    tables, git's history, or the data folder. That none is found is no proof that nobody read them.
-    Commit data/preregistered, or send the hash to somebody: that proves the date.
+    entry is refused if the problem file's `labels_known_since`, committed tables, git's history or
+    the data folder show that labels are known. If none of these is found, that is no proof that
+    nobody has read them. To prove the date, commit data/preregistered or send the hash to somebody.
 
     \b
     tokenmart preregister --problem no4k

@@ -2,7 +2,7 @@
 
 `data/preregistered/<problem>.json` is meant to be committed. Each entry carries a hash over its own
 content and that of the entry before, so that an edit is noticed. Nobody can be kept from writing
-a whole file anew: what proves the date is the commit, or the hash shown to somebody else.
+a whole file again: what proves the date is the commit, or the hash shown to somebody else.
 """
 
 from __future__ import annotations
@@ -277,7 +277,7 @@ def _refuse_repeated(
     models: tuple[RegisteredModel, ...],
     before: Sequence[Entry],
 ) -> None:
-    """Saying it twice only makes the test stricter; what has changed since may be said anew."""
+    """Refuse a second entry of an unchanged metric: it would only make the test stricter."""
     for entry in before:
         for metric in chosen:
             if metric in entry.metrics and entry.models == models:

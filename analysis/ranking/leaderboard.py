@@ -119,7 +119,7 @@ def rank_metrics(
     """
     inference = infer(table)
     held_out = _held_out(table, seed)
-    base = default_baseline(table.columns)
+    base = default_baseline(table.columns, table.baseline)
     columns = [c for c in table.columns if c.kind != "variant"]
     columns += [c for c in table.named(shown) if c.kind == "variant"]
     asked = {id(column) for column in columns}

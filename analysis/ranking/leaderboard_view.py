@@ -217,17 +217,17 @@ def _document_note(rows: Sequence[LeaderboardRow]) -> str:
         resting = max((count for row in rows for count in row.column.documents), default=0)
         if resting < MINIMUM_DOCUMENTS:
             return "new docs, pairs: empty, since no value here rests on two documents or more"
-        return "new docs, pairs: no metric_documents to draw from; run `tokenmart dbt build`"
+        return "new docs, pairs: no metric_parts to draw from; run `tokenmart dbt build`"
     text = (
-        f"new docs: Spearman with {found[0].documents} documents and whole series of models drawn "
-        "anew, 95% percentile bootstrap, not adjusted for the choice"
+        f"new docs: Spearman with {found[0].documents} documents and whole series of models "
+        "resampled, 95% percentile bootstrap, not adjusted for the choice"
     )
     pairs = next((noise.pairs for noise in found if noise.pairs), None)
     if pairs is None:
         return f"{text}; pairs: needs standard errors of the target"
     return (
-        f"{text}; pairs: soft pairwise accuracy (WMT), which counts toss-ups little: the target "
-        f"tells {pairs.told_apart} pairs of models apart, {pairs.tossups} are toss-ups, "
+        f"{text}; pairs: soft pairwise accuracy (WMT), which gives near-ties a low weight: the "
+        f"target separates {pairs.told_apart} pairs of models, {pairs.tossups} are near-ties, "
         f"{pairs.ties} tied"
     )
 

@@ -139,7 +139,7 @@ def select_metric(
         seed: of splits, permutations and resamples.
         splits: random train/test splits.
         unofficial: let variants compete that need a second model.
-        baseline: what the others are compared with; by default the first perplexity.
+        baseline: what the others are compared with; by default that of the problem.
         parts_of: reads a column's documents; None to take the documents as they are.
 
     Raises:
@@ -162,7 +162,7 @@ def select_metric(
         )
     # Built once and no longer there: they can't win, but choices were made among them, too.
     earlier = [c for c in table.tried if (c.admissible or unofficial) and _may_be_chosen(c)]
-    base = baseline or default_baseline(complete)
+    base = baseline or default_baseline(complete, table.baseline)
     base_index = next((i for i, c in enumerate(complete) if c is base), None)
     inference = infer(table)
     rows = {id(column): row for row, column in enumerate(table.everything)}
@@ -233,8 +233,13 @@ def _may_be_chosen(column: MetricColumn) -> bool:
     return column.kind == "variant" and bool(column.present.all() and np.ptp(column.oriented) > 0)
 
 
-def default_baseline(columns: Sequence[MetricColumn]) -> MetricColumn | None:
-    """The first perplexity variant with all values, preferably one comparable across tokenizers."""
+def default_baseline(columns: Sequence[MetricColumn], named: str = "") -> MetricColumn | None:
+    """The baseline that the problem names; else the first perplexity variant with all values.
+
+    Of perplexity's variants, preferably one that is comparable across tokenizers.
+    """
+    if named:
+        return next((c for c in columns if c.name == named and _may_be_chosen(c)), None)
     found = [c for c in columns if c.metric == BASELINE_METRIC and _may_be_chosen(c)]
     by_byte = [c for c in found if "byte" in c.variant]
     return next(iter(by_byte or found), None)

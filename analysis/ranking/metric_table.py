@@ -89,11 +89,13 @@ class MetricTable:
     columns: of the present build, and ideas that are being asked about.
     tried: what else was ever tried for the problem; it counts in every adjustment.
     registered: preregistered metrics.
+    baseline: name of the column that the others are compared with; empty for perplexity.
     without_target: full ids of the problem's models that have none (yet).
     extracted: ids of the models of which tokens are here.
     asked: the value of `--problem`, where it isn't the problem's name.
     target_source: where the target came from, for the record.
     dtypes: number formats the models were run in, each with the full ids of its models.
+    present: the columns as the record of tested metrics has them.
     """
 
     problem: str
@@ -105,6 +107,8 @@ class MetricTable:
     dtypes: dict[str, tuple[str, ...]]
     tried: tuple[MetricColumn, ...] = ()
     registered: tuple[PreregisteredMetric, ...] = ()
+    baseline: str = ""
+    present: tuple[Try, ...] = ()
     extracted: frozenset[str] = frozenset()
     asked: str = ""
 
@@ -221,7 +225,7 @@ def load_table(
     better: Direction = "higher",
     others: Sequence[OtherLab] = (),
 ) -> MetricTable:
-    """Read the marts and the target of a problem, and write down what is compared with it.
+    """Read the marts and the target of a problem.
 
     Args:
         problem: whose models and target count.
@@ -233,7 +237,7 @@ def load_table(
     Raises:
         TokenmartError: no mart, no value, or no target.
         LockedFileError: the target file is missing or changed.
-        StorageError: the record of what was tried can't be read or written.
+        StorageError: the record of what was tested can't be read.
     """
     from warehouse.sql.connection import connect_read_only
 
@@ -278,7 +282,7 @@ def load_table(
         bring = "data fetch" if of_table else "extract"
         build = "tokenmart dbt run --select 'fqn:*'" if of_table else "tokenmart dbt build"
         raise TokenmartError(
-            f"{problem.name}: the mart metric_values holds nothing; run "
+            f"{problem.name}: the mart metric_values is empty; run "
             f"`tokenmart {bring} --problem {problem.asked}` and `{build}`"
         )
     described = {(row[0], row[1]): row for row in catalogue}
@@ -287,7 +291,8 @@ def load_table(
     for idea in ideas:
         if idea.metric in of_metric:
             raise TokenmartError(f"--name {idea.metric}: a metric has this name; choose another")
-    besides = tested_besides(workspace, problem.name, [*built, *ideas])
+    present = (*built, *ideas)
+    besides = tested_besides(workspace, problem.name, present)
     return MetricTable(
         problem=problem.name,
         models=models,
@@ -303,6 +308,8 @@ def load_table(
             _column_of_try(entry, models, of_metric.get(entry.metric)) for entry in besides
         ),
         registered=preregistered_metrics(workspace, problem),
+        baseline=problem.baseline,
+        present=present,
         extracted=frozenset(model_id for _, model_id in formats),
         asked=problem.asked,
     )

@@ -17,6 +17,7 @@ from analysis.ranking.answers import (
     span,
     tracking_lines,
 )
+from analysis.ranking.documents import MINIMUM_DOCUMENTS
 from analysis.ranking.leaderboard import interval_record, new_family_record, number
 from analysis.ranking.metric_selection import Candidate, MetricSelection
 from analysis.ranking.registered import LEAD_LEVEL, lead_record, registered_record
@@ -26,7 +27,7 @@ from warehouse.terminal import Column, print_columns, print_notes, terminal_cons
 def selection_record(selection: MetricSelection, shown: Sequence[str] = ()) -> dict[str, Any]:
     """The selection as JSON-ready values; of the candidates, those of the metrics `shown`.
 
-    The keys are described in docs/statistics.md.
+    The keys are described in docs/explanation/statistics.md.
     """
     splits, inference = selection.splits, selection.inference
     return {
@@ -214,9 +215,11 @@ def _documents_text(selection: MetricSelection) -> str:
     """Whether the best one's interval allows for other documents, and what they do."""
     noise, name = selection.documents, selection.best.column.name
     if noise is None:
-        return f"{name}: no metric_documents to draw from"
+        if max(selection.best.column.documents, default=0) < MINIMUM_DOCUMENTS:
+            return f"{name}: rests on fewer than two documents, so that none can be drawn anew"
+        return f"{name}: no metric_parts to draw from; run `tokenmart dbt build`"
     return (
-        f"{name}: 95% CI with {noise.documents} documents drawn anew "
+        f"{name}: 95% CI with {noise.documents} documents resampled "
         f"{span(noise.sources.documents)}, with documents and whole series of models "
         f"{span(noise.sources.both)} (bootstrap, not adjusted for the choice); reliability over "
         f"documents {_signed_or_dash(noise.sources.reliability)}"

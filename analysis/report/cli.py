@@ -27,10 +27,14 @@ OWN_PAGE = b'<meta name="generator" content="tokenmart">'
 @click.command()
 @PROBLEM
 @click.option(
-    "--out", default="report.html", show_default=True, type=FILE, help="Where to write the page."
+    "--out",
+    default="report.html",
+    show_default=True,
+    type=FILE,
+    help="Write the page to this file.",
 )
 @FORCE
-@click.option("--figures", type=FILE, help="Folder for a PNG and an SVG file of each figure.")
+@click.option("--figures", type=FILE, help="Also write each figure as PNG and SVG to this folder.")
 @RESAMPLES
 @SEED
 def report(
@@ -45,6 +49,7 @@ def report(
     tokenmart report --problem minilong --figures figures/
     """
     from analysis.ranking.metric_table import load_table
+    from analysis.ranking.metrics_tested import record_tested
     from analysis.ranking.target import load_target
     from analysis.report.data import detailed_rows, gather
     from analysis.report.overview import overview
@@ -62,6 +67,8 @@ def report(
     chosen = load_ranked(problem, workspace)
     scored = chosen.target is not None and len(load_target(chosen, workspace)[0]) >= FEWEST_SCORED
     table = load_table(chosen, workspace) if scored else None
+    if table is not None:
+        record_tested(workspace, table)
     steps = FIGURES_OF_THE_PAGE + (detailed_rows(table) if table else 0)
     with progress_bar(steps, "steps") as progress:
         data = gather(chosen, table, workspace, seed, resamples, progress) if table else None
@@ -97,10 +104,10 @@ def report(
     default="logprob",
     show_default=True,
     type=click.Choice(["logprob", "gain", "rank"]),
-    help="What the shade shows.",
+    help="Quantity shown by the shading.",
 )
 @click.option(
-    "--condition", help="Window condition that the gain is taken from; by default the first."
+    "--condition", help="Window condition that the gain is relative to; default: the first."
 )
 @click.option(
     "--keys-only", is_flag=True, help="Shade only LongPPL's key tokens (in the terminal)."
@@ -108,15 +115,15 @@ def report(
 @click.option(
     "--start",
     type=int,
-    help="The first character to show; by default 0, in the terminal with --measure gain that of "
-    "the first token that has one.",
+    help="First character to show; by default 0, in the terminal with --measure gain that of the "
+    "first token that has one.",
 )
 @click.option(
     "--characters",
     type=click.IntRange(1),
-    help="How many characters to show; by default 2000 in the terminal, all on a page.",
+    help="Number of characters to show; default: 2000 in the terminal, all on a page.",
 )
-@click.option("--out", type=FILE, help="Write an HTML page there instead of printing.")
+@click.option("--out", type=FILE, help="Write an HTML page to this file instead of printing.")
 @FORCE
 def show(
     problem: str,
@@ -130,7 +137,7 @@ def show(
     out: Path | None,
     force: bool,
 ) -> None:
-    """Show a document's text with every token shaded, one model or two side by side.
+    """Show a document with every token shaded, for one model or two.
 
     \b
     tokenmart show --problem minilong --document 0 --model smollm2-135m

@@ -79,7 +79,7 @@ class ReportData:
 
     @property
     def has_documents(self) -> bool:
-        """Whether documents could be drawn anew."""
+        """Whether documents could be resampled."""
         return any(row.documents for row in self.board.rows)
 
     @property

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysis.ranking.metric_table import MetricColumn, MetricTable, load_table
+from analysis.ranking.metrics_tested import record_tested
 from analysis.submission.bundle import (
     BUNDLE_FILE,
     PAGE_FILE,
@@ -82,6 +83,7 @@ def write_submission(workspace: Workspace, request: SubmissionRequest, out: Path
         raise StorageError(f"{out}: already there; choose a new folder with --out")
     problem = load_problem(request.problem, workspace)
     table = load_table(problem, workspace)
+    record_tested(workspace, table)
     column = table.column(request.metric)
     lineage = read_lineage(manifest_path(workspace), column.metric)
     _check_sign(column, request)
@@ -138,6 +140,7 @@ def rebuild(workspace: Workspace, request: SubmissionRequest, path: Path) -> Reb
     """
     problem = load_problem(request.problem, workspace)
     table = load_table(problem, workspace)
+    record_tested(workspace, table)
     column = table.column(request.metric)
     lineage = read_lineage(manifest_path(workspace), column.metric)
     return _make(path, problem, workspace, request, table, column, lineage)

@@ -49,7 +49,7 @@ def read_headers(folder: Path) -> dict[str, Tensor]:
     """
     if not has_weights(folder, SAFETENSORS):
         raise TokenmartError(
-            f"{folder}: holds no .safetensors weights (or not all); convert them with "
+            f"{folder}: contains no .safetensors weights (or not all); convert them with "
             "save_pretrained"
         )
     found: dict[str, Tensor] = {}

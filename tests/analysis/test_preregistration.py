@@ -56,7 +56,7 @@ def refused(result: Result) -> str:
         ("retrieval_gain/mean", f"write {VALID}"),
         ("perplexity/micro@full", "write perplexity/micro"),
         ("retrieval_gain/meen@retrieval", "did you mean 'mean@retrieval'"),
-        ("ladder_gain/total", "needs a context of the kind ladder, which problem no4k has not"),
+        ("ladder_gain/total", "needs a ladder probe, and problem no4k defines none"),
         ("longppl_external/largest_alpha_2_beta_-2@window_4096", "is not admissible"),
         ("retrieval_gian/mean", "did you mean 'retrieval_gain'? see `tokenmart metrics list"),
     ],

@@ -23,7 +23,7 @@ from warehouse.paths import Workspace, workspace_of
 from warehouse.problem.spec import load_problem
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("plugins/*/README.md")])
+PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("plugins/*/README.md")])
 OF_PLUGINS = {
     "e2lm": "benchmarks",
     "eval": "benchmarks",

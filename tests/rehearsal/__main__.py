@@ -25,7 +25,7 @@ from tests.rehearsal.steps import Steps  # noqa: E402
     type=click.Choice(["all", "well", "broken"]),
     default="all",
     show_default=True,
-    help="Run the rehearsal in which all is well, those with a broken model, or all of them.",
+    help="Run the rehearsal without failures, those with a broken model, or all of them.",
 )
 @click.option("--keep", type=click.Path(path_type=Path), help="Work in this new folder, keep it.")
 def main(part: str, keep: Path | None) -> None:

@@ -272,4 +272,4 @@ def fail_when_missing(checks: list[Check]) -> None:
     """
     missing = [check.name for check in checks if check.level == "missing"]
     if missing:
-        raise TokenmartError(f"missing: {', '.join(missing)}; the remedies stand above")
+        raise TokenmartError(f"missing: {', '.join(missing)}; see the remedies above")

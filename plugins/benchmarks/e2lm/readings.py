@@ -68,8 +68,10 @@ def compare_readings(name: str, workspace: Workspace, seed: int, resamples: int)
         TokenmartError: no such problem, not a table, or nothing to compare in it.
     """
     problem = find_table(name, workspace)
-    if problem is None or problem.target is None:
+    if problem is None or problem.target is None or problem.predict.metrics:
         what = "is no table of scores" if problem is None else "has no target"
+        if problem is not None and problem.predict.metrics:
+            what = "ranks models, not runs over training"
         raise TokenmartError(f"--problem {name}: it {what}; name a problem of kind table with one")
     with open_problem(problem.name, read_table(problem, workspace)) as database:
         models = ModelSql(database, workspace)

@@ -1,4 +1,4 @@
-"""What the page of a benchmark table shows: read from the signal models, nothing computed anew."""
+"""What the page of a benchmark table shows: read from the signal models, nothing recomputed."""
 
 from __future__ import annotations
 

@@ -18,11 +18,11 @@ from extract.planning.tables import make_plan
 from extract.scheduler import Scheduler
 from extract.workers import POLL_SECONDS, worker_arguments
 from plugins.cluster.placement import costs, place
+from plugins.cluster.ray_cluster import PUBLIC_SETTINGS
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.problem.spec import Problem
 from warehouse.progress import progress_bar
-from warehouse.ray_cluster import PUBLIC_SETTINGS
 from warehouse.store.token_files import publish_all
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from plugins.merging.competition.helm import plain_results
 from plugins.merging.competition.pairs import tested_pairs
 from plugins.merging.competition.ranking_table import RankingTable, read_ranking
 from warehouse.errors import TokenmartError, did_you_mean
@@ -58,19 +60,27 @@ class Standings:
         return sorted(found, key=lambda name: (name == "overall", name))
 
 
-def rank_file(path: Path, workspace: Workspace, draws: int = 1000, seed: int = 0) -> Standings:
+def rank_file(
+    path: Path,
+    workspace: Workspace,
+    draws: int = 1000,
+    seed: int = 0,
+    metrics: Sequence[str] = (),
+) -> Standings:
     """Rank the entries of a results file by the marts' own SQL, without a warehouse.
 
     Args:
-        path: see `read_ranking`.
+        path: see `read_ranking`; or HELM's output.
         workspace: whose SQL models are used.
         draws: bootstrap draws behind each interval.
         seed: of the draws.
+        metrics: of a folder of HELM's runs.
 
     Raises:
         TokenmartError: the file is wrong.
     """
-    return rank_table(read_ranking(path), path.stem, workspace, draws, seed)
+    with plain_results(path, metrics) as table:
+        return rank_table(read_ranking(table), path.stem, workspace, draws, seed)
 
 
 def rank_table(

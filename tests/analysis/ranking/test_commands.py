@@ -56,7 +56,7 @@ def test_correlate_prints_a_table_that_says_how_to_read_it(minilong):
     for words in (
         "4 of 8 variants shown",
         "negated first",
-        "metric_documents to draw from",
+        "metric_parts to draw from",
         "longppl/evaluator †",
         "No metric is preregistered; everything is exploratory",
         "perplexity/per_token (baseline)",

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from analysis.ranking.metric_table import load_table
+from analysis.ranking.metrics_tested import record_tested
 from analysis.ranking.target import load_target
 from warehouse.errors import LockedFileError, TokenmartError
+from warehouse.metrics.tries import tries
 from warehouse.problem.spec import load_problem
 
 
@@ -40,16 +42,27 @@ def test_asking_for_what_is_not_there_names_what_is(minilong):
         found.column("noise/v9")
     with minilong.write() as connection:
         connection.execute("delete from metric_values")
-    with pytest.raises(TokenmartError, match="the mart metric_values holds nothing"):
+    with pytest.raises(TokenmartError, match="the mart metric_values is empty"):
         table(minilong)
+
+
+def recorded(marts, problem="minilong"):
+    found = table(marts, problem)
+    record_tested(marts.workspace, found)
+    return found
+
+
+def test_a_table_that_is_only_read_records_nothing(minilong):
+    table(minilong)
+    assert tries(minilong.workspace, "minilong") == []
 
 
 def test_what_was_built_once_counts_for_ever(minilong):
     """Under its name, or once more when its parameters change; not once more for new values."""
-    assert table(minilong).tried == ()
+    assert recorded(minilong).tried == ()
     with minilong.write() as connection:
         connection.execute("update metric_values set value = value + 1 where metric = 'good'")
-    assert table(minilong).tried == ()
+    assert recorded(minilong).tried == ()
     with minilong.write() as connection:
         connection.execute(
             """

@@ -60,7 +60,7 @@ def page(tmp_path_factory):
                 " from position_profile where gain is not null"
             )
             connection.execute(
-                "create table metric_documents as select problem, metric, variant, model_id,"
+                "create table metric_parts as select problem, metric, variant, model_id,"
                 " doc_id, value * 100 + doc_id as numerator, 100.0 as denominator,"
                 " null::double as weight"
                 " from metric_values, range(3) as documents(doc_id) where value is not null"
@@ -94,8 +94,8 @@ def test_it_says_what_was_found(page):
 def test_the_leaderboard_shows_both_sources_of_noise_and_what_bounds_every_claim(page):
     text = page.read_text().replace("<wbr>", "")
     for words in (
-        "series of models\nand documents drawn anew (percentile bootstrap)",
-        "documents and models anew",
+        "series of models\nand documents resampled (percentile bootstrap)",
+        "documents and models resampled",
         "noise ceiling of the target (Pearson)", "8 tries (8 variants of this build)",
         "No metric is preregistered", "For a model of a new family, the expected rho of good/a",
         "2 families are too few",
@@ -363,8 +363,8 @@ def test_out_and_figures_never_replace_what_the_project_keeps(minilong, tmp_path
     workspace = minilong.workspace
     (workspace.lock_files).mkdir(parents=True)
     kept = {
-        workspace.lock_files / "minilong.json": "holds the lock files",
-        workspace.problems / "minilong.yml": "holds the problem files",
+        workspace.lock_files / "minilong.json": "contains the lock files",
+        workspace.problems / "minilong.yml": "contains the problem files",
         workspace.database: "database that dbt builds",
     }
     for path, why in kept.items():

@@ -264,5 +264,5 @@ def test_the_page_never_replaces_a_problem_file(synthetic):
     before = path.read_bytes()
     arguments = ["--problem", "synthetic", "--document", "0", "--model", "model-0"]
     result = CliRunner().invoke(cli.show, [*arguments, "--out", str(path)])
-    assert result.exit_code == 1 and "holds the problem files" in result.stderr
+    assert result.exit_code == 1 and "contains the problem files" in result.stderr
     assert path.read_bytes() == before

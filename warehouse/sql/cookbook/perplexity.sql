@@ -1,5 +1,6 @@
 -- Perplexity and bits per byte of each model, over tokens with full context
--- Bits per byte compares tokenizers; bytes = characters spanned × the document's bytes per character.
+-- Bits per byte are comparable between tokenizers; bytes = characters spanned × the document's
+-- bytes per character.
 -- param problem  -- which problem
 -- param condition  -- a condition that scores every token
 with by_document as (
