@@ -16,7 +16,7 @@ from analysis.ranking.answers import (
     registered_names,
     tracking_lines,
 )
-from analysis.ranking.coverage import fewer_text
+from analysis.ranking.coverage import fewer_text, without_texts
 from analysis.ranking.documents import MINIMUM_DOCUMENTS
 from analysis.ranking.leaderboard import Leaderboard, LeaderboardRow
 from analysis.statistics.bootstrap import Interval
@@ -118,6 +118,7 @@ def _notes(board: Leaderboard, rows: Sequence[LeaderboardRow], variants: int) ->
             f"{uneven[0].name} for instance ({fewer_text(table, uneven[0])}): run "
             f"`tokenmart extract --problem {table.problem}` and `tokenmart dbt build`"
         )
+    notes += without_texts(table, [row.column for row in rows])
     if table.without_target:
         notes.append(f"without a target score: {', '.join(table.without_target)}")
     return notes
