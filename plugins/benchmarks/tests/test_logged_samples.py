@@ -124,7 +124,6 @@ def test_the_right_choice_is_read(tmp_path: Path, name: str) -> None:
 
 CONTRADICTORY = [
     ("another target than acc says", sample(1, "1", [-1, -2, -3], NLI, acc=1.0), "acc is 1.0"),
-    ("a share", sample(1, "0", [-1, -2, -3], NLI, acc=0.4), "acc is 0.4"),
     ("no such choice", sample(1, "7", [-1, -2, -3], NLI, acc=1.0), "no choice is right"),
     ("another length", sample(1, "0", [-1, -9, -9], NLI, acc=1, acc_norm=0), "acc_norm is 0"),
     ("not a number", sample(1, "0", ["nan", -9, -9], NLI, acc=1), "log-likelihood is NaN"),
@@ -141,6 +140,14 @@ def test_a_line_that_contradicts_itself_is_named(
         right(path)
     message = raised.value.format_message()
     assert message.startswith(f"{path}:2: ") and said in message, message
+
+
+def test_a_task_that_counts_shares_tells_no_right_choice(tmp_path: Path) -> None:
+    """Of several true answers acc is their share of probability: the file's metrics are taken."""
+    path = write(tmp_path, sample(0, "0", [-1, -2], NLI[:2], acc=0.73))
+    rows = list(HarnessSamples().read(path))
+    assert [row.fields["is_gold"] for row in rows] == [None, None]
+    assert [row.fields["options"] for row in rows] == [{"own_metrics": True}] * 2
 
 
 def test_what_the_file_does_not_say_is_not_guessed(tmp_path: Path) -> None:
