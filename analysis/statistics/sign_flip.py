@@ -21,6 +21,8 @@ MOST_EXACT = 18
 """Groups of which all patterns are counted; beyond, random ones."""
 
 MOST_DRAWN = 2**18
+MANY_PAIRS, MOST_DRAWN_OF_MANY = 4096, 2**15
+"""Of so many pairs fewer patterns are drawn: their adjusted p is small only below the bound."""
 _FEWEST_DRAWN = 2**12
 _ENOUGH = 100
 """Random patterns are drawn for a pair until so many reach its sum (Besag and Clifford 1991)."""
@@ -71,14 +73,15 @@ def _sums(differences: Floats) -> Floats:
 
 
 def _drawn(differences: Floats, generator: np.random.Generator) -> Floats:
+    most = MOST_DRAWN if len(differences) <= MANY_PAIRS else MOST_DRAWN_OF_MANY
     observed = np.abs(differences.sum(axis=1)) - _SLACK
     with np.errstate(divide="ignore", invalid="ignore"):
         bound = 2 * np.exp(-(observed**2) / 2 / (differences**2).sum(axis=1))
     reaching, drawn = np.ones(len(observed)), np.ones(len(observed))
-    left = np.flatnonzero(~(bound < 1 / MOST_DRAWN))
+    left = np.flatnonzero(~(bound < 1 / most))
     total = 0
-    while left.size and total < MOST_DRAWN:
-        count = min(max(total, _FEWEST_DRAWN), MOST_DRAWN - total, 2**14)
+    while left.size and total < most:
+        count = min(max(total, _FEWEST_DRAWN), most - total, 2**14)
         signs = generator.choice([-1.0, 1.0], size=(count, differences.shape[1]))
         for start in range(0, left.size, _BATCH):
             some = left[start : start + _BATCH]
