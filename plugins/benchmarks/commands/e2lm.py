@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from analysis.options import RESAMPLES, SEED
+from plugins.benchmarks.e2lm.curate_cli import curate
 from plugins.benchmarks.e2lm.new_cli import new
+from plugins.benchmarks.e2lm.outputs import as_text, say, workspace_for, write_out
 from plugins.benchmarks.e2lm.score_weights import WEIGHTS
-from warehouse.errors import visible
 from warehouse.options import FILE, FORCE, JSON
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from warehouse.paths import Workspace
-
 
 OUT_JSON = click.option("--out", type=FILE, help="Where to write the JSON, instead of printing it.")
 
@@ -26,41 +19,12 @@ OUT_JSON = click.option("--out", type=FILE, help="Where to write the JSON, inste
 SHOWN_REASONS = 5
 
 
-def _workspace(out: Path | None, force: bool, own: bytes) -> Workspace:
-    """The checkout; what may not be written is refused before the work.
-
-    An earlier result has `own` in its first bytes and may be replaced without --force.
-    """
-    from warehouse.files import refuse_protected
-    from warehouse.paths import find_workspace
-
-    workspace = find_workspace()
-    if out is not None:
-        refuse_protected(out, workspace, force=force, own=own)
-    return workspace
-
-
-def _say(notes: Iterable[str]) -> None:
-    for note in notes:
-        click.echo(visible(f"note: {note}"), err=True)
-
-
-def _as_json(found: object) -> str:
-    return json.dumps(found, indent=2, allow_nan=False)
-
-
-def _write(out: Path, text: str, what: str = "") -> None:
-    from warehouse.files import write_whole
-
-    write_whole(out, text)
-    click.echo(f"written {out}{what}")
-
-
 @click.group()
 def e2lm() -> None:
     """Judge benchmarks by the signal that their scores give early in training."""
 
 
+e2lm.add_command(curate)
 e2lm.add_command(new)
 
 
@@ -107,10 +71,10 @@ def score(
     from plugins.benchmarks.e2lm.score_view import print_scores
     from warehouse.files import write_whole
 
-    workspace = _workspace(out, force, b'"autocorrelation"')
+    workspace = workspace_for(out, force, b'"autocorrelation"')
     found = score_table(scores, workspace, model, weights, last_checkpoints)
-    _say(found.notes)
-    text = _as_json(found.entries)
+    say(found.notes)
+    text = as_text(found.entries)
     if as_json:
         click.echo(text)
     else:
@@ -127,11 +91,12 @@ def score(
         if entry["reason"]
     ]
     more = len(without) - SHOWN_REASONS
-    _say([*without[:SHOWN_REASONS], *([f"and {more} more without SQ"] if more > 0 else [])])
+    say([*without[:SHOWN_REASONS], *([f"and {more} more without SQ"] if more > 0 else [])])
 
 
-@e2lm.command(short_help="Make a plain table of the harness's result files.")
-@click.argument("results", nargs=-1, required=True, type=FILE)
+@e2lm.command(short_help="Make a plain table of the harness's result files, or of evaluations.")
+@click.argument("results", nargs=-1, type=FILE)
+@click.option("--problem", help="Or take what `tokenmart eval` measured for this problem.")
 @click.option(
     "--out",
     type=FILE,
@@ -147,16 +112,29 @@ def score(
     help="Say which values of a metric are better, where its files don't; may be repeated.",
 )
 @FORCE
-def collect(results: tuple[Path, ...], out: Path, directions: tuple[str, ...], force: bool) -> None:
+def collect(
+    results: tuple[Path, ...],
+    problem: str | None,
+    out: Path,
+    directions: tuple[str, ...],
+    force: bool,
+) -> None:
     """Make a plain table of the result files that lm-evaluation-harness wrote.
 
     RESULTS are files or folders with results_….json, one for each checkpoint. A problem of kind
     table reads the table. Checkpoints are told apart by all that the harness was told of them.
+    With --problem, the table has the scores that `tokenmart eval` measured, after `tokenmart dbt
+    run --select tag:benchmarks+`.
 
     \b
     tokenmart e2lm collect results --out scores.csv
+    tokenmart e2lm collect --problem mine --out scores.csv
     """
+    from plugins.benchmarks.scores.evaluated_scores import evaluated_scores
     from plugins.benchmarks.scores.harness_results import read_results
+
+    if bool(results) == (problem is not None):
+        raise click.UsageError("give either RESULTS or --problem")
 
     better = {}
     for given in directions:
@@ -164,11 +142,15 @@ def collect(results: tuple[Path, ...], out: Path, directions: tuple[str, ...], f
         if not metric or direction not in ("higher", "lower"):
             raise click.UsageError(f"--direction {given}: expected METRIC=higher or METRIC=lower")
         better[metric] = direction
-    _workspace(out, force, b"model,step,")
-    found = read_results(results, better)
-    _say(found.notes)
+    workspace = workspace_for(out, force, b"model,step,")
+    found = (
+        read_results(results, better)
+        if problem is None
+        else evaluated_scores(problem, workspace, better)
+    )
+    say(found.notes)
     models = {row["model"] for row in found.rows}
-    _write(out, found.csv(), f" ({len(found.rows)} scores of {len(models)} models)")
+    write_out(out, found.csv(), f" ({len(found.rows)} scores of {len(models)} models)")
 
 
 @e2lm.command(short_help="Write a page of curves, signal and decisions.")
@@ -202,12 +184,12 @@ def report(
 
     if (problem is None) == (scores is None):
         raise TokenmartError("give either --problem or --scores")
-    workspace = _workspace(out, force, OWN_PAGE)
+    workspace = workspace_for(out, force, OWN_PAGE)
     data, notes = gather_page(problem, scores, metric, workspace)
-    _say(notes)
+    say(notes)
     with progress_bar(len(data.curves) + 1, "figures") as progress:
         page = signal_page(data, progress)
-    _write(out, page, f" ({len(page.encode()) / 1e6:.1f} MB)")
+    write_out(out, page, f" ({len(page.encode()) / 1e6:.1f} MB)")
 
 
 @e2lm.command(short_help="Compare the ways in which a benchmark can be read.")
@@ -238,13 +220,13 @@ def readings(
     """
     from plugins.benchmarks.e2lm.readings import compare_readings, print_readings
 
-    workspace = _workspace(out, force, b'"held_out"')
+    workspace = workspace_for(out, force, b'"held_out"')
     found = [compare_readings(name, workspace, seed, resamples) for name in problems]
     if out is None:
-        click.echo(_as_json(found))
+        click.echo(as_text(found))
         return
     print_readings(found)
-    _write(out, _as_json(found) + "\n")
+    write_out(out, as_text(found) + "\n")
 
 
 @e2lm.command(short_help="Check a task and write submission.zip.")
@@ -315,7 +297,7 @@ def package(
     from plugins.benchmarks.e2lm.package import Wish
     from plugins.benchmarks.e2lm.package import package as write_package
 
-    _workspace(out, force, b"evaluation.patch")
+    workspace_for(out, force, b"evaluation.patch")
     wish = Wish(
         task=task,
         harness=harness,
@@ -329,70 +311,10 @@ def package(
         seconds=seconds,
     )
     made = write_package(wish, out, lambda step: click.echo(f"{step} …", err=True))
-    _say(f"{path} is not tracked and left out of the patch" for path in made.patch.left_out)
+    say(f"{path} is not tracked and left out of the patch" for path in made.patch.left_out)
     if made.unchecked:
-        _say([f"{made.unchecked} samples have no prompt to search for their answer"])
+        say([f"{made.unchecked} samples have no prompt to search for their answer"])
     click.echo(
         f"written {out}: {made.task} by {made.metric}, {made.samples} samples, {made.leaks} leaks, "
         f"patch of {len(made.patch.files)} files onto {made.patch.base[:12]}"
     )
-
-
-@e2lm.command(short_help="Choose the items that make a score rise without wavering.")
-@click.option(
-    "--items",
-    required=True,
-    type=FILE,
-    help="Table with model, tokens or step, item, score; and subject, characters, metric.",
-)
-@click.option("--metric", help="The reading, where the table has several.")
-@click.option(
-    "--fewest",
-    type=click.IntRange(2),
-    default=100,
-    show_default=True,
-    help="Keep at least this many items.",
-)
-@click.option(
-    "--most",
-    type=click.IntRange(2),
-    default=15_000,
-    show_default=True,
-    help="Keep at most this many items.",
-)
-@SEED
-@click.option("--out", type=FILE, help="Where to write the JSON with chosen items and figures.")
-@FORCE
-def curate(
-    items: Path,
-    metric: str | None,
-    fewest: int,
-    most: int,
-    seed: int,
-    out: Path | None,
-    force: bool,
-) -> None:
-    """Choose the items that make a benchmark's score rise without wavering.
-
-    What the choice is worth is told on models (and checkpoints, where each model has 16) that had
-    no part in it, beside all items and as many random ones. Optimism is what the choice seems to be
-    worth where it was made, less that. Signal of subjects and of answer lengths stands below.
-
-    \b
-    tokenmart e2lm curate --items item_scores.parquet --out chosen.json
-    """
-    from plugins.benchmarks.e2lm.curation import curate as choose
-    from plugins.benchmarks.e2lm.curation import print_curation
-    from plugins.benchmarks.e2lm.items import read_items
-    from warehouse.errors import TokenmartError
-
-    if most < fewest:
-        raise TokenmartError(f"--most {most} is less than --fewest {fewest}; swap them")
-    workspace = _workspace(out, force, b'"items": [')
-    scores = read_items(items, metric)
-    _say(scores.notes)
-    found = choose(scores, workspace, fewest, most, seed)
-    print_curation(found)
-    click.echo(f"\nchosen: {len(found['items'])} of {found['of']} items")
-    if out is not None:
-        _write(out, _as_json(found) + "\n")
