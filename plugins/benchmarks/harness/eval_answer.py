@@ -9,6 +9,8 @@ from pydantic import Field, model_validator
 from warehouse.frozen import Frozen
 
 UNKNOWN_SHOTS = -1
+ROUNDING = 1e-3
+"""A log-probability of a sure token may be this far above 0: sums in half precision are."""
 
 
 class TokenLogprob(Frozen):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from plugins.benchmarks.harness.sample_files import RunFacts, metrics_of
+from warehouse.errors import TokenmartError
 
 _NO_RESULTS = (
     "no results_<date>.json beside the samples says what the task makes of its items' values"
@@ -66,16 +67,19 @@ _ALIKE = {
 
 
 def logged_scores(
-    samples: Sequence[Mapping[str, Any]], facts: RunFacts
+    samples: Sequence[tuple[str, Mapping[str, Any]]], facts: RunFacts
 ) -> Iterator[dict[str, Any]]:
     """The metrics of one task in the columns of `eval_scores`, without what names its requests.
 
     Args:
-        samples: of one file; each has a `filter`.
+        samples: of one file, with their places; each has a `filter`.
         facts: of the file of results beside it.
+
+    Raises:
+        TokenmartError: the file of results has another accuracy than the samples.
     """
     found: dict[tuple[str, str], list[tuple[int, Any]]] = {}
-    for sample in samples:
+    for _, sample in samples:
         for metric, value in metrics_of(dict(sample)).items():
             key = metric, str(sample["filter"])
             found.setdefault(key, []).append((int(sample["doc_id"]), value))
@@ -94,6 +98,13 @@ def logged_scores(
         }
         whole = facts.values.get(f"{metric},{filter_name}")
         way = _way(metric, [value for _, value in values], whole)
+        if metric == "acc" and _is_finite(whole) and way is None and _are_flags(values):
+            mean = math.fsum(value for _, value in values) / len(values)
+            raise TokenmartError(
+                f"{samples[0][0]}: the mean acc of the samples is {mean:g}, in the file of "
+                f"results beside them it is {whole:g}: they are not of one run; put its own there, "
+                "or none"
+            )
         if _is_finite(whole):
             yield {**row, "value": float(whole), "items": len(values)}
         elif whole is not None:
@@ -153,5 +164,11 @@ def _total(way: _Way, values: Sequence[Any]) -> float | None:
     return total if math.isfinite(total) else None
 
 
+def _are_flags(values: Sequence[tuple[int, Any]]) -> bool:
+    return all(isinstance(value, int | float) and value in (0, 1) for _, value in values)
+
+
 def _is_finite(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float) and math.isfinite(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return math.isfinite(value)

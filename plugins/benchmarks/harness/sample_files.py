@@ -70,6 +70,11 @@ def read_samples(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             raise TokenmartError(
                 f"{place}: no doc_id; expected samples of lm-evaluation-harness (--log_samples)"
             )
+        if type(content["doc_id"]) is not int:
+            raise TokenmartError(
+                f"{place}: doc_id is {str(content['doc_id'])[:40]!r}, expected a whole number; "
+                "write the number of the document in its task"
+            )
         if "filter" not in content:
             item = str(content["doc_id"])
             seen[item] = seen.get(item, 0) + 1

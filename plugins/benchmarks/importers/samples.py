@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from plugins.benchmarks.harness.gold_choices import ChoiceSample, choice_text, gold_choices
+from plugins.benchmarks.harness.eval_answer import ROUNDING
 from plugins.benchmarks.harness.imported_answers import EvalImporter
 from plugins.benchmarks.harness.logged_scores import logged_scores, renamed_filters
 from plugins.benchmarks.harness.sample_files import (
@@ -69,20 +70,22 @@ class HarnessSamples(EvalImporter):
         facts = facts_beside(path, task)
         generations: dict[int, Row] = {}
         logged: dict[int, _Logged] = {}
+        seen: set[tuple[int, str]] = set()
         common = {"task": task, "backend": "lm_eval", "shots": facts.shots, "chat": facts.chat}
         for place, sample in _named(path, facts):
             try:
-                item, asked = int(sample["doc_id"]), arguments_of(sample)
+                item, asked = sample["doc_id"], arguments_of(sample)
+                if (item, str(sample["filter"])) in seen:
+                    raise TokenmartError(
+                        f"{place}: item {item} under the filter {sample['filter']!r} was given "
+                        "before; keep one (nothing was imported)"
+                    )
+                seen.add((item, str(sample["filter"])))
                 if len(asked[0]) == 2 and isinstance(asked[0][1], dict):
                     texts = sample["filtered_resps"][0]
                     fields = {**common, "item": item, **_asked(sample, asked)}
                     row = generations.setdefault(item, Row(place, fields))
                     answer = texts[0] if isinstance(texts, list) else texts
-                    if sample["filter"] in row.fields["answers"]:
-                        raise TokenmartError(
-                            f"{place}: item {item} under the filter {sample['filter']!r} was "
-                            "given before; keep one (nothing was imported)"
-                        )
                     row.fields["answers"][str(sample["filter"])] = (
                         None if answer is None else str(answer)
                     )
@@ -100,7 +103,7 @@ class HarnessSamples(EvalImporter):
     def scores(self, path: Path) -> Iterator[dict[str, Any]]:
         """The task's own metrics, as logged: see `logged_scores`."""
         facts = facts_beside(path, task_of(path))
-        yield from logged_scores([sample for _, sample in _named(path, facts)], facts)
+        yield from logged_scores(_named(path, facts), facts)
 
 
 def _named(path: Path, facts: RunFacts) -> list[tuple[str, dict[str, Any]]]:
@@ -120,6 +123,12 @@ def _logged(place: str, item: int, sample: dict[str, Any], asked: list[list[Any]
     ]
     if len(answers) != len(asked):
         raise ValueError(f"{len(asked)} requests, {len(answers)} responses")
+    highest = max((score for score, _ in answers), default=0.0)
+    if highest > ROUNDING:
+        raise TokenmartError(
+            f"{place}: a log-likelihood is {highest:g}, above 0: no probability is above 1; run "
+            "it again (nothing was imported)"
+        )
     if any(score != score for score, _ in answers):
         raise TokenmartError(
             f"{place}: a log-likelihood is NaN: the model's logits overflowed; run it again in "
@@ -149,7 +158,7 @@ def _scored(samples: list[_Logged], task: str) -> Iterator[tuple[str, dict[str, 
     """Fields of each request, with its place."""
     chosen = [each for each in samples if len(each.asked[0]) > 1 and len(each.choices) > 1]
     # such a task counts in its own way, and its metrics are in the file
-    shares = any(each.metrics.get("acc", 0) not in (0, 1) for each in chosen)
+    shares = any(_is_share(each.metrics.get("acc")) for each in chosen)
     golds = (
         gold_choices(
             [
@@ -198,6 +207,10 @@ def _scored(samples: list[_Logged], task: str) -> Iterator[tuple[str, dict[str, 
                     "is_greedy": answer[1],
                 },
             )
+
+
+def _is_share(accuracy: Any) -> bool:
+    return isinstance(accuracy, float) and 0 < accuracy < 1
 
 
 def _counts_itself(sample: _Logged) -> bool:

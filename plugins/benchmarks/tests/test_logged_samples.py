@@ -125,6 +125,12 @@ def test_the_right_choice_is_read(tmp_path: Path, name: str) -> None:
 
 
 CONTRADICTORY = [
+    ("an item twice", sample(0, "1", [-1, -2, -3], NLI, acc=0.0), "item 0 under the filter 'none'"),
+    ("above 1", sample(1, "0", [5.0, -2, -3], NLI, acc=1.0), "a log-likelihood is 5, above 0"),
+    ("an accuracy in quotes", sample(1, "0", [-1, -2, -3], NLI, acc="1.0"), "acc is '1.0'"),
+    ("an accuracy of NaN", sample(1, "0", [-1, -2, -3], NLI, acc=math.nan), "acc is nan"),
+    ("half an item", sample(1, "0", [-1, -2], NLI[:2]) | {"doc_id": 1.5}, "doc_id is '1.5', exp"),
+    ("a truth value", sample(1, "0", [-1, -2], NLI[:2]) | {"doc_id": True}, "doc_id is 'True'"),
     ("another target than acc says", sample(1, "1", [-1, -2, -3], NLI, acc=1.0), "acc is 1.0"),
     ("no such choice", sample(1, "7", [-1, -2, -3], NLI, acc=1.0), "no choice is right"),
     ("another length", sample(1, "0", [-1, -9, -9], NLI, acc=1, acc_norm=0), "acc_norm is 0"),
@@ -354,6 +360,15 @@ def test_a_task_s_value_is_that_of_its_results(problem: Workspace, tmp_path: Pat
     assert found["acc", "none", 0] == (1.0, 1.0, "mean", None, None)
 
 
+def test_results_of_another_run_are_refused(problem: Workspace, tmp_path: Path) -> None:
+    path = write(tmp_path, sample(0, "0", [-1, -2], NLI[:2], acc=1.0))
+    results = {"results": {"qa": {"acc,none": 0.25}}, "n-shot": {"qa": 0}}
+    (tmp_path / f"results_{DATE}.json").write_text(json.dumps(results))
+    code, output = run(path)
+    assert code == 1 and f"{path}:1: the mean acc of the samples is 1, in the file of" in output
+    assert not problem.eval_items.exists()
+
+
 def test_an_infinite_value_is_no_number_and_stops_nothing(
     problem: Workspace, tmp_path: Path
 ) -> None:
@@ -372,6 +387,7 @@ def test_an_infinite_value_is_no_number_and_stops_nothing(
         ('{"doc_id": 0, "x":' * 100_000, "nested too deeply"),
         ('{"doc_id": ' + "[" * 80 + "]" * 80 + "}", "nested deeper than 64"),
         ('{"doc_id": ' + "9" * 5000 + "}", "a number too long"),
+        ('{"doc_id": 0, "x": ' + "9" * 400 + "}", "a number too long"),
         ("\xff", "not UTF-8"),
     ],
 )
