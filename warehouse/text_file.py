@@ -68,6 +68,15 @@ def text_lines(path: Path) -> Iterator[tuple[str, str]]:
         raise _unreadable(path, error) from error
 
 
+def is_text(name: str) -> bool:
+    """Whether a name or text has no half surrogate pair, as names of files have that aren't UTF-8."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def parse_json(text: str, place: str) -> Any:
     """JSON from a text; `place` names file and line for messages.
 

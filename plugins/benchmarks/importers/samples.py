@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from plugins.benchmarks.harness.gold_choices import ChoiceSample, choice_text, gold_choices
 from plugins.benchmarks.harness.eval_answer import ROUNDING
+from plugins.benchmarks.harness.gold_choices import ChoiceSample, choice_text, gold_choices
 from plugins.benchmarks.harness.imported_answers import EvalImporter
 from plugins.benchmarks.harness.logged_scores import logged_scores, renamed_filters
 from plugins.benchmarks.harness.sample_files import (
