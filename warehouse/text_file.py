@@ -69,7 +69,7 @@ def text_lines(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def is_text(name: str) -> bool:
-    """Whether a name or text has no half surrogate pair, as names of files have that aren't UTF-8."""
+    """Whether a name has no half surrogate pair, as names of files have that aren't UTF-8."""
     try:
         name.encode()
     except UnicodeEncodeError:

@@ -87,8 +87,7 @@ def test_a_field_that_is_given_twice_drops_no_text(name: str) -> None:
 
 def test_a_file_s_name_that_is_no_text_is_refused(tmp_path: Path, workspace: Workspace) -> None:
     (tmp_path / "a.txt").write_text("one")
-    with open(os.fsencode(tmp_path) + b"/bad\xff.txt", "w") as file:
-        file.write("two")
+    (tmp_path / os.fsdecode(b"bad\xff.txt")).write_text("two")
     source = FolderDocuments(kind="folder", path=tmp_path)
     with pytest.raises(TokenmartError, match="its name is not UTF-8; rename the file"):
         source.read(Place(workspace, "mine"))
