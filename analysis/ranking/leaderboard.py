@@ -287,6 +287,7 @@ def _row_record(row: LeaderboardRow, models: list[str]) -> dict[str, Any]:
         "p_adjusted_within_families": number(row.p_within),
         "tracks_target": bool(row.evidence) and not row.fewer,
         "models_with_fewer_documents": row.fewer,
+        "models_without_value": list(compress(models, ~row.column.present)),
     }
     if row.column.kind != "variant":
         record |= {
