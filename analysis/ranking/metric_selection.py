@@ -77,7 +77,7 @@ class Candidate:
 class MetricSelection:
     """Everything `tokenmart select` reports about a problem.
 
-    candidates: largest rho first.
+    option: what `--problem` says to mean the problem. candidates: largest rho first.
     inference: of everything that was ever tried for the problem, which every p counts.
     tries: how much that is, see `MetricTable.tries`.
     incomplete, inadmissible: names of variants that could not compete.
@@ -90,6 +90,7 @@ class MetricSelection:
     """
 
     problem: str
+    option: str
     candidates: tuple[Candidate, ...]
     inference: Inference
     models: int
@@ -151,7 +152,7 @@ def select_metric(
         raise TokenmartError(
             f"{table.problem}: {size} models have a target score; selection needs "
             f"{MINIMUM_MODELS}; score more models, or compare metrics with "
-            f"`tokenmart correlate --problem {table.problem}`"
+            f"`tokenmart correlate --problem {table.option}`"
         )
     variants = [c for c in table.columns if c.kind == "variant"]
     allowed = [c for c in variants if c.admissible or unofficial]
@@ -159,7 +160,7 @@ def select_metric(
     if not complete:
         raise TokenmartError(
             f"{table.problem}: no variant has a value for all {size} models; "
-            f"see `tokenmart status --problem {table.problem}`"
+            f"see `tokenmart status --problem {table.option}`"
         )
     # Built once and no longer there: they can't win, but choices were made among them, too.
     earlier = [c for c in table.tried if (c.admissible or unofficial) and _may_be_chosen(c)]
@@ -205,6 +206,7 @@ def select_metric(
     top = candidates[0].column
     return MetricSelection(
         problem=table.problem,
+        option=table.option,
         candidates=tuple(candidates),
         inference=inference,
         models=size,

@@ -176,7 +176,7 @@ def answer_lines(selection: MetricSelection) -> list[str]:
         lines.append(
             f"  {candidate.column.name} isn't among them: it compares models on different "
             f"documents ({candidate.uneven}). Run `tokenmart extract --problem "
-            f"{selection.problem}` and `tokenmart dbt build`."
+            f"{selection.option}` and `tokenmart dbt build`."
         )
         break
     base = next((c for c in selection.candidates if c.column is selection.baseline), None)
@@ -208,7 +208,7 @@ def _next(selection: MetricSelection) -> str:
             f"Next: on models without labels, `tokenmart preregister --problem PROBLEM --metric "
             f"{best.column.name}`; a preregistered metric is tested alone, which has more power."
         )
-    return f"Next: `tokenmart report --problem {selection.problem}` shows every metric and figure."
+    return f"Next: `tokenmart report --problem {selection.option}` shows every metric and figure."
 
 
 def _documents_text(selection: MetricSelection) -> str:

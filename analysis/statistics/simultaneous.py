@@ -193,7 +193,7 @@ def smallest_claimed(errors: JointErrors, critical: float) -> float:
 
 
 def indistinguishable(errors: JointErrors, level: float = LEVEL) -> Flags:
-    """`[K]`, whether a metric can't be told from the best one.
+    """`[K]`, whether a metric is not distinguishable from the best one.
 
     Args:
         errors: of the metrics to compare, all tested.

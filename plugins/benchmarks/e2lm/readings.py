@@ -25,6 +25,8 @@ from warehouse.metrics.model_sql import ModelSql
 from warehouse.paths import Workspace
 
 LEVEL = 0.95
+FEW_RUNS = 10
+"""With fewer runs, how few pairs they make is printed below the table."""
 SPLIT = re.compile("(_val|_test|_[0-9]+shot|_zeroshot|_fewshot)+$")
 """Ends of the names of benchmarks that ask the same task: they are drawn and held out together."""
 
@@ -126,7 +128,20 @@ def print_readings(found: list[dict[str, Any]]) -> None:
                     *(_or_dash(row[name]) for name in ("within_families", "sq", "snr")),
                     f"{chosen}×",
                 )
-    Console(markup=False, emoji=False, width=140).print(view)
+    console = Console(markup=False, emoji=False, width=140)
+    console.print(view)
+    for problem in found:
+        for stage in problem["stages"]:
+            if stage["runs"] < FEW_RUNS:
+                pairs, tasks = stage["pairs"], stage["tasks"]
+                console.print(
+                    f"{problem['problem']}, {stage['stage']}: {stage['runs']} runs make {pairs} "
+                    f"{'pair' if pairs == 1 else 'pairs'} on {tasks} "
+                    f"{'task' if tasks == 1 else 'tasks'}: one pair that turns on one task changes "
+                    f"a decision accuracy by {1 / (pairs * tasks):.3f}, and one run by up to "
+                    f"{2 / stage['runs']:.3f}",
+                    highlight=False,
+                )
 
 
 def _share_name(share: float) -> str:

@@ -45,11 +45,13 @@ def tested_pairs(marts: dict[str, list[Row]]) -> list[Row]:
     for name in of_tasks:
         rows = [row for row in found if row["round"] == name]
         p = np.full(len(rows), np.nan)
+        alike: dict[tuple[tuple[str, str], ...], dict[int, list[float]]] = defaultdict(dict)
         for place, row in enumerate(rows):
             one, other = (rates[name, row[key]] for key in ("entry", "other_entry"))
-            shared = sorted(one.keys() & other.keys())
-            difference = np.array([[one[group] - other[group] for group in shared]])
-            p[place] = sign_flip_p(difference)[0]
+            shared = tuple(sorted(one.keys() & other.keys()))
+            alike[shared][place] = [one[group] - other[group] for group in shared]
+        for differences in alike.values():
+            p[list(differences)] = sign_flip_p(np.array(list(differences.values())))
         for row, adjusted in zip(rows, holm(p).tolist(), strict=True):
             row["distinguishable"] = adjusted < LEVEL
             row["p_adjusted"] = None if np.isnan(adjusted) else float(f"{adjusted:.12g}")
