@@ -90,7 +90,8 @@ def _drawn(differences: Floats, generator: np.random.Generator) -> Floats:
         drawn[left] += count
         total += count
         left = left[reaching[left] < _ENOUGH]
-    return np.fmin(reaching / drawn, bound)
+    p: Floats = np.fmin(reaching / drawn, bound)
+    return p
 
 
 def holm(p: Floats) -> Floats:
