@@ -28,7 +28,7 @@ $(READY): pyproject.toml requirements.lock
 	@echo "setting up $(VENV) (a few minutes the first time; log in $(LOG))"
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install -c requirements.lock -e '.[dev,docs]' > $(LOG) 2>&1 || \
-	  { grep -E '^ *ERROR:' $(LOG) | tail -n 3 || true; echo "error: pip failed; see $(LOG), mend the cause (network? disk?), run make setup" >&2; exit 1; }
+	  { grep -E '^ *ERROR:' $(LOG) | tail -n 3 || true; echo "error: pip failed; see $(LOG), correct the cause (network? disk?) and run make setup" >&2; exit 1; }
 	@touch $@
 	@echo "done; on a GPU machine run $(TOKENMART) doctor: it checks the driver against this torch"
 
@@ -43,6 +43,7 @@ demo: $(READY)  ## small real models, documents to ranked correlations: minutes 
 study: $(READY)  ## recompute every figure of studies/ from the committed tables (a minute)
 	$(BIN)/python studies/minilong/recompute.py > /dev/null
 	$(BIN)/python studies/early_decisions/recompute.py > /dev/null
+	$(BIN)/python studies/models90/recompute.py > /dev/null
 	$(BIN)/python -m pytest -q tests/test_studies.py
 
 extract: $(READY)  ## token statistics of the locked problem (GPU; elsewhere: the plan and its cost)

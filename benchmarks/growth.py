@@ -103,7 +103,7 @@ class Growth:
         return bench
 
     def store(self, rows: int) -> tuple[Bench, Shape]:
-        """The made-up store of so many rows; a model that was cut off is written anew."""
+        """The made-up store of so many rows; a model that was cut off is rewritten."""
         bench, shape = self.bench(f"rows_{rows}"), shape_of(rows)
         done = bench.folder / "models_written"
         begin = int(done.read_text()) if done.exists() else 0

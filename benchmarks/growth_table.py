@@ -44,7 +44,7 @@ def committed_runs() -> list[Run]:
 
 
 def write_tables() -> None:
-    """Write the tables anew where they are shown."""
+    """Rewrite the tables on their pages."""
     runs = committed_runs()
     replace_marked(RESULTS, BLOCK, results_block(runs))
     replace_marked(ROOT / "docs" / "explanation" / "cost.md", BLOCK, reckoning_block(runs))

@@ -108,7 +108,7 @@ def _converted(
 ) -> Path:
     """The folder of a conversion in the cache; it appears whole, in one rename.
 
-    Without the file `made` it is an earlier version's, and made anew.
+    Without the file `made` it is an earlier version's, and recomputed.
     """
     folder = workspace.cache / "checkpoints" / key
     with storage_errors(folder):
@@ -289,7 +289,7 @@ def _unpickle(spec: ModelSpec, file: Path) -> dict[str, Tensor]:
         first = met[0] if met else next(iter(str(error).strip().splitlines()), type(error).__name__)
         first = first[:120].rstrip(". ")
         raise TokenmartError(
-            f"{what}: refused, it is damaged or holds more than tensors ({first}); "
+            f"{what}: refused, it is damaged or contains more than tensors ({first}); "
             "fetch it again, or ask its publisher for safetensors"
         ) from None
     if not isinstance(found, dict) or not all(

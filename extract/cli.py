@@ -294,8 +294,8 @@ def _extract(
         models = len({failure.model for failure in outcome.failures})
         raise UnitFailedError(
             f"{len(lines)} failed (listed above), of {models} of "
-            f"{counted(len(selection.models), 'model')}; all else is kept: mend the cause and run "
-            "the same command again"
+            f"{counted(len(selection.models), 'model')}; everything else is kept: correct the "
+            "cause and run the same command again"
         )
 
 

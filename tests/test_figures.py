@@ -38,9 +38,16 @@ def of_benchmarks(name: str) -> Any:
 demo_figures = of_benchmarks("demo_figures")
 statistics_selection = of_benchmarks("statistics_selection")
 curate_series = of_benchmarks("curate_series")
+selection_methods = of_benchmarks("selection_methods")
 growth_table = of_benchmarks("growth_table")
 minimerge = of_benchmarks("minimerge")
 window_price = of_benchmarks("window_price")
+
+
+def test_the_guide_compares_methods_of_choosing(selection_methods: Any) -> None:
+    record = json.loads((ROOT / "benchmarks" / "selection_methods.json").read_text("utf-8"))
+    guide = (DOCS / "explanation" / "signal_of_benchmarks.md").read_text("utf-8")
+    assert selection_methods.docs_table(record) in guide
 
 
 def test_the_guide_says_what_choosing_items_was_worth(curate_series: Any) -> None:
@@ -123,7 +130,7 @@ def test_growth_is_shown_as_it_was_measured(growth_table: Any) -> None:
     assert f"{largest['peak_bytes'] / 2**30:.1f} GiB at 4 with 10⁹" in text
     assert (
         f"10⁹ rows of {store['models']:,} models take {largest['seconds'] / 60:.0f} minutes and a "
-        f"database of {largest['database_bytes'] / 1e9:.0f} GB beside {store['bytes'] / 1e9:.0f} GB"
+        f"database of {largest['database_bytes'] / 1e9:.0f} GB for {store['bytes'] / 1e9:.0f} GB"
     ) in text
     one_model = billion["added 1000000000"]["seconds_one_model"]
     assert f"A run with one new model takes {one_model:.0f} s there" in text

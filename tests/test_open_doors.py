@@ -76,7 +76,7 @@ def test_the_examples_work_together(tokenmart, workspace: Workspace, tmp_path: P
     file = published_path(workspace, "mine", "me--model", "tail")
     logprobs = pq.read_table(file, partitioning=None)["logprob"].to_numpy()
     np.testing.assert_allclose(logprobs, np.full(3, -np.log(4)), atol=2e-5)
-    # the same probe under the backend that ships: other numbers, so the unit is computed anew
+    # the same probe under the backend that ships: other numbers, so the unit is recomputed
     assert "extracted 1 unit " in tokenmart(*asked)
     again = pq.read_table(file, partitioning=None)["logprob"].to_numpy()
     assert len(again) == 3 and not np.allclose(again, logprobs)

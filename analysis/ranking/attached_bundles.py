@@ -51,7 +51,9 @@ def other_labs(problem: Ranked, workspace: Workspace, names: Sequence[str]) -> l
     if not names:
         return []
     if not isinstance(problem, Problem):
-        raise TokenmartError(f"--with: {problem.name} is a table of scores, which no bundle holds")
+        raise TokenmartError(
+            f"--with: {problem.name} is a table of scores, which no export contains"
+        )
     known = {bundle.name: bundle for bundle in attached(workspace)}
     for name in names:
         if name not in known:
@@ -73,7 +75,7 @@ def _lab(
 ) -> OtherLab:
     shared = unchanged(bundle).problems.get(problem.name)
     if shared is None:
-        raise TokenmartError(f"--with {bundle.name}: holds nothing of {problem.name}")
+        raise TokenmartError(f"--with {bundle.name}: has no data of {problem.name}")
     own = describe(connection, problem, True)
     unlike = differences(own, shared)
     apart = [each.what for each in unlike if each.apart]

@@ -69,5 +69,5 @@ def recall(
             click.echo(visible(f"error: {line}"), err=True)
         raise UnitFailedError(
             f"{counted(len(outcome.failures), 'model')} failed (listed above); the others are "
-            "kept: mend the cause and run the same command again"
+            "kept: correct the cause and run the same command again"
         )

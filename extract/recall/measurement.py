@@ -157,7 +157,7 @@ class _Measuring:
         contexts = make_contexts(self.target, self.texts)
         todo = build_items(self.target, contexts, self.plan.tokenizer, there)
         scorer = None
-        # one file, written anew after each context: a reader never meets half a context
+        # one file, rewritten after each context: a reader never meets half a context
         for number, items in todo:
             self.progress(f"{self.spec.full_id}: recall, context {number + 1}", 0)
             if scorer is None:
@@ -185,7 +185,7 @@ class _Measuring:
         target = self.target.model_copy(update={"contexts": contexts})
         table = describe_items(target, make_contexts(target, self.texts))
         path = recall_items_path(self.problem, self.spec.model_id, self.workspace)
-        # a file that is written anew would have dbt build everything again
+        # a file that is rewritten would have dbt build everything again
         with suppress(OSError, pa.ArrowInvalid):
             if pq.ParquetFile(source(path)).read().equals(table):
                 return

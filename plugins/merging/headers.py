@@ -54,7 +54,7 @@ def read_headers(folder: Path) -> dict[str, Tensor]:
     refuse_missing_shards(str(folder), folder, SAFETENSORS)
     if not has_weights(folder, SAFETENSORS):
         raise TokenmartError(
-            f"{folder}: holds no .safetensors weights; convert them with save_pretrained"
+            f"{folder}: contains no .safetensors weights; convert them with save_pretrained"
         )
     found: dict[str, Tensor] = {}
     for path in sorted(folder.glob(SAFETENSORS)):

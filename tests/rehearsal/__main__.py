@@ -26,8 +26,8 @@ from tests.rehearsal.steps import Steps  # noqa: E402
     type=click.Choice(["all", "well", "card", "broken"]),
     default="all",
     show_default=True,
-    help="Run the rehearsal in which all is well, the one on an emulated card of 24 GB, those with "
-    "a broken model, or all of them.",
+    help="Run the rehearsal without failures, the one on an emulated card of 24 GB, those with a "
+    "broken model, or all of them.",
 )
 @click.option("--keep", type=click.Path(path_type=Path), help="Work in this new folder, keep it.")
 def main(part: str, keep: Path | None) -> None:

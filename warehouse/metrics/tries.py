@@ -130,8 +130,8 @@ def _read(path: Path) -> list[Try]:
         return []
     except (OSError, ValueError, TypeError) as error:
         raise StorageError(
-            f"{path}: can't be read ({error}); bring it back from a backup: without it, what was "
-            "tried before no longer counts. To start anew all the same, move it away"
+            f"{path}: can't be read ({error}); restore it from a backup: without it, what was "
+            "tried before no longer counts. To start again anyway, move it away"
         ) from error
 
 

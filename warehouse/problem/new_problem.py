@@ -170,12 +170,12 @@ def _content(
 ) -> str:
     retrieval = ""
     if excerpts:
-        # an excerpt stands behind the whole document: what a model's context must leave free
+        # excerpts follow the whole document: headroom in the model's context
         documents = f"{documents[:-1]}, room: {RETRIEVAL_HEADROOM}}}"
         sizes = RETRIEVAL.model_dump(include=RETRIEVAL.model_fields_set).items()
         settings = ", ".join(f"{field}: {size}" for field, size in sizes)
         retrieval = f"""
-  # what follows excerpts of it: behind the document, for which there is room, and alone
+  # excerpts repeated after the document (`room` reserves tokens for them), and alone
   - {{{settings}}}"""
     entries = "".join(
         f"""  - full_id: {_scalar(model.full_id)}
@@ -189,10 +189,10 @@ name: {_scalar(name)}
 title: {_scalar(f"Texts of {name}")}
 documents: {documents}
 models:
-{entries}probes:  # what each model reads: the document as a whole, and its pieces alone
+{entries}probes:  # contexts: the whole document, and windows of it
   - {{kind: full}}
   - {{kind: window, name: window_{window}, context: {window}, stride: {window}}}{retrieval}
-# target: {{kind: imported}}  # scores made elsewhere, to rank metrics by: `tokenmart data import`
+# target: {{kind: imported}}  # scores to rank metrics by, from `tokenmart data import`
 """
 
 
@@ -214,7 +214,7 @@ def _described(model: str, folder: Path) -> _Model:
     if path.is_file():
         if path.suffix.lower() != ".gguf":
             raise TokenmartError(
-                f"--model {model}: a file that is no GGUF; give the folder that holds config.json "
+                f"--model {model}: not a GGUF file; give the folder that contains config.json "
                 "and the weights"
             )
         full_id = _full_id(path.stem)
@@ -244,7 +244,7 @@ def _local(path: Path, folder: Path) -> _Model:
         ) from error
     refuse_missing_shards(f"--model {path}", path, SAFETENSORS)
     if not has_weights(path, SAFETENSORS):
-        pickled = " (pickled ones may hold code)" if has_weights(path, PICKLED) else ""
+        pickled = " (pickled ones may contain code)" if has_weights(path, PICKLED) else ""
         raise TokenmartError(
             f"--model {path}: no .safetensors weights{pickled}; convert them with save_pretrained"
         )

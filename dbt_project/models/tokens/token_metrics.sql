@@ -13,7 +13,12 @@
     ],
 ) }}
 
--- New units get every variant, units that were there get the new variants.
+-- Numerator, denominator and count of tokens per unit (model, document, short context) and variant.
+-- For the row of variants/perplexity.csv that is called micro, `variant_sums` writes
+--     select unit_id, sum(nll) as numerator, count(*) as denominator from tokens group by unit_id
+-- `tokens`: every token of the full context once, however many short contexts it is compared with.
+-- `token_pairs`: tokens that were scored in both contexts, with less text before them in the short one.
+-- New units get every variant; units of earlier builds get the variants added since.
 {%- set in_use = variants(over = ['tokens', 'token_pairs']) -%}
 {%- set added = [] -%}
 {%- if is_incremental() -%}
@@ -60,6 +65,7 @@ token_metrics as (
 select * from token_metrics
 {%- if added %}
 union all
+-- the same sums for units of earlier builds
 (
     with tokens as (
         select * from fct_tokens

@@ -179,7 +179,7 @@ def test_other_forms_of_texts(
         (("mine", "texts", "my modle"), "no such folder or GGUF file, and no id of the hub"),
         (("mine", "texts", "checkpoints/gone"), "--model checkpoints/gone: no such folder or GGUF"),
         (("mine", "texts", "./nothing"), "--model ./nothing: no such folder or GGUF file"),
-        (("mine", "texts", "texts/b.txt"), "a file that is no GGUF"),
+        (("mine", "texts", "texts/b.txt"), "not a GGUF file"),
         (("minilong", "texts", "my model"), "there is a problem minilong already"),
         (("taken", "texts", "my model"), "taken.yml: there already"),
     ],
@@ -262,7 +262,7 @@ def test_values_are_quoted_where_yaml_needs_it(tmp_path: Path) -> None:
     ("name", "content", "message"),
     [
         ("a.txt", b"\xff\xfeh", "a.txt: not UTF-8 at byte 0"),
-        ("a.txt", b" \n", "a.txt: holds no text; take it out of the folder"),
+        ("a.txt", b" \n", "a.txt: contains no text; take it out of the folder"),
         ("a.md.gz", b"no gzip", r"a.md.gz: damaged archive \(Not a gzipped file"),
     ],
 )

@@ -130,8 +130,8 @@ class HubSource(WeightSource):
         if not self.pickled:
             raise TokenmartError(
                 f"{full_id}: commit {commit} has no safetensors weights, only pickled ones, which "
-                "may hold code; allow them with `pickled: true` in its source: they are then read "
-                "as data, without executing anything, and converted once"
+                "may contain code; allow them with `pickled: true` in its source: they are then "
+                "read as data, without executing anything, and converted once"
             )
         return True
 

@@ -37,8 +37,8 @@ class LocalSource(WeightSource):
         folder = place.resolve(self.path)
         if not (folder / "config.json").is_file():
             raise TokenmartError(
-                f"{full_id}: source.path {folder} holds no config.json; give a folder written by "
-                "save_pretrained"
+                f"{full_id}: source.path {folder} contains no config.json; give a folder written "
+                "by save_pretrained"
             )
         safe = has_weights(folder, SAFETENSORS)
         if not safe and not (self.pickled and has_weights(folder, PICKLED)):
@@ -48,7 +48,7 @@ class LocalSource(WeightSource):
                 "" if self.pickled else ", or allow pickled ones with `pickled: true` in source"
             )
             raise TokenmartError(
-                f"{full_id}: source.path {folder} holds no .safetensors weights; "
+                f"{full_id}: source.path {folder} contains no .safetensors weights; "
                 f"convert them with save_pretrained{remedy}"
             )
         hashed = _HASHED if safe else (".bin", *_HASHED)

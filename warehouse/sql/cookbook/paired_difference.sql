@@ -1,17 +1,18 @@
--- Is one model really better than another: bits per byte, document by document
+-- Difference of models in bits per byte, document by document
 -- Documents are the unit: z beyond 2 or so is more than their noise. Needs two documents.
 -- param problem  -- which problem
 -- param condition  -- which context condition
--- param model  -- the model the others are compared with
+-- param model  -- the reference model
 with by_document as (
     select
         tokens.model_id,
         tokens.doc_id,
         -sum(tokens.logprob::double) / ln(2)
-        / (
-            (max(tokens.char_end) - min(tokens.char_start))
-            * any_value(documents.bytes / documents.characters)
-        ) as bits_per_byte
+        / strlen(substring(
+            any_value(documents.text),
+            min(tokens.char_start) + 1,
+            max(tokens.char_end) - min(tokens.char_start)
+        )) as bits_per_byte
     from tokens
     inner join documents
         on tokens.problem = documents.problem and tokens.doc_id = documents.doc_id
