@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
-.PHONY: help setup demo study extract dbt correlate report sql verify test test-slow test-scale rehearse lint bench docs clean
+.PHONY: help setup demo study extract dbt correlate report sql verify test test-slow test-scale rehearse lint bench docs docs-serve dbt-docs clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -27,8 +27,8 @@ $(READY): pyproject.toml requirements.lock
 	  { echo "error: $(PYTHON) is older than 3.10; run make PYTHON=python3.12 setup" >&2; exit 1; }
 	@echo "setting up $(VENV) (a few minutes the first time; log in $(LOG))"
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install -c requirements.lock -e '.[dev]' > $(LOG) 2>&1 || \
-	  { grep -E '^ *ERROR:' $(LOG) | tail -n 3 || true; echo "error: pip failed; see $(LOG), mend the cause (network? disk?), run make setup" >&2; exit 1; }
+	@$(BIN)/python -m pip install -c requirements.lock -e '.[dev,docs]' > $(LOG) 2>&1 || \
+	  { grep -E '^ *ERROR:' $(LOG) | tail -n 3 || true; echo "error: pip failed; see $(LOG), correct the cause (network? disk?) and run make setup" >&2; exit 1; }
 	@touch $@
 	@echo "done; on a GPU machine run $(TOKENMART) doctor: it checks the driver against this torch"
 
@@ -43,6 +43,7 @@ demo: $(READY)  ## small real models, documents to ranked correlations: minutes 
 study: $(READY)  ## recompute every figure of studies/ from the committed tables (a minute)
 	$(BIN)/python studies/minilong/recompute.py > /dev/null
 	$(BIN)/python studies/early_decisions/recompute.py > /dev/null
+	$(BIN)/python studies/models90/recompute.py > /dev/null
 	$(BIN)/python -m pytest -q tests/test_studies.py
 
 extract: $(READY)  ## token statistics of the locked problem (GPU; elsewhere: the plan and its cost)
@@ -100,7 +101,16 @@ bench: $(READY)  ## run the benchmarks (about an hour; figures in benchmarks/RES
 	$(BIN)/python benchmarks/statistics_coverage.py --data-sets 600
 	$(BIN)/python benchmarks/warehouse_scale.py
 
-docs: $(READY)  ## dbt documentation in one HTML file: models, columns, formulas, lineage
+SITE = NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
+
+docs: $(READY)  ## build the documentation site into build/site; needs no network
+	$(SITE) build --strict --quiet
+	@echo "open build/site/index.html"
+
+docs-serve: $(READY)  ## serve the documentation site at http://127.0.0.1:8000 and rebuild on changes
+	$(SITE) serve
+
+dbt-docs: $(READY)  ## dbt's own documentation in one HTML file: models, columns, formulas, lineage
 	$(TOKENMART) dbt docs generate --static
 	@echo "open dbt_project/target/static_index.html"
 

@@ -33,10 +33,11 @@ FUNCTIONS = {
 
 GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Set up": {
-        "doctor": ("warehouse.maintenance.cli:doctor", "Check the environment; print remedies."),
+        "init": ("warehouse.maintenance.cli:init", "Make a workspace outside a checkout."),
+        "doctor": ("warehouse.maintenance.cli:doctor", "Check the environment and print remedies."),
         "data": (
             "warehouse.maintenance.cli:data",
-            "Write a problem file; fetch, import, check and clean its data.",
+            "Write a problem file; download, import, check and clean data.",
         ),
     },
     "Extract": {
@@ -44,31 +45,34 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "recall": ("extract.recall.cli:recall", "Measure the recall target of a problem."),
         "status": ("extract.cli:status", "Show what has been extracted and what is missing."),
     },
-    "Ask": {
+    "Query": {
         "dbt": (
             "warehouse.metrics.cli:dbt_command",
-            "Run dbt on the metric models (build, run, test, docs …).",
+            "Run dbt on the metric models (run, build, test, docs …).",
         ),
         "sql": ("warehouse.sql.cli:sql", "Query token statistics and metrics, read-only."),
         "metrics": (
             "warehouse.metrics.cli:metrics",
-            "List metric families, variants and their formulas.",
+            "List metrics, variants and formulas; write a new metric.",
         ),
         "show": (
             "analysis.report.cli:show",
-            "Show a document with every token shaded, one model or two.",
+            "Show a document with every token shaded.",
         ),
     },
-    "Conclude": {
+    "Analyse": {
         "preregister": (
             "analysis.preregistration.cli:preregister",
-            "Register a prediction before the target is read.",
+            "Preregister a metric before the target is read.",
         ),
         "correlate": (
             "analysis.ranking.cli:correlate",
             "Rank metrics by correlation with the target.",
         ),
-        "select": ("analysis.ranking.cli:select", "Choose a metric by held-out correlation."),
+        "select": (
+            "analysis.ranking.cli:select",
+            "List the metrics that track the target, and the best.",
+        ),
         "report": ("analysis.report.cli:report", "Write the HTML report of a problem."),
         "submit": (
             "analysis.submission.cli:submit",
@@ -80,7 +84,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "reproduce": (
             "analysis.submission.cli:reproduce",
-            "Rebuild a submission's scores and compare them.",
+            "Recompute a submission's scores and compare them.",
         ),
     },
 }
@@ -190,7 +194,7 @@ def _plugin_command(path: Path) -> click.Command:
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="tokenmart")
 def cli() -> None:
-    """Extract per-token log-probs once, define metrics in SQL, correlate them with a target.
+    """Score tokens once per model, define metrics in SQL, correlate them with a target.
 
     \b
     Start:     tokenmart doctor

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import click
 
-from warehouse.options import problem_option
+from warehouse.options import LAST_PROBLEM
 
 SEED = click.option(
     "--seed",
     default=0,
     show_default=True,
     type=click.IntRange(0, 2**32 - 1),
-    help="Seed of the bootstrap, the permutations and the MCD filter.",
+    help="Random seed of the bootstrap, the permutations and the MCD filter.",
 )
 
-PROBLEM = problem_option("problem", default="minilong")
+PROBLEM = LAST_PROBLEM
 
 RESAMPLES = click.option(
     "--resamples",
     default=10_000,
     show_default=True,
     type=click.IntRange(100, 1_000_000),
-    help="Number of bootstrap resamples behind each interval.",
+    help="Number of bootstrap resamples of each interval.",
 )

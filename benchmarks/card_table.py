@@ -1,7 +1,7 @@
 """The 17 models of no4k on cards of every size: what fits, its peak, its hours. Nothing is run.
 
     python benchmarks/card_table.py                  # from the plan's formulas, in seconds
-    python benchmarks/card_table.py --write          # and puts it into docs/gpus.md
+    python benchmarks/card_table.py --write          # and puts it into docs/how_to/gpus.md
     python benchmarks/card_table.py --emulate MODEL  # the real engine on emulated GPUs, minutes
 
 Computed, not measured. The plan's peaks are compared with the emulated ones in
@@ -27,7 +27,7 @@ from extract.device_errors import DoesNotFitError  # noqa: E402
 from extract.extraction import apart  # noqa: E402
 from extract.planning.cards import CARDS, Card, sustained_rate  # noqa: E402
 from extract.planning.cost import estimate, work_of  # noqa: E402
-from extract.planning.memory import footprint  # noqa: E402
+from extract.planning.memory import fitting, footprint  # noqa: E402
 from extract.planning.model_size import ModelSize  # noqa: E402
 from extract.scoring.budgets import SUFFIX_TOKENS  # noqa: E402
 from extract.scoring.engine import Engine  # noqa: E402
@@ -66,13 +66,14 @@ def planned(spec: Any, card: Card) -> Cell:
             suffix_tokens=suffix_tokens,
         )  # fmt: skip
 
-    peak, refused = needed(SUFFIX_TOKENS), []
-    if peak.weights + peak.smallest > free:
+    peak = needed(SUFFIX_TOKENS)
+    able = fitting(peak, conditions, "cuda", free)
+    if not able:
         return Cell(0, 0.0)
-    if peak.weights + peak.cache > free:
-        refused = [c for c in conditions if c.kind.shares_prefix]
+    refused = [c for c in conditions if c not in able]
+    if refused:
         peak = needed(0)
-    work = work_of([LONGEST], [c for c in conditions if c not in refused])
+    work = work_of([LONGEST], able)
     cost = estimate(work, size, dtype="bfloat16", device="cuda")
     hours = DOCUMENTS * cost.flops / sustained_rate(card, "bfloat16") / 3600
     # what is more than there is goes in pieces
@@ -121,7 +122,7 @@ def table() -> str:
 def main() -> None:
     """Print the table, and write it into the docs where that is asked for."""
     asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("--write", action="store_true", help="put the table into docs/gpus.md")
+    asked.add_argument("--write", action="store_true", help="write it to docs/how_to/gpus.md")
     asked.add_argument("--emulate", metavar="MODEL", help="emulate this model on each card instead")
     options = asked.parse_args()
     if options.emulate:
@@ -133,7 +134,7 @@ def main() -> None:
     made = f"{what}\n\n{table()}"
     print(made)
     if options.write:
-        page = ROOT / "docs" / "gpus.md"
+        page = ROOT / "docs" / "how_to" / "gpus.md"
         before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
         after = rest.partition(END)[2]
         page.write_text(f"{before}{BEGIN}\n{made}\n{END}{after}", encoding="utf-8")

@@ -1,9 +1,9 @@
-"""The figures of the README's first table, from a finished demo, into JSON and into the README.
+"""Write the figures of a finished demo to JSON and to the quickstart page.
 
 python benchmarks/demo_figures.py
 
-It computes nothing that `tokenmart correlate` and `tokenmart select` don't print. Times can't be
-read off a finished demo: give those that `time make demo` printed, or the recorded ones stay.
+It computes nothing that `tokenmart correlate` and `tokenmart select` don't print. A finished demo
+does not record times: pass those that `time make demo` printed, or the recorded ones are kept.
 """
 
 from __future__ import annotations
@@ -30,38 +30,37 @@ COMMAND = "python benchmarks/demo_figures.py"
 BEGIN, END = f"<!-- {COMMAND} -->", "<!-- end of its figures -->"
 PROBLEM = "minilong"
 SHOWN = 3
-"""So many metrics from the top of the ranking are shown, and two from its end."""
+"""Number of metrics shown from the top of the ranking; two from its end follow."""
 
 BEFORE = """
-What `make demo` finds ({date}; 2 cores, no GPU; shortened to the best variant of each metric, the
-first {first} and the last two of {metrics} metrics): how well each metric, computed on {documents}
-technical documents, predicts the **measured** key-value recall of {models} small real models at
-{lengths} tokens.
+The result of `make demo` ({date}; 2 cores, no GPU): the best variant of the first {first} and of
+the last two of {metrics} metrics. Each metric was computed on {documents} technical documents and
+compared with the **measured** key-value recall of {models} small models at {lengths} tokens.
 """
 TERMS = """
-Held out: the correlation on models drawn at random. 95% CI, chosen: simultaneous for all tries, so
-valid for the best of them.
+Held out: the correlation on test models drawn at random. The 95% CI is simultaneous for all
+metrics tested, so it is valid for the best of them. The p-value is adjusted for all metrics
+tested.
 """
 AFTER = """
-The last two columns are why Tokenmart exists. With {models} models in {kinds} series, {documents}
-documents and {tries} tries it takes rho {least} for a 95% CI that excludes 0. `tokenmart select`
-answers: {verdict}; {near} of {variants} variants can't be distinguished from the best. Choosing the
-best of all on a part of the models gives {held_out} on the others, where a table of plain
-correlations shows {plain}.
+With {models} models in {kinds} series, {documents} documents and {tries} metrics tested, a
+correlation must reach {least} before its simultaneous 95% CI excludes 0. `tokenmart select`
+therefore reports that {verdict}, and that {near} of {variants} variants are not distinguishable
+from the best. Choosing the best variant on a part of the models gives {held_out} on the others; a
+table of plain correlations shows {plain}.
 """
 SOURCE = """
-The figures lie in [docs/demo_figures.json](docs/demo_figures.json), written by
-`python benchmarks/demo_figures.py` after `make demo`.
+The figures are in `docs/demo_figures.json`. `python benchmarks/demo_figures.py` writes them after
+`make demo`.
 """
 TIMES = """
-From a fresh clone it took {first_run} with its downloads (the `.venv` apart, {setup}), on two cores
-with nothing else to do. A second run computes nothing again and took {second_run}. It ends with
-`report.html`.
+From a fresh clone it took {first_run} including downloads, and {setup} more to create `.venv`, on
+two otherwise idle cores. A second run is fully cached and took {second_run}.
 """
 
 
 def demo_figures(workspace: Workspace, seed: int = 0) -> dict[str, Any]:
-    """What the README says of the finished demo in a workspace."""
+    """The figures of the finished demo in a workspace."""
     table = load_table(load_ranked(PROBLEM, workspace), workspace)
     board = rank_metrics(table, seed, resamples=1, top=0)
     selection = select_metric(table, seed)
@@ -133,8 +132,8 @@ def _row(row: LeaderboardRow) -> dict[str, Any]:
     }
 
 
-def readme_block(figures: dict[str, Any]) -> str:
-    """The README's first table and what it says, from the JSON alone."""
+def page_block(figures: dict[str, Any]) -> str:
+    """The table and its text, from the JSON alone."""
     said = figures | {
         "lengths": " and ".join(f"{length:,}" for length in figures["recall_lengths"]),
         "first": SHOWN,
@@ -147,8 +146,8 @@ def readme_block(figures: dict[str, Any]) -> str:
         else "**no metric tracks the target**",
     }
     table = [
-        f"| metric | variant | better | held out | Spearman | 95% CI, chosen | "
-        f"p, {figures['tries']} tries |",
+        f"| metric | variant | better | held out | Spearman | simultaneous 95% CI | "
+        f"p, adjusted for {figures['tries']} |",
         "|---|---|---|---:|---:|---|---:|",
     ]
     for row in figures["rows"]:
@@ -163,18 +162,18 @@ def readme_block(figures: dict[str, Any]) -> str:
 
 
 def times_text(seconds: dict[str, float]) -> str:
-    """How long the demo took, in the README's words."""
+    """How long the demo took, in a sentence."""
     said = {name: _minutes(value) for name, value in seconds.items()}
     return _paragraph(TIMES.format_map(said))
 
 
-def with_figures(readme: str, figures: dict[str, Any]) -> str:
-    """The README with its block, and the sentence about times, replaced."""
-    begin, end = readme.index(BEGIN), readme.index(END) + len(END)
-    readme = readme[:begin] + readme_block(figures) + readme[end:]
-    begin = readme.index("From a fresh clone it took ")
-    end = readme.index("\n\n", begin)
-    return readme[:begin] + times_text(figures["seconds"]) + readme[end:]
+def with_figures(page: str, figures: dict[str, Any]) -> str:
+    """The page with its block, and the sentence about times, replaced."""
+    begin, end = page.index(BEGIN), page.index(END) + len(END)
+    page = page[:begin] + page_block(figures) + page[end:]
+    begin = page.index("From a fresh clone it took ")
+    end = page.index("\n\n", begin)
+    return page[:begin] + times_text(figures["seconds"]) + page[end:]
 
 
 def _paragraph(text: str) -> str:
@@ -195,22 +194,22 @@ def _minutes(seconds: float) -> str:
 @click.option("--setup", type=float, help="Seconds of `make setup`.")
 @click.option("--second-run", type=float, help="Seconds of `make demo` once more.")
 @click.option("--out", type=click.Path(path_type=Path), default=ROOT / "docs" / "demo_figures.json")
-@click.option("--readme", type=click.Path(path_type=Path), default=ROOT / "README.md")
+@click.option("--page", type=click.Path(path_type=Path), default=ROOT / "docs" / "quickstart.md")
 def main(
     first_run: float | None,
     setup: float | None,
     second_run: float | None,
     out: Path,
-    readme: Path,
+    page: Path,
 ) -> None:
-    """Write the figures of the finished demo in this checkout, and the README's block from them."""
+    """Write the figures of this checkout's finished demo to JSON and to the quickstart page."""
     before = json.loads(out.read_text("utf-8"))["seconds"] if out.exists() else {}
     given = {"first_run": first_run, "setup": setup, "second_run": second_run}
     seconds = before | {name: value for name, value in given.items() if value is not None}
     figures = demo_figures(find_workspace()) | {"seconds": seconds}
     out.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    readme.write_text(with_figures(readme.read_text("utf-8"), figures), encoding="utf-8")
-    click.echo(f"written {out} and {readme}")
+    page.write_text(with_figures(page.read_text("utf-8"), figures), encoding="utf-8")
+    click.echo(f"written {out} and {page}")
 
 
 if __name__ == "__main__":

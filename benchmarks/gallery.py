@@ -1,4 +1,4 @@
-"""The README's gallery: the report and the viewer as a browser shows them.
+"""The pictures of the quickstart: the report and the viewer as a browser shows them.
 
     make demo && python benchmarks/gallery.py
 
@@ -25,7 +25,7 @@ from browser import run as browse  # noqa: E402
 
 from warehouse.paths import find_workspace  # noqa: E402
 
-READ = "docs/probes.md"
+READ = "docs/how_to/probes.md"
 START = 1500
 """Character at which the picture begins: before, the short window reaches the beginning."""
 
@@ -79,9 +79,9 @@ def view(folder: Path, page: Path) -> None:
     }
     tokenmart("extract", "--problem", str(problem), **own)
     tokenmart("dbt", "--quiet", "build", **own)
-    names = ",".join(model["full_id"] for model in models)
+    names = [part for model in models for part in ("--model", model["full_id"])]
     tokenmart(
-        "show", "--problem", str(problem), "--document", "0", "--models", names,
+        "show", "--problem", str(problem), "--document", "0", *names,
         "--measure", "gain", "--start", str(START), "--out", str(page), **own,
     )  # fmt: skip
 

@@ -12,7 +12,8 @@ model, `pruned`: one model's rows against all. Then, on the largest size up to 1
 same build in as many shards here and on Ray with 1, 2 and 4 workers, and `units`: commands on a
 store of many small units. Peak memory is the largest resident size of the process that builds. A
 piece notes the machine's load when it began: with more than a few tenths it says little about time.
-An output is of one machine. The tables of RESULTS.md and docs/scale.md are written anew from all
+An output is of one machine. The tables of RESULTS.md and docs/explanation/cost.md are rewritten
+from all
 that are called growth*.json.
 """
 
@@ -102,7 +103,7 @@ class Growth:
         return bench
 
     def store(self, rows: int) -> tuple[Bench, Shape]:
-        """The made-up store of so many rows; a model that was cut off is written anew."""
+        """The made-up store of so many rows; a model that was cut off is rewritten."""
         bench, shape = self.bench(f"rows_{rows}"), shape_of(rows)
         done = bench.folder / "models_written"
         begin = int(done.read_text()) if done.exists() else 0
@@ -219,7 +220,7 @@ def sharded(growth: Growth, rows: int, shards: int, workers: int | None) -> Figu
     bench, _ = growth.store(rows)
     bench.forget()
     shutil.rmtree(bench.folder / "shards", ignore_errors=True)
-    words = ["dbt", "build", "--shards", str(shards)]
+    words = ["shards", "build", "--count", str(shards)]
     try:
         if workers is None:
             seconds = command(bench, *words)["seconds"]

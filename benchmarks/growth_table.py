@@ -1,4 +1,4 @@
-"""What `growth.py` measured, as RESULTS.md and docs/scale.md show it.
+"""What `growth.py` measured, as RESULTS.md and docs/explanation/cost.md show it.
 
 A run is one output: pieces of one machine. Times of two runs are never compared.
 """
@@ -30,7 +30,7 @@ PRICES = {"GPU hour": 2.0, "core hour": 0.05, "TB and month": 23.0}
 """Dollars, assumed: about what clouds asked in 2026."""
 
 LAB = {"models": 1_000, "documents": 10_000, "tokens": 131_072, "parameters": 7_000_000_000}
-"""The case that docs/scale.md reckons: each document read whole, once."""
+"""The case that docs/explanation/cost.md estimates: each document read whole, once."""
 
 
 def committed_outputs() -> list[Path]:
@@ -44,10 +44,10 @@ def committed_runs() -> list[Run]:
 
 
 def write_tables() -> None:
-    """Write the tables anew where they are shown."""
+    """Rewrite the tables on their pages."""
     runs = committed_runs()
     replace_marked(RESULTS, BLOCK, results_block(runs))
-    replace_marked(ROOT / "docs" / "scale.md", BLOCK, reckoning_block(runs))
+    replace_marked(ROOT / "docs" / "explanation" / "cost.md", BLOCK, reckoning_block(runs))
 
 
 def pieces(found: Run, kind: str) -> dict[str, Piece]:

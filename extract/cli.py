@@ -14,7 +14,7 @@ import click
 
 from warehouse.errors import visible
 from warehouse.options import BACKEND, DEVICE, DTYPE, JSON, MODELS, PROBLEM
-from warehouse.terminal import counted, print_whole
+from warehouse.terminal import counted, print_columns, print_notes, print_whole, terminal_console
 
 if TYPE_CHECKING:
     from extract.planning.plan import Document, Selection
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 LONGEST_CPU_HOURS = 12.0
 
 _SELECTION = (
-    click.option("--demo", is_flag=True, help="Take only the problem's small demo part."),
+    click.option("--demo", is_flag=True, help="Use only the problem's small demo part."),
     MODELS,
     DEVICE,
     DTYPE,
@@ -45,58 +45,60 @@ def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.pass_context
 @PROBLEM
 @selection_options
-@click.option("--probe", "probes", multiple=True, help="Take only this probe; repeatable.")
-@click.option("--documents", type=click.IntRange(1), help="Take only the first N documents.")
+@click.option("--probe", "probes", multiple=True, help="Use only this probe; repeatable.")
+@click.option("--documents", type=click.IntRange(1), help="Use only the first N documents.")
 @click.option(
-    "--max-tokens", type=click.IntRange(2), help="Take only the first N tokens of each document."
+    "--max-tokens", type=click.IntRange(2), help="Use only the first N tokens of each document."
 )
 @click.option(
     "--attention",
     type=click.Choice(["sdpa", "eager", "flash_attention_2", "flash_attention_3"]),
-    help="Attention implementation; the backend chooses when it is not given.",
+    help="Attention implementation; by default the backend chooses.",
 )
 @click.option(
     "--compile",
     "compiled",
     is_flag=True,
-    help="Fuse norms, feed-forward layers and the head's tiles (torch.compile); for GPUs.",
+    help="Compile norms, feed-forward layers and the head with torch.compile; for GPUs.",
 )
 @click.option(
     "--workers",
     type=click.IntRange(1),
-    help="Share the work between N processes: one per GPU, or per part of the processor. By "
-    "default one for each GPU where models fit on one, else one.",
+    help="Number of processes, each on one GPU or on a part of the CPU cores. Default: "
+    "one per GPU if models fit on one GPU, else one.",
 )
 @click.option(
     "--top-k",
     type=click.IntRange(1, 1000),
-    help="Keep the K first choices of every token, too (table top_tokens); units without them "
-    "are computed anew.",
+    help="Store the K most likely tokens at every position too (table top_tokens); units "
+    "without them are recomputed.",
 )
 @click.option(
     "--on",
     metavar="SCHEDULER",
-    help="Compute on a Ray cluster (ray), or as a job array of Slurm (slurm); --workers is the "
-    "number of actors or jobs. Every machine sees the checkout and its data folder under the same "
-    "path.",
+    help="Run on a Ray cluster (ray) or as a Slurm job array (slurm); --workers is the "
+    "number of actors or jobs. Every machine must see the checkout and its data "
+    "folder under the same path.",
 )
-@click.option("--address", help="Use the Ray cluster at this address; else a new one, here.")
+@click.option(
+    "--address",
+    help="Address of the Ray cluster, HOST:PORT; default: a new cluster on this machine.",
+)
 @click.option(
     "--slurm",
     "slurm",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Ask Slurm for this, as submitit names it: partition, gpus_per_node, timeout_min; "
-    "repeatable.",
+    help="Slurm setting by its submitit name (partition, gpus_per_node, timeout_min); repeatable.",
 )
 @click.option(
     "--hours",
     type=click.FloatRange(0, min_open=True),
-    help="Take documents in order, each with all models, until the next would not end within so "
-    "many hours.",
+    help="Time budget: score documents in order, each with all models, and start none "
+    "that would not finish in time.",
 )
 @click.option("--as-worker", hidden=True, help="Be a worker of the run that started at this time.")
-@click.option("--dry-run", is_flag=True, help="Print what would be computed and its cost.")
+@click.option("--dry-run", is_flag=True, help="Print the plan and its cost, and compute nothing.")
 def extract(
     context: click.Context,
     problem_name: str,
@@ -119,10 +121,10 @@ def extract(
     as_worker: str | None,
     dry_run: bool,
 ) -> None:
-    """Write the log-prob, entropy and rank of every token to Parquet.
+    """Write the log-probability, entropy and rank of every token to Parquet.
 
-    Work is done in units of (model, condition, document). A finished unit is never computed
-    again; interrupt at any time and run the same command to go on.
+    Work is done in units of (model, condition, document). A finished unit is never computed again:
+    interrupt at any time and run the same command to resume.
 
     \b
     tokenmart extract --problem minilong --demo
@@ -217,12 +219,11 @@ def _guard_processor(plan: Plan, *, asked_by_name: bool) -> None:
 
 
 def _print_plan(plan: Plan) -> None:
-    from rich.console import Console
+    from extract.planning.tables import plan_columns
 
-    from extract.planning.tables import plan_table
-
-    print_whole(Console(), plan_table(plan))
-    click.echo(visible("\n".join(plan.notes)))
+    console = terminal_console()
+    print_columns(console, plan_columns(plan), plan.title, last_is_total=True)
+    print_notes(console, plan.notes)
 
 
 def _extract(
@@ -234,9 +235,11 @@ def _extract(
     quiet: bool,
     hours: float | None,
 ) -> None:
-    from extract.extraction import Extraction, Outcome
-    from extract.failures import summary
-    from extract.planning.tables import fallbacks, status_rows
+    from extract.extraction import Extraction
+    from extract.failures import Outcome, summary
+    from extract.planning.cuts import cut_lines
+    from extract.planning.planned_work import PlannedWork
+    from extract.planning.status import fallbacks, next_steps, status_rows
     from extract.time_budget import extract_within
     from extract.workers import sigterm_interrupts
     from warehouse.errors import UnitFailedError
@@ -247,7 +250,8 @@ def _extract(
     outcome = Outcome()
     started = time.monotonic()
     # a worker's part is in the ledger, which its parent reads
-    shown = nullcontext(no_progress) if quiet else progress_bar(total, "units")
+    work = 0.0 if quiet else PlannedWork(problem, selection, workspace).total(documents)
+    shown = nullcontext(no_progress) if quiet else progress_bar(total, "units", work)
     stopped = sigterm_interrupts() if quiet else nullcontext()  # its parent ends it so
     with stopped, without_library_bars(), shown as progress:
 
@@ -275,8 +279,14 @@ def _extract(
         click.echo(visible(f"note: {line}"), err=True)
     if not quiet:
         # from the ledger, which also knows what workers did
-        for line in fallbacks(status_rows(problem, selection, workspace)):
+        rows = status_rows(problem, selection, workspace)
+        for line in fallbacks(rows):
             click.echo(visible(f"warning: {line}"), err=True)
+        for line in cut_lines(rows):
+            click.echo(visible(f"cut: {line}"))
+    if not outcome.failures and not quiet:
+        for line in next_steps(problem, workspace):
+            click.echo(visible(line))
     if outcome.failures:
         lines = summary(outcome.failures)
         for line in lines:
@@ -284,8 +294,8 @@ def _extract(
         models = len({failure.model for failure in outcome.failures})
         raise UnitFailedError(
             f"{len(lines)} failed (listed above), of {models} of "
-            f"{counted(len(selection.models), 'model')}; all else is kept: mend the cause and run "
-            "the same command again"
+            f"{counted(len(selection.models), 'model')}; everything else is kept: correct the "
+            "cause and run the same command again"
         )
 
 
@@ -298,9 +308,9 @@ def _extract(
 def status(problem_name: str, by_condition: bool, as_json: bool) -> None:
     """Show how many units of each model are done, failed or missing.
 
-    A unit is one document under one condition, or a batch of a benchmark's items. Peak memory is
-    the largest measured, or, before anything ran, predicted (with ~). Files that aren't counted,
-    and damaged ones, are named.
+    A unit is one document in one condition, or a batch of a benchmark's items. Peak memory is the
+    largest measured or, before any run, the predicted value (with ~). Files missing from the ledger
+    and damaged files are listed.
 
     \b
     tokenmart status --problem minilong
@@ -308,8 +318,8 @@ def status(problem_name: str, by_condition: bool, as_json: bool) -> None:
     """
     from extract.planning.devices import likely_device
     from extract.planning.plan import select
+    from extract.planning.status import fallbacks, status_columns, status_notes, status_rows
     from extract.planning.status_section import sections_of
-    from extract.planning.tables import fallbacks, status_notes, status_rows, status_table
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_problem
     from warehouse.store.survey import survey
@@ -326,12 +336,12 @@ def status(problem_name: str, by_condition: bool, as_json: bool) -> None:
         added = [row for section in sections for row in section.rows]
         click.echo(json.dumps([*rows, *added], indent=1))
         return
-    from rich.console import Console
-
-    print_whole(Console(), status_table(problem, rows, by_condition))
+    console = terminal_console()
+    title = f"{problem.name}: what has been extracted"
+    print_columns(console, status_columns(rows, by_condition), title)
     for line in fallbacks(rows):
         click.echo(visible(f"warning: {line}"))
-    click.echo(visible("\n".join(status_notes(problem, selection, rows))))
+    print_notes(console, status_notes(problem, selection, rows))
     counted = [row for row in rows if not row["on_request"]]
     missing = [r for r in counted if r["documents"] is None or r["done"] < r["documents"]]
     if missing:
@@ -340,5 +350,5 @@ def status(problem_name: str, by_condition: bool, as_json: bool) -> None:
             f"`tokenmart extract --problem {problem.asked}`"
         )
     for section in sections:
-        print_whole(Console(), section.table())
-        click.echo(visible("\n".join(section.notes())))
+        print_whole(console, section.table())
+        print_notes(console, section.notes())

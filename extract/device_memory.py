@@ -48,7 +48,7 @@ class PeakMemory:
         self.gpu = device.startswith("cuda") or (device == "auto-map" and _has_gpu())
 
     def reset(self) -> None:
-        """Start anew; on Linux the kernel's high-water mark of this process is cleared."""
+        """Reset; on Linux the kernel's high-water mark of this process is cleared."""
         if self.gpu:
             import torch
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -13,8 +12,9 @@ from extract.backends.backend import Loading, Scorer, check_results, find_backen
 from extract.background_store import Background
 from extract.device_errors import DeviceLostError, DoesNotFitError, raise_if_lost
 from extract.device_memory import PeakMemory, release_memory
-from extract.failures import Failure, LibraryMessages, explain
+from extract.failures import Failure, Outcome, explain
 from extract.planning.cost import CHARACTERS_PER_TOKEN, planned_memory
+from extract.planning.cuts import read_lengths
 from extract.planning.memory import Footprint, refuse_too_large
 from extract.planning.plan import (
     Document,
@@ -24,6 +24,7 @@ from extract.planning.plan import (
     is_settled,
     max_tokens_of,
 )
+from extract.planning.planned_work import PlannedWork, WithinUnit
 from extract.prefetch import Prefetch
 from extract.token_scores import Scored
 from extract.tokenization import TokenizedDocument
@@ -40,17 +41,6 @@ from warehouse.store.token_files import finished_units, publish, write_unit
 from warehouse.store.top_tokens import write_top_tokens
 
 PUBLISH_SECONDS = 120.0
-
-
-@dataclass
-class Outcome:
-    """What a run did: units computed, what failed, units left to other processes, warnings."""
-
-    units: int = 0
-    tokens: int = 0
-    failures: list[Failure] = field(default_factory=list)
-    elsewhere: int = 0
-    messages: LibraryMessages = field(default_factory=LibraryMessages)
 
 
 def scoring_groups(todo: Sequence[Condition]) -> list[list[Condition]]:
@@ -103,6 +93,9 @@ class Extraction:
         self.publish_seconds = 0.0
         self.outcome = Outcome() if outcome is None else outcome
         self.memory = PeakMemory(selection.device)
+        self.work = PlannedWork(problem, selection, workspace)
+        self.label = ""
+        self.within = WithinUnit(lambda work: self.progress(self.label, 0, work))
         longest = max((len(d.text) for d in documents), default=0) / CHARACTERS_PER_TOKEN
         limit = max_tokens_of(problem, selection)
         self.longest = int(min(longest, limit) if limit else longest)
@@ -146,9 +139,14 @@ class Extraction:
         libraries = ("huggingface_hub",) if spec.source.on_demand else ()
         with self.outcome.messages.about(spec.full_id, libraries):
             plan = self.prefetch.plan(spec)
-        self.progress(f"{spec.full_id}: planned", plan.done)
+        left = sum(self._work(spec, task) for task in plan.tasks)
+        there = self.work.of_model(spec, self.documents) - left
+        self.progress(f"{spec.full_id}: planned", plan.done, there, False)
         self.outcome.failures += plan.failed
         return plan
+
+    def _work(self, spec: ModelSpec, task: Task) -> float:
+        return self.work.of(spec, task.document, task.missing)
 
     @staticmethod
     def _reason(spec: ModelSpec, error: Exception) -> str:
@@ -170,7 +168,8 @@ class Extraction:
             for condition in self._still_missing(plan, task) if ours else ():
                 failed = ScoredUnit(condition, (), (), reason, 0, 0.0, self.memory.bytes())
                 self._store(plan, task, failed, scorer=None, tokenized=None)
-        self.progress(f"{plan.spec.full_id}: document {task.document.doc_id}", len(task.missing))
+        label = f"{plan.spec.full_id}: document {task.document.doc_id}"
+        self.progress(label, len(task.missing), self._work(plan.spec, task), False)
 
     def _publish(self, plan: ModelPlan) -> None:
         started = time.monotonic()
@@ -185,10 +184,11 @@ class Extraction:
             TokenmartError: the model needs more than the device has.
         """
         needed = planned_memory(
-            spec, self.selection, self.longest, self.workspace, folder, self.problem.name
+            self.problem, spec, self.selection, self.longest, self.workspace, folder
         )
         if needed is not None:
-            refuse_too_large(spec, needed, self.selection.device, self.longest)
+            longest = read_lengths([self.longest], self.problem, spec, self.workspace)[0]
+            refuse_too_large(spec, needed, self.selection.device, longest)
         return needed
 
     def _tokenize(self, plan: ModelPlan) -> dict[int, TokenizedDocument]:
@@ -238,6 +238,7 @@ class Extraction:
                 cache_share=needed.cache / needed.weights if needed else 0.0,
                 sample=with_bos(first.ids, plan.tokenizer.bos),
                 top_k=max(condition.top_k for task in plan.tasks for condition in task.missing),
+                passed=self.within.passed,
             )
         )
         write_model(self.workspace, self.problem.name, plan, scorer.parameters)
@@ -253,17 +254,19 @@ class Extraction:
         storing: Background,
     ) -> None:
         """Score one document if no other process has it; its claim is held until it is stored."""
-        doc_id = task.document.doc_id
-        label = f"{plan.spec.full_id}: document {doc_id}"
+        self.label = label = f"{plan.spec.full_id}: document {task.document.doc_id}"
+        work = self._work(plan.spec, task)
         self.progress(label, 0)
         with ExitStack() as held:
             ours = held.enter_context(self._claim(plan, task))
             todo = self._still_missing(plan, task) if ours else ()
             if not todo:
                 self.outcome.elsewhere += 0 if ours else len(task.missing)
-                self.progress(label, len(task.missing))
+                self.progress(label, len(task.missing), work, False)
                 return
+            self.within.begin(work, self.work.tokens(len(tokenized.ids), todo))
             scored = self._score_task(plan, task, todo, scorer, tokenized)
+            self.within.end()
             storing.finish()
             release = held.pop_all()
 

@@ -10,7 +10,7 @@ import textwrap
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from extract.device_errors import is_out_of_memory
@@ -188,3 +188,14 @@ class _Keeper(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         place = f"{record.pathname}:{record.lineno}"
         self.messages.keep(record.name.split(".")[0], place, record.getMessage())
+
+
+@dataclass
+class Outcome:
+    """What a run did: units computed, what failed, units left to other processes, warnings."""
+
+    units: int = 0
+    tokens: int = 0
+    failures: list[Failure] = field(default_factory=list)
+    elsewhere: int = 0
+    messages: LibraryMessages = field(default_factory=LibraryMessages)

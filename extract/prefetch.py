@@ -141,7 +141,9 @@ class Prefetch:
         place = Place(self.workspace, self.problem.name)
         here = spec.present(place)
         if here is None and spec.source.on_demand:
-            needed = planned_memory(spec, self.selection, self.longest, self.workspace)
+            needed = planned_memory(
+                self.problem, spec, self.selection, self.longest, self.workspace
+            )
             if needed is not None:
                 refuse_too_large(spec, needed, self.selection.device, self.longest)
             if has_room(spec, self.workspace):

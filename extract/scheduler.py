@@ -10,7 +10,7 @@ import click
 
 from extract.failures import Failure, summary
 from extract.planning.plan import Document, Selection
-from extract.planning.tables import count_finished
+from extract.planning.status import count_finished
 from warehouse.errors import TokenmartError, UnitFailedError, did_you_mean, visible
 from warehouse.paths import Workspace
 from warehouse.plugins import kinds
@@ -69,7 +69,7 @@ def chosen_scheduler(on: str | None, given: Mapping[str, Any]) -> Scheduler | No
         listed = ", ".join(known) or "none"
         raise TokenmartError(
             f"--on {on}: no such scheduler; {did_you_mean(on, known)}schedulers here: {listed} "
-            "(plugins/cluster brings ray and slurm)"
+            "(plugins/cluster adds ray and slurm)"
         )
     for option, value in used.items():
         if on is None or option not in known[on].options:
@@ -108,6 +108,6 @@ def extract_elsewhere(
         click.echo(visible(f"error: {line}"), err=True)
     if done < total or lines:
         raise UnitFailedError(
-            f"{total - done} of {total} units are missing; all else is kept: correct the cause and "
-            "run the same command again"
+            f"{total - done} of {total} units are missing; everything else is kept: correct the "
+            "cause and run the same command again"
         )

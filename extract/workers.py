@@ -241,7 +241,7 @@ def share_work(
         DeviceLostError: all GPUs failed.
     """
     from extract.planning.cost import refuse_too_many
-    from extract.planning.tables import count_finished
+    from extract.planning.status import count_finished
 
     workers, every = sharing.workers, selection
     if sharing.each is not None:

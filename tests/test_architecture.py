@@ -45,7 +45,7 @@ MAY_IMPORT = {
     RANKING: {ANALYSIS, STATISTICS, PREREGISTRATION, *WAREHOUSE},
     "analysis.report": {ANALYSIS, STATISTICS, RANKING, *WAREHOUSE},
     "analysis.submission": {ANALYSIS, STATISTICS, RANKING, PREREGISTRATION, *WAREHOUSE},
-    "scripts": {"analysis.submission", *WAREHOUSE},
+    "scripts": {"analysis.submission", "tokenmart", *WAREHOUSE},
     "tokenmart": {GROUND, SQL},
     "plugins": set(),
     "plugins.benchmarks": {"extract", ANALYSIS, STATISTICS, "analysis.report", *WAREHOUSE},
@@ -60,7 +60,7 @@ MAY_IMPORT = {
     "plugins.cluster": {"extract", *WAREHOUSE},
     "plugins.exchange": WAREHOUSE,
 }
-"""Room → rooms whose modules it may import; its own always. docs/architecture.md draws it."""
+"""Package → packages whose modules it may import, besides its own; see the architecture page."""
 
 MOST_FILES = 15
 LONGEST_FILE_LINES = 400

@@ -1,4 +1,4 @@
-"""Figures in README and benchmarks/RESULTS.md are those of committed files that a command wrote."""
+"""Figures in docs and benchmarks/RESULTS.md are those of committed files that a command wrote."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from made_up_marts import Marts
 from tokenmart import cli
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text("utf-8")
+DOCS = ROOT / "docs"
+QUICKSTART = (DOCS / "quickstart.md").read_text("utf-8")
 RESULTS = (ROOT / "benchmarks" / "RESULTS.md").read_text("utf-8")
 
 
@@ -37,13 +38,21 @@ def of_benchmarks(name: str) -> Any:
 demo_figures = of_benchmarks("demo_figures")
 statistics_selection = of_benchmarks("statistics_selection")
 curate_series = of_benchmarks("curate_series")
+selection_methods = of_benchmarks("selection_methods")
 growth_table = of_benchmarks("growth_table")
 minimerge = of_benchmarks("minimerge")
+window_price = of_benchmarks("window_price")
+
+
+def test_the_guide_compares_methods_of_choosing(selection_methods: Any) -> None:
+    record = json.loads((ROOT / "benchmarks" / "selection_methods.json").read_text("utf-8"))
+    guide = (DOCS / "explanation" / "signal_of_benchmarks.md").read_text("utf-8")
+    assert selection_methods.docs_table(record) in guide
 
 
 def test_the_guide_says_what_choosing_items_was_worth(curate_series: Any) -> None:
     record = json.loads((ROOT / "benchmarks" / "curate_series.json").read_text("utf-8"))
-    guide = (ROOT / "docs" / "e2lm.md").read_text("utf-8")
+    guide = (DOCS / "explanation" / "signal_of_benchmarks.md").read_text("utf-8")
     worth, lengths = curate_series.docs_tables(record)
     assert worth in guide and lengths in guide and record["command"] in guide
     text = " ".join(guide.split())
@@ -74,11 +83,14 @@ def test_the_guide_says_what_choosing_items_was_worth(curate_series: Any) -> Non
     assert sq["optimism"] / (sq["in_sample"] - sq["all"]) == pytest.approx(0.5, abs=0.1)
 
 
-def test_the_readme_shows_the_committed_figures_of_the_demo(demo_figures: Any) -> None:
-    figures = json.loads((ROOT / "docs" / "demo_figures.json").read_text("utf-8"))
-    assert demo_figures.readme_block(figures) in README
-    assert demo_figures.times_text(figures["seconds"]) in README
-    assert figures["command"] in README
+def test_the_quickstart_shows_the_committed_figures_of_the_demo(demo_figures: Any) -> None:
+    figures = json.loads((DOCS / "demo_figures.json").read_text("utf-8"))
+    assert demo_figures.page_block(figures) in QUICKSTART
+    assert demo_figures.times_text(figures["seconds"]) in QUICKSTART
+    assert figures["command"] in QUICKSTART
+    minutes = (figures["seconds"]["first_run"] + figures["seconds"]["setup"]) / 60
+    readme = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    assert f"about {minutes:.0f} minutes on two cores" in readme
 
 
 card_table = of_benchmarks("card_table")
@@ -86,13 +98,13 @@ card_table = of_benchmarks("card_table")
 
 def test_the_cards_page_shows_what_the_plan_computes(card_table: Any) -> None:
     """What `card_table.py --write` puts there; `--emulate` takes minutes and is not run here."""
-    assert card_table.table() in (ROOT / "docs" / "gpus.md").read_text("utf-8")
+    assert card_table.table() in (DOCS / "how_to" / "gpus.md").read_text("utf-8")
 
 
 def test_growth_is_shown_as_it_was_measured(growth_table: Any) -> None:
     runs = growth_table.committed_runs()
     found = json.loads((ROOT / "benchmarks" / "growth.json").read_text("utf-8"))
-    guide = (ROOT / "docs" / "scale.md").read_text("utf-8")
+    guide = (DOCS / "explanation" / "cost.md").read_text("utf-8")
     assert growth_table.results_block(runs) in RESULTS
     assert growth_table.reckoning_block(runs) in guide
     text = " ".join(guide.split())
@@ -118,7 +130,7 @@ def test_growth_is_shown_as_it_was_measured(growth_table: Any) -> None:
     assert f"{largest['peak_bytes'] / 2**30:.1f} GiB at 4 with 10⁹" in text
     assert (
         f"10⁹ rows of {store['models']:,} models take {largest['seconds'] / 60:.0f} minutes and a "
-        f"database of {largest['database_bytes'] / 1e9:.0f} GB beside {store['bytes'] / 1e9:.0f} GB"
+        f"database of {largest['database_bytes'] / 1e9:.0f} GB for {store['bytes'] / 1e9:.0f} GB"
     ) in text
     one_model = billion["added 1000000000"]["seconds_one_model"]
     assert f"A run with one new model takes {one_model:.0f} s there" in text
@@ -142,27 +154,29 @@ def test_the_guide_counts_what_ships() -> None:
     ).read_scores(ROOT / "data" / "published" / "dclm.parquet")
     recipes = len(set(scores["recipe"].to_pylist()) - {None})
     runs = len(set(scores["model_id"].to_pylist()))
-    guide = " ".join((ROOT / "docs" / "e2lm.md").read_text("utf-8").split())
-    readme = " ".join(README.split())
+    guide = (DOCS / "tutorials" / "benchmarks_over_training.md").read_text("utf-8")
+    guide = " ".join(guide.split())
+    listed = " ".join((DOCS / "reference" / "problems.md").read_text("utf-8").split())
     assert f"`dclm` ({runs} runs on {recipes} recipes)" in guide
-    assert f"1B and 7B parameters on {recipes} data recipes." in readme
+    assert f"1B and 7B parameters on {recipes} data recipes" in listed
     problem = yaml.safe_load((ROOT / "data" / "problems" / "minimerge.yml").read_text("utf-8"))
     alone = [each for each in problem["merges"] if each["name"].endswith("-alone")]
     assert (len(problem["merges"]), len(alone)) == (9, 4)
-    assert "the base and five [merges](docs/merging.md) of them: nine entries" in readme
+    assert "the base and five merges of them: nine entries" in listed
 
 
+MERGING = DOCS / "tutorials" / "ranking_merged_models.md"
 MERGES = json.loads((ROOT / "benchmarks" / "minimerge.json").read_text("utf-8"))
 
 
 def test_the_guide_shows_what_merging_found(minimerge: Any) -> None:
-    guide = (ROOT / "docs" / "merging.md").read_text("utf-8")
+    guide = MERGING.read_text("utf-8")
     text = " ".join(guide.split())
     assert minimerge.docs_block(MERGES) in guide
     assert f"in {MERGES['minutes']:.0f} minutes: three experts" in text
     assert MERGES["minutes"] <= 60 and MERGES["cores"] == 2
-    said = f"five merges of them in {MERGES['minutes']:.0f} minutes on two cores"
-    assert said in " ".join(README.split())
+    listed = (DOCS / "reference" / "problems.md").read_text("utf-8")
+    assert f"takes {MERGES['minutes']:.0f} minutes on two cores" in listed
     assert MERGES["reproduction"][0].startswith("weights are equal, byte for byte")
     assert all(line.endswith("equal") for line in MERGES["reproduction"][1:])
     overall = {row["entry"]: row for row in MERGES["rankings"] if row["round"] == "overall"}
@@ -183,7 +197,7 @@ def test_the_guide_shows_what_merging_found(minimerge: Any) -> None:
 
 
 def test_the_guides_words_about_merging_are_those_of_the_figures() -> None:
-    text = " ".join((ROOT / "docs" / "merging.md").read_text("utf-8").split())
+    text = " ".join(MERGING.read_text("utf-8").split())
     right = {
         (row["entry"], row["task"].removeprefix("mini_final_")): row["accuracy"]
         for row in MERGES["accuracy"]
@@ -221,7 +235,9 @@ def test_the_rehearsals_minutes_are_those_of_its_output() -> None:
     output = (ROOT / "benchmarks" / "rehearsal.txt").read_text("utf-8")
     assert "17 of 17 models" in output and "FAILED" not in output
     minutes = output.strip().splitlines()[-1]
-    assert minutes.endswith(" minutes") and f"({minutes} on two cores" in README
+    assert minutes.endswith(" minutes") and f"({minutes} on two cores" in (
+        (DOCS / "tutorials" / "locked_problem.md").read_text("utf-8")
+    )
     assert f"**{minutes}**" in RESULTS
 
 
@@ -248,12 +264,12 @@ def test_the_figures_of_the_demo_are_what_the_commands_print(
     assert found["least_spearman"] == ranked["least_spearman_that_excludes_0"]
 
 
-def test_another_run_replaces_what_the_readme_says(demo_figures: Any) -> None:
-    figures = json.loads((ROOT / "docs" / "demo_figures.json").read_text("utf-8"))
+def test_another_run_replaces_the_figures_of_the_quickstart(demo_figures: Any) -> None:
+    figures = json.loads((DOCS / "demo_figures.json").read_text("utf-8"))
     other = figures | {"tries": 4711, "seconds": figures["seconds"] | {"second_run": 4711}}
-    changed = demo_figures.with_figures(README, other)
-    assert "p, 4711 tries" in changed and "took 78 min 31 s" in " ".join(changed.split())
-    assert demo_figures.with_figures(changed, figures) == README
+    changed = demo_figures.with_figures(QUICKSTART, other)
+    assert "p, adjusted for 4711" in changed and "took 78 min 31 s" in " ".join(changed.split())
+    assert demo_figures.with_figures(changed, figures) == QUICKSTART
 
 
 def test_the_table_beside_the_harness_is_that_of_its_output() -> None:
@@ -302,6 +318,12 @@ def test_the_coverage_of_intervals_is_that_of_the_committed_output() -> None:
     for (statistic, method), row in COVERAGE.items():
         cells = [covered(part, statistic, method) for part in (independent, shared)]
         assert f"| {row} | {' | '.join(cells)} |" in RESULTS
+
+
+def test_the_price_of_the_window_probe_is_the_committed_one(window_price: Any) -> None:
+    found = json.loads((ROOT / "benchmarks" / "window_price.json").read_text("utf-8"))
+    assert window_price.section(found) in RESULTS
+    assert found["prices"] == window_price.prices()
 
 
 def test_the_tables_of_the_simulation_are_the_committed_ones(statistics_selection: Any) -> None:

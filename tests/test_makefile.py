@@ -26,6 +26,7 @@ TARGETS = [
     "verify",
 ]
 TARGETS += ["test", "test-slow", "test-scale", "rehearse", "lint", "bench", "docs", "clean"]
+TARGETS += ["docs-serve", "dbt-docs"]
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 

@@ -1,4 +1,4 @@
-"""The examples of docs/architecture.md, dropped into a scratch folder and used together."""
+"""The examples of docs/how_to/write_a_plugin.md, put into a scratch folder and used together."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from warehouse.paths import Workspace
 from warehouse.store.token_files import published_path
 
 CHECKOUT = Path(__file__).parents[1]
-PAGE = CHECKOUT / "docs" / "architecture.md"
+PAGE = CHECKOUT / "docs" / "how_to" / "write_a_plugin.md"
 DOORS = {"probes", "documents", "weights", "backends", "importers", "commands"}
 PROBLEM = """\
 name: mine
@@ -76,7 +76,7 @@ def test_the_examples_work_together(tokenmart, workspace: Workspace, tmp_path: P
     file = published_path(workspace, "mine", "me--model", "tail")
     logprobs = pq.read_table(file, partitioning=None)["logprob"].to_numpy()
     np.testing.assert_allclose(logprobs, np.full(3, -np.log(4)), atol=2e-5)
-    # the same probe under the backend that ships: other numbers, so the unit is computed anew
+    # the same probe under the backend that ships: other numbers, so the unit is recomputed
     assert "extracted 1 unit " in tokenmart(*asked)
     again = pq.read_table(file, partitioning=None)["logprob"].to_numpy()
     assert len(again) == 3 and not np.allclose(again, logprobs)

@@ -12,6 +12,13 @@ from click.utils import PacifyFlushWrapper
 
 from warehouse.errors import visible
 
+EXTRAS = dict.fromkeys(
+    ("accelerate", "gguf", "huggingface_hub", "sentencepiece", "tokenizers", "torch",
+     "transformers"),
+    "extract",
+)  # fmt: skip
+"""Package that a light installation lacks → the extra that brings it."""
+
 
 def run(command: click.Command, name: str) -> NoReturn:
     """Run a command with the arguments of this process and exit.
@@ -32,12 +39,22 @@ def run(command: click.Command, name: str) -> NoReturn:
         click.echo(visible(said.getvalue()), nl=False, err=True)
         code = error.exit_code
     except SystemExit as ended:
-        # click exits with 1, and leaves its wrapper, when whoever was reading has gone
+        # click exits with 1, and leaves its wrapper, when the reader has closed the pipe
         gone = isinstance(sys.stdout, PacifyFlushWrapper)
         code = 0 if gone else ended.code
     except click.Abort:
         click.echo("interrupted", err=True)
         code = 130
+    except ModuleNotFoundError as error:
+        extra = EXTRAS.get((error.name or "").split(".")[0])
+        if extra is None:
+            raise
+        click.echo(
+            f"error: package {error.name!r} is not installed: this command needs "
+            f"pip install 'tokenmart[{extra}]' (in a checkout: make setup)",
+            err=True,
+        )
+        code = 1
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0

@@ -31,7 +31,7 @@ _REMEDIES = {
     errno.EISDIR: "it is a folder; give the name of a file",
     errno.EEXIST: "a part of the path is a file; choose another place",
     errno.ENOTDIR: "a part of the path is a file; choose another place",
-    errno.EPIPE: "whoever was reading has gone; keep it open until the end",
+    errno.EPIPE: "the reader closed the pipe; keep it open until the end",
 }
 
 
@@ -187,18 +187,20 @@ def refuse_protected(
     place = Path(os.path.realpath(path))
     root = Path(os.path.realpath(workspace.root))
     folders = {
-        workspace.lock_files: "holds the lock files",
-        workspace.problems: "holds the problem files",
-        workspace.preregistered: "holds what was said before labels were read",
-        root / "data" / "proxy": "holds locked files",
-        root / "results" / "downstream": "holds locked files",
+        workspace.lock_files: "contains the lock files",
+        workspace.problems: "contains the problem files",
+        workspace.preregistered: "contains preregistrations",
+        root / "data" / "proxy": "contains locked files",
+        root / "results" / "downstream": "contains locked files",
         workspace.tokens: "is the token store",
         workspace.pending: "is the token store",
         workspace.documents: "is the token store",
+        workspace.key_intervals: "is the token store",
         workspace.models: "is the token store",
         workspace.downstream: "is the token store",
         workspace.benchmark_scores: "is the token store",
         workspace.benchmark_tables: "is the token store",
+        workspace.model_scores: "is the token store",
         workspace.ranking_columns: "is the token store",
         workspace.ranking_results: "is the token store",
         workspace.merge_runs: "is the token store",

@@ -44,7 +44,7 @@ def _placed(path: Path, folder: Path | None) -> Path:
     try:
         path = path.expanduser()
     except RuntimeError as error:
-        raise ValueError("~ stands for no folder here; write the path out") from error
+        raise ValueError("~ is not a known home folder here; write the path out") from error
     return path if folder is None else folder / path
 
 

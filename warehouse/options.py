@@ -23,9 +23,9 @@ def problem_option(
         required: whether the command needs one.
         default: the problem that is meant without the option.
     """
-    text = "Problem by name, or path of its .yml file"
+    text = "Name of the problem, or path of its .yml file"
     if not required and default is None:
-        text += "; without it, all"
+        text += "; default: all problems"
     return click.option(
         "--problem",
         parameter,
@@ -36,28 +36,57 @@ def problem_option(
     )
 
 
+def last_problem(context: click.Context, parameter: click.Parameter, given: str | None) -> str:
+    """The value of `--problem`, by default the problem that was extracted last, which is said."""
+    if given is not None:
+        return given
+    from warehouse.errors import visible
+    from warehouse.paths import find_workspace
+
+    workspace = find_workspace()
+    here = sorted(path.stem for path in workspace.problems.glob("*.yml"))
+    files = [] if workspace.address else workspace.tokens.glob("problem=*/*/*/tokens.parquet")
+    newest = max(((file.stat().st_mtime_ns, file.parts[-4]) for file in files), default=None)
+    if newest is None:
+        raise click.UsageError(
+            f"--problem is missing, and nothing is extracted here; there are {', '.join(here)}, or "
+            "give the path of your own .yml",
+            context,
+        )
+    name = newest[1].partition("=")[2]
+    asked = name if name in here else f"{name}.yml"
+    click.echo(visible(f"--problem {asked} (extracted last)"), err=True)
+    return asked
+
+
+LAST_PROBLEM = click.option(
+    "--problem",
+    callback=last_problem,
+    help="Problem by name, or path of its .yml file; by default the one extracted last.",
+)
 PROBLEM = problem_option(required=True)
 ANY_PROBLEM = problem_option()
 
-MODELS = click.option("--model", "models", multiple=True, help="Take only this model; repeatable.")
-JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for other programs.")
-FORCE = click.option("--force", is_flag=True, help="Replace what is there already.")
+MODELS = click.option("--model", "models", multiple=True, help="Use only this model; repeatable.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+FORCE = click.option("--force", is_flag=True, help="Replace an existing result.")
 DEVICE = click.option(
     "--device",
     default="auto",
     show_default=True,
-    help="Compute on auto, cpu, cuda, cuda:1, or auto-map (one model over several GPUs).",
+    help="Device: auto, cpu, cuda, cuda:1, or auto-map (one model over several GPUs).",
 )
 DTYPE = click.option(
     "--dtype",
     default="auto",
     type=click.Choice(["auto", "float32", "bfloat16", "float16"]),
     show_default=True,
-    help="Compute in this type; auto takes the model's, else float32 (a GPU: bfloat16).",
+    help="Number format of the weights; auto: that of the problem file, else float32 (on "
+    "a GPU bfloat16).",
 )
 BACKEND = click.option(
     "--backend",
     default="transformers",
     show_default=True,
-    help="Score with this backend; further ones come from $TOKENMART_PLUGINS.",
+    help="Scoring backend; plugins in $TOKENMART_PLUGINS add others.",
 )

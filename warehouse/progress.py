@@ -6,23 +6,77 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import click
 
-Progress = Callable[[str, int], None]
-"""Called with what is being done and how many units were finished since the last call."""
+
+class Progress(Protocol):
+    """What a long run calls as it goes on."""
+
+    def __call__(self, what: str, units: int, work: float = 0.0, computed: bool = True) -> None:
+        """Tell what was done since the last call.
+
+        Args:
+            what: is being done, and of what: `model: document 3`.
+            units: finished since.
+            work: done since, in the unit of the total; of no meaning without one.
+            computed: whether it took time: what was there already tells nothing of the time left.
+        """
+
 
 SECONDS_BEFORE_SHOWN = 2.0
 SECONDS_BETWEEN_LINES = 60.0
 
 
-def no_progress(what: str, units: int) -> None:
+def no_progress(what: str, units: int, work: float = 0.0, computed: bool = True) -> None:
     """Show nothing."""
 
 
+@dataclass
+class _Done:
+    """What was done of a total, and how long the rest may take.
+
+    work, total_work: as `Progress` is told; units where no total of work is known.
+    computed: the part of `work` that took time.
+    """
+
+    total: int
+    noun: str
+    total_work: float | None
+    units: int = 0
+    work: float = 0.0
+    computed: float = 0.0
+    what: str = ""
+    begun: float = field(default_factory=time.monotonic)
+
+    def add(self, what: str, units: int, work: float, computed: bool) -> None:
+        self.what = what
+        self.units += units
+        done = float(units) if self.total_work is None else work
+        self.work += done
+        self.computed += done if computed else 0.0
+
+    @property
+    def all_work(self) -> float:
+        return float(self.total) if self.total_work is None else self.total_work
+
+    def seconds_left(self, now: float) -> float | None:
+        """At the speed so far; None before anything was computed."""
+        if self.computed <= 0:
+            return None
+        left = max(0.0, self.all_work - self.work)
+        return left * (now - self.begun) / self.computed
+
+    @property
+    def share(self) -> float:
+        """Of all work, at most 1."""
+        return min(1.0, self.work / self.all_work) if self.all_work else 1.0
+
+
 @contextmanager
-def progress_bar(total: int, noun: str) -> Iterator[Progress]:
+def progress_bar(total: int, noun: str, work: float | None = None) -> Iterator[Progress]:
     """Show progress on standard error; nothing of work that ends within two seconds.
 
     The bars of libraries (downloads, loading of weights) are switched off meanwhile.
@@ -30,11 +84,13 @@ def progress_bar(total: int, noun: str) -> Iterator[Progress]:
     Args:
         total: how many units there are, finished ones included.
         noun: what a unit is called, in the plural.
+        work: how much work all units are, where they differ; the bar and the time left follow it.
     """
     from rich.console import Console
 
     console = Console(stderr=True)
-    shown = _bar(console, total, noun) if console.is_terminal else _lines(total, noun)
+    done = _Done(total, noun, work)
+    shown = _bar(console, done) if console.is_terminal else _lines(done)
     with without_library_bars(), shown as progress:
         yield progress
 
@@ -60,59 +116,83 @@ def without_library_bars() -> Iterator[None]:
 
 
 @contextmanager
-def _bar(console: Any, total: int, noun: str) -> Iterator[Progress]:
+def _bar(console: Any, done: _Done) -> Iterator[Progress]:
     from rich import progress as bars
 
     bar = bars.Progress(
         bars.TextColumn("{task.description}"),
         bars.BarColumn(),
-        bars.MofNCompleteColumn(),
+        bars.TaskProgressColumn(),
+        bars.TextColumn("{task.fields[units]}"),
         bars.TimeElapsedColumn(),
-        bars.TimeRemainingColumn(),
+        bars.TextColumn("{task.fields[left]}"),
         console=console,
     )
-    handle = bar.add_task(noun, total=total)
+    handle = bar.add_task(done.noun, total=done.all_work, units="", left="")
+    lock = threading.Lock()
+
+    def report(what: str, units: int, work: float = 0.0, computed: bool = True) -> None:
+        with lock:
+            done.add(what, units, work, computed)
+            bar.update(
+                handle,
+                description=what,
+                completed=done.share * done.all_work,
+                units=f"{done.units}/{done.total} {done.noun}",
+                left=_left(done),
+            )
+
     with _later(bar.start, bar.stop):
-        yield lambda what, units: bar.update(handle, description=what, advance=units)
+        yield report
+
+
+def _left(done: _Done) -> str:
+    seconds = done.seconds_left(time.monotonic())
+    if seconds is None:
+        return ""
+    minutes = round(seconds / 60)
+    if minutes < 2:
+        return f"about {seconds:.0f} s left"
+    return f"about {minutes} min left" if minutes < 120 else f"about {minutes / 60:.1f} h left"
 
 
 @contextmanager
-def _lines(total: int, noun: str) -> Iterator[Progress]:
+def _lines(done: _Done) -> Iterator[Progress]:
     """A line for each new subject, and one a minute while it stays the same."""
-    lines = _Lines(total, noun)
+    lines = _Lines(done)
     with _later(lines.start, lambda: None):
         yield lines
 
 
 class _Lines:
-    def __init__(self, total: int, noun: str) -> None:
-        self.total, self.noun = total, noun
-        self.begun = time.monotonic()
-        self.done, self.what = 0, ""
+    def __init__(self, done: _Done) -> None:
+        self.done = done
         self.said, self.said_at = "", 0.0
         self.started = False
         self.lock = threading.Lock()
 
-    def __call__(self, what: str, units: int) -> None:
+    def __call__(self, what: str, units: int, work: float = 0.0, computed: bool = True) -> None:
         with self.lock:
-            self.done += units
-            self.what = what
+            self.done.add(what, units, work, computed)
             if self.started:
                 self._say()
 
     def start(self) -> None:
         with self.lock:
             self.started = True
-            if self.what:
+            if self.done.what:
                 self._say()
 
     def _say(self) -> None:
-        label, now = self.what.split(":")[0], time.monotonic()
+        done, now = self.done, time.monotonic()
+        label = done.what.split(":")[0]
         if label != self.said or now - self.said_at > SECONDS_BETWEEN_LINES:
             self.said, self.said_at = label, now
+            share = "" if done.total_work is None else f"{done.share:.0%}, "
+            left = f", {_left(done)}" if done.total_work is not None and _left(done) else ""
             click.echo(
-                f"[{now - self.begun:6.0f} s] {self.done}/{self.total} {self.noun}; "
-                f"now {self.what}",
+                f"[{now - done.begun:6.0f} s] {share}{done.units}/{done.total} {done.noun}{left}; "
+                f"now {done.what}",
                 err=True,
             )
 

@@ -133,19 +133,19 @@ def _kept(found: list[StrictJsonError], error: StrictJsonError) -> StrictJsonErr
 
 
 def _no_constant(name: str) -> StrictJsonError:
-    return StrictJsonError(f"holds {name}, which is not a finite number")
+    return StrictJsonError(f"contains {name}, which is not a finite number")
 
 
 def _finite(literal: str, found: list[StrictJsonError]) -> float | StrictJsonError:
     value = float(literal)
     if math.isfinite(value):
         return value
-    told = f"holds {literal[:40]}, which is too large for a number"
+    told = f"contains {literal[:40]}, which is too large for a number"
     return _kept(found, StrictJsonError(told))
 
 
 def _integer(literal: str, found: list[StrictJsonError]) -> int | StrictJsonError:
     if len(literal) <= 309:
         return int(literal)
-    told = f"holds an integer of {len(literal)} digits, too large for a number"
+    told = f"contains an integer of {len(literal)} digits, too large for a number"
     return _kept(found, StrictJsonError(told))

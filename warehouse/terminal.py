@@ -1,17 +1,104 @@
-"""What a terminal shows: whole tables, and numbers of things."""
+"""What a terminal shows: tables that fit it, notes, and numbers of things."""
 
 from __future__ import annotations
 
+import os
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from warehouse.errors import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+PIPED_WIDTH = 150
+"""Columns where output is no terminal and COLUMNS isn't set."""
+
+_GAP = 2
+NARROWEST_TEXT = 16
+"""Columns below which a column of text isn't folded further."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    Attributes:
+        heading: above it; may have line breaks.
+        cells: one a row, as they are shown.
+        text: stands at the left and is folded where there is no room; numbers are never folded.
+        extra: shown only where the whole table fits, or with --wide.
+    """
+
+    heading: str
+    cells: Sequence[str]
+    text: bool = False
+    extra: bool = False
+
 
 def counted(number: int, noun: str) -> str:
     """A number of things: `1 model`, `1,200 models`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def terminal_console() -> Console:
+    """A console as wide as the terminal; where there is none, as COLUMNS or `PIPED_WIDTH`."""
+    from rich.console import Console
+
+    width = None if _has_width() else PIPED_WIDTH
+    return Console(markup=False, emoji=False, highlight=False, width=width)
+
+
+def print_notes(console: Console, lines: Iterable[str], style: str = "") -> None:
+    """Print sentences, wrapped at the terminal's width; where there is none, a line each."""
+    for line in lines:
+        console.print(visible(line), style=style, soft_wrap=not _has_width())
+
+
+def _has_width() -> bool:
+    return sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal()
+
+
+def print_columns(
+    console: Console,
+    columns: Sequence[Column],
+    title: str = "",
+    wide: bool = False,
+    last_is_total: bool = False,
+) -> list[str]:
+    """Print a table as wide as the console.
+
+    Columns marked `extra` are left out where the table is too wide with them, then names are
+    broken behind `/` and before `@`. Numbers and headings stay whole: where even so there is no
+    room, lines run on.
+
+    Args:
+        console: from `terminal_console`.
+        columns: in their order.
+        title: above the table.
+        wide: show all columns, however wide.
+        last_is_total: whether the last row is a sum of the others.
+
+    Returns:
+        Headings of the columns that were left out.
+    """
+    if not wide and sum(map(_width, columns)) + _GAP * (len(columns) - 1) > console.width:
+        left_out = [column.heading.replace("\n", " ") for column in columns if column.extra]
+        columns = [column for column in columns if not column.extra]
+    else:
+        left_out = []
+    if title:
+        console.print(visible(title), style="bold")
+    table = _table(columns, console.width, last_is_total)
+    least = sum(column.min_width or 0 for column in table.columns) + _GAP * (len(columns) - 1)
+    width, console.width = console.width, max(console.width, least)
+    console.print(table)
+    console.width = width
+    return left_out
 
 
 def print_whole(console: Console, table: Table) -> None:
@@ -21,3 +108,50 @@ def print_whole(console: Console, table: Table) -> None:
     unbounded = console.options.update(max_width=10_000)
     console.width = max(console.width, Measurement.get(console, unbounded, table).maximum)
     console.print(table)
+
+
+def _width(column: Column) -> int:
+    from rich.cells import cell_len
+
+    lines = [*column.heading.split("\n"), *(visible(cell) for cell in column.cells)]
+    return max(map(cell_len, lines))
+
+
+def _table(columns: Sequence[Column], width: int, last_is_total: bool) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    numbers = sum(_width(column) + _GAP for column in columns if not column.text)
+    texts = sum(column.text for column in columns)
+    room = max(NARROWEST_TEXT, (width - numbers - _GAP * (texts - 1)) // max(texts, 1))
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    cells = []
+    for column in columns:
+        shown = [visible(cell) for cell in column.cells]
+        if column.text:
+            shown = [broken(cell, room) for cell in shown]
+        cells.append(shown)
+        table.add_column(
+            column.heading,
+            justify="left" if column.text else "right",
+            no_wrap=not column.text,
+            overflow="fold",
+            min_width=min(NARROWEST_TEXT, _width(column)) if column.text else _width(column),
+        )
+    rows = list(zip(*cells, strict=True))
+    for number, row in enumerate(rows):
+        total = last_is_total and number == len(rows) - 1
+        table.add_row(*map(Text, row), style="bold" if total else "")
+    return table
+
+
+def broken(name: str, width: int) -> str:
+    """A name on lines of so many columns, broken behind `/` and before `@` where it can be."""
+    if len(name) <= width:
+        return name
+    lines = [""]
+    for part in re.split(r"(?<=/)|(?=@)", name):
+        if lines[-1] and len(lines[-1]) + len(part) > width:
+            lines.append("  ")
+        lines[-1] += part
+    return "\n".join(lines)

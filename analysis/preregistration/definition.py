@@ -87,9 +87,9 @@ def _check_variant(
     contexts = problem.contexts.get(family.needs, [])
     if not contexts:
         raise TokenmartError(
-            f"--metric {text}: {family.metric} needs a context of the kind {family.needs}, which "
-            f"problem {problem.name} has not; add a probe to its file, or see `tokenmart metrics "
-            f"list --problem {problem.asked}`"
+            f"--metric {text}: {family.metric} needs a {family.needs} probe, and problem "
+            f"{problem.name} defines none; add one to its file, or see `tokenmart metrics list "
+            f"--problem {problem.asked}`"
         )
     rows = read_variants(project / "variants" / f"{family.metric}.csv")
     known = [name for row in rows for name in in_contexts(row.variant, contexts)]

@@ -67,14 +67,15 @@ def tracking_lines(
         tries: how many metrics and ideas were tested.
         least: the rho from which an interval over all models excludes 0.
     """
+    null = f"95% null maximum of {tries} tested: {least:+.2f}"
     if not claims:
         return [
-            f"No metric tracks the target: no 95% CI excludes 0. The largest rho of {tries} tested "
-            f"is {_rho(first, models)}; over all models it takes {least:+.2f}."
+            f"No metric tracks the target: no 95% CI excludes 0. Best of all: "
+            f"{_rho(first, models)}. {null}."
         ]
     best = _of_metrics(claims)
     names = [f"{metric} ({_counted(found, 'variant')})" for metric, found in best.items()]
-    lines = [f"These metrics track the target: {_listed(names)}."]
+    lines = [f"These metrics track the target: {_listed(names)}. {null}."]
     for found in list(best.values())[:NAMED]:
         claim = found[0]
         text = f"  {_rho(claim, models)}: CI excludes 0 {' and '.join(claim.evidence)}"
@@ -82,6 +83,11 @@ def tracking_lines(
             text += f", rho {claim.within_rho:+.2f} ({span(claim.within_interval)})"
         lines.append(text)
     return lines
+
+
+def baseline_line(claim: Claim, models: int) -> str:
+    """The baseline's figures, which every answer is compared with."""
+    return f"Baseline: {_rho(claim, models)}."
 
 
 def near_best_line(near: Sequence[Claim]) -> str:

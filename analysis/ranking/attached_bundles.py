@@ -27,7 +27,7 @@ class OtherLab:
     """What a bundle adds to a ranking.
 
     models: that one's own store hasn't.
-    values: metric, variant, model_id, value, documents; of what is computed alike in both.
+    values: metric, variant, model_id, value, documents, tokens; of what is computed alike in both.
     scores: measured target by model_id, with standard errors; empty where the target is a file.
     notes: what differs and doesn't keep values apart.
     """
@@ -35,7 +35,7 @@ class OtherLab:
     name: str
     sha256: str
     models: tuple[SharedModel, ...]
-    values: tuple[tuple[str, str, str, float | None, int], ...]
+    values: tuple[tuple[str, str, str, float | None, int, int], ...]
     scores: dict[str, tuple[float, float | None, int]]
     notes: tuple[str, ...]
 
@@ -51,7 +51,9 @@ def other_labs(problem: Ranked, workspace: Workspace, names: Sequence[str]) -> l
     if not names:
         return []
     if not isinstance(problem, Problem):
-        raise TokenmartError(f"--with: {problem.name} is a table of scores, which no bundle holds")
+        raise TokenmartError(
+            f"--with: {problem.name} is a table of scores, which no export contains"
+        )
     known = {bundle.name: bundle for bundle in attached(workspace)}
     for name in names:
         if name not in known:
@@ -73,7 +75,7 @@ def _lab(
 ) -> OtherLab:
     shared = unchanged(bundle).problems.get(problem.name)
     if shared is None:
-        raise TokenmartError(f"--with {bundle.name}: holds nothing of {problem.name}")
+        raise TokenmartError(f"--with {bundle.name}: has no data of {problem.name}")
     own = describe(connection, problem, True)
     unlike = differences(own, shared)
     apart = [each.what for each in unlike if each.apart]
@@ -119,11 +121,11 @@ def _lab(
 
 def _alike(
     connection: duckdb.DuckDBPyConnection, problem: str, schema: str, models: Sequence[str]
-) -> list[tuple[str, str, str, float | None, int]]:
+) -> list[tuple[str, str, str, float | None, int, int]]:
     """Their values of variants whose SQL and settings are those of one's own build."""
     return connection.execute(
         f"select theirs.metric, theirs.variant, theirs.model_id, theirs.value, "
-        "theirs.documents "
+        "theirs.documents, theirs.tokens "
         f"from {schema}.metric_values as theirs "
         f"inner join {schema}.metric_catalog as described using (metric, variant) "
         "inner join metric_catalog as own using (metric, variant) "

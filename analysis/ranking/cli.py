@@ -18,14 +18,19 @@ METRIC = click.option(
     "--metric",
     "metrics",
     multiple=True,
-    help="Show only this metric; may be repeated. Every p still counts everything tried.",
+    help="Show only this METRIC or METRIC/VARIANT; repeatable. p-values stay adjusted for all "
+    "metrics tested.",
 )
 TOP = click.option(
     "--top",
     default=20,
     show_default=True,
     type=click.IntRange(1),
-    help="Show this many rows of the table.",
+    help="Number of rows to show.",
+)
+
+WIDE = click.option(
+    "--wide", is_flag=True, help="Show all columns, however narrow the terminal is."
 )
 
 
@@ -33,25 +38,30 @@ TOP = click.option(
 @PROBLEM
 @METRIC
 @TOP
+@WIDE
 @click.option(
     "--sql",
     metavar="TEXT",
-    help="Correlate the rows of this SQL, read-only: model_id and value. $problem is the problem.",
+    help="Correlate the rows of this read-only SQL (columns model_id and value; $problem "
+    "is the problem).",
 )
 @click.option(
     "--values",
     type=FILE,
-    help="Correlate the numbers of this CSV file: the columns model_id and value.",
+    help="Correlate the numbers of this CSV file (columns model_id and value).",
 )
 @click.option(
-    "--name", default="idea", show_default=True, help="Call the idea of --sql or --values this."
+    "--name",
+    default="idea",
+    show_default=True,
+    help="Name of the metric given by --sql or --values.",
 )
 @click.option(
     "--better",
     default="higher",
     show_default=True,
     type=click.Choice(["higher", "lower"]),
-    help="Say which values of the idea are better.",
+    help="Which values of the metric given by --sql or --values are better.",
 )
 @click.option("--clustered", is_flag=True, help="Resample model families instead of models.")
 @click.option(
@@ -59,7 +69,7 @@ TOP = click.option(
     "labs",
     multiple=True,
     metavar="NAME",
-    help="Rank over the models of this attached bundle, too; may be repeated.",
+    help="Include the models of this attached export; repeatable.",
 )
 @RESAMPLES
 @SEED
@@ -68,6 +78,7 @@ def correlate(
     problem: str,
     metrics: tuple[str, ...],
     top: int,
+    wide: bool,
     sql: str | None,
     values: Path | None,
     name: str,
@@ -80,10 +91,10 @@ def correlate(
 ) -> None:
     """Rank the metrics of a problem by correlation with its target.
 
-    Metrics where lower is better are negated first: a positive correlation means that the
-    metric behaves as its catalogue entry expects. With --sql or --values, an idea of your own is
-    compared beside them; a column variant separates several. Everything tried for a problem is
-    recorded, and every adjusted p counts it.
+    Metrics where lower is better are negated first: a positive correlation means that the metric
+    has the direction of its catalogue entry. --sql and --values add a metric of your own; a column
+    `variant` separates several. p-values are adjusted for every metric ever tested for the problem,
+    whatever is shown.
 
     \b
     tokenmart correlate --problem minilong
@@ -99,6 +110,7 @@ def correlate(
     from analysis.ranking.leaderboard import leaderboard_record, rank_metrics
     from analysis.ranking.leaderboard_view import print_leaderboard
     from analysis.ranking.metric_table import load_table
+    from analysis.ranking.metrics_tested import record_tested
     from warehouse.errors import visible
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_ranked
@@ -119,8 +131,9 @@ def correlate(
         for note in lab.notes:
             click.echo(visible(f"{lab.name}: {note}"), err=True)
     table = load_table(chosen, workspace, ideas, better, others)
+    record_tested(workspace, table)
     ranked = len(ideas) + sum(c.kind == "variant" for c in table.named(metrics))
-    detailed = ranked if as_json else min(top + len(ideas), ranked)
+    detailed = ranked if as_json else min(top + len(ideas) + 1, ranked)
     with progress_bar(detailed * (1 + as_json), "variants") as progress:
         board = rank_metrics(
             table,
@@ -136,13 +149,14 @@ def correlate(
     if as_json:
         click.echo(json.dumps(record, indent=2, allow_nan=False))
     else:
-        print_leaderboard(board, top)
+        print_leaderboard(board, top, wide)
 
 
 @click.command()
 @PROBLEM
 @METRIC
 @TOP
+@WIDE
 @click.option(
     "--splits",
     default=500,
@@ -150,24 +164,25 @@ def correlate(
     type=click.IntRange(10, 100_000),
     help="Number of random splits into training and test models.",
 )
-@click.option("--unofficial", is_flag=True, help="Let metrics compete that need a second model.")
+@click.option("--unofficial", is_flag=True, help="Include metrics that need a second model.")
 @SEED
 @JSON
 def select(
     problem: str,
     metrics: tuple[str, ...],
     top: int,
+    wide: bool,
     splits: int,
     seed: int,
     unofficial: bool,
     as_json: bool,
 ) -> None:
-    """Name the metrics that track the target, and those that may be the best.
+    """List the metrics that track the target, and those not distinguishable from the best.
 
-    Preregistered metrics come first and are tested apart. Of all others, a metric tracks the
-    target when its 95% CI, simultaneous for everything tried for the problem, excludes 0 over all
-    models or within families. A second list holds the metrics that can't be distinguished from the
-    best. --metric and --top narrow the table, never the answers.
+    Preregistered metrics come first and are tested separately. Of all others, a metric tracks the
+    target when its 95% CI, simultaneous for all metrics tested, excludes 0 over all models or
+    within families. A second list has the metrics that are not distinguishable from the best.
+    --metric and --top only filter the display; selection uses all metrics.
 
     \b
     tokenmart select --problem minilong
@@ -176,6 +191,7 @@ def select(
     from analysis.ranking.documents import parts_reader
     from analysis.ranking.metric_selection import select_metric
     from analysis.ranking.metric_table import load_table
+    from analysis.ranking.metrics_tested import record_tested
     from analysis.ranking.selection_view import print_selection, selection_record
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_ranked
@@ -183,10 +199,11 @@ def select(
     workspace = find_workspace()
     table = load_table(load_ranked(problem, workspace), workspace)
     table.named(metrics)
+    record_tested(workspace, table)
     parts_of = parts_reader(workspace, table)
     selection = select_metric(table, seed, splits, unofficial, parts_of=parts_of)
     if as_json:
         record = selection_record(selection, metrics)
         click.echo(json.dumps(record, indent=2, allow_nan=False))
     else:
-        print_selection(selection, top, metrics)
+        print_selection(selection, top, metrics, wide)

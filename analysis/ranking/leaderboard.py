@@ -72,10 +72,12 @@ class Leaderboard:
     tracking: what tracks the target, by evidence and on the same documents, largest rho first,
         whatever rows are shown; near_best: what can't be distinguished from the best.
     registered: the preregistered metrics, tested apart.
+    baseline: the row that others are compared with, shown or not; None without perplexity.
     """
 
     table: MetricTable
     rows: tuple[LeaderboardRow, ...]
+    baseline: LeaderboardRow | None
     inference: Inference
     tracking: tuple[Claim, ...]
     near_best: tuple[Claim, ...]
@@ -117,8 +119,12 @@ def rank_metrics(
     """
     inference = infer(table)
     held_out = _held_out(table, seed)
+    base = default_baseline(table.columns, table.baseline)
     columns = [c for c in table.columns if c.kind != "variant"]
     columns += [c for c in table.named(shown) if c.kind == "variant"]
+    asked = {id(column) for column in columns}
+    if base is not None and id(base) not in asked:
+        columns.append(base)
     places = {id(column): place for place, column in enumerate(table.columns)}
     rhos = {id(c): spearman(c.oriented[c.present], table.target[c.present]) for c in columns}
     order = {key: -2.0 if math.isnan(rho) else round(rho, 10) for key, rho in rhos.items()}
@@ -126,11 +132,11 @@ def rank_metrics(
     of_metric: Counter[str] = Counter()
     for column in sorted(columns, key=lambda c: (c.kind == "variant", -order[id(c)], c.name)):
         index = places[id(column)]
-        of_metric[column.metric] += 1
+        of_metric[column.metric] += id(column) in asked
         wanted = (top is None or of_metric.total() <= top) and (
             per_metric is None or of_metric[column.metric] <= per_metric
         )
-        wanted = wanted or column.kind != "variant"
+        wanted = wanted or column.kind != "variant" or column is base
         detailed = wanted and not math.isnan(rhos[id(column)])
         x, y = column.oriented[column.present], table.target[column.present]
         families = list(compress(table.families, column.present))
@@ -164,11 +170,12 @@ def rank_metrics(
     tracking, near_best = _answers(table, inference)
     return Leaderboard(
         table=table,
-        rows=tuple(rows),
+        rows=tuple(row for row in rows if id(row.column) in asked),
+        baseline=next((row for row in rows if row.column is base), None),
         inference=inference,
         tracking=tracking,
         near_best=near_best,
-        registered=registered_results(table, default_baseline(table.columns)),
+        registered=registered_results(table, base),
         seed=seed,
         resamples=resamples,
         clustered=clustered,
@@ -178,7 +185,7 @@ def rank_metrics(
 def _answers(
     table: MetricTable, inference: Inference
 ) -> tuple[tuple[Claim, ...], tuple[Claim, ...]]:
-    """What tracks the target, and what can't be told from the best, of this build and the ideas."""
+    """Metrics that track the target, and those not distinguishable from the best."""
     columns = list(enumerate(table.columns))
     known = [(row, c) for row, c in columns if inference.overall.tested[row]]
     known.sort(key=lambda pair: (-round(inference.rho(pair[0]), 10), pair[1].name))
@@ -221,7 +228,7 @@ def _most_alike(
             rho = spearman(column.oriented[both], other.oriented[both])
             found.append((other, rho))
     found = [pair for pair in found if not math.isnan(pair[1])]
-    return tuple(sorted(found, key=lambda pair: -abs(pair[1]))[:most])
+    return tuple(sorted(found, key=lambda pair: (-round(abs(pair[1]), 10), pair[0].name))[:most])
 
 
 def leaderboard_record(
@@ -244,6 +251,7 @@ def leaderboard_record(
         "problem": table.problem,
         "models": full_ids,
         "without_target": list(table.without_target),
+        "baseline": board.baseline.column.name if board.baseline else None,
         "tried": table.tries,
         "tested": board.inference.tested,
         "preregistered": [registered_record(result) for result in board.registered],

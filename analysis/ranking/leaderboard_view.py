@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Sequence
-
-from rich.console import Console
-from rich.table import Table
+from collections.abc import Callable, Sequence
 
 from analysis.ranking.answers import (
+    NAMED,
+    baseline_line,
+    claim_of,
     exploratory_line,
     near_best_line,
     registered_lines,
@@ -19,70 +18,95 @@ from analysis.ranking.answers import (
 from analysis.ranking.coverage import fewer_text, without_texts
 from analysis.ranking.documents import MINIMUM_DOCUMENTS
 from analysis.ranking.leaderboard import Leaderboard, LeaderboardRow
+from analysis.ranking.metric_selection import MINIMUM_MODELS
 from analysis.statistics.bootstrap import Interval
-from warehouse.errors import visible
-from warehouse.terminal import print_whole
+from warehouse.terminal import Column, print_columns, print_notes, terminal_console
+
+FEW_MODELS = 12
+"""With 12 independent models, a rho of 0.57 has a 95% CI (Fisher z) that ends at 0."""
+
+FEW_TOKENS = 100
+"""Below, a mean of per-token values has a standard error of a tenth of their spread or more."""
 
 
-def print_leaderboard(board: Leaderboard, top: int) -> None:
-    """The answers, then ideas and the first `top` other rows, and how to read them."""
-    table = board.table
+def print_leaderboard(board: Leaderboard, top: int, wide: bool = False) -> None:
+    """The answers, then ideas, the first `top` other rows and the baseline, and how to read them.
+
+    Args:
+        board: of the problem.
+        top: how many rows of variants.
+        wide: show all columns, however narrow the terminal is.
+    """
     ideas = [row for row in board.rows if row.column.kind != "variant"]
     variants = [row for row in board.rows if row.column.kind == "variant"]
     first = registered_names(board.registered)
     variants.sort(key=lambda row: row.column.name not in first)
     rows = [*ideas, *variants[:top]]
-    console = Console(markup=False, emoji=False, width=None if sys.stdout.isatty() else 150)
-    for line in _answers(board):
-        console.print(visible(line), style="bold", highlight=False)
+    if board.baseline is not None and board.baseline not in rows:
+        rows.append(board.baseline)
+    console = terminal_console()
+    print_notes(console, _answers(board), "bold")
+    print_notes(console, [f"Next: {_next(board)}"])
     console.print()
-    view = Table(box=None, pad_edge=False, header_style="bold")
-    view.add_column("metric", overflow="fold")
-    view.add_column("variant", overflow="fold")
-    for heading in (
-        "better", "Spearman", "95% CI", "p adj.", "n", "held out", "Pearson", "skipped",
-        "new docs", "pairs",
-    ):  # fmt: skip
-        view.add_column(heading, justify="right", no_wrap=True)
-    for row in rows:
-        pearson = skipped = new_documents = pairs = "–"
-        if found := row.coefficients:
-            pearson = _signed(found.pearson)
-            skipped = f"{_signed(found.skipped.value)} ({found.skipped.kept})"
-        if noise := row.documents:
-            new_documents = _interval(noise.sources.both)
-            pairs = "–" if math.isnan(noise.soft_pairs) else f"{noise.soft_pairs:.2f}"
-        view.add_row(
-            visible(row.column.metric) + ("" if row.column.admissible else " †"),
-            visible(row.column.variant) + (" (preregistered)" if row.column.name in first else ""),
-            row.column.direction,
-            _signed(row.rho),
-            _interval(row.interval),
-            "–" if math.isnan(row.p_adjusted) else f"{row.p_adjusted:.4f}",
-            str(row.n),
-            "–" if math.isnan(row.held_out) else _signed(row.held_out),
-            pearson,
-            skipped,
-            new_documents,
-            pairs,
-        )
-    print_whole(console, view)
+    left_out = print_columns(console, _columns(board, rows, first), wide=wide)
     for row in ideas:
         alike = ", ".join(f"{other.name} ({_signed(rho)})" for other, rho in row.alike)
         if alike:
-            console.print(
-                visible(f"{row.column.name} ranks the models most like: {alike}"), highlight=False
-            )
-    for note in _notes(board, rows, len(variants)):
-        console.print(visible(note), style="dim", highlight=False)
-    if len(table.dtypes) > 1:
-        parts = (f"{len(ids)} in {dtype}" for dtype, ids in table.dtypes.items())
-        console.print(
-            f"warning: models were run in different number formats ({', '.join(parts)}): their "
-            "values differ by rounding, too; run `tokenmart extract --dtype` with one for all",
-            style="bold",
-            highlight=False,
-        )
+            print_notes(console, [f"{row.column.name} ranks the models most like: {alike}"])
+    notes = _notes(board, rows, len(variants))
+    if left_out:
+        notes.append(f"not shown (--wide): {', '.join(left_out)}")
+    print_notes(console, notes, "dim")
+    print_notes(console, (f"warning: {warning}" for warning in _warnings(board, rows)), "bold")
+
+
+def _columns(
+    board: Leaderboard, rows: Sequence[LeaderboardRow], first: frozenset[str]
+) -> list[Column]:
+    """The table: what answers the question first, the rest where there is room."""
+
+    def name(row: LeaderboardRow) -> str:
+        marks = "" if row.column.admissible else " †"
+        if row.column.name in first:
+            marks += " (preregistered)"
+        if row is board.baseline:
+            marks += " (baseline)"
+        return row.column.name + marks
+
+    def skipped(row: LeaderboardRow) -> str:
+        found = row.coefficients
+        return f"{_signed(found.skipped.value)} ({found.skipped.kept})" if found else "–"
+
+    def pairs(row: LeaderboardRow) -> str:
+        noise = row.documents
+        known = noise and not math.isnan(noise.soft_pairs)
+        return f"{noise.soft_pairs:.2f}" if noise and known else "–"
+
+    shown: list[tuple[str, Callable[[LeaderboardRow], str], bool]] = [
+        ("Spearman", lambda row: _signed(row.rho), False),
+        ("95% CI", lambda row: _interval(row.interval), False),
+        ("p adj.", lambda row: _or_dash(row.p_adjusted, ".4f"), False),
+        ("held out", lambda row: _or_dash(row.held_out, "+.2f"), False),
+        ("n", lambda row: str(row.n), False),
+        ("tokens", lambda row: f"{fewest_tokens(row):,}" if fewest_tokens(row) else "–", False),
+        ("better", lambda row: row.column.direction, True),
+        ("Pearson", lambda row: _signed(row.coefficients.pearson) if row.coefficients else "–",
+         True),
+        ("skipped", skipped, True),
+        ("new docs", lambda row: _interval(row.documents.sources.both) if row.documents else "–",
+         True),
+        ("pairs", pairs, True),
+    ]  # fmt: skip
+    return [
+        Column("metric/variant", [name(row) for row in rows], text=True),
+        *(Column(head, [cell(row) for row in rows], extra=extra) for head, cell, extra in shown),
+    ]
+
+
+def fewest_tokens(row: LeaderboardRow) -> int:
+    """Tokens behind the value of the model that has fewest; 0 where none are counted."""
+    pairs = zip(row.column.tokens, row.column.present, strict=False)
+    return min((tokens for tokens, there in pairs if there), default=0)
 
 
 def _notes(board: Leaderboard, rows: Sequence[LeaderboardRow], variants: int) -> list[str]:
@@ -93,6 +117,7 @@ def _notes(board: Leaderboard, rows: Sequence[LeaderboardRow], variants: int) ->
     notes = [
         f"{table.problem}: {len(table.models)} models"
         + (f"; {shown} of {variants} variants shown (--top)" if shown < variants else ""),
+        exploratory_line(board.registered),
         f"95% CI, p adj.: simultaneous for everything that was tried ({table.tries_text}), "
         "whatever is shown, so valid for a chosen one; variances are typically "
         f"{board.inference.overall.design_effect:.2f} times those of independent models, as "
@@ -101,7 +126,9 @@ def _notes(board: Leaderboard, rows: Sequence[LeaderboardRow], variants: int) ->
     if (untested := len(table.everything) - board.inference.tested) > 0:
         notes.append(f"{untested} of these have no p: constant, or values for too few models")
     notes += [
-        "held out: mean rho over random splits of the models",
+        "95% null maximum: the rho from which the simultaneous CI of a metric excludes 0",
+        "held out: mean rho over random splits of the models; n: models; tokens: behind the value "
+        "of the model with fewest",
         "sign: 'lower is better' metrics are negated first, so + means: behaves as expected",
         "skipped: MCD filter, points kept in brackets; bootstrap intervals over "
         f"{unit} ({board.resamples} resamples): --json",
@@ -112,33 +139,76 @@ def _notes(board: Leaderboard, rows: Sequence[LeaderboardRow], variants: int) ->
             "† not admissible for an official submission: needs a second model, or is an idea "
             "(make it a metric: `tokenmart metrics new`)"
         )
-    if uneven := [row.column for row in rows if row.fewer]:
-        notes.append(
-            f"{len(uneven)} of the rows compare models on different documents, "
-            f"{uneven[0].name} for instance ({fewer_text(table, uneven[0])}): run "
-            f"`tokenmart extract --problem {table.problem}` and `tokenmart dbt build`"
-        )
+    unscored = [
+        full_id for full_id in table.without_target if full_id.replace("/", "--") in table.extracted
+    ]
+    if unscored:
+        more = f" and {len(unscored) - NAMED} more" if len(unscored) > NAMED else ""
+        notes.append(f"extracted, without a target score: {', '.join(unscored[:NAMED])}{more}")
     notes += without_texts(table, [row.column for row in rows])
-    if table.without_target:
-        notes.append(f"without a target score: {', '.join(table.without_target)}")
     return notes
 
 
+def _warnings(board: Leaderboard, rows: Sequence[LeaderboardRow]) -> list[str]:
+    """What makes the shown numbers weak."""
+    table = board.table
+    found = []
+    series = len(set(table.series))
+    if len(table.models) < FEW_MODELS:
+        found.append(
+            f"{len(table.models)} models in {series} series: intervals are wide, and a ranking of "
+            f"metrics means little below {FEW_MODELS} models"
+        )
+    if few := [row for row in rows if 0 < fewest_tokens(row) < FEW_TOKENS]:
+        least = min(few, key=fewest_tokens)
+        found.append(
+            f"{len(few)} of the rows rest on fewer than {FEW_TOKENS} tokens for some model "
+            f"({least.column.name}: {fewest_tokens(least)})"
+        )
+    if uneven := [row.column for row in rows if row.fewer]:
+        found.append(
+            f"{len(uneven)} of the rows compare models on different documents, "
+            f"{uneven[0].name} for instance ({fewer_text(table, uneven[0])}): run "
+            f"`tokenmart extract --problem {table.option}` and `tokenmart dbt build`"
+        )
+    if len(table.dtypes) > 1:
+        parts = (f"{len(ids)} in {dtype}" for dtype, ids in table.dtypes.items())
+        found.append(
+            f"models were run in different number formats ({', '.join(parts)}): their values "
+            "differ by rounding, too; run `tokenmart extract --dtype` with one for all"
+        )
+    return found
+
+
 def _answers(board: Leaderboard) -> list[str]:
-    """Preregistered metrics first, then both answers."""
-    lines = [*registered_lines(board.registered), exploratory_line(board.registered)]
+    """Preregistered metrics first, then the verdict, the baseline and what is near the best."""
+    lines = registered_lines(board.registered)
+    models = len(board.table.models)
+    base = board.baseline
     if not board.near_best:
-        few = len(board.table.models)
-        return [*lines, f"{few} models, or none with all values, are too few for an answer."]
-    first = board.near_best[0]
-    lines += tracking_lines(
-        board.tracking,
-        first,
-        len(board.table.models),
-        board.inference.tested,
-        board.inference.least_rho,
-    )
-    return [*lines, near_best_line(board.near_best)]
+        lines.append(f"{models} models, or none with all values, are too few for an answer.")
+    else:
+        lines += tracking_lines(
+            board.tracking,
+            board.near_best[0],
+            models,
+            board.inference.tested,
+            board.inference.least_rho,
+        )
+    if base is not None:
+        place = next(i for i, each in enumerate(board.table.columns) if each is base.column)
+        lines.append(baseline_line(claim_of(base.column, board.inference, place), base.n))
+    if board.near_best:
+        lines.append(near_best_line(board.near_best))
+    return lines
+
+
+def _next(board: Leaderboard) -> str:
+    """The command that follows."""
+    table = board.table
+    if len(table.models) < MINIMUM_MODELS:
+        return f"`tokenmart report --problem {table.option}` (every metric, every model)"
+    return f"`tokenmart select --problem {table.option}` (the choice on held-out models)"
 
 
 def _document_note(rows: Sequence[LeaderboardRow]) -> str:
@@ -148,19 +218,23 @@ def _document_note(rows: Sequence[LeaderboardRow]) -> str:
         resting = max((count for row in rows for count in row.column.documents), default=0)
         if resting < MINIMUM_DOCUMENTS:
             return "new docs, pairs: empty, since no value here rests on two documents or more"
-        return "new docs, pairs: no metric_documents to draw from; run `tokenmart dbt build`"
+        return "new docs, pairs: no metric_parts to draw from; run `tokenmart dbt build`"
     text = (
-        f"new docs: Spearman with {found[0].documents} documents and whole series of models drawn "
-        "anew, 95% percentile bootstrap, not adjusted for the choice"
+        f"new docs: Spearman with {found[0].documents} documents and whole series of models "
+        "resampled, 95% percentile bootstrap, not adjusted for the choice"
     )
     pairs = next((noise.pairs for noise in found if noise.pairs), None)
     if pairs is None:
         return f"{text}; pairs: needs standard errors of the target"
     return (
-        f"{text}; pairs: soft pairwise accuracy (WMT), which counts toss-ups little: the target "
-        f"tells {pairs.told_apart} pairs of models apart, {pairs.tossups} are toss-ups, "
+        f"{text}; pairs: soft pairwise accuracy (WMT), which gives near-ties a low weight: the "
+        f"target separates {pairs.told_apart} pairs of models, {pairs.tossups} are near-ties, "
         f"{pairs.ties} tied"
     )
+
+
+def _or_dash(value: float, form: str) -> str:
+    return "–" if math.isnan(value) else f"{value:{form}}"
 
 
 def _signed(value: float) -> str:

@@ -48,7 +48,7 @@ class MetricColumn:
     values: `[models]` as computed, NaN where missing.
     direction: which way is better, according to the catalogue.
     kind: `variant` of a family, or an idea: `sql` or `values`; its formula is the SQL or the hash.
-    documents: `[models]` that each value rests on; empty for what isn't of this build.
+    documents, tokens: `[models]` that each value rests on; empty for what isn't of this build.
     """
 
     metric: str
@@ -62,6 +62,7 @@ class MetricColumn:
     values: Floats = field(repr=False)
     kind: Kind = "variant"
     documents: tuple[int, ...] = ()
+    tokens: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -88,9 +89,13 @@ class MetricTable:
     columns: of the present build, and ideas that are being asked about.
     tried: what else was ever tried for the problem; it counts in every adjustment.
     registered: preregistered metrics.
-    without_target: ids of the problem's models that have none (yet).
+    baseline: name of the column that the others are compared with; empty for perplexity.
+    without_target: full ids of the problem's models that have none (yet).
+    extracted: ids of the models of which tokens are here.
+    asked: the value of `--problem`, where it isn't the problem's name.
     target_source: where the target came from, for the record.
     dtypes: number formats the models were run in, each with the full ids of its models.
+    present: the columns as the record of tested metrics has them.
     """
 
     problem: str
@@ -102,6 +107,15 @@ class MetricTable:
     dtypes: dict[str, tuple[str, ...]]
     tried: tuple[MetricColumn, ...] = ()
     registered: tuple[PreregisteredMetric, ...] = ()
+    baseline: str = ""
+    present: tuple[Try, ...] = ()
+    extracted: frozenset[str] = frozenset()
+    asked: str = ""
+
+    @property
+    def option(self) -> str:
+        """What `--problem` says to mean this problem, for the commands in messages."""
+        return self.asked or self.problem
 
     @property
     def everything(self) -> tuple[MetricColumn, ...]:
@@ -136,19 +150,29 @@ class MetricTable:
         return f"{count['all']} tries ({', '.join(parts)})"
 
     def named(self, metrics: Sequence[str]) -> tuple[MetricColumn, ...]:
-        """The columns of these metrics, to be shown; all when none is named.
+        """The columns of these METRICs or METRIC/VARIANTs, to be shown; all when none is named.
 
         Raises:
-            TokenmartError: no such metric.
+            TokenmartError: no such metric or variant.
         """
         known = {column.metric for column in self.columns}
-        for metric in metrics:
+        names = {column.name for column in self.columns}
+        for given in metrics:
+            metric = given.partition("/")[0]
             if metric not in known:
                 raise TokenmartError(
-                    f"--metric {metric}: no such metric for {self.problem}; "
+                    f"--metric {given}: no such metric for {self.problem}; "
                     f"{did_you_mean(metric, known)}there are {', '.join(sorted(known))}"
                 )
-        return tuple(c for c in self.columns if not metrics or c.metric in metrics)
+            if "/" in given and given not in names:
+                own = sorted(c.variant for c in self.columns if c.metric == metric)
+                raise TokenmartError(
+                    f"--metric {given}: no such variant for {self.problem}; "
+                    f"{did_you_mean(given, names)}{metric} has {', '.join(own)}"
+                )
+        return tuple(
+            c for c in self.columns if not metrics or c.metric in metrics or c.name in metrics
+        )
 
     @property
     def families(self) -> tuple[str, ...]:
@@ -179,20 +203,19 @@ class MetricTable:
             [math.log(model.parameters) if model.parameters else math.nan for model in self.models]
         )
 
-    def column(self, metric: str, variant: str | None) -> MetricColumn:
-        """Find one column.
+    def column(self, name: str) -> MetricColumn:
+        """The column of a METRIC/VARIANT, or of a METRIC that has one variant.
 
         Raises:
             TokenmartError: no such metric or variant, or several variants and none named.
         """
-        found = self.named([metric])
-        named = [column for column in found if variant in (None, column.variant)]
-        if len(named) != 1:
-            what = f"--variant {variant}: no such variant" if variant else "several variants"
+        found = self.named([name])
+        if len(found) != 1:
             raise TokenmartError(
-                f"{what} of {metric}; choose --variant from {', '.join(c.variant for c in found)}"
+                f"--metric {name}: has several variants; choose from "
+                f"{', '.join(column.name for column in found)}"
             )
-        return named[0]
+        return found[0]
 
 
 def load_table(
@@ -202,7 +225,7 @@ def load_table(
     better: Direction = "higher",
     others: Sequence[OtherLab] = (),
 ) -> MetricTable:
-    """Read the marts and the target of a problem, and write down what is compared with it.
+    """Read the marts and the target of a problem.
 
     Args:
         problem: whose models and target count.
@@ -214,13 +237,13 @@ def load_table(
     Raises:
         TokenmartError: no mart, no value, or no target.
         LockedFileError: the target file is missing or changed.
-        StorageError: the record of what was tried can't be read or written.
+        StorageError: the record of what was tested can't be read.
     """
     from warehouse.sql.connection import connect_read_only
 
     with connect_read_only(workspace) as connection:
         values = connection.execute(
-            "select metric, variant, model_id, value, documents from metric_values"
+            "select metric, variant, model_id, value, documents, tokens from metric_values"
             " where problem = ?",
             [problem.name],
         ).fetchall()
@@ -250,16 +273,16 @@ def load_table(
         )
     place = {model.model_id: index for index, model in enumerate(models)}
     grouped: dict[tuple[str, str], Floats] = {}
-    for metric, variant, model_id, value, documents in values:
-        column = grouped.setdefault((metric, variant), np.full((2, len(models)), np.nan))
+    for metric, variant, model_id, value, documents, tokens in values:
+        column = grouped.setdefault((metric, variant), np.full((3, len(models)), np.nan))
         if model_id in place and value is not None:
-            column[:, place[model_id]] = value, documents
+            column[:, place[model_id]] = value, documents, tokens
     if not grouped and not ideas:
         of_table = problem.target is not None and problem.target.kind == "table"
         bring = "data fetch" if of_table else "extract"
         build = "tokenmart dbt run --select 'fqn:*'" if of_table else "tokenmart dbt build"
         raise TokenmartError(
-            f"{problem.name}: the mart metric_values holds nothing; run "
+            f"{problem.name}: the mart metric_values is empty; run "
             f"`tokenmart {bring} --problem {problem.asked}` and `{build}`"
         )
     described = {(row[0], row[1]): row for row in catalogue}
@@ -268,7 +291,8 @@ def load_table(
     for idea in ideas:
         if idea.metric in of_metric:
             raise TokenmartError(f"--name {idea.metric}: a metric has this name; choose another")
-    besides = tested_besides(workspace, problem.name, [*built, *ideas])
+    present = (*built, *ideas)
+    besides = tested_besides(workspace, problem.name, present)
     return MetricTable(
         problem=problem.name,
         models=models,
@@ -284,6 +308,10 @@ def load_table(
             _column_of_try(entry, models, of_metric.get(entry.metric)) for entry in besides
         ),
         registered=preregistered_metrics(workspace, problem),
+        baseline=problem.baseline,
+        present=present,
+        extracted=frozenset(model_id for _, model_id in formats),
+        asked=problem.asked,
     )
 
 
@@ -325,7 +353,7 @@ def _models_of_others(
 
 
 def _column(row: Any, key: tuple[str, str], found: Floats) -> MetricColumn:
-    """A variant of the build; `found`: its values, and how many documents they rest on."""
+    """A variant of the build; `found`: its values, and the documents and tokens they rest on."""
     if row is None:
         raise TokenmartError(
             f"metric {key[0]}/{key[1]} has values but no line in metric_catalog; "
@@ -343,6 +371,7 @@ def _column(row: Any, key: tuple[str, str], found: Floats) -> MetricColumn:
         description=row[7] or "",
         values=found[0],
         documents=tuple(np.nan_to_num(found[1]).astype(int).tolist()),
+        tokens=tuple(np.nan_to_num(found[2]).astype(int).tolist()),
     )
 
 

@@ -5,25 +5,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from warehouse.metrics.tries import Try, remember, tries
+from warehouse.metrics.tries import Try, is_same, remember, tries
 
 if TYPE_CHECKING:
+    from analysis.ranking.metric_table import MetricTable
     from warehouse.paths import Workspace
 
 
+def record_tested(workspace: Workspace, table: MetricTable) -> None:
+    """Record the metrics and ideas of a table as tested; each command that tests them does so.
+
+    Raises:
+        StorageError: the record can't be written; nothing would count it then.
+    """
+    remember(workspace, table.problem, table.present)
+
+
 def tested_besides(workspace: Workspace, problem: str, present: Sequence[Try]) -> list[Try]:
-    """Record what is present, and return what was tested for the problem and is not.
+    """What was tested for the problem and isn't among those present; nothing is recorded.
 
     An idea that was asked under two names is one.
 
     Raises:
-        StorageError: the record can't be read or written; nothing would count it then.
+        StorageError: the record can't be read.
     """
-    remember(workspace, problem, present)
     here = {_identity(entry) for entry in present}
+    named: dict[tuple[str, str, str], list[Try]] = {}
+    for entry in present:
+        named.setdefault((entry.kind, entry.metric, entry.variant), []).append(entry)
     besides: dict[tuple[str, str, str, str], Try] = {}
     for entry in tries(workspace, problem):
-        if _identity(entry) not in here:
+        alike = named.get((entry.kind, entry.metric, entry.variant), ())
+        if _identity(entry) not in here and not any(is_same(entry, one) for one in alike):
             besides.setdefault(_identity(entry), entry)
     return list(besides.values())
 

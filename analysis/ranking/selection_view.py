@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
-
-from rich.console import Console
-from rich.table import Table
 
 from analysis.ranking.answers import (
     NAMED,
+    baseline_line,
     claim_of,
     exploratory_line,
     near_best_line,
@@ -20,17 +17,17 @@ from analysis.ranking.answers import (
     span,
     tracking_lines,
 )
+from analysis.ranking.documents import MINIMUM_DOCUMENTS
 from analysis.ranking.leaderboard import interval_record, new_family_record, number
 from analysis.ranking.metric_selection import Candidate, MetricSelection
-from analysis.ranking.registered import LEAD_LEVEL, lead_record, registered_record
-from warehouse.errors import visible
-from warehouse.terminal import print_whole
+from analysis.ranking.registered import LEAD_LEVEL, lead_record, lead_text, registered_record
+from warehouse.terminal import Column, print_columns, print_notes, terminal_console
 
 
 def selection_record(selection: MetricSelection, shown: Sequence[str] = ()) -> dict[str, Any]:
     """The selection as JSON-ready values; of the candidates, those of the metrics `shown`.
 
-    The keys are described in docs/statistics.md.
+    The keys are described in docs/explanation/statistics.md.
     """
     splits, inference = selection.splits, selection.inference
     return {
@@ -53,7 +50,7 @@ def selection_record(selection: MetricSelection, shown: Sequence[str] = ()) -> d
         "critical_within_families": number(inference.within_critical),
         "design_effect": number(inference.overall.design_effect),
         "held_out": {
-            "splits": len(splits.chosen),
+            "splits": splits.test.size,
             "splits_mean": number(splits.held_out),
             "splits_in_sample_mean": number(splits.held_out + splits.optimism),
             "optimism": number(splits.optimism),
@@ -102,56 +99,61 @@ def _candidate_record(candidate: Candidate) -> dict[str, Any]:
     }
 
 
-def print_selection(selection: MetricSelection, top: int, shown: Sequence[str] = ()) -> None:
-    """The answers, then the first `top` candidates, how to read them, and what to do next.
+def print_selection(
+    selection: MetricSelection, top: int, shown: Sequence[str] = (), wide: bool = False
+) -> None:
+    """The answers and what to do next, then the first `top` candidates and how to read them.
 
     Args:
         selection: made among everything that was tried.
-        top: how many rows.
+        top: how many rows, beside the baseline's.
         shown: candidates of these metrics only, all when empty; nothing else changes.
+        wide: show all columns, however narrow the terminal is.
     """
-    console = Console(markup=False, emoji=False, width=None if sys.stdout.isatty() else 132)
-    for line in answer_lines(selection):
-        console.print(visible(line), style="bold", highlight=False)
+    console = terminal_console()
+    print_notes(console, answer_lines(selection), "bold")
+    print_notes(console, [_next(selection)])
     console.print()
-    view = Table(box=None, pad_edge=False, header_style="bold")
-    view.add_column("variant", overflow="fold")
-    for heading in (
-        "Spearman",
-        "95% CI",
-        "p adj.",
-        "within",
-        "95% CI",
-        "best?",
-        "held out",
-        "| size",
-    ):
-        view.add_column(heading, justify="right", no_wrap=True)
-    if selection.baseline is not None:
-        view.add_column("− base", justify="right", no_wrap=True)
-        view.add_column("p", justify="right", no_wrap=True)
     first = registered_names(selection.registered)
-    rows = sorted(_of(selection, shown), key=lambda c: c.column.name not in first)
-    for candidate in rows[:top]:
-        mark = " (preregistered)" if candidate.column.name in first else ""
-        cells = [
-            visible(candidate.column.name) + mark,
-            _signed_or_dash(candidate.rho),
-            span(candidate.interval),
-            _p(candidate.p_adjusted),
-            _signed_or_dash(candidate.within_rho),
-            span(candidate.within_interval),
-            "maybe" if candidate.near_best else "no",
-            _signed_or_dash(candidate.held_out),
-            _signed_or_dash(candidate.partial),
+    rows = sorted(_of(selection, shown), key=lambda c: c.column.name not in first)[:top]
+    rows += [c for c in selection.candidates if c.column is selection.baseline and c not in rows]
+    left_out = print_columns(console, _columns(selection, rows, first), wide=wide)
+    notes = [exploratory_line(selection.registered), *_selection_notes(selection)]
+    if left_out:
+        notes.append(f"not shown (--wide): {', '.join(left_out)}")
+    print_notes(console, notes, "dim")
+
+
+def _columns(
+    selection: MetricSelection, rows: Sequence[Candidate], first: frozenset[str]
+) -> list[Column]:
+    def name(candidate: Candidate) -> str:
+        marks = " (preregistered)" if candidate.column.name in first else ""
+        return (
+            candidate.column.name
+            + marks
+            + (" (baseline)" if candidate.column is selection.baseline else "")
+        )
+
+    shown: list[tuple[str, Callable[[Candidate], str], bool]] = [
+        ("Spearman", lambda c: _signed_or_dash(c.rho), False),
+        ("95% CI", lambda c: span(c.interval), False),
+        ("p adj.", lambda c: _p(c.p_adjusted), False),
+        ("best?", lambda c: "maybe" if c.near_best else "no", False),
+        ("held out", lambda c: _signed_or_dash(c.held_out), False),
+        ("within", lambda c: _signed_or_dash(c.within_rho), True),
+        ("95% CI", lambda c: span(c.within_interval), True),
+        ("| size", lambda c: _signed_or_dash(c.partial), True),
+    ]
+    if selection.baseline is not None:
+        shown += [
+            ("− base", lambda c: _signed_or_dash(c.minus_baseline), True),
+            ("p", lambda c: _p(c.p_beats_baseline), True),
         ]
-        if selection.baseline is not None:
-            cells += [_signed_or_dash(candidate.minus_baseline), _p(candidate.p_beats_baseline)]
-        view.add_row(*cells)
-    print_whole(console, view)
-    for line in _selection_notes(selection):
-        console.print(visible(line), style="dim", highlight=False)
-    console.print(visible(_next(selection)), highlight=False)
+    return [
+        Column("metric/variant", [name(row) for row in rows], text=True),
+        *(Column(head, [cell(row) for row in rows], extra=extra) for head, cell, extra in shown),
+    ]
 
 
 def _of(selection: MetricSelection, metrics: Sequence[str]) -> list[Candidate]:
@@ -163,7 +165,6 @@ def answer_lines(selection: MetricSelection) -> list[str]:
     """Preregistered metrics first, then both answers and what they say of the baseline."""
     claims = {id(c): claim_of(c.column, selection.inference, c.row) for c in selection.candidates}
     lines = registered_lines(selection.registered)
-    lines.append(exploratory_line(selection.registered))
     lines += tracking_lines(
         [claims[id(c)] for c in selection.tracking],
         claims[id(selection.best)],
@@ -175,9 +176,12 @@ def answer_lines(selection: MetricSelection) -> list[str]:
         lines.append(
             f"  {candidate.column.name} isn't among them: it compares models on different "
             f"documents ({candidate.uneven}). Run `tokenmart extract --problem "
-            f"{selection.problem}` and `tokenmart dbt build`."
+            f"{selection.option}` and `tokenmart dbt build`."
         )
         break
+    base = next((c for c in selection.candidates if c.column is selection.baseline), None)
+    if base is not None:
+        lines.append(baseline_line(claims[id(base)], selection.models))
     lines.append(near_best_line([claims[id(c)] for c in selection.near_best]))
     if selection.baseline is not None:
         lines.append(_baseline_text(selection, selection.baseline.name))
@@ -204,16 +208,18 @@ def _next(selection: MetricSelection) -> str:
             f"Next: on models without labels, `tokenmart preregister --problem PROBLEM --metric "
             f"{best.column.name}`; a preregistered metric is tested alone, which has more power."
         )
-    return f"Next: `tokenmart report --problem {selection.problem}` shows every metric and figure."
+    return f"Next: `tokenmart report --problem {selection.option}` shows every metric and figure."
 
 
 def _documents_text(selection: MetricSelection) -> str:
     """Whether the best one's interval allows for other documents, and what they do."""
     noise, name = selection.documents, selection.best.column.name
     if noise is None:
-        return f"{name}: no metric_documents to draw from"
+        if max(selection.best.column.documents, default=0) < MINIMUM_DOCUMENTS:
+            return f"{name}: rests on fewer than two documents, so that none can be drawn anew"
+        return f"{name}: no metric_parts to draw from; run `tokenmart dbt build`"
     return (
-        f"{name}: 95% CI with {noise.documents} documents drawn anew "
+        f"{name}: 95% CI with {noise.documents} documents resampled "
         f"{span(noise.sources.documents)}, with documents and whole series of models "
         f"{span(noise.sources.both)} (bootstrap, not adjusted for the choice); reliability over "
         f"documents {_signed_or_dash(noise.sources.reliability)}"
@@ -246,7 +252,7 @@ def _selection_notes(selection: MetricSelection) -> list[str]:
         "models of a family or a series are alike",
         "within: rho of the ranks less their family means, with its CI; best? maybe: not "
         "distinguishable from the best (95%)",
-        f"held out: mean rho on {splits.tested} models drawn at random ({len(splits.chosen)} "
+        f"held out: mean rho on {splits.tested} models drawn at random ({splits.test.size} "
         f"splits); choosing on the others and scoring there: in sample "
         f"{_signed_or_dash(splits.held_out + splits.optimism)}, held out "
         f"{_signed_or_dash(splits.held_out)}",
@@ -266,14 +272,9 @@ def _selection_notes(selection: MetricSelection) -> list[str]:
             f"{selection.noise_ceiling:.2f} (Pearson) on average"
         )
     if (lead := selection.best_lead) is not None:
-        found = (
-            f"{lead.series} series are too few for a CI"
-            if math.isnan(lead.p)
-            else f"95% CI {span(lead.interval)}, one-sided p {_p(lead.p)}, paired bootstrap over "
-            f"{lead.series} series (p: and by design effect), not adjusted for the choice"
-        )
         lines.append(
-            f"{selection.best.column.name} minus baseline {_signed_or_dash(lead.value)} ({found})"
+            f"{selection.best.column.name} minus baseline {_signed_or_dash(lead.value)} "
+            f"({lead_text(lead)}), not adjusted for the choice"
         )
     uneven = tuple(c.column.name for c in selection.candidates if c.fewer)
     for what, names in (

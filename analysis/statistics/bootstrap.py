@@ -101,7 +101,7 @@ class Correlations:
 
     @cached_property
     def skipped_spearman(self) -> Estimate:
-        """`skipped` with its intervals: the filter is fitted anew in every resample."""
+        """`skipped` with its intervals: the filter is refitted in every resample."""
 
         def skipped_rows(x: Floats, y: Floats) -> Floats:
             return mcd_skipped_rows(x, y, self.seed)

@@ -109,7 +109,7 @@ class DocumentParts:
 
 @dataclass(frozen=True)
 class TwoSources:
-    """Spearman of one variant with the target, and its intervals by what is drawn anew.
+    """Spearman of one variant with the target, and its intervals by what is resampled.
 
     document_error: standard error of its Fisher z over documents, the models given.
     reliability: of the metric over documents (`split_half`).

@@ -22,9 +22,9 @@ _SCORING = (
         "--metric-key",
         default="score",
         show_default=True,
-        help="Key of the score in a row; an object needs none.",
+        help="Key of the score in a list of rows.",
     ),
-    click.option("--out", type=FILE, help="Where to save the result as JSON."),
+    click.option("--out", type=FILE, help="Write the result as JSON to this file."),
     FORCE,
     RESAMPLES,
     SEED,
@@ -74,18 +74,17 @@ def verify(
 
 @click.command()
 @PROBLEM
-@click.option("--metric", required=True, help="The metric to submit.")
-@click.option("--variant", help="Its variant; needed when there are several.")
+@click.option("--metric", required=True, help="METRIC/VARIANT to submit.")
 @click.option(
     "--negate",
     is_flag=True,
-    help="Submit the values with the sign changed, as a metric of which lower is better needs: the "
-    "verifier expects more of a score to predict more of the target.",
+    help="Change the sign of the values. Required when lower values are better, because "
+    "a higher score must predict a higher target.",
 )
 @click.option(
     "--as-is",
     is_flag=True,
-    help="Submit the sign as given, even where the catalogue expects the other.",
+    help="Keep the sign, even if the catalogue expects the other one.",
 )
 @click.option("--unofficial", is_flag=True, help="Allow a metric that needs a second model.")
 @click.option(
@@ -96,7 +95,6 @@ def verify(
 def submit(
     problem: str,
     metric: str,
-    variant: str | None,
     negate: bool,
     as_is: bool,
     unofficial: bool,
@@ -106,31 +104,28 @@ def submit(
 ) -> None:
     """Write a submission, the verifier's output and the reproducibility bundle.
 
-    Refuses when coverage is incomplete, when the metric isn't admissible, when its sign is not the
-    one that the catalogue expects, or when dbt's lineage shows downstream scores among the metric's
-    ancestors.
+    Refuses if coverage is incomplete, if the metric is not admissible, if its sign is not the one
+    in the catalogue, or if dbt's lineage has downstream scores among the metric's ancestors.
 
     \b
-    tokenmart submit --metric perplexity --variant bits_per_byte --negate --out results/mine
+    tokenmart submit --metric perplexity/bits_per_byte --negate --out results/mine
     """
     from analysis.submission.submit import SubmissionRequest, write_submission
     from analysis.submission.verifier import result_text
     from warehouse.paths import find_workspace
 
-    request = SubmissionRequest(
-        problem, metric, variant, negate, unofficial, seed, resamples, as_is=as_is
-    )
+    request = SubmissionRequest(problem, metric, negate, unofficial, seed, resamples, as_is=as_is)
     click.echo(result_text(write_submission(find_workspace(), request, out)))
     click.echo(f"written            {out}")
 
 
 @click.command()
 @click.argument("folder", type=FILE)
-@click.option("--problem", help="Path of the problem file, if it isn't one that ships.")
+@click.option("--problem", help="Path of the problem file, if it is not in data/problems.")
 def reproduce(folder: Path, problem: str | None) -> None:
-    """Rebuild a submission's scores from the warehouse and compare them with its bundle.
+    """Recompute a submission's scores from the warehouse and compare them with its bundle.
 
-    Exit code 0 when scores, verifier output and files agree, else 1.
+    Exits with 0 if scores, verifier output and files agree, else with 1.
 
     \b
     tokenmart reproduce results/mine

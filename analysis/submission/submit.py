@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysis.ranking.metric_table import MetricColumn, MetricTable, load_table
+from analysis.ranking.metrics_tested import record_tested
 from analysis.submission.bundle import (
     BUNDLE_FILE,
     PAGE_FILE,
@@ -41,13 +42,13 @@ if TYPE_CHECKING:
 class SubmissionRequest:
     """What the user asked to submit.
 
+    metric: METRIC/VARIANT, or a METRIC that has one.
     as_of: count what was tried until then, ISO 8601 in UTC; empty for now.
     as_is: the sign is meant, even against the direction that the catalogue expects.
     """
 
     problem: str
     metric: str
-    variant: str | None
     negate: bool
     unofficial: bool
     seed: int
@@ -82,7 +83,8 @@ def write_submission(workspace: Workspace, request: SubmissionRequest, out: Path
         raise StorageError(f"{out}: already there; choose a new folder with --out")
     problem = load_problem(request.problem, workspace)
     table = load_table(problem, workspace)
-    column = table.column(request.metric, request.variant)
+    record_tested(workspace, table)
+    column = table.column(request.metric)
     lineage = read_lineage(manifest_path(workspace), column.metric)
     _check_sign(column, request)
     _check_rules(column, lineage, request.unofficial)
@@ -138,7 +140,8 @@ def rebuild(workspace: Workspace, request: SubmissionRequest, path: Path) -> Reb
     """
     problem = load_problem(request.problem, workspace)
     table = load_table(problem, workspace)
-    column = table.column(request.metric, request.variant)
+    record_tested(workspace, table)
+    column = table.column(request.metric)
     lineage = read_lineage(manifest_path(workspace), column.metric)
     return _make(path, problem, workspace, request, table, column, lineage)
 

@@ -41,3 +41,15 @@
 {% macro quoted_or_null(text) -%}
     {{ 'null' if text is none else quoted(text) }}
 {%- endmacro %}
+
+{#- Metrics without a table or view: a selection left them out, so they have no reasons to give. -#}
+{% macro never_built_metrics() -%}
+    {%- set found = [''] -%}
+    {%- for node in graph.get('nodes', {}).values() if execute and not var('shards', none) -%}
+        {%- if node.resource_type == 'model' and node.config.meta.get('metric')
+            and not adapter.get_relation(node.database, node.schema, node.alias) -%}
+            {%- do found.append(node.config.meta.metric) -%}
+        {%- endif -%}
+    {%- endfor -%}
+    {{- return(found) -}}
+{%- endmacro %}

@@ -3,8 +3,9 @@
 
   `rows` come from `variants()`. A row's `over` names the table, or the CTE, that its expressions
   read; variants that share a filter share a scan. The table has problem, model_id, doc_id,
-  document_tokens and the column `suffix`, whose value follows the variant's name (`mean@window_512`);
-  or it has a unit_id, and the CTE `units` has these.
+  document_tokens and the column `suffix`; with `units`, the table has a unit_id, and the CTE of that
+  name has these columns. The value of `suffix` follows the variant's name: `mean@window_512` compares
+  the full context with the condition window_512.
 -#}
 {% macro variant_sums(rows, units=none, suffix='probe') -%}
     {%- set keys = ['unit_id'] if units

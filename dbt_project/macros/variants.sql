@@ -1,6 +1,10 @@
 {#-
   Rows of variants/*.csv as mappings: those over some tables, or of one metric.
 
+  Columns that a CSV may leave out: core (built by default), unit (token, or byte: the value is never
+  exponentiated), tokens (the count, by default count(*)), min_tokens (fewer tokens in all documents:
+  no value), min_document_tokens (documents with fewer counted tokens don't count). Both default to 1.
+
   The default is the core; `--vars '{grids: true}'` or `--vars '{grids: [longppl]}'` adds the grids.
   A metric without any core variant, as a new one is, is used whole. Unit tests set `only_metrics`.
 -#}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -38,6 +38,7 @@ class Loading:
         cache_share: bytes of KV cache that it needs for each byte of weights.
         sample: the first document's tokens, to check the model on; None where there is none.
         top_k: how many first choices of each token are wanted, at most the vocabulary.
+        passed: may be told of tokens as they pass through the model, for the progress bar.
     """
 
     spec: ModelSpec
@@ -50,6 +51,7 @@ class Loading:
     cache_share: float = 0.0
     sample: Ids | None = None
     top_k: int = 0
+    passed: Callable[[float], None] | None = None
 
 
 class Scorer(Protocol):

@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import gc
-from typing import ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from extract.backends.backend import Backend, Loading, Scorer
 from warehouse.errors import TokenmartError
+
+
+def report_layers(model: Any, passed: Callable[[float], None]) -> None:
+    """Tell of tokens as they pass through each layer: a long text is one forward of minutes."""
+    layers = getattr(model.get_decoder(), "layers", ())
+
+    def report(layer: Any, inputs: tuple[Any, ...], named: dict[str, Any], output: Any) -> None:
+        states = inputs[0] if inputs else named["hidden_states"]
+        passed(states.shape[0] * states.shape[1] / len(layers))
+
+    for layer in layers:
+        layer.register_forward_hook(report, with_kwargs=True)
 
 
 class Transformers(Backend):
@@ -36,6 +49,8 @@ class Transformers(Backend):
                 working=loading.working,
                 cache_share=loading.cache_share,
             )
+            if loading.passed is not None:
+                report_layers(model, loading.passed)
             return Engine(
                 model,
                 compiled=loading.compiled,

@@ -82,3 +82,10 @@ def card_of(name: str) -> Card | None:
 def sustained_rate(card: Card, dtype: str) -> float:
     """FLOP/s that estimates assume of a card in this dtype."""
     return SUSTAINED * (card.single if dtype == "float32" else card.half)
+
+
+def smallest_cards(needed: int) -> list[Card]:
+    """The cards with least memory of those that have so many bytes, in the order of the table."""
+    enough = [card for card in CARDS if card.memory >= needed]
+    least = min((card.memory for card in enough), default=0)
+    return [card for card in enough if card.memory == least]

@@ -31,9 +31,13 @@ def gigabytes(size: int | None) -> str:
 
 
 def gibibytes(peak: Footprint | None, assumed: bool) -> str:
-    """A peak and its parts; `assumed` marks it as rough."""
+    """A peak; `assumed` marks it as rough."""
+    return UNKNOWN if peak is None else f"{'~' if assumed else ''}{peak.total / 2**30:.1f}"
+
+
+def parts(peak: Footprint | None) -> str:
+    """What a peak is the sum of: weights, KV cache, and activations with logits."""
     if peak is None:
         return UNKNOWN
-    parts = (peak.weights, peak.cache, peak.activations + peak.logits)
-    split = " + ".join(f"{part / 2**30:.1f}" for part in parts)
-    return f"{'~' if assumed else ''}{peak.total / 2**30:.1f} = {split}"
+    sizes = (peak.weights, peak.cache, peak.activations + peak.logits)
+    return " + ".join(f"{size / 2**30:.1f}" for size in sizes)

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from extract.planning.cards import SUSTAINED, card_of, sustained_rate
+from extract.planning.cuts import read_lengths
 from extract.planning.devices import device_name, resolve_dtype
 from extract.planning.memory import Footprint, available_memory, footprint
 from extract.planning.model_size import ModelSize, linear_parameters, model_size
@@ -186,24 +187,24 @@ def document_lengths(
 
 
 def planned_memory(
+    problem: Problem,
     spec: ModelSpec,
     selection: Selection,
     longest: int,
     workspace: Workspace,
     folder: Path | None = None,
-    problem: str = "",
 ) -> Footprint | None:
     """Predicted peak of one model of a selection; None where its size is not known.
 
     Args:
+        problem: cuts documents, and its name tells a repository's commit.
         spec: the model.
         selection: dtype, device and conditions.
-        longest: tokens of the longest document.
+        longest: tokens of the longest document, before it is cut to the model's context.
         workspace: where the model's files are.
         folder: its checkpoint, where it is here already.
-        problem: its name, by which a repository's commit is known.
     """
-    size = model_size(spec, workspace, folder, problem)
+    size = model_size(spec, workspace, folder, problem.name)
     if size is None:
         return None
     return footprint(
@@ -211,7 +212,7 @@ def planned_memory(
         size,
         dtype=resolve_dtype(spec, selection.dtype, selection.device),
         device=selection.device,
-        longest=longest,
+        longest=read_lengths([longest], problem, spec, workspace)[0],
         suffix_tokens=SUFFIX_TOKENS
         if any(c.kind.shares_prefix for c in selection.conditions)
         else 0,
@@ -219,15 +220,15 @@ def planned_memory(
 
 
 def on_a_gpu(
-    selection: Selection, longest: int, workspace: Workspace, problem: str, flops: float
+    problem: Problem, selection: Selection, longest: int, workspace: Workspace, flops: float
 ) -> str:
     """What a plan for the processor says of one GPU: its time, and the memory it must have.
 
     Args:
+        problem: the problem.
         selection: the models and conditions.
         longest: tokens of the longest document.
         workspace: where the models' files are.
-        problem: its name.
         flops: what is still to do.
     """
     dtype = "bfloat16"
@@ -235,7 +236,7 @@ def on_a_gpu(
     peaks = {
         spec.full_id: peak.total
         for spec in there.models
-        if (peak := planned_memory(spec, there, longest, workspace, None, problem)) is not None
+        if (peak := planned_memory(problem, spec, there, longest, workspace)) is not None
     }
     hours = flops / GPU_FLOPS / 3600
     told = f"One GPU of the A100 class would take about {hours:,.1f} h"
@@ -259,8 +260,7 @@ def refuse_too_many(
     peaks = {
         spec.full_id: peak.total
         for spec in selection.models
-        if (peak := planned_memory(spec, selection, longest, workspace, None, problem.name))
-        is not None
+        if (peak := planned_memory(problem, spec, selection, longest, workspace)) is not None
     }
     if not peaks:
         return

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from extract.planning.cuts import most_tokens
 from extract.planning.plan import Selection, max_tokens_of
 from extract.scoring.numerics import ENGINE_VERSION
 from warehouse.paths import Workspace
@@ -40,6 +41,7 @@ def current_units(
     # `auto` leaves the dtype to the device, which may be another machine's
     dtype = selection.dtype if selection.dtype != "auto" else spec.dtype
     limit = max_tokens_of(problem, selection)
+    most = most_tokens(problem, spec, workspace)
 
     def is_asked_for(unit: UnitRecord) -> bool:
         return (
@@ -47,7 +49,7 @@ def current_units(
             and documents[unit.doc_id] in ("", unit.document_sha256)
             and dtype in ("auto", unit.dtype)
             and (unit.engine, unit.backend) == (ENGINE_VERSION, selection.backend)
-            and _fewest_tokens(problem, spec, unit, limit)
+            and _fewest_tokens(problem, unit, limit, most)
             <= unit.document_tokens
             <= whole_tokens(unit, limit)
         )
@@ -60,10 +62,9 @@ def current_units(
     ]
 
 
-def _fewest_tokens(problem: Problem, spec: ModelSpec, unit: UnitRecord, limit: int | None) -> int:
+def _fewest_tokens(problem: Problem, unit: UnitRecord, limit: int | None, most: int | None) -> int:
     whole = whole_tokens(unit, limit)
     if problem.documents.too_long != "truncate":
         return whole
-    # a context that only the configuration gives, which may not be here, can cut anywhere; one
-    # token of it may be BOS
-    return min(whole, spec.context - 1) if spec.context else 0
+    # a context that only the configuration gives, which is not here, can cut anywhere
+    return 0 if most is None else min(whole, most)

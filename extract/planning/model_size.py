@@ -11,12 +11,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from warehouse.paths import Workspace
 from warehouse.problem.model_shape import ModelShape
 from warehouse.problem.spec import ModelSpec
 from warehouse.sources.place import Place
+from warehouse.sources.weights.header import gguf_header
 from warehouse.sources.weights.interface import PICKLED, SAFETENSORS
 
 _LARGEST_CONFIG = 16 << 20
@@ -132,13 +131,9 @@ def _of_gguf(path: Path) -> tuple[ModelShape | None, int | None]:
 
 @lru_cache(maxsize=64)
 def _read_gguf(path: Path, stamp: int) -> tuple[ModelShape | None, int | None]:
-    """Shape and number of weights from a GGUF file's header, as far as its form is known.
-
-    The file is mapped into memory: pages of tensors are never touched.
-    """
-    try:
-        reader = _header_reader()(path)
-    except (OSError, ValueError, IndexError, KeyError, OverflowError, struct.error):
+    """Shape and number of weights from a GGUF file's header, as far as its form is known."""
+    reader = gguf_header(path)
+    if reader is None:
         return None, None
     fields = reader.fields
 
@@ -166,32 +161,6 @@ def _read_gguf(path: Path, stamp: int) -> tuple[ModelShape | None, int | None]:
     except (KeyError, IndexError, ValueError, TypeError):
         shape = None
     return shape, sum(int(tensor.n_elements) for tensor in sizes.values()) or None
-
-
-def _header_reader() -> type[Any]:
-    """gguf's reader, but that long arrays are skipped: it takes seconds for a vocabulary."""
-    import gguf
-
-    longest = 4096
-    string, array = gguf.GGUFValueType.STRING, gguf.GGUFValueType.ARRAY
-
-    class HeaderReader(gguf.GGUFReader):  # type: ignore[misc]
-        def _get_field_parts(self, start: int, kind: int) -> tuple[int, list[Any], list[int], Any]:
-            if kind == array and self.byte_order == "I":
-                item, count = struct.unpack_from("<IQ", self.data, start)
-                scalar = self.gguf_scalar_to_np.get(gguf.GGUFValueType(item))
-                end = start + 12
-                if count > longest and scalar is not None:
-                    end += count * np.dtype(scalar).itemsize
-                elif count > longest and item == string:
-                    for _ in range(count):
-                        end += 8 + struct.unpack_from("<Q", self.data, end)[0]
-                if end > start + 12:
-                    return end - start, [], [], [array]
-            found: tuple[int, list[Any], list[int], Any] = super()._get_field_parts(start, kind)
-            return found
-
-    return HeaderReader
 
 
 def _largest(value: Any) -> Any:

@@ -1,17 +1,17 @@
-"""Plans and states as tables: what an extraction would cost, what is done."""
+"""A plan as a table: what an extraction would cost."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow.parquet as pq
 
-from extract.failures import Failure, summary
-from extract.planning.cells import UNKNOWN, amounts, gibibytes, gigabytes, rounded
+from extract.planning.cards import smallest_cards
+from extract.planning.cells import amounts, gibibytes, gigabytes, parts, rounded
 from extract.planning.cost import (
     GPU_FLOPS,
+    Work,
     assumed_speed,
     document_lengths,
     estimate,
@@ -20,21 +20,20 @@ from extract.planning.cost import (
     work_of,
 )
 from extract.planning.current import current_units
+from extract.planning.cuts import cut_notes, read_lengths
 from extract.planning.devices import resolve_dtype
-from extract.planning.memory import Footprint
+from extract.planning.memory import Footprint, refused
 from extract.planning.model_size import UNKNOWN_SIZE, model_size
-from extract.planning.plan import Document, Selection
-from warehouse.errors import visible
+from extract.planning.plan import Selection
 from warehouse.paths import Workspace
 from warehouse.problem.needs import downloads_text, notices, problem_needs
 from warehouse.problem.spec import ModelSpec, Problem
-from warehouse.remote import footer, source
+from warehouse.remote import source
 from warehouse.sources.fetch import documents_path
-from warehouse.store.token_files import finished_units, published_path
-from warehouse.terminal import counted
+from warehouse.sources.place import Need
+from warehouse.terminal import Column, counted
 
-if TYPE_CHECKING:
-    from rich.table import Table
+CARDS_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -98,16 +97,18 @@ def make_plan(
         device_here: whether the selection's device is one of this machine.
     """
     lengths, told_of = document_lengths(problem, selection, workspace)
-    longest = max(lengths, default=0)
-    work = work_of(lengths, selection.conditions)
+    works: dict[tuple[int, ...], Work] = {}
     documents = _documents(problem, workspace, len(lengths))
     needs = problem_needs(problem, workspace, selection.models)
     missing = {need.name: need.download_bytes for need in needs if not need.present}
     models = []
     for spec in selection.models:
         size = model_size(spec, workspace, problem=problem.name)
+        read = tuple(read_lengths(lengths, problem, spec, workspace))
+        if read not in works:
+            works[read] = work_of(read, selection.conditions)
         cost = estimate(
-            work,
+            works[read],
             size or UNKNOWN_SIZE,
             dtype=resolve_dtype(spec, selection.dtype, selection.device),
             device=selection.device,
@@ -128,24 +129,30 @@ def make_plan(
                 disk_bytes=cost.disk_bytes,
                 download_bytes=missing.pop(spec.base or spec.full_id, 0),
                 seconds=cost.seconds if size else None,
-                memory=planned_memory(spec, selection, longest, workspace, None, problem.name),
+                memory=planned_memory(problem, spec, selection, max(read, default=0), workspace),
                 assumed=size is not None and size.assumed,
             )
         )
+    planned = [(m.spec, m.memory) for m in models if m.memory and device_here]
     flops = sum(model.left * model.flops for model in models)
     dtypes = {resolve_dtype(m.spec, selection.dtype, selection.device) for m in models}
     speed = " or ".join(sorted({assumed_speed(selection.device, each)[1] for each in dtypes}))
     gpu_hours = flops / GPU_FLOPS / 3600
     elsewhere = ""
-    if selection.device == "cpu" and gpu_hours > 0.1:
-        elsewhere = " " + on_a_gpu(selection, longest, workspace, problem.name, flops)
+    large = selection.device != "cpu" or gpu_hours > 0.1
+    if selection.device == "cpu" and large:
+        elsewhere = " " + on_a_gpu(problem, selection, max(lengths, default=0), workspace, flops)
     notes = (
         f"device {selection.device}{'' if device_here else ' (not here)'}; {told_of}. Memory: "
         "weights + KV cache + activations and logits of the longest document. Times are estimates "
         f"({flops:.1e} FLOPs to do) at an assumed speed of {speed}; the progress bar shows the "
         f"measured one.{elsewhere}",
+        *(f"{note}." for note in cut_notes(lengths, problem, selection.models, workspace)),
         *_unknown(models),
+        *refused(planned, selection.conditions, selection.device),
         *([f"To download: {to_fetch}."] if (to_fetch := downloads_text(needs)) else []),
+        *_in_all(models, needs),
+        *(_smallest_card(problem, selection, max(lengths, default=0), workspace) if large else []),
         *(f"{subject}: {told}" for subject, told in notices(problem, selection.models).items()),
     )
     title = (
@@ -175,216 +182,63 @@ def _unknown(models: Sequence[PlannedModel]) -> list[str]:
     ]
 
 
-def plan_table(plan: Plan) -> Table:
-    """The plan as a table for the terminal."""
-    from rich.table import Table
-
-    table = Table(title=plan.title)
-    for name in (
-        "model",
-        "units done",
-        "tokens",
-        "rows",
-        "time",
-        "peak memory, GiB",
-        "rows on disk",
-        "download",
-    ):
-        left = name == "model"
-        table.add_column(
-            name,
-            justify="left" if left else "right",
-            no_wrap=not left,
-            overflow="fold",
-            min_width=len(name),
-        )
-    for model in plan.models:
-        table.add_row(
-            model.spec.full_id,
-            f"{model.done}/{model.units}",
-            *amounts(model.tokens, model.rows, model.seconds),
-            gibibytes(model.memory, model.assumed),
-            rounded(model.disk_bytes, "B"),
-            gigabytes(model.download_bytes),
-        )
-    table.add_section()
-    tokens = sum(int(model.left * model.tokens) for model in plan.models)
-    rows = sum(int(model.left * model.rows) for model in plan.models)
-    size = sum(int(model.left * model.disk_bytes) for model in plan.models)
-    known = all(model.seconds is not None for model in plan.models)
+def plan_columns(plan: Plan) -> list[Column]:
+    """The plan as a table for the terminal: a row for each model, and what is left of all."""
+    models = plan.models
+    known = all(model.seconds is not None for model in models)
     seconds = plan.hours * 3600 if known or plan.hours else None
-    fetched = sum(model.download_bytes or 0 for model in plan.models)
-    table.add_row(
-        "still to do", "", *amounts(tokens, rows, seconds), "", rounded(size, "B"),
-        gigabytes(fetched),
-    )  # fmt: skip
-    return table
 
+    def left(part: Callable[[PlannedModel], int]) -> int:
+        return sum(int(model.left * part(model)) for model in models)
 
-def count_finished(
-    problem: Problem,
-    selection: Selection,
-    documents: Sequence[Document],
-    workspace: Workspace,
-) -> int:
-    """Units of a selection that the ledger holds, finished as they are asked for or failed."""
-    wanted = {document.doc_id: document.sha256 for document in documents}
-    return sum(
-        len(current_units(problem, selection, spec, condition, wanted, workspace))
-        for spec in selection.models
-        for condition in selection.conditions
-    )
-
-
-def status_rows(
-    problem: Problem, selection: Selection, workspace: Workspace
-) -> list[dict[str, Any]]:
-    """One row per (model, condition): documents done, failed and expected, and what they cost.
-
-    Of models on request, only those that were begun. `over_limit` counts documents beyond the
-    model's context; `reasons` are those of failed units.
-
-    `peak_bytes` is the largest measured so far (None before), `predicted_peak_bytes` the plan's
-    (None where the model's size is not known). `attention` and `prefixes` are what was used.
-    """
-    path = documents_path(problem, workspace)
-    lengths, _ = document_lengths(problem, selection, workspace)
-    expected = (
-        pq.read_metadata(footer(path)).num_rows if path.is_file() else problem.documents.count
-    )
-    if expected is None and problem.documents.need(problem.place(workspace)).present:
-        expected = len(lengths)
-    longest = max(lengths, default=0)
-    rows = []
-    begun = {
-        spec
-        for spec in problem.models
-        if (workspace.tokens / f"problem={problem.name}" / f"model_id={spec.model_id}").is_dir()
-    }
-    for spec in problem.models:
-        if spec not in selection.models and spec not in begun:
-            continue
-        predicted = planned_memory(spec, selection, longest, workspace, None, problem.name)
-        for condition in selection.conditions:
-            units = finished_units(workspace, problem.name, spec.model_id, condition.name)
-            done = [unit for unit in units.values() if unit.status == "done"]
-            file = published_path(workspace, problem.name, spec.model_id, condition.name)
-            rows.append(
-                {
-                    "model": spec.full_id,
-                    "model_id": spec.model_id,
-                    "condition": condition.name,
-                    "done": len(done),
-                    "failed": len(units) - len(done),
-                    "over_limit": sum(unit.over_limit_tokens > 0 for unit in done),
-                    "reasons": sorted({unit.reason for unit in units.values() if unit.reason}),
-                    "on_request": spec.on_request,
-                    "documents": expected,
-                    "rows": sum(unit.rows for unit in done),
-                    "tokens_processed": sum(unit.tokens_processed for unit in done),
-                    "seconds": sum(unit.seconds for unit in done),
-                    "bytes": file.stat().st_size if file.is_file() else 0,
-                    "peak_bytes": max((unit.peak_bytes for unit in done), default=None),
-                    "predicted_peak_bytes": predicted.total if predicted else None,
-                    "attention": sorted({unit.attention for unit in done}),
-                    "prefixes": sorted({unit.prefixes for unit in done}),
-                }
-            )
-    return rows
-
-
-def fallbacks(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """What runs slower or coarser than it should, a line per model: from `status_rows`."""
-    lines = []
-    for model in dict.fromkeys(row["model"] for row in rows):
-        mine = [row for row in rows if row["model"] == model]
-        found = {
-            f"prefixes {words}"
-            for row in mine
-            for words in row["prefixes"]
-            if words.startswith("separate")
-        } | {
-            f"attention {words}"
-            for row in mine
-            for words in row["attention"]
-            if words.startswith(("eager", "sdpa/math"))
-        }
-        lines += [f"{model}: {words}" for words in sorted(found)]
-    return lines
-
-
-def per_model(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows of `status_rows`, one for each model: sums over its conditions, largest peaks."""
-    summed = ("done", "failed", "documents", "rows", "tokens_processed", "seconds", "bytes")
-    models: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        models.setdefault(row["model_id"], []).append(row)
+    shown = [amounts(model.tokens, model.rows, model.seconds) for model in models]
+    shown.append(amounts(left(lambda m: m.tokens), left(lambda m: m.rows), seconds))
+    tokens, rows, times = zip(*shown, strict=True)
+    disk = [*(model.disk_bytes for model in models), left(lambda m: m.disk_bytes)]
+    fetched = sum(model.download_bytes or 0 for model in models)
     return [
-        {
-            "model": mine[0]["model"],
-            "model_id": model_id,
-            "condition": f"{sum(row['done'] == row['documents'] for row in mine)} of {len(mine)}",
-            **{name: _sum(row[name] for row in mine) for name in summed},
-            "peak_bytes": max((row["peak_bytes"] or 0 for row in mine), default=0),
-            "predicted_peak_bytes": mine[0]["predicted_peak_bytes"],
-        }
-        for model_id, mine in models.items()
+        Column("model", [*(m.spec.full_id for m in models), "still to do"], text=True),
+        Column("units done", [*(f"{m.done}/{m.units}" for m in models), ""]),
+        Column("tokens", tokens),
+        Column("time", times),
+        Column("peak GiB", [*(gibibytes(m.memory, m.assumed) for m in models), ""]),
+        Column("download", [*(gigabytes(m.download_bytes) for m in models), gigabytes(fetched)]),
+        Column("rows", rows, extra=True),
+        Column("rows on disk", [rounded(size, "B") for size in disk], extra=True),
+        Column("weights + cache + rest", [*(parts(m.memory) for m in models), ""], extra=True),
     ]
 
 
-def _sum(values: Iterable[float | None]) -> float | None:
-    found = list(values)
-    return None if None in found else sum(value for value in found if value is not None)
+def _in_all(models: Sequence[PlannedModel], needs: Sequence[Need]) -> list[str]:
+    """Disk and download of what is still to do, in one sum, and how long the download takes."""
+    missing = [need for need in needs if not need.present]
+    fetched = sum(need.download_bytes or 0 for need in missing)
+    copies = sum(need.copy_bytes for need in missing)
+    rows = sum(int(model.left * model.disk_bytes) for model in models)
+    if not fetched:
+        return []
+    times = " or ".join(
+        f"{8 * fetched / (megabits * 1e6) / 3600:,.1f} h at {words}"
+        for megabits, words in ((100, "100 Mbit/s"), (1000, "1 Gbit/s"))
+    )
+    return [
+        f"In all: {(fetched + copies + rows) / 1e9:,.1f} GB of disk (checkpoints, converted copies "
+        f"and {rows / 1e9:,.1f} GB of rows); the download takes {times}."
+    ]
 
 
-def status_table(
-    problem: Problem, rows: Sequence[dict[str, Any]], by_condition: bool = False
-) -> Table:
-    """The state as a table for the terminal: a row for each model, or each of its conditions."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=f"{problem.name}: what has been extracted")
-    covered = "condition" if by_condition else "conditions whole"
-    for column in (
-        "model", covered, "units", "failed", "of", "rows", "tokens", "seconds", "MB", "peak GiB",
-    ):  # fmt: skip
-        left = column in ("model", covered)
-        table.add_column(
-            column,
-            justify="left" if left else "right",
-            no_wrap=not left,
-            overflow="fold",
-            min_width=max(map(len, column.split())) if left else len(column),
-        )
-    for row in rows if by_condition else per_model(rows):
-        cells = (
-            row["model"], row["condition"], str(row["done"]), str(row["failed"] or ""),
-            str(row["documents"] or "?"), f"{row['rows']:,}", f"{row['tokens_processed']:,}",
-            f"{row['seconds']:,.0f}", f"{row['bytes'] / 1e6:.1f}", _peak(row),
-        )  # fmt: skip
-        table.add_row(*(Text(visible(cell)) for cell in cells))
-    return table
-
-
-def status_notes(
-    problem: Problem, selection: Selection, rows: Sequence[dict[str, Any]]
+def _smallest_card(
+    problem: Problem, selection: Selection, longest: int, workspace: Workspace
 ) -> list[str]:
-    """What stands below the table: why units failed, what ran over its limit, what to know."""
-    failures = [Failure(row["model"], reason) for row in rows for reason in row["reasons"]]
-    over: dict[str, int] = {}
-    for row in rows:
-        over[row["model"]] = max(row["over_limit"], over.get(row["model"], 0))
-    counts = ", ".join(f"{model} ({count})" for model, count in over.items() if count)
+    """The card that holds each model whole, where all sizes are known."""
+    there = replace(selection, device="cuda", dtype="bfloat16")
+    peaks = [planned_memory(problem, spec, there, longest, workspace) for spec in selection.models]
+    if None in peaks or not peaks:
+        return []
+    needed = max(peak.reserved for peak in peaks if peak is not None)
+    cards = smallest_cards(needed)
+    held = " or ".join(card.name for card in cards[:CARDS_NAMED]) or "none; use --device auto-map"
     return [
-        *(f"failed: {line}" for line in summary(failures)),
-        *([f"Documents over the model's context: {counts}."] if counts else []),
-        *(f"{subject}: {told}" for subject, told in notices(problem, selection.models).items()),
+        f"Smallest GPU that holds each model and its longest document at once "
+        f"({needed / 2**30:.1f} GiB in bfloat16): {held}."
     ]
-
-
-def _peak(row: dict[str, Any]) -> str:
-    if row["peak_bytes"]:
-        return f"{row['peak_bytes'] / 2**30:.1f}"
-    predicted = row["predicted_peak_bytes"]
-    return UNKNOWN if predicted is None else f"~{predicted / 2**30:.1f}"

@@ -14,7 +14,9 @@ from warehouse.terminal import counted
 @PROBLEM
 @selection_options
 @click.option(
-    "--contexts", type=click.IntRange(1), help="Ask in N contexts per model instead of the file's."
+    "--contexts",
+    type=click.IntRange(1),
+    help="Number of contexts per model, instead of the problem file's.",
 )
 def recall(
     problem_name: str,
@@ -25,10 +27,10 @@ def recall(
     backend: str,
     contexts: int | None,
 ) -> None:
-    """Measure the recall target of a problem on its models, in the manner of RULER.
+    """Measure the recall target of a problem with tasks modelled on RULER.
 
-    Never touches the proxy documents. Answers are stored context by context: what is measured
-    already is skipped, interrupt at any time and run the same command to go on.
+    It does not read the problem's documents. Answers are stored context by context: interrupt at
+    any time and run the same command to resume.
 
     \b
     tokenmart recall --problem minilong --demo
@@ -67,5 +69,5 @@ def recall(
             click.echo(visible(f"error: {line}"), err=True)
         raise UnitFailedError(
             f"{counted(len(outcome.failures), 'model')} failed (listed above); the others are "
-            "kept: mend the cause and run the same command again"
+            "kept: correct the cause and run the same command again"
         )

@@ -14,12 +14,14 @@ from extract.device_errors import DeviceLostError, raise_if_lost
 from extract.device_memory import release_memory
 from extract.failures import Failure, LibraryMessages, explain
 from extract.planning.plan import ModelPlan, Selection, plan_model
+from extract.planning.unrecorded_weights import has_all_tensors
 from extract.recall.contexts import make_contexts
 from extract.recall.items import build_items, describe_items, score_items
 from extract.recall.store import (
     extendable_fingerprint,
     is_measured,
     items_path,
+    lacks_record,
     measured_contexts,
     recall_items_path,
     store_answers,
@@ -141,6 +143,10 @@ class _Measuring:
         path = items_path(self.problem, self.spec.model_id, self.workspace)
         backend = self.selection.backend
         extendable = extendable_fingerprint(self.target, self.plan, backend)
+        files = self.plan.checkpoint, self.spec, self.workspace
+        if lacks_record(path, backend) and not has_all_tensors(*files):
+            # an earlier version asked a model of which a part was drawn at random
+            path.unlink()
         answers = stored_answers(path, extendable)
         there = measured_contexts(answers)
         whole = target_fingerprint(self.target, self.plan, backend)
@@ -151,7 +157,7 @@ class _Measuring:
         contexts = make_contexts(self.target, self.texts)
         todo = build_items(self.target, contexts, self.plan.tokenizer, there)
         scorer = None
-        # one file, written anew after each context: a reader never meets half a context
+        # one file, rewritten after each context: a reader never meets half a context
         for number, items in todo:
             self.progress(f"{self.spec.full_id}: recall, context {number + 1}", 0)
             if scorer is None:
@@ -169,7 +175,8 @@ class _Measuring:
                 [answers.replace_schema_metadata(None), score_items(scorer, items, self.target)]
             )
             so_far = self.target.model_copy(update={"contexts": number + 1})
-            store_answers(path, answers, target_fingerprint(so_far, self.plan, backend), extendable)
+            measured = target_fingerprint(so_far, self.plan, backend)
+            store_answers(path, answers, measured, extendable, scorer.weights)
         self._describe(self.target.contexts)
         return True
 
@@ -178,7 +185,7 @@ class _Measuring:
         target = self.target.model_copy(update={"contexts": contexts})
         table = describe_items(target, make_contexts(target, self.texts))
         path = recall_items_path(self.problem, self.spec.model_id, self.workspace)
-        # a file that is written anew would have dbt build everything again
+        # a file that is rewritten would have dbt build everything again
         with suppress(OSError, pa.ArrowInvalid):
             if pq.ParquetFile(source(path)).read().equals(table):
                 return

@@ -50,7 +50,7 @@ class Attempts:
         """The result of a call that reads `budgets`, halving them while memory runs out.
 
         Args:
-            call: computes everything anew.
+            call: recomputes everything.
             longest: tokens of its longest text.
 
         Raises:

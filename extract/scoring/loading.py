@@ -107,7 +107,8 @@ def load_model(
         and config.model_type in LOCKED_ARCHITECTURES
     ):
         raise TokenmartError(
-            f"{spec.full_id}: transformers chose eager attention, which holds all scores at once "
-            "and rounds them to the dtype; ask for it with --attention eager, or upgrade torch"
+            f"{spec.full_id}: transformers chose eager attention, which keeps all scores "
+            "in memory at once and rounds them to the dtype; ask for it with --attention "
+            "eager, or upgrade torch"
         )
     return model

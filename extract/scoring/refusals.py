@@ -44,7 +44,7 @@ def refuse_large_caches(requests: Iterable[Request], bytes_per_token: int, free:
     if tokens * bytes_per_token > free:
         raise DoesNotFitError(
             f"the KV cache of {tokens:,} tokens needs {tokens * bytes_per_token / 2**30:.1f} GiB, "
-            f"and {free / 2**30:.1f} GiB are free beside the weights; leave out probes that "
-            "continue whole documents (choose with --probe), or use fewer --max-tokens, --device "
-            "auto-map or a larger GPU"
+            f"and {free / 2**30:.1f} GiB are free in addition to the weights; leave out probes "
+            "that continue whole documents (choose with --probe), or use fewer --max-tokens, "
+            "--device auto-map or a larger GPU"
         )

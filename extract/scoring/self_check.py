@@ -6,7 +6,7 @@ the model does nothing after the head that the engine does not know.
 
 How far two right computations may lie apart follows from the dtype and is measured on the model:
 the same forward runs once more with every number of the embeddings moved by one step of the
-dtype, which draws all later roundings anew. Measured on SmolLM2-135M: 4e-6 nats (root mean
+dtype, which redraws all later roundings. Measured on SmolLM2-135M: 4e-6 nats (root mean
 square) in float32, 0.07 in bfloat16, 0.01 in float16, while a suffix that misses one token of its
 prefix is off by 0.3 in all of them. On random ids models are more sensitive: there Gemma-3-270M
 in bfloat16 hides that token in its rounding (0.45), on real text (0.15) it does not.
@@ -39,7 +39,7 @@ from warehouse.probes.request import Ids, Request
 TEXT_TOKENS, PREFIX_TOKENS = 96, 64
 SUFFIX_STARTS = (48, 64)
 REDRAWN = 2
-"""Forwards with roundings drawn anew."""
+"""Forward passes with redrawn roundings."""
 
 ROUNDS = 16
 """So many times as many are made, one round after another, where the first don't explain a
@@ -64,7 +64,7 @@ class Reference:
     Attributes:
         ids: shape (n,), the text.
         logprob: shape (n - 1,), of ids[1:], nats; not finite where the model's logits are not.
-        redrawn: shape (draws, n - 1), what roundings drawn anew change in them.
+        redrawn: shape (draws, n - 1), what redrawn roundings change in them.
         head_error: nats; error of the float32 head, measured on the targets' own logits.
     """
 
@@ -83,7 +83,7 @@ def check_text(sample: Ids | None, vocabulary: int) -> Ids:
 
 
 def own_forward(model: Any, ids: Tensor, transform: LogitTransform) -> Reference:
-    """Run the model's own forward, once as it is and twice with roundings drawn anew.
+    """Run the model's own forward, once as it is and twice with redrawn roundings.
 
     Args:
         model: untouched, in eval mode.

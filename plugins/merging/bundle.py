@@ -114,14 +114,18 @@ def read_bundle(folder: Path) -> dict[str, Any]:
         for key in ("merge", "fingerprint", "weights_sha256", "experts", "versions"):
             record[key]
     except StrictJsonError as error:
-        raise TokenmartError(f"{folder / CONTENT}: {error}; take the bundle anew") from error
+        raise TokenmartError(
+            f"{folder / CONTENT}: {error}; the bundle is damaged; re-create it"
+        ) from error
     except (KeyError, TypeError) as error:
-        raise TokenmartError(f"{folder / CONTENT}: lacks {error}; take the bundle anew") from error
+        raise TokenmartError(
+            f"{folder / CONTENT}: lacks {error}; the bundle is damaged; re-create it"
+        ) from error
     return dict(content)
 
 
 def make_again(folder: Path, workspace: Workspace) -> tuple[Plan, dict[str, Any], list[str]]:
-    """Make a bundle's merge anew from its experts, in a cache of its own.
+    """Make a bundle's merge again from its experts, in a cache of its own.
 
     Returns:
         The plan, the promised content, and what is other than it was, a sentence each.

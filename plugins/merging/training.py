@@ -184,7 +184,7 @@ def _state(folder: Path, fresh: dict[str, Any]) -> dict[str, Any] | None:
         record = json.loads(found["record"])
     except Exception as error:  # zip's, pickle's and torch's own
         raise TokenmartError(
-            f"{folder / STATE}: can't be read; remove it, and the training starts anew"
+            f"{folder / STATE}: can't be read; remove it, and the training starts again"
         ) from error
     _refuse_another(record, fresh, folder)
     return found

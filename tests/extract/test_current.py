@@ -15,7 +15,8 @@ from tiny_runs import ok, run
 
 from extract.planning import current
 from extract.planning.plan import documents_of, select
-from extract.planning.tables import count_finished, make_plan
+from extract.planning.status import count_finished
+from extract.planning.tables import make_plan
 from warehouse.paths import Workspace
 from warehouse.problem.spec import load_problem
 from warehouse.sources.fetch import ensure_documents

@@ -25,6 +25,7 @@ from extract.planning.cost import planned_memory
 from extract.planning.memory import available_memory, footprint, refuse_too_large
 from extract.planning.model_size import count_parameters, model_size
 from extract.planning.plan import select
+from extract.planning.tables import make_plan
 from extract.scoring.budgets import Budgets, gpu_budgets
 from extract.scoring.engine import Engine
 from extract.scoring.head import ALIGNMENT, LogitTransform, VocabularyHead
@@ -161,6 +162,24 @@ def test_on_a_gpu_only_the_weights_must_fit(monkeypatch: pytest.MonkeyPatch) -> 
         refuse_too_large(spec, needed, "cuda", 32_768)
 
 
+def test_the_plan_names_what_a_card_of_24_gb_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By hand: 28 GB of weights; Llama-2-7B has 12.6 GiB of weights and 16.5 GiB of KV cache."""
+    selection = select(LOCKED, device="cuda", dtype="bfloat16")
+    monkeypatch.setattr("extract.planning.memory.available_memory", lambda device: 23 * 2**30)
+    monkeypatch.setattr("extract.planning.cost.device_name", lambda device: "RTX 4090")
+    large, partly = make_plan(LOCKED, selection, CHECKOUT).notes[1:3]
+    expected = "Too large for cuda, where 23.0 GiB are free: Qwen/Qwen2.5-14B-Instruct (28.0 GiB"
+    assert large.startswith(expected) and large.count("/") == 1
+    assert partly.startswith("Scored in part, since the KV cache is too large for cuda")
+    models = re.findall(r"(\S+) without (\S+?)[,.]", partly)
+    assert {condition for _, condition in models} == {"retrieval_with"}
+    assert {name for name, _ in models} == {
+        spec.full_id for spec in LOCKED.ranked_models if spec.family == "llama2-leooyii"
+    }
+    elsewhere = make_plan(LOCKED, selection, CHECKOUT, device_here=False).notes
+    assert not any("Too large" in note for note in elsewhere)
+
+
 @pytest.mark.parametrize(
     ("device", "expected"), [("cuda", 23), ("cuda:1", 70), ("auto-map", 93), ("cpu", 0)]
 )
@@ -206,7 +225,7 @@ def test_dry_run_and_status_show_memory(
 ) -> None:
     path = str(tiny_problem())
     shown = CliRunner().invoke(extract, ["--problem", path, "--dry-run"])
-    assert shown.exit_code == 0 and "peak memory, GiB" in shown.output
+    assert shown.exit_code == 0 and "peak GiB" in shown.output
     assert "One GPU" not in shown.output  # what takes minutes here needs none
     before = CliRunner().invoke(status, ["--problem", path])
     assert before.exit_code == 0 and "~0." in before.output, before.output
@@ -226,17 +245,23 @@ def test_the_dry_run_tells_what_is_to_be_downloaded_and_what_a_gpu_needs(
 ) -> None:
     shutil.copy(CHECKOUT.problems / "no4k.yml", workspace.problems)
     shown = CliRunner().invoke(extract, ["--problem", "no4k", "--dry-run", "--device", "cpu"])
-    assert re.search(r"Qwen2\.5-14B-Instruct .* 29\.5 GB │\n", shown.output)
-    assert re.search(r"still to do .* 194\.9 GB │\n", shown.output)
+    assert re.search(r"Qwen2\.5-14B-Instruct .* 29\.5 GB ", shown.output)
+    assert re.search(r"still to do .* 194\.9 GB ", shown.output)
     assert "To download: about 194.9 GB for 17 models, at 16 bits a weight; 67.4" in shown.output
     assert "up to 38.8 GiB of its memory (Qwen/Qwen2.5-14B-Instruct)" in shown.output
     there = CliRunner().invoke(extract, ["--problem", "no4k", "--dry-run", "--device", "cuda"])
-    assert "38.8 = 27.5 + 6.2 + 5.1" in there.output
+    assert re.search(r"14B-Instruct .* 38\.8 .* 27\.5 \+ 6\.2 \+ 5\.1\n", there.output)
+    # what to rent: one sum of disk, the time of the download, the smallest card
+    for told in (shown.output, there.output):
+        assert "In all: 262.9 GB of disk (checkpoints, converted copies and 0.5 GB of rows)" in told
+        assert "the download takes 4.3 h at 100 Mbit/s or 0.4 h at 1 Gbit/s." in told
+        assert "Smallest GPU that holds each model and its longest document at once (40.5" in told
+        assert ": L40S 48 GB or L40 48 GB or A40 48 GB." in told
 
 
 @pytest.mark.parametrize(("name", "measured"), [("smollm2-135m", 1.9), ("gemma3-270m", 3.2)])
 def test_predictions_are_near_what_was_measured(name: str, measured: float) -> None:
     """GiB of the whole process in a float32 run of minilong's probes, documents of 4,096 tokens."""
     selection = select(SMALL, device="cpu", dtype="float32")
-    predicted = planned_memory(SMALL.model(name), selection, 4096, CHECKOUT)
+    predicted = planned_memory(SMALL, SMALL.model(name), selection, 4096, CHECKOUT)
     assert predicted is not None and 0.85 * measured < predicted.total / 2**30 < 1.25 * measured

@@ -167,6 +167,13 @@ def test_documents_longer_than_the_context(
     over = [unit.over_limit_tokens for unit in units]
     if documents["too_long"] == "truncate":
         ok(result)
+        told = f"tiny/one: 3 of 4 documents cut, {sum(lengths):,} of "
+        assert f"cut: {told}" in result.output and "tiny/two" not in told
+        shown = ok(CliRunner().invoke(status, ["--problem", str(path)]))
+        assert f"Cut: {told}" in shown
+        plan = ok(run(path, "--dry-run"))
+        assert "tiny/one: 3 of 4 documents will be cut to a context of 64 tokens" in plan
+        assert plan.count("16/16") == 2, plan
         # one token of the context is the BOS
         assert lengths[1:] == [63 - documents.get("room", 0)] * 3 and over == [0] * 4
         assert all(unit.document_tokens_total > 63 for unit in units[1:])

@@ -76,7 +76,7 @@ def test_the_decision_is_printed_and_workers_get_the_models_that_fit(
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda number: (2, 80 * GIB))
-    monkeypatch.setattr(tables, "planned_memory", lambda spec, *rest: memory[spec.full_id])
+    monkeypatch.setattr(tables, "planned_memory", lambda problem, spec, *rest: memory[spec.full_id])
     shown = CliRunner().invoke(cli.extract, ["--problem", path, "--dry-run"])
     assert shown.exit_code == 0, shown.output
     assert "2 GPUs; 2 workers, each with a copy of the model on one GPU" in shown.output

@@ -97,7 +97,7 @@ def test_choices_are_kept_beside_their_units(
         os.utime(each, (0, 0))
     assert [each.path for each in find_garbage(workspace, "tiny")[0]] == [orphan]
     orphan.unlink()
-    # a unit computed anew without choices has none
+    # a unit recomputed without choices has none
     assert "extracted 2 units" in ok(
         run(tiny_problem(texts=2, probes=[PROBES[0], {**PROBES[1], "stride": 8}]), *model)
     )

@@ -23,7 +23,7 @@ from warehouse.paths import Workspace, workspace_of
 from warehouse.problem.spec import load_problem
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("plugins/*/README.md")])
+PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("plugins/*/README.md")])
 OF_PLUGINS = {
     "e2lm": "benchmarks",
     "eval": "benchmarks",
@@ -238,7 +238,7 @@ class Desk:
 
     def _bundle(self, path: Path) -> None:
         self._labels()
-        words = ["--metric", "perplexity", "--variant", "bits_per_byte", "--resamples", "100"]
+        words = ["--problem", "no4k", "--metric", "perplexity/bits_per_byte", "--resamples", "100"]
         run(["submit", *words, "--negate", "--out", str(path.relative_to(self.folder))])
 
 

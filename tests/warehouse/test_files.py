@@ -61,7 +61,7 @@ def test_a_pipe_is_written_to_and_a_closed_one_is_one_line(tmp_path: Path) -> No
 
     gone = threading.Thread(target=leave)
     gone.start()
-    with pytest.raises(StorageError, match="whoever was reading has gone"):
+    with pytest.raises(StorageError, match="the reader closed the pipe"):
         write_whole(pipe, "x" * (1 << 22))
     gone.join(timeout=10)
 

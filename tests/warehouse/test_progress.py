@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import time
 
 import pytest
@@ -55,6 +56,23 @@ def test_a_terminal_gets_a_bar_after_a_while(monkeypatch: pytest.MonkeyPatch) ->
         wait_until_shown(shown)
         report("two: that", 1)
     assert "two: that" in shown.getvalue() and "2/3" in shown.getvalue()
+
+
+def test_the_share_and_the_time_left_follow_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nine of ten units were there already; the last one is half of the work, and half done."""
+    monkeypatch.setattr(progress, "SECONDS_BEFORE_SHOWN", 0.05)
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    shown = io.StringIO()
+    monkeypatch.setattr("sys.stderr", shown)
+    with progress_bar(10, "units", 100.0) as report:
+        report("one: planned", 9, 50.0, False)
+        wait_until_shown(shown)
+        report("one: document 9", 0, 25.0)
+        report("one: document 9", 1, 25.0)
+    first, within, last = (line.partition("] ")[2] for line in shown.getvalue().splitlines())
+    assert first == "50%, 9/10 units; now one: planned"
+    assert re.fullmatch(r"75%, 9/10 units, about \d+ s left; now one: document 9", within), within
+    assert last == "100%, 10/10 units, about 0 s left; now one: document 9"
 
 
 @pytest.mark.parametrize("shown", [True, False])

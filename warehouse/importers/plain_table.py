@@ -50,7 +50,7 @@ def read_plain(
     )
     _type(connection, path, columns, meant)
     if connection.execute("select count(*) from plain").fetchall() == [(0,)]:
-        raise TokenmartError(f"{path}: holds no row; nothing to score")
+        raise TokenmartError(f"{path}: contains no row; nothing to score")
 
 
 def _columns(

@@ -97,7 +97,7 @@ def import_items(
     items = _checked(row for file in files for row in reader.read(file))
     if not items:
         names = ", ".join(str(file) for file in files)
-        raise TokenmartError(f"{names}: holds no scored item; nothing was imported")
+        raise TokenmartError(f"{names}: contains no scored item; nothing was imported")
     if path.is_file() and not force:
         found = _record(path)
         if found == record:

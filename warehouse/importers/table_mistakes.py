@@ -28,7 +28,7 @@ def refuse_no_table(path: Path) -> None:
         raise TokenmartError(f"{path}: no such file; correct the path")
     with path.open("rb") as file:
         if not file.read(1 << 16).strip():
-            raise TokenmartError(f"{path}: holds nothing; name a file with rows")
+            raise TokenmartError(f"{path}: is empty; name a file with rows")
 
 
 def refuse_separator(path: Path) -> None:

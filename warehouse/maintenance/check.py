@@ -35,7 +35,7 @@ from warehouse.store.token_files import (
 )
 
 Mend = Literal["move", "drop", "rewrite", "refetch", "superseded"]
-"""The file moves aside, the unit is dropped, the file is written anew, documents are fetched.
+"""The file moves aside, the unit is dropped, the file is rewritten, documents are fetched.
 Units of documents that changed are not damaged: extraction replaces them, or gc removes them."""
 
 IMPORTED = "import"

@@ -1,4 +1,4 @@
-"""`tokenmart doctor`, and of `tokenmart data`: check, gc, publish."""
+"""`tokenmart init` and `doctor`, and of `tokenmart data`: check, gc, publish."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from warehouse.errors import StorageError, TokenmartError, visible
-from warehouse.options import ANY_PROBLEM, JSON
+from warehouse.options import ANY_PROBLEM, FILE, JSON
 from warehouse.paths import find_workspace
 from warehouse.problem.cli import data
 from warehouse.terminal import counted
@@ -25,12 +25,33 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--problem", "problem_name", help="Say also what this problem lacks.")
+@click.argument("folder", type=FILE)
+def init(folder: Path) -> None:
+    """Make a workspace in FOLDER: the dbt project, problem files and a place for data.
+
+    For an installation without a checkout. Commands that are started in the folder, or below it,
+    use it; $TOKENMART_HOME names it from elsewhere. Nothing that is there is replaced.
+
+    \b
+    tokenmart init study && cd study
+    tokenmart data new mine --texts texts --model org/model
+    """
+    from warehouse.maintenance.new_workspace import make_workspace
+
+    for path in make_workspace(folder):
+        click.echo(f"wrote {folder / path}")
+    click.echo("next:")
+    click.echo(f"  cd {shlex.quote(str(folder))}")
+    click.echo("  tokenmart doctor")
+
+
+@click.command()
+@click.option("--problem", "problem_name", help="Check the files of this problem too.")
 @JSON
 def doctor(problem_name: str | None, as_json: bool) -> None:
-    """Check the environment; say what is missing and the remedy.
+    """Check the environment and print a remedy for each problem.
 
-    Exits with 1 when something needed is missing.
+    Exits with 1 if something required is missing.
     """
     from warehouse.maintenance.doctor import examine, fail_when_missing
 
@@ -47,7 +68,7 @@ def doctor(problem_name: str | None, as_json: bool) -> None:
 @data.command(short_help="Merge finished units into the published files.")
 @ANY_PROBLEM
 def publish(problem_name: str | None) -> None:
-    """Merge finished units into the published files; extract does it by itself."""
+    """Merge finished units into the published files. `tokenmart extract` does this itself."""
     from warehouse.problem.spec import load_problem
     from warehouse.store.token_files import publish_all
 
@@ -59,14 +80,14 @@ def publish(problem_name: str | None) -> None:
 
 @data.command(short_help="Verify every token file against its ledger.")
 @ANY_PROBLEM
-@click.option("--repair", is_flag=True, help="Set damaged files aside and drop damaged units.")
+@click.option("--repair", is_flag=True, help="Move damaged files away and drop damaged units.")
 @JSON
 def check(problem_name: str | None, repair: bool, as_json: bool) -> None:
-    """Verify every token file against its ledger; say what to extract again.
+    """Verify every token file against its ledger and list what to extract again.
 
-    Row counts, content hashes, keys, order, value ranges, gaps, documents. With --repair good
-    units are kept, and the next `tokenmart extract` computes only what was lost. Exits with 4
-    while anything is wrong.
+    Checks row counts, content hashes, keys, order, value ranges, gaps and documents. --repair keeps
+    intact units, and the next `tokenmart extract` recomputes only the lost ones. Exits with 4 while
+    a defect is left.
 
     \b
     tokenmart data check
@@ -113,13 +134,13 @@ def check(problem_name: str | None, repair: bool, as_json: bool) -> None:
         for (of, model), count in unrecorded.items():
             click.echo(
                 f"note: {of}: {counted(count, 'unit')} of {model} were stored before it was "
-                "checked that the files hold all tensors of the model; `tokenmart extract "
+                "checked that the files contain all tensors of the model; `tokenmart extract "
                 f"--problem {of}` compares the files and scores again what was wrong"
             )
         click.echo(
             f"checked {counted(len(files), 'file')}, {counted(units, 'unit')}, "
             f"{rows:,} rows in {seconds:.1f} s: "
-            + (f"{len(defects)} defects" if defects else "all is well")
+            + (f"{len(defects)} defects" if defects else "no defects")
         )
     if mended:
         lost = sorted({d.extract_command for d in defects if d.mend in ("move", "drop")})
@@ -182,13 +203,15 @@ def _as_json(
 @data.command()
 @ANY_PROBLEM
 @click.option("--yes", is_flag=True, help="Remove without asking.")
-@click.option("--dry-run", is_flag=True, help="Show and remove nothing, as outside a terminal.")
+@click.option(
+    "--dry-run", is_flag=True, help="List and remove nothing; the default outside a terminal."
+)
 def gc(problem_name: str | None, yes: bool, dry_run: bool) -> None:
-    """Show, and after a yes remove, what is superseded or stray.
+    """Remove superseded and stray files, after confirmation.
 
-    Units whose model, probe, parameters or document are no longer the problem's, or whose benchmark
-    task has changed since; pending units already merged; temporary files, claims and locks of
-    processes that died; damaged files set aside. Nothing else.
+    Removes units whose model, probe, parameters or document are no longer in the problem, or whose
+    benchmark task has changed; pending units that are merged; temporary files, claims and locks of
+    dead processes; damaged files moved away by `check --repair`. Nothing else.
 
     \b
     tokenmart data gc --problem minilong

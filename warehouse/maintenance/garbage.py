@@ -44,7 +44,7 @@ STRAY_SECONDS = 3600.0
 class Garbage:
     """Something to remove: a file, or some units of a published file.
 
-    Units are named by document and fingerprint: one computed anew since is not the one found.
+    Units are named by document and fingerprint: one recomputed since is not the one found.
     """
 
     what: str
@@ -206,7 +206,7 @@ def _strays(workspace: Workspace, problem: str) -> Iterator[Garbage]:
             yield Garbage("damaged file", path, 0, _size(path), "set aside as damaged")
         for path in _older(folder, LOCK_NAME):
             if not pending_files(path.parent) and not _is_held(path):
-                yield Garbage("lock file", path, 0, _size(path), "nobody holds it")
+                yield Garbage("lock file", path, 0, _size(path), "not locked by a process")
     claims = workspace.store / "claims" / problem
     for path in sorted(claims.rglob("*.claim")):
         with storage_errors(path):

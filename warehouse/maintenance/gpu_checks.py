@@ -109,8 +109,8 @@ def _card(number: int, card: list[Any], found: dict[str, Any]) -> Check:
         remedy = "use --dtype float16 (the default there) or float32; a newer card for bfloat16"
         return Check(what, "note", f"{finding}; bfloat16 would be emulated", remedy)
     if free < (1 - BUSY_SHARE) * total:
-        remedy = "end the programs that hold its memory (nvidia-smi lists them); plans use the rest"
-        return Check(what, "note", f"{finding}: others hold the rest", remedy)
+        remedy = "end the programs that use its memory (nvidia-smi lists them); plans use the rest"
+        return Check(what, "note", f"{finding}: other programs use the rest", remedy)
     return Check(what, "ok", finding)
 
 

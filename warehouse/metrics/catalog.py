@@ -162,7 +162,7 @@ def in_problem(rows: Sequence[Row], problem: Problem) -> list[Row]:
         needed = sorted({row["needs"] for row in rows})
         raise TokenmartError(
             f"problem {problem.name}: no context of the kind {' or '.join(needed) or 'asked for'}, "
-            "which these metrics need; add a probe to its file (docs/probes.md)"
+            "which these metrics need; add a probe to its file (docs/how_to/probes.md)"
         )
     return found
 

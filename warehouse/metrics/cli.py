@@ -11,39 +11,41 @@ from typing import TYPE_CHECKING
 
 import click
 
-from warehouse.errors import TokenmartError, visible
+from warehouse.errors import visible
 from warehouse.paths import Workspace, find_workspace
 
 if TYPE_CHECKING:
     import duckdb
 
-_JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON instead of lines.")
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group()
 def metrics() -> None:
-    """List the metrics with their variants and formulas, and start a metric of your own."""
+    """List metrics, variants and formulas; write a new metric."""
 
 
 @metrics.command("list", short_help="List all metrics with their formula and direction.")
-@click.option("--metric", help="Show the variants of this metric, with their formulas.")
-@click.option("--family", help="Show the metrics of this family only.")
-@click.option("--admissible", is_flag=True, help="Show only what an official submission may use.")
+@click.option("--metric", help="List the variants of this metric, with their formulas.")
+@click.option("--family", help="List only the metrics of this family.")
+@click.option(
+    "--admissible", is_flag=True, help="List only metrics that an official submission may use."
+)
 @click.option(
     "--problem",
-    help="Show every METRIC/VARIANT that this problem's probes allow, built or not.",
+    help="List every METRIC/VARIANT that this problem's probes allow, built or not.",
 )
 @_JSON
 def list_(
     metric: str | None, family: str | None, admissible: bool, problem: str | None, as_json: bool
 ) -> None:
-    """List all metrics with their formula and direction, and what to be careful about.
+    """List all metrics with formula, direction and cautions.
 
-    With --metric, list the variants of one metric and their formulas. What is listed is what was
-    built; before a build, what the metrics' own files say.
+    --metric lists the variants of one metric and their formulas. The list comes from the database;
+    before a build, from the files of the metrics.
 
-    With --problem, list the names that `preregister` takes, and `submit` in two parts: of every
-    variant in every context that the problem's probes make. This needs no build.
+    --problem lists the names for `preregister` and `submit`: every variant in every context that
+    the problem's probes create. It needs no build.
 
     \b
     tokenmart metrics list
@@ -72,10 +74,9 @@ def list_(
         _print(listing.list_variants(rows) if metric else listing.list_metrics(rows))
 
 
-@metrics.command(short_help="Show a metric's formula, traps, values and near-duplicates.")
-@click.argument("metric")
-@click.argument("variant", required=False)
-@click.option("--problem", help="Show the values of this problem only.")
+@metrics.command(short_help="Show a metric's formula, values and near-duplicates.")
+@click.argument("name", metavar="METRIC[/VARIANT]")
+@click.option("--problem", help="Use only this problem.")
 @click.option("--values", "all_values", is_flag=True, help="Show every model's value.")
 @click.option(
     "--threshold",
@@ -85,34 +86,35 @@ def list_(
     help="Variants with at least this absolute rank correlation are near-duplicates.",
 )
 @click.option(
-    "--neighbours", default=5, show_default=True, help="Show so many of the closest variants."
+    "--neighbours", default=5, show_default=True, help="Number of nearest variants to show."
 )
 @_JSON
 def show(
-    metric: str,
-    variant: str | None,
+    name: str,
     problem: str | None,
     all_values: bool,
     threshold: float,
     neighbours: int,
     as_json: bool,
 ) -> None:
-    """Show what a metric measures, its formula and traps, its values and near-duplicates.
+    """Show a metric's description, formula, values and near-duplicates.
 
-    Near-duplicates rank the models alike. Rank correlations are taken over the models that both
-    variants have a value for. A group holds the variants that are as close as --threshold to its
-    first one; near-duplicates in other metrics are named too. Values and near-duplicates need
-    `tokenmart dbt build`; formulas don't.
+    Near-duplicates are variants with nearly the same ranking of the models. Rank correlations use
+    the models for which both variants have a value. A group has the variants whose correlation with
+    its first one is at least --threshold; near-duplicates in other metrics are listed too. Values
+    and near-duplicates need `tokenmart dbt build`; formulas don't.
 
     \b
     tokenmart metrics show longppl
     tokenmart metrics show longppl --threshold 0.95 --values
-    tokenmart metrics show longppl alpha_2_beta_-2@window_4096 --problem no4k
+    tokenmart metrics show longppl/alpha_2_beta_-2@window_4096 --problem no4k
     """
     from warehouse.metrics import catalog, listing
     from warehouse.metrics.near_duplicates import correlate_variants, group_near_duplicates, ranked
     from warehouse.metrics.variant_files import read_variants
 
+    metric, slash, rest = name.partition("/")
+    variant = rest if slash else None
     workspace = find_workspace()
     with _catalog(workspace) as connection:
         entries = catalog.entries(connection, metric, variant)
@@ -140,16 +142,16 @@ def show(
         _print(listing.near_duplicates(groups, correlations, metric, len(entries), threshold))
 
 
-@metrics.command(short_help="Count variants, and different rankings of the models.")
-@click.option("--problem", help="Look at this problem only.")
+@metrics.command(short_help="Count variants and distinct rankings of the models.")
+@click.option("--problem", help="Use only this problem.")
 @_JSON
 def census(problem: str | None, as_json: bool) -> None:
-    """Count what was built: variants, different rankings of the models, variants without value.
+    """Count built variants, distinct rankings of the models, and variants without a value.
 
-    All that is built counts, and the core of it for itself. Run `tokenmart dbt build` first.
+    It counts all built variants, and the core variants separately. Run `tokenmart dbt build` first.
 
-    Variants that put the models in exactly the same order are one question asked several times;
-    `tokenmart metrics show METRIC` finds near-duplicates too.
+    Variants with exactly the same ranking count once. `tokenmart metrics show METRIC` lists
+    near-duplicates.
 
     \b
     tokenmart metrics census
@@ -173,21 +175,23 @@ def census(problem: str | None, as_json: bool) -> None:
 @click.option(
     "--numerator",
     required=True,
-    help="SQL aggregate over a document's tokens, such as `sum(nll)`.",
+    help="Numerator: an SQL aggregate over a document's tokens, such as `sum(nll)`.",
 )
 @click.option(
     "--denominator",
     default="count(*)",
     show_default=True,
-    help="SQL aggregate that the numerator is divided by.",
+    help="Denominator: an SQL aggregate.",
 )
-@click.option("--where", default="", help="Which tokens count, as SQL; without it all of them.")
+@click.option(
+    "--where", default="", help="Filter: an SQL condition on tokens; default: all tokens."
+)
 @click.option(
     "--over",
     type=click.Choice(["tokens", "token_pairs"]),
     default="tokens",
     show_default=True,
-    help="All tokens after the whole document, or those with a gain over a shorter context.",
+    help="Rows: all tokens after the whole document, or those with a gain over a shorter context.",
 )
 @click.option(
     "--direction",
@@ -197,11 +201,11 @@ def census(problem: str | None, as_json: bool) -> None:
     help="Which values are better.",
 )
 def new(name: str, numerator: str, denominator: str, where: str, over: str, direction: str) -> None:
-    """Write a new metric: a numerator, a denominator and a filter in SQL.
+    """Write a new metric: numerator, denominator and filter in SQL.
 
-    They go to variants/NAME.csv, whose rows are its variants; the view, its description with a unit
-    test, and the list of metrics are written, too. It builds as it is. The columns are those of
-    fct_tokens.
+    Writes variants/NAME.csv, whose rows are the variants, the SQL view, its YAML with a description
+    and a unit test, and the entry in the list of metrics. The metric builds without further edits.
+    Expressions use the columns of fct_tokens.
 
     \b
     tokenmart metrics new late_nll --numerator 'sum(nll)' --where 'position >= 1000'
@@ -220,32 +224,21 @@ def new(name: str, numerator: str, denominator: str, where: str, over: str, dire
     name="dbt",
     context_settings={"ignore_unknown_options": True, "help_option_names": []},
 )
-@click.option("--shards", type=click.IntRange(1), help="Build the models in so many shards.")
-@click.option("--on", type=click.Choice(["ray"]), help="Run the shards on a Ray cluster.")
-@click.option("--address", help="Use the cluster whose head has this address, HOST:PORT.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def dbt_command(
-    shards: int | None, on: str | None, address: str | None, arguments: tuple[str, ...]
-) -> None:
+def dbt_command(arguments: tuple[str, ...]) -> None:
     """Run dbt in dbt_project/, with this checkout's data and database.
 
-    All arguments are dbt's, but for three, which go with `run` and `build`. --shards divides the
-    models among so many builds, each with a database and the memory limit of its own, in place of
-    one build that is too large. With --on ray they run on a Ray cluster, the one at --address or a
-    new one on this machine.
-
-    The core variants are computed. The variable grids adds all others, of all metrics or of those
-    named. `build` also runs the tests of data and SQL.
+    All arguments are dbt's. By default the core variants are computed. The variable grids adds all
+    other variants of all metrics, or of the named ones. `build` also runs dbt's data and unit
+    tests.
 
     \b
     tokenmart dbt run
     tokenmart dbt run --vars 'grids: true'
     tokenmart dbt run --vars 'grids: [longppl, context_gain]'
     tokenmart dbt run --select +perplexity+
-    tokenmart dbt build --shards 4
-    tokenmart dbt build --shards 32 --on ray --address head:6379
 
-    `tokenmart dbt run --help` lists dbt's own.
+    `tokenmart dbt run --help` lists dbt's options.
     """
     if arguments in ((), ("--help",), ("-h",)):
         click.echo(click.get_current_context().get_help())
@@ -255,19 +248,12 @@ def dbt_command(
         wanted = f"[{', '.join(named)}]" if named and not named[0].startswith("-") else "true"
         click.echo(f"error: --grids: write --vars 'grids: {wanted}'", err=True)
         sys.exit(2)
-    if shards is None and (on or address):
-        raise TokenmartError("--on and --address go with --shards, as in `--shards 4 --on ray`")
-    if address and not on:
-        raise TokenmartError("--address goes with --on ray")
-    workspace = find_workspace()
-    if shards is None:
-        from warehouse.metrics.dbt_process import run_dbt
+    if "--shards" in arguments:
+        click.echo("error: --shards: write `tokenmart shards build --count N`", err=True)
+        sys.exit(2)
+    from warehouse.metrics.dbt_process import run_dbt
 
-        sys.exit(run_dbt(arguments, workspace))
-    from warehouse.metrics.shards import build_sharded, run_here
-    from warehouse.metrics.shards_on_ray import on_ray
-
-    sys.exit(build_sharded(arguments, workspace, shards, on_ray(address) if on else run_here))
+    sys.exit(run_dbt(arguments, find_workspace()))
 
 
 def _catalog(workspace: Workspace) -> AbstractContextManager[duckdb.DuckDBPyConnection]:

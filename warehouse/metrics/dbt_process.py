@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import IO
 
 import click
+import duckdb
 from filelock import FileLock, Timeout
 
-from warehouse.errors import TokenmartError
+from warehouse.errors import TokenmartError, visible
 from warehouse.files import storage_errors
 from warehouse.paths import Workspace
+
+PROBLEMS_NAMED = 3
+"""Of so many problems the next commands are printed."""
 
 _KEPT = ("DBT_TARGET_PATH", "DBT_LOG_PATH")
 """Variables of dbt that reach it. All others may be those of another project: its profile, its
@@ -70,7 +76,64 @@ def run_dbt(arguments: Sequence[str], workspace: Workspace) -> int:
         StorageError: the cache can't be written.
     """
     with one_at_a_time(workspace):
-        return start_dbt(arguments, workspace)
+        started = time.time()
+        code = start_dbt(arguments, workspace)
+    quiet = {"--quiet", "-q"} & set(arguments)
+    if code:
+        for line in failed_nodes(workspace, started):
+            click.echo(visible(f"error: {line}"), err=True)
+    elif {"build", "run"} & set(arguments) and not quiet:
+        for line in next_steps(workspace):
+            click.echo(visible(line))
+    return code
+
+
+def failed_nodes(workspace: Workspace, since: float) -> list[str]:
+    """What failed in dbt's last run, a line each with the beginning of dbt's message.
+
+    Args:
+        workspace: the checkout.
+        since: when the run was started, in seconds of the epoch; an older record is not its own.
+    """
+    folder = os.environ.get("DBT_TARGET_PATH", "target")
+    path = workspace.dbt_project / folder / "run_results.json"
+    try:
+        if path.stat().st_mtime < since:
+            return []
+        results = json.loads(path.read_text(encoding="utf-8"))["results"]
+        failed = [each for each in results if each["status"] in ("error", "fail")]
+        return [
+            f"{each['unique_id']}: {' '.join(str(each['message']).split())[:200]}"
+            for each in failed
+        ]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+def next_steps(workspace: Workspace) -> list[str]:
+    """Commands that follow a build: of each problem whose metrics have values."""
+    from warehouse.problem.problem_files import list_problems
+    from warehouse.problem.spec import load_ranked
+    from warehouse.sql.connection import connect_read_only
+
+    try:
+        with connect_read_only(workspace) as connection:
+            rows = connection.execute(
+                "select problem from metric_values where value is not null"
+                " group by problem order by count(distinct model_id) desc, problem"
+            ).fetchall()
+    except (duckdb.Error, TokenmartError):
+        return []
+    lines = []
+    for (problem,) in rows[:PROBLEMS_NAMED]:
+        asked = problem if problem in list_problems(workspace) else f"{problem}.yml"
+        target = None
+        with suppress(TokenmartError):  # a file that lies elsewhere
+            target = load_ranked(asked, workspace).target
+        if target is not None:
+            lines.append(f"  tokenmart correlate --problem {asked}")
+        lines.append(f"  tokenmart report --problem {asked}")
+    return ["next:", *lines] if lines else []
 
 
 def start_dbt(

@@ -78,7 +78,8 @@ def write_metric(project: Path, metric: NewMetric) -> list[Path]:
     described, listing = project / FOLDERS[_FOLDER], project / LIST
     texts = {
         variants: _variants(metric),
-        view: f"select * exclude (unit_id, definition) from {{{{ ref('token_metrics') }}}}\n"
+        view: f"-- Formulas: variants/{name}.csv; sums: token_metrics; values: metric_values.\n"
+        f"select * exclude (unit_id, definition) from {{{{ ref('token_metrics') }}}}\n"
         f"where metric = '{name}'\n",
         described: _described(described, metric, _sample(project, metric, checker)),
         listing: LISTED.sub(

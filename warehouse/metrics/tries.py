@@ -95,23 +95,6 @@ def tries(workspace: Workspace, problem: str) -> list[Try]:
     return _read(_path(workspace, problem))
 
 
-def tries_in(path: Path) -> list[Try]:
-    """What a copy of such a file holds; nothing where there is none.
-
-    Raises:
-        StorageError: the file can't be read.
-    """
-    return _read(path)
-
-
-def join_tries(earlier: Sequence[Try], later: Sequence[Try]) -> list[Try]:
-    """Both records in one; what both know is one try, with the later values."""
-    known = list(earlier)
-    for row in later:
-        _add(known, row)
-    return known
-
-
 def as_json(rows: Iterable[Try]) -> str:
     """The text of such a file."""
     return json.dumps([asdict(row) for row in rows], indent=0)
@@ -147,14 +130,14 @@ def _read(path: Path) -> list[Try]:
         return []
     except (OSError, ValueError, TypeError) as error:
         raise StorageError(
-            f"{path}: can't be read ({error}); bring it back from a backup: without it, what was "
-            "tried before no longer counts. To start anew all the same, move it away"
+            f"{path}: can't be read ({error}); restore it from a backup: without it, what was "
+            "tried before no longer counts. To start again anyway, move it away"
         ) from error
 
 
 def _add(known: list[Try], row: Try) -> None:
     for place, entry in enumerate(known):
-        if _is_same(entry, row):
+        if is_same(entry, row):
             known[place] = replace(
                 row, values={**entry.values, **row.values}, first_seen=entry.first_seen
             )
@@ -162,7 +145,8 @@ def _add(known: list[Try], row: Try) -> None:
     known.append(row)
 
 
-def _is_same(one: Try, other: Try) -> bool:
+def is_same(one: Try, other: Try) -> bool:
+    """Whether both have one name, and one definition or the same values for their common models."""
     names = (one.kind, one.metric, one.variant) == (other.kind, other.metric, other.variant)
     return names and (
         one.definition == other.definition

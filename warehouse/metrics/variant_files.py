@@ -39,6 +39,7 @@ _TOKEN_ROWS = {
     "token_pairs": "token_metrics",
     "key_tokens": "fct_tokens",
     "evaluator_key_tokens": "fct_tokens",
+    "published_key_text": "fct_tokens",
 }
 """Rows of fct_tokens that `over` names → the model that the metric's SQL must read for it."""
 
@@ -149,7 +150,7 @@ def _check_header(path: Path, columns: list[str]) -> None:
                 f"the columns are {', '.join(COLUMNS)}"
             )
         if columns.count(name) > 1:
-            raise TokenmartError(f"{path}, line 1: column {name} stands there twice; remove one")
+            raise TokenmartError(f"{path}, line 1: column {name} is there twice; remove one")
 
 
 def _check_file(path: Path, metric: str, tables: Tables, checker: ExpressionChecker) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from warehouse.errors import TokenmartError
+from warehouse.errors import TokenmartError, visible
 from warehouse.options import FILE, FORCE, MODELS, PROBLEM
 from warehouse.paths import find_workspace
 from warehouse.terminal import counted
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from warehouse.paths import Workspace
+    from warehouse.problem.new_problem import NewProblem
     from warehouse.problem.spec import ModelSpec, Problem
     from warehouse.sources.place import Place
 
@@ -25,7 +26,7 @@ NO_TARGET = "target: none; the problem is for `tokenmart extract` and `tokenmart
 
 @click.group()
 def data() -> None:
-    """Write a problem file; fetch, import, check and clean its data."""
+    """Write a problem file; download, import, check and clean data."""
 
 
 @data.command(short_help="Write a problem file for texts and models of your own.")
@@ -33,31 +34,31 @@ def data() -> None:
 @click.option(
     "--texts",
     type=FILE,
-    help="Read the documents from this folder of .txt and .md files, from one such file, or from "
-    "a .json or .jsonl file; .gz is unpacked.",
+    help="Documents: a folder of .txt and .md files, one such file, or a .json or .jsonl "
+    "file; .gz files are decompressed.",
 )
 @click.option(
     "--model",
     "models",
     multiple=True,
-    help="Take this model: its id on the hub, its folder, or its GGUF file; repeatable.",
+    help="Model: its id on the hub, its folder, or its GGUF file; repeatable.",
 )
 @click.option(
     "--out",
     type=FILE,
-    help="Write the problem file there instead of NAME.yml in this folder.",
+    help="Write the problem file to this path instead of NAME.yml.",
 )
 def new(name: str | None, texts: Path | None, models: tuple[str, ...], out: Path | None) -> None:
-    """Write a problem file for texts and models of your own; it runs as it is.
+    """Write a problem file for your own texts and models. It runs without changes.
 
-    What is not given is asked for on a terminal. Nothing is fetched or loaded.
+    In a terminal, the command asks for missing arguments. It downloads and loads nothing.
 
     \b
     tokenmart data new mine --texts texts --model models/my-checkpoint
     tokenmart data new mine --texts texts.jsonl --model Qwen/Qwen2.5-0.5B --model gpt2
     """
     from warehouse.files import refuse_protected
-    from warehouse.problem.new_problem import CHARACTERS_PER_TOKEN, write_problem
+    from warehouse.problem.new_problem import write_problem
 
     asks = sys.stdin.isatty()
     missing = [
@@ -82,15 +83,16 @@ def new(name: str | None, texts: Path | None, models: tuple[str, ...], out: Path
     out = out or Path(f"{name}.yml")
     refuse_protected(out, workspace, force=True)  # what is there is never replaced: see below
     made = write_problem(workspace, str(name), texts, models, out)
-    tokens = sum(made.lengths) // CHARACTERS_PER_TOKEN
     asked = made.problem.asked
     click.echo(
-        f"wrote {out}: {counted(len(made.lengths), 'document')} (about {tokens:,} tokens), "
-        f"{counted(len(models), 'model')}, no target"
+        f"wrote {out}: {counted(len(made.lengths), 'document')} (about {sum(made.lengths):,} "
+        f"tokens), {counted(len(models), 'model')}, no target"
     )
     for model in made.problem.models:
         where = "the hub, when it is first needed" if model.source.on_demand else "this machine"
         click.echo(f"  model {model.full_id} comes from {where}")
+    for note in _texts_notes(made):
+        click.echo(visible(f"  {note}"))
     click.echo("next:")
     click.echo(f"  tokenmart extract --problem {asked} --dry-run   # what it costs")
     click.echo(f"  tokenmart extract --problem {asked}")
@@ -101,22 +103,55 @@ def new(name: str | None, texts: Path | None, models: tuple[str, ...], out: Path
     )
 
 
-@data.command(short_help="Bring what a problem needs, checked by hash.")
+def _texts_notes(made: NewProblem) -> list[str]:
+    """What is not read of the texts, or not compared with a shorter context."""
+    notes = []
+    longer = sum(whole > read for whole, read in zip(made.lengths, made.read, strict=True))
+    if longer:
+        notes.append(
+            f"cut: {longer} of {counted(len(made.lengths), 'document')} to the context of "
+            f"{made.context_of} ({made.context:,} tokens): about {sum(made.read):,} of "
+            f"{sum(made.lengths):,} tokens are read; `max_characters` in the file cuts all models' "
+            "texts at the same word"
+        )
+    place = made.problem.place(find_workspace())
+    unknown = [m.full_id for m in made.problem.models if m.context_limit(place) is None]
+    if unknown:
+        notes.append(
+            f"context unknown until the files are here: {', '.join(unknown)}; longer documents "
+            "will be cut to it"
+        )
+    if made.without_window:
+        notes.append(
+            f"short: {made.without_window} of {counted(len(made.lengths), 'document')} "
+            f"{'has' if made.without_window == 1 else 'have'} fewer than {2 * made.window:,} "
+            f"tokens: no gain over window_{made.window} is measured there"
+        )
+    return notes
+
+
+@data.command(short_help="Download a problem's files and verify their checksums.")
 @PROBLEM
 @click.option(
-    "--only", type=click.Choice(["documents", "models", "target"]), help="Fetch this kind only."
+    "--only",
+    type=click.Choice(["documents", "models", "target"]),
+    help="Download only files of this kind.",
 )
 @MODELS
-@click.option("--offline", is_flag=True, help="Check what is here and download nothing.")
-@click.option("--dry-run", is_flag=True, help="Say what is here and what would be fetched.")
+@click.option(
+    "--offline", is_flag=True, help="Verify the files that are present and download nothing."
+)
+@click.option(
+    "--dry-run", is_flag=True, help="List present and missing files and download nothing."
+)
 def fetch(
     problem_name: str, only: str | None, models: tuple[str, ...], offline: bool, dry_run: bool
 ) -> None:
-    """Bring what a problem needs, checked by hash; what is here already is kept.
+    """Download a problem's files and verify their checksums. Existing files are kept.
 
-    Files placed by hand are accepted when their hash is right. Checkpoints of the hub are
-    large: they are fetched with --only models or --model, or when `tokenmart extract` needs
-    them. Without --only a locked target comes too, and ends pre-registration.
+    Files placed by hand are accepted if their checksum is right. Checkpoints on the hub are large:
+    they are downloaded with --only models or --model, or when `tokenmart extract` needs them. By
+    default a locked target is downloaded too; preregistration is closed from then on.
 
     \b
     tokenmart data fetch --problem minilong
@@ -200,9 +235,9 @@ def _about_target(problem: Problem, workspace: Workspace, kind: str | None) -> s
         return ""
     named = f"--problem {problem.asked}"
     return (
-        "note: this brings the target, after which no metric can be registered as said before "
-        f"labels; if you have a claim to make, stop here (Ctrl-C), then: tokenmart data fetch "
-        f"{named} --only documents, and tokenmart preregister {named} --metric METRIC/VARIANT"
+        "note: this downloads the target; preregistration is closed from then on. To preregister "
+        f"first, stop here (Ctrl-C) and run: tokenmart data fetch {named} --only documents, and "
+        f"tokenmart preregister {named} --metric METRIC/VARIANT"
     )
 
 
@@ -252,11 +287,11 @@ def _fetch_models(
         click.echo(f"models: {later} on the hub, fetched when needed (now: --only models)")
 
 
-@data.command("import", short_help="Bring in scores or answers that were made elsewhere.")
+@data.command("import", short_help="Import scores or answers of another program.")
 @PROBLEM
-@click.option("--model", required=True, help="The model that was scored, by its id.")
-@click.option("--format", "format_name", required=True, help="How the files are written.")
-@click.option("--metric", help="The metric to take, where the files hold several.")
+@click.option("--model", required=True, help="Id of the model that was scored.")
+@click.option("--format", "format_name", required=True, help="Format of the files.")
+@click.option("--metric", help="Metric to import, where the files have several.")
 @FORCE
 @click.argument("files", nargs=-1, required=True, type=FILE)
 def import_(
@@ -267,11 +302,11 @@ def import_(
     force: bool,
     files: tuple[Path, ...],
 ) -> None:
-    """Bring in scores or benchmark answers of one model that were made elsewhere.
+    """Import scores, benchmark answers or key text of one model from another program.
 
-    Scores become the target: the problem file says `target: {kind: imported}`. Answers go beside
-    those of `tokenmart eval`, marked with what ran the model. All tasks of a model come in
-    together, one or more files at once; nothing is written when any row is wrong.
+    Scores become the target of a problem file with `target: {kind: imported}`. Answers are stored
+    like those of `tokenmart eval`, with the program that ran the model. Import all tasks of a model
+    together, from one or more files. If any row is invalid, nothing is written.
 
     \b
     Formats of scores:
@@ -286,21 +321,26 @@ def import_(
       vllm            the same with vLLM's prompt_token_ids and prompt_logprobs
 
     \b
+    Formats of key text, for longppl_external; --model names the evaluator:
+      key-intervals   CSV, JSON lines or Parquet with document_sha256, char_start and char_end, or
+                      LongPPL's slice_<document>.txt
+
+    \b
     tokenmart data import --problem mine --model org/model --format items scores.csv
     tokenmart data import --problem mine --model org/model --format lm-eval --metric acc *.jsonl
     tokenmart data import --problem mine --model org/model --format samples *.jsonl
     """
     from warehouse.importers.store import import_items, importer, storing_importers
-    from warehouse.problem.spec import ImportedTarget, load_problem
+    from warehouse.problem.spec import ImportedTarget, load_problem, slug
 
     workspace = find_workspace()
     if (storing := storing_importers().get(format_name)) is not None:
         if metric is not None:
             raise TokenmartError(f"--metric: format {format_name} imports all; leave it out")
         problem = load_problem(problem_name, workspace)
-        spec = problem.model(model)
-        found = storing().import_files(files, workspace, problem.name, spec.model_id, force=force)
-        _say_imported(spec.full_id, found)
+        full_id = model if storing.of_other_models else problem.model(model).full_id
+        found = storing().import_files(files, workspace, problem.name, slug(full_id), force=force)
+        _say_imported(full_id, found)
         return
     reader = importer(format_name, metric)
     problem = load_problem(problem_name, workspace)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
 
 from warehouse.errors import OtherKindError
+from warehouse.frozen import Frozen
 from warehouse.plugins import kinds
 
 if TYPE_CHECKING:
@@ -66,6 +67,10 @@ class Ranked(Protocol):
         """Its description."""
 
     @property
+    def baseline(self) -> str:
+        """`metric/variant` that the others are compared with; empty for perplexity."""
+
+    @property
     def ranked_models(self) -> Sequence[RankedModel]:
         """The models that are ranked."""
 
@@ -86,6 +91,8 @@ class ProblemKind(ABC):
     kind: ClassVar[str]
     purpose: ClassVar[str]
     """What such a file holds and which commands read it, for messages."""
+    keys: ClassVar[type[Frozen]]
+    """The keys of such a file, for the reference."""
 
     def __init__(self, name: str, tree: YamlTree, workspace: Workspace) -> None:
         self.name, self.tree, self.workspace = name, tree, workspace

@@ -30,7 +30,7 @@ def store_lineup(problem: Problem, workspace: Workspace) -> None:
     ]
     path = workspace.store / "lineup" / f"problem={problem.name}" / "lineup.parquet"
     table = pa.Table.from_pylist(rows, schema=LINEUP)
-    # a file that is written anew would have dbt build everything again
+    # a file that is rewritten would have dbt build everything again
     with suppress(OSError, pa.ArrowInvalid):
         if pq.ParquetFile(source(path)).read().equals(table):
             return

@@ -19,7 +19,12 @@ from warehouse.problem.spec import Problem, checked_problem
 from warehouse.problem.yaml_file import parse_text
 from warehouse.sources.documents.folder import ENDINGS
 from warehouse.sources.documents.json_file import LINES
-from warehouse.sources.weights.interface import PICKLED, SAFETENSORS, has_weights
+from warehouse.sources.weights.interface import (
+    PICKLED,
+    SAFETENSORS,
+    has_weights,
+    refuse_missing_shards,
+)
 from warehouse.strict_json import StrictJsonError, read_json
 
 CHARACTERS_PER_TOKEN = 4
@@ -37,6 +42,9 @@ RETRIEVAL_HEADROOM = (RETRIEVAL.excerpt + RETRIEVAL.answer) // CHARACTERS_PER_TO
 """Tokens of a model's context that an excerpt and its answer take."""
 _JSON = (".json", ".json.gz", *LINES)
 _SHORTEST_WINDOW, _LONGEST_WINDOW = 32, 4096
+SHARE_WITH_A_WINDOW = 0.9
+"""Of all text: what documents of two windows or more hold, so that a few short ones don't set the
+window for all."""
 _LARGEST_CONFIG = 16 << 20
 _NAME = r"[a-z0-9][a-z0-9_-]{0,99}"
 _HUB_ID = r"[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9._+-]+)?"
@@ -46,11 +54,33 @@ _CONTENT_HASH = r"[0-9a-f]{32,}"
 
 @dataclass(frozen=True)
 class NewProblem:
-    """A problem file that was written: what it stands for, and characters of each document."""
+    """A problem file that was written.
+
+    Attributes:
+        path: the file.
+        problem: what it stands for.
+        lengths: tokens of each document, estimated, uncut.
+        context: the shortest of the models' contexts in tokens, as far as they are known.
+        context_of: the model that has it.
+        window: tokens of the short context.
+    """
 
     path: Path
     problem: Problem
     lengths: tuple[int, ...]
+    context: int | None
+    context_of: str
+    window: int
+
+    @property
+    def read(self) -> list[int]:
+        """Tokens of each document that the model with the shortest context reads."""
+        return cut_to(self.context, self.lengths, self.problem.documents.room)
+
+    @property
+    def without_window(self) -> int:
+        """Documents shorter than two windows: none of their tokens has a shorter context."""
+        return sum(length < 2 * self.window for length in self.lengths)
 
 
 @dataclass(frozen=True)
@@ -92,13 +122,25 @@ def write_problem(
     # read with a window that fits anything: its length follows from the texts
     documents = _documents(texts, folder)
     draft = _parsed(_content(name, documents, described, _SHORTEST_WINDOW), out, workspace)
-    lengths = draft.documents.lengths(draft.place(workspace)) or []
-    content = _content(name, documents, described, _window(lengths), _has_excerpts(lengths))
+    place = draft.place(workspace)
+    characters = draft.documents.lengths(place) or []
+    lengths = [count // CHARACTERS_PER_TOKEN for count in characters]
+    known = [(limit, m.full_id) for m in draft.models if (limit := m.context_limit(place))]
+    context, context_of = min(known, default=(None, ""))
+    excerpts = _has_excerpts(cut_to(context, lengths, RETRIEVAL_HEADROOM))
+    read = cut_to(context, lengths, RETRIEVAL_HEADROOM if excerpts else 0)
+    window = _window(read)
+    content = _content(name, documents, described, window, excerpts)
     problem = _parsed(content, out, workspace)
     with appearing(out) as new:
         new.write_text(content, encoding="utf-8")
     problem._asked = str(out)
-    return NewProblem(out, problem, tuple(lengths))
+    return NewProblem(out, problem, tuple(lengths), context, context_of, window)
+
+
+def cut_to(context: int | None, lengths: Sequence[int], headroom: int) -> list[int]:
+    """Tokens that a model with this context reads; one token of it may be BOS."""
+    return [n if context is None else min(n, max(2, context - 1 - headroom)) for n in lengths]
 
 
 def _told_apart(models: list[_Model]) -> list[_Model]:
@@ -126,12 +168,12 @@ def _content(
 ) -> str:
     retrieval = ""
     if excerpts:
-        # an excerpt stands behind the whole document: what a model's context must leave free
+        # excerpts follow the whole document: headroom in the model's context
         documents = f"{documents[:-1]}, room: {RETRIEVAL_HEADROOM}}}"
         sizes = RETRIEVAL.model_dump(include=RETRIEVAL.model_fields_set).items()
         settings = ", ".join(f"{field}: {size}" for field, size in sizes)
         retrieval = f"""
-  # what follows excerpts of it: behind the document, for which there is room, and alone
+  # excerpts repeated after the document (`room` reserves tokens for them), and alone
   - {{{settings}}}"""
     entries = "".join(
         f"""  - full_id: {_scalar(model.full_id)}
@@ -145,10 +187,10 @@ name: {_scalar(name)}
 title: {_scalar(f"Texts of {name}")}
 documents: {documents}
 models:
-{entries}probes:  # what each model reads: the document as a whole, and its pieces alone
+{entries}probes:  # contexts: the whole document, and windows of it
   - {{kind: full}}
   - {{kind: window, name: window_{window}, context: {window}, stride: {window}}}{retrieval}
-# target: {{kind: imported}}  # scores made elsewhere, to rank metrics by: `tokenmart data import`
+# target: {{kind: imported}}  # scores to rank metrics by, from `tokenmart data import`
 """
 
 
@@ -170,7 +212,7 @@ def _described(model: str, folder: Path) -> _Model:
     if path.is_file():
         if path.suffix.lower() != ".gguf":
             raise TokenmartError(
-                f"--model {model}: a file that is no GGUF; give the folder that holds config.json "
+                f"--model {model}: not a GGUF file; give the folder that contains config.json "
                 "and the weights"
             )
         full_id = _full_id(path.stem)
@@ -198,11 +240,11 @@ def _local(path: Path, folder: Path) -> _Model:
         raise TokenmartError(
             f"--model {path}: its config.json {error}; give a folder written by save_pretrained"
         ) from error
+    refuse_missing_shards(f"--model {path}", path, SAFETENSORS)
     if not has_weights(path, SAFETENSORS):
-        pickled = " (pickled ones may hold code)" if has_weights(path, PICKLED) else ""
+        pickled = " (pickled ones may contain code)" if has_weights(path, PICKLED) else ""
         raise TokenmartError(
-            f"--model {path}: no .safetensors weights, or not all{pickled}; convert them with "
-            "save_pretrained"
+            f"--model {path}: no .safetensors weights{pickled}; convert them with save_pretrained"
         )
     kind = config.get("model_type") if isinstance(config, dict) else None
     kind = kind if isinstance(kind, str) and kind else "model"
@@ -229,8 +271,16 @@ def _family(name: str) -> str:
 
 
 def _window(lengths: Sequence[int]) -> int:
-    """Half of the shortest document's tokens, as a power of two: every document has a window."""
-    half = max(1, min(lengths, default=0) // CHARACTERS_PER_TOKEN // 2)
+    """Half of a short document's tokens, as a power of two.
+
+    The document is the longest than which others hold at least `SHARE_WITH_A_WINDOW` of all text.
+    """
+    short, held = 0, 0
+    for short in sorted(lengths, reverse=True):
+        held += short
+        if held >= SHARE_WITH_A_WINDOW * sum(lengths):
+            break
+    half = max(1, short // 2)
     return min(_LONGEST_WINDOW, max(_SHORTEST_WINDOW, 1 << (half.bit_length() - 1)))
 
 
@@ -239,7 +289,7 @@ def _has_excerpts(lengths: Sequence[int]) -> bool:
     if not lengths:
         return False
     # two of them: an excerpt is left where one is lost near a cut
-    return len(excerpt_starts(int(median(lengths)), RETRIEVAL)) > 1
+    return len(excerpt_starts(int(median(lengths)) * CHARACTERS_PER_TOKEN, RETRIEVAL)) > 1
 
 
 def _path(path: Path, folder: Path) -> str:

@@ -70,7 +70,7 @@ def read_target(path: Path, how_to_get: str = "place it there") -> Target:
         raise LockedFileError(f"{path}: target file {error}; {remedy}") from error
     scores = _scores(path, _unwrap(path, file.content))
     if not scores:
-        raise LockedFileError(f"{path}: target file holds no model; restore the original file")
+        raise LockedFileError(f"{path}: target file contains no model; restore the original file")
     return Target(path=path, sha256=file.sha256, scores=scores)
 
 
@@ -102,8 +102,8 @@ def read_locked_target(
     said = asked or problem
     target = read_target(
         workspace.root / path,
-        f"bring it with `tokenmart data fetch --problem {said} --only target` or place it by hand; "
-        f"to claim a metric, register it before: `tokenmart preregister --problem {said}`",
+        f"download it with `tokenmart data fetch --problem {said} --only target` or place it by "
+        f"hand; to preregister a metric, first run `tokenmart preregister --problem {said}`",
     )
     wanted = list(models)
     if not some or not any(model in target.scores for model in wanted):

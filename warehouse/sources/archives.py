@@ -267,7 +267,7 @@ def _bomb(path: Path, name: str, size: int) -> StorageError:
 
 
 def _twice(path: Path, name: str) -> StorageError:
-    return StorageError(f"{path}: refused, it holds {name[:200]} twice; fetch another archive")
+    return StorageError(f"{path}: refused, it contains {name[:200]} twice; fetch another archive")
 
 
 def _damaged(path: Path, error: Exception) -> StorageError:

@@ -13,6 +13,8 @@ from warehouse.errors import TokenmartError, visible
 from warehouse.paths import find_workspace
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from warehouse.sql.export import Format
     from warehouse.sql.queries import Value
 
@@ -26,35 +28,35 @@ if TYPE_CHECKING:
     help="Read the SQL from this file, or from standard input with -.",
 )
 @click.option("--list", "list_", is_flag=True, help="List the ready-made queries of the cookbook.")
-@click.option("--name", help="Run the query of the cookbook with this name.")
+@click.option("--name", help="Run this query of the cookbook.")
 @click.option("--show", is_flag=True, help="Print the SQL instead of running it.")
 @click.option(
     "--param",
     "params",
     multiple=True,
     metavar="K=V",
-    help="Give $K in the SQL the value V. Repeat it for more.",
+    help="Value V of the parameter $K in the SQL; repeatable.",
 )
 @click.option(
     "--format",
     "format_",
     type=click.Choice(["table", "csv", "json", "parquet", "arrow"]),
-    help="Write the rows in this format. By default the ending of --out decides, else a table.",
+    help="Output format. Default: by the suffix of --out, else a table.",
 )
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
-    help="Write the rows to this file, which appears when it is complete.",
+    help="Write the rows to this file.",
 )
-@click.option("--force", is_flag=True, help="Replace a file that is there already.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
 @click.option(
     "--limit",
     default=100,
     show_default=True,
-    help="Show at most this many rows in a table, or all with 0.",
+    help="Maximum number of rows in a table; 0 for all.",
 )
 @click.option(
-    "--wide", is_flag=True, help="Show every column and whole texts, wider than the terminal."
+    "--wide", is_flag=True, help="Show every column and complete texts, wider than the terminal."
 )
 @click.option(
     "--timeout",
@@ -62,13 +64,13 @@ if TYPE_CHECKING:
     show_default=True,
     type=click.FloatRange(0),
     metavar="SECONDS",
-    help="Stop a query that takes longer, or none with 0.",
+    help="Time limit of a query; 0 for none.",
 )
 @click.option(
     "--memory",
     default="5GiB",
     show_default=True,
-    help="Let a query use at most this much memory; beyond it, rows are kept on disk.",
+    help="Memory limit of a query; more rows are spilled to disk.",
 )
 def sql(
     query: str | None,
@@ -85,11 +87,11 @@ def sql(
     timeout: float,
     memory: str,
 ) -> None:
-    """Query token statistics and metrics, read-only. Without a query: an interactive shell.
+    """Query token statistics and metrics, read-only. Without a query, start a shell.
 
     Views over the Parquet files: tokens, documents, models, units (the ledger), downstream.
-    After `tokenmart dbt build`, its tables too: metric_values, metric_catalog, coverage, …
-    Statements may also come from standard input.
+    `tokenmart dbt build` adds its tables: metric_values, metric_catalog, coverage, … Statements are
+    also read from standard input.
 
     \b
     tokenmart sql
@@ -145,10 +147,22 @@ def sql(
         return
     if out is not None:
         click.echo(f"written {out}: {written.rows:,} rows", err=True)
+    if recipe and values.get("model") and values.get("short"):
+        click.echo(visible(f"in the text: {_viewer(values)}"), err=True)
     if written.narrowed:
         click.echo(f"{visible(written.narrowed)}; --wide shows all", err=True)
     if written.left_out:
         click.echo(f"only {limit} rows shown; --limit 0 shows all, --out saves all", err=True)
+
+
+def _viewer(values: Mapping[str, Value]) -> str:
+    """The command that shows a document's tokens, shaded by what a query is about."""
+    document = values.get("document")
+    shown = document if isinstance(document, int) and document >= 0 else 0
+    return (
+        f"tokenmart show --problem {values['problem']} --document {shown} "
+        f"--model {values['model']} --measure gain"
+    )
 
 
 def _leave(why: TokenmartError) -> None:

@@ -90,5 +90,5 @@ def _refuse_missing_data(conn: duckdb.DuckDBPyConnection, workspace: Workspace) 
         raise TokenmartError(
             f"{workspace.tokens}: no token files, but {workspace.database} holds {values} metric "
             "values made from some; mount the disk or set TOKENMART_DATA to the folder that has "
-            "them, or delete the database to start anew"
+            "them, or delete the database to start again"
         )

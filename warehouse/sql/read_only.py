@@ -94,7 +94,7 @@ def reading_statements(connection: duckdb.DuckDBPyConnection, sql: str) -> list[
     try:
         encoded = sql.encode()
     except UnicodeEncodeError as error:
-        raise TokenmartError("sql: not a text in UTF-8; write the statement in it") from error
+        raise TokenmartError("sql: the SQL is not valid UTF-8; save it as UTF-8") from error
     if len(sql) > LONGEST_TEXT:
         raise TokenmartError(
             f"sql: a text of {len(sql):,} characters; at most {LONGEST_TEXT:,} are read"

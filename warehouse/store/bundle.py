@@ -171,7 +171,7 @@ def read_manifest(address: str) -> tuple[Manifest, str]:
     if found.schema_version != SCHEMA_VERSION:
         raise TokenmartError(
             f"{path}: exported with schema version {found.schema_version}, this Tokenmart reads "
-            f"{SCHEMA_VERSION}; export it anew with this version"
+            f"{SCHEMA_VERSION}; export it again with this version"
         )
     for file in found.files:
         if not _PATH.fullmatch(file.path) or not has_a_place(file.path):
@@ -204,7 +204,7 @@ def verify(address: str, manifest: Manifest, progress: Progress) -> None:
 
 
 def _wrong(path: Path, file: BundleFile) -> str:
-    """What is wrong with a file, empty when all is well."""
+    """What is wrong with a file, empty when it is intact."""
     try:
         size = path.stat().st_size
         if size != file.bytes:

@@ -39,8 +39,8 @@ TOKENS = pa.schema(
         _field("char_end", pa.int32(), "one past the last character of the token"),
         _field("logprob", pa.float32(), "natural log-probability of the token, in nats"),
         _field("entropy", pa.float32(), "entropy of the predictive distribution, in nats"),
-        _field("rank", pa.int32(), "1 = the model's first choice"),
-        _field("top_logprob", pa.float32(), "log-probability of the first choice, in nats"),
+        _field("rank", pa.int32(), "1 = the model's most likely token (top-1)"),
+        _field("top_logprob", pa.float32(), "log-probability of the top-1 token, in nats"),
     ]
 )
 
@@ -49,12 +49,12 @@ TOP_TOKENS = pa.schema(
         _field("doc_id", pa.int32(), "document in the problem's corpus"),
         _field("segment", pa.int32(), "request within the document: window or excerpt"),
         _field("position", pa.int32(), "0-based index of the scored token"),
-        _field("choice", pa.int32(), "1 = the model's first choice"),
+        _field("choice", pa.int32(), "1 = the model's most likely token (top-1)"),
         _field("choice_id", pa.int32(), "vocabulary id of the choice"),
         _field("logprob", pa.float32(), "natural log-probability of the choice, in nats"),
     ]
 )
-"""Opt-in: the k first choices of each scored token, keyed like `tokens`."""
+"""Opt-in: the k most likely tokens at each scored position, keyed like `tokens`."""
 
 CONDITION_PAIRS = pa.schema(
     [
@@ -67,7 +67,7 @@ CONDITION_PAIRS = pa.schema(
 LINEUP = pa.schema(
     [
         _field("model_id", pa.string(), "the model's full id as one folder name"),
-        _field("parameters", pa.int64(), "number of parameters, as the problem file says", True),
+        _field("parameters", pa.int64(), "number of parameters in the problem file", True),
     ]
 )
 """The models that a problem ranks, extracted or not."""
@@ -83,6 +83,15 @@ DOCUMENTS = pa.schema(
     ]
 )
 
+KEY_INTERVALS = pa.schema(
+    [
+        _field("doc_id", pa.int32(), "document in the problem's corpus"),
+        _field("char_start", pa.int32(), "first character of key text"),
+        _field("char_end", pa.int32(), "behind its last character"),
+    ]
+)
+"""Characters that another model found to depend on long context: LongPPL's key text."""
+
 MODELS = pa.schema(
     [
         _field("full_id", pa.string(), "id as published, e.g. Qwen/Qwen2-7B-Instruct"),
@@ -93,7 +102,7 @@ MODELS = pa.schema(
         _field("trained_context", pa.int32(), "context length of the configuration, in tokens"),
         _field("licence", pa.string(), "licence as stated by the problem file"),
         _field("tokenizer_sha256", pa.string(), "fingerprint of the tokenizer"),
-        _field("prepends_bos", pa.bool_(), "whether a BOS token stands before the text"),
+        _field("prepends_bos", pa.bool_(), "whether the tokenizer adds BOS before the text"),
         _field("interventions", pa.string(), "JSON list of interventions, [] for none"),
         _field("rope", pa.string(), "JSON: position encoding as trained, if not configured", True),
     ]
@@ -106,11 +115,13 @@ DOWNSTREAM = pa.schema(
         _field("cluster", pa.int32(), "items of one cluster share a context (for standard errors)"),
         _field("context_tokens", pa.int32(), "tokens of context before the answer", True),
         _field("score", pa.float64(), "the item's score, in the unit of the target"),
-        _field("exact_match", pa.float64(), "1 when every answer token was the first choice", True),
-        _field("token_accuracy", pa.float64(), "share of answer tokens ranked first", True),
+        _field("exact_match", pa.float64(), "1 if every answer token is the top-1 token", True),
+        _field(
+            "token_accuracy", pa.float64(), "share of answer tokens that are the top-1 token", True
+        ),
         _field("answer_nll", pa.float64(), "mean NLL of the answer tokens, in nats", True),
         _field(
-            "first_token", pa.float64(), "1 when the answer's first token was ranked first", True
+            "first_token", pa.float64(), "1 if the answer's first token is the top-1 token", True
         ),
     ]
 )
@@ -119,10 +130,10 @@ RECALL_ITEMS = pa.schema(
     [
         _field("task", pa.string(), "task of the item in `downstream`"),
         _field("item", pa.int32(), "the item of `downstream`"),
-        _field("kind", pa.string(), "what is asked, whatever the length, e.g. multi_key; no_key: "
-               "the value of a planted key after a name that was never planted"),
+        _field("kind", pa.string(), "task without its length, e.g. multi_key; no_key: value of a "
+               "planted key after a name that was never planted"),
         _field("length", pa.int32(), "tokens of context before the question"),
-        _field("depth", pa.float64(), "where the answer stands, 0 start to 1 end; null for "
+        _field("depth", pa.float64(), "place of the answer, 0 start to 1 end; null for "
                "everywhere", True),
         _field("counts", pa.bool_(), "whether the overall score averages the item's task"),
     ]
@@ -140,13 +151,13 @@ EVAL_ITEMS = pa.schema(
         _field("subject", pa.string(), "subject of the item, where its document names one", True),
         _field("request_type", pa.string(), "multiple_choice, loglikelihood, loglikelihood_rolling "
                "or generate_until"),
-        _field("choice", pa.int32(), "which choice it scores, from 0; 0 where there is no choice"),
+        _field("choice", pa.int32(), "index of the scored choice, from 0; 0 if there is none"),
         _field("unconditional", pa.bool_(), "the choice without its prompt (mutual information)"),
         _field("repeat", pa.int32(), "which of several generations for one item, from 0"),
         _field("is_gold", pa.bool_(), "whether the choice is a right one; null if unknown", True),
-        _field("gold", pa.string(), "JSON list of right answers; null where choices say it", True),
+        _field("gold", pa.string(), "JSON list of right answers; null if is_gold marks them", True),
         _field("context", pa.string(), "the prompt"),
-        _field("continuation", pa.string(), "the text scored behind it, its delimiter included"),
+        _field("continuation", pa.string(), "the scored text after it, including its delimiter"),
         _field("reference", pa.string(), "the choice or text itself, without the delimiter"),
         _field("characters", pa.int32(), "length of `reference` in Unicode code points"),
         _field("bytes", pa.int32(), "length of `reference` in UTF-8 bytes"),
@@ -154,7 +165,7 @@ EVAL_ITEMS = pa.schema(
         _field("options", pa.string(), "JSON object: generation and exact_match settings"),
         _field("unit_sha256", pa.string(), "hash of the unit's requests: document_sha256 of "
                "eval_units"),
-        _field("source", pa.string(), "what made the requests, e.g. lm_eval 0.4.13"),
+        _field("source", pa.string(), "program that made the requests, e.g. lm_eval 0.4.13"),
     ]
 )  # fmt: skip
 """One row per request of a benchmark, the same for all models: one per choice, repeat or text."""
@@ -163,33 +174,32 @@ EVAL_ANSWERS = pa.schema(
     [
         _field("doc_id", pa.int32(), "unit of the request in eval_items"),
         _field("segment", pa.int32(), "request within the unit"),
-        _field("filter", pa.string(), "which filter of the task took the answer; none for no one"),
-        _field("answer", pa.string(), "the generated text behind the filter", True),
-        _field("loglikelihood", pa.float64(), "of the continuation, in nats, made elsewhere", True),
-        _field("is_greedy", pa.bool_(), "whether each token was the first choice, likewise", True),
+        _field("filter", pa.string(), "filter of the task that extracted the answer, or none"),
+        _field("answer", pa.string(), "the generated text after the filter", True),
+        _field("loglikelihood", pa.float64(), "of the continuation, in nats, imported", True),
+        _field("is_greedy", pa.bool_(), "whether each token is the top-1 token, imported", True),
         _field("fingerprint", pa.string(), "of the unit in eval_units; unit_sha256 of eval_items "
-               "where it was made elsewhere"),
-        _field("backend", pa.string(), "what ran the model"),
+               "if imported"),
+        _field("backend", pa.string(), "program that ran the model"),
     ]
 )  # fmt: skip
-"""What a model answered to a request where token rows don't say it: generations, and numbers that
-another program made."""
+"""Answers of a model that token rows don't contain: generations, and imported numbers."""
 
 EVAL_SCORES = pa.schema(
     [
         _field("item", pa.int32(), "document of the task; null for the whole task", True),
-        _field("filter", pa.string(), "which filter of the task took the answers"),
+        _field("filter", pa.string(), "filter of the task that extracted the answers"),
         _field("metric", pa.string(), "as the task names it"),
-        _field("value", pa.float64(), "of an item: what is averaged; null with a reason", True),
-        _field("weight", pa.float64(), "what the item counts in the mean", True),
+        _field("value", pa.float64(), "of an item: the value to average; null with a reason", True),
+        _field("weight", pa.float64(), "weight of the item in the mean", True),
         _field("aggregate", pa.string(), "of an item: mean, or exp for the exponential of the "
                "mean", True),
-        _field("items", pa.int32(), "of the whole task: how many items it is of", True),
-        _field("better", pa.string(), "higher or lower, as the task says", True),
+        _field("items", pa.int32(), "of the whole task: number of items", True),
+        _field("better", pa.string(), "higher or lower, as the task declares", True),
         _field("reason", pa.string(), "why there is no value", True),
         _field("requests_sha256", pa.string(), "hash of the units' unit_sha256 in eval_items, in "
                "their order, with commas between"),
-        _field("backend", pa.string(), "what ran the model"),
+        _field("backend", pa.string(), "program that ran the model"),
     ]
 )  # fmt: skip
 """Metrics of a task as its own functions count them (`process_results` and aggregation)."""
@@ -198,9 +208,9 @@ EVAL_GROUPS = pa.schema(
     [
         _field("group_name", pa.string(), "group as lm-evaluation-harness names it"),
         _field("member", pa.string(), "condition of a task in the group, at any depth"),
-        _field("metric", pa.string(), "which metric the group averages"),
-        _field("filter", pa.string(), "under which filter; null for each that there is", True),
-        _field("weight_by_size", pa.bool_(), "whether items count alike, or tasks"),
+        _field("metric", pa.string(), "metric that the group averages"),
+        _field("filter", pa.string(), "filter; null for every filter", True),
+        _field("weight_by_size", pa.bool_(), "whether items have equal weights, or tasks"),
     ]
 )
 """What groups of benchmarks average: one row per metric and task in a group."""
@@ -208,16 +218,16 @@ EVAL_GROUPS = pa.schema(
 BENCHMARK_SCORES = pa.schema(
     [
         _field("model_id", pa.string(), "the run that was scored, as one folder name"),
-        _field("full_id", pa.string(), "the run, as the table names it"),
+        _field("full_id", pa.string(), "the run in the table"),
         _field("family", pa.string(), "runs of one family are not independent"),
-        _field("size", pa.string(), "size as the table names it", True),
-        _field("architecture", pa.string(), "architecture as the table names it", True),
+        _field("size", pa.string(), "size in the table", True),
+        _field("architecture", pa.string(), "architecture in the table", True),
         _field("recipe", pa.string(), "training data; runs of one recipe differ in size", True),
         _field("parameters", pa.int64(), "number of parameters", True),
         _field("step", pa.int64(), "training step of the checkpoint", True),
         _field("tokens", pa.float64(), "tokens the checkpoint was trained on", True),
         _field("benchmark", pa.string(), "task, or text of a validation loss"),
-        _field("metric", pa.string(), "how the benchmark was read, e.g. accuracy or bpb"),
+        _field("metric", pa.string(), "scoring method, e.g. accuracy or bpb"),
         _field("direction", pa.string(), "which scores are better: higher or lower"),
         _field("score", pa.float64(), "the score of the checkpoint"),
         _field("stderr", pa.float64(), "sampling standard error of the score", True),
@@ -230,28 +240,46 @@ BENCHMARK_TABLES = pa.schema(
         _field("sha256", pa.string(), "sha256 of that file"),
         _field("source", pa.string(), "where the scores were published", True),
         _field("licence", pa.string(), "licence as stated by the problem file"),
-        _field("early_until_tokens", pa.float64(), "the early window ends here", True),
+        _field("early_until_tokens", pa.float64(), "end of the early window", True),
         _field("early_until_share", pa.float64(), "the same, as a share of a run's training", True),
         _field("early_every_steps", pa.int64(), "only steps that this divides are early", True),
-        _field("early_checkpoints", pa.int32(), "it holds so many, evenly spaced", True),
-        _field("predict_from", pa.string(), "shares of training or sizes, separated by commas"),
-        _field("target_metric", pa.string(), "how a benchmark is read at the end", True),
-        _field("target_size", pa.string(), "the size that other sizes predict", True),
+        _field("early_checkpoints", pa.int32(), "number of early checkpoints, evenly spaced", True),
+        _field("predict_from", pa.string(), "shares, sizes or metrics, separated by commas"),
+        _field("target_metric", pa.string(), "scoring method of the final score", True),
+        _field("target_size", pa.string(), "size whose scores other sizes predict", True),
     ]
 )
 """One row per problem of kind `table`: where its scores come from, and what is early in it."""
 
+MODEL_SCORES = pa.schema(
+    [
+        _field("model_id", pa.string(), "the model that was scored, as one folder name"),
+        _field("full_id", pa.string(), "the model, as the table names it"),
+        _field("family", pa.string(), "models of one family are not independent"),
+        _field("parameters", pa.int64(), "number of parameters", True),
+        _field("benchmark", pa.string(), "task, or corpus"),
+        _field("metric", pa.string(), "how it was read, e.g. accuracy or bits_per_byte"),
+        _field("document", pa.string(), "the document of a score per document", True),
+        _field("each_document", pa.bool_(), "whether each document is a metric of its own, too"),
+        _field("direction", pa.string(), "which scores are better: higher or lower"),
+        _field("score", pa.float64(), "the score"),
+    ]
+)
+"""Scores that may predict a target, one per model, benchmark, metric and document."""
+
 RANKING_COLUMNS = pa.schema(
     [
         _field("round", pa.string(), "round of the competition, e.g. open or hidden"),
-        _field("round_weight", pa.float64(), "what it counts in the overall score; 0 for nothing"),
+        _field("round_weight", pa.float64(), "weight in the overall score; 0 to leave it out"),
         _field("task_group", pa.string(), "columns of one group share a mean win rate"),
         _field("task", pa.string(), "task or scenario"),
-        _field("metric", pa.string(), "how its answers were judged"),
+        _field("metric", pa.string(), "scoring method"),
         _field("direction", pa.string(), "which values win: higher or lower", True),
-        _field("given", pa.string(), "score, or mean_win_rate where that was worked out elsewhere"),
-        _field("eval_problem", pa.string(), "problem whose benchmark it is, if another", True),
-        _field("condition", pa.string(), "the benchmark that was run here; null: results", True),
+        _field("given", pa.string(), "score, or mean_win_rate if imported as such"),
+        _field("eval_problem", pa.string(), "problem of the benchmark, if another", True),
+        _field(
+            "condition", pa.string(), "benchmark that was run here; null: imported results", True
+        ),
         _field("filter", pa.string(), "filter of its answers, none for none", True),
     ]
 )
@@ -260,12 +288,12 @@ RANKING_COLUMNS = pa.schema(
 RANKING_RESULTS = pa.schema(
     [
         _field("round", pa.string(), "round of the competition"),
-        _field("entry", pa.string(), "who is ranked"),
+        _field("entry", pa.string(), "ranked entry"),
         _field("task", pa.string(), "task or scenario"),
-        _field("metric", pa.string(), "how its answers were judged"),
-        _field("item", pa.int64(), "item of the task; null: the value is the whole task's", True),
+        _field("metric", pa.string(), "scoring method"),
+        _field("item", pa.int64(), "item of the task; null for a value of the whole task", True),
         _field("cluster", pa.string(), "items of one cluster share a text", True),
-        _field("value", pa.float64(), "the result; null where the run failed", True),
+        _field("value", pa.float64(), "the result; null if the run failed", True),
     ]
 )
 """Results of entries that were made elsewhere, one row per column or per item of it."""
@@ -274,7 +302,7 @@ MERGE_RUNS = pa.schema(
     [
         _field("stage", pa.string(), "merge, or evaluation in a round"),
         _field("round", pa.string(), "round of the evaluation; empty for a merge"),
-        _field("fingerprint", pa.string(), "hash of all that the merged weights depend on"),
+        _field("fingerprint", pa.string(), "hash of everything that the merged weights depend on"),
         _field("method", pa.string(), "mergekit's name of the method"),
         _field("parameters", pa.int64(), "of the merged checkpoint, counted"),
         _field("checkpoint_bytes", pa.int64(), "size of the merged checkpoint's files"),
@@ -282,14 +310,14 @@ MERGE_RUNS = pa.schema(
         _field("peak_bytes", pa.int64(), "peak resident memory of the processes, in bytes"),
         _field("gpu_bytes", pa.int64(), "peak memory of GPUs, in bytes; null without one", True),
         _field("disk_bytes", pa.int64(), "peak of files written meanwhile, in bytes"),
-        _field("limit_seconds", pa.float64(), "what it might take", True),
-        _field("limit_peak_bytes", pa.float64(), "the same for memory", True),
-        _field("limit_gpu_bytes", pa.float64(), "the same for memory of GPUs", True),
-        _field("limit_disk_bytes", pa.float64(), "the same for files", True),
-        _field("ended", pa.string(), "why it was ended or failed; empty if it wasn't"),
+        _field("limit_seconds", pa.float64(), "limit of the wall-clock seconds", True),
+        _field("limit_peak_bytes", pa.float64(), "limit of the memory, in bytes", True),
+        _field("limit_gpu_bytes", pa.float64(), "limit of the memory of GPUs, in bytes", True),
+        _field("limit_disk_bytes", pa.float64(), "limit of written files, in bytes", True),
+        _field("ended", pa.string(), "reason why it was ended or failed, else empty"),
     ]
 )
-"""What merges and their evaluations took, one row each."""
+"""Costs of merges and their evaluations, one row each."""
 
 UNITS = pa.schema(
     [
@@ -310,9 +338,9 @@ UNITS = pa.schema(
         _field("peak_bytes", pa.int64(), "peak memory of the GPU or the process, in bytes"),
         _field("device", pa.string(), "cpu or the GPU"),
         _field("dtype", pa.string(), "number format of the weights"),
-        _field("backend", pa.string(), "what ran the model, e.g. transformers"),
+        _field("backend", pa.string(), "program that ran the model, e.g. transformers"),
         _field("attention", pa.string(), "attention implementation and kernel, e.g. sdpa/flash"),
-        _field("prefixes", pa.string(), "shared, or separate: and why each was read anew"),
+        _field("prefixes", pa.string(), "shared, or separate with the reason"),
         _field("engine", pa.string(), "version of the scoring engine"),
         _field("document_sha256", pa.string(), "sha256 of the document's UTF-8 text"),
         _field("document_tokens", pa.int32(), "tokens of the document that were used"),
@@ -336,6 +364,7 @@ TABLES: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {
     "tokens": (TOKENS, PARTITION_KEYS),
     "top_tokens": (TOP_TOKENS, PARTITION_KEYS),
     "documents": (DOCUMENTS, ("problem",)),
+    "key_intervals": (KEY_INTERVALS, ("problem", "evaluator")),
     "condition_pairs": (CONDITION_PAIRS, ("problem",)),
     "lineup": (LINEUP, ("problem",)),
     "models": (MODELS, ("problem", "model_id")),
@@ -343,6 +372,7 @@ TABLES: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {
     "recall_items": (RECALL_ITEMS, ("problem", "model_id")),
     "benchmark_scores": (BENCHMARK_SCORES, ("problem",)),
     "benchmark_tables": (BENCHMARK_TABLES, ("problem",)),
+    "model_scores": (MODEL_SCORES, ("problem",)),
     "ranking_columns": (RANKING_COLUMNS, ("problem",)),
     "ranking_results": (RANKING_RESULTS, ("problem",)),
     "merge_runs": (MERGE_RUNS, ("problem", "model_id")),

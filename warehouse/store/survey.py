@@ -27,6 +27,7 @@ FILE_NAMES = {
     "tokens": "tokens.parquet",
     "top_tokens": "doc-*.parquet",
     "documents": "documents.parquet",
+    "key_intervals": "intervals.parquet",
     "condition_pairs": "condition_pairs.parquet",
     "lineup": "lineup.parquet",
     "models": "model.parquet",
@@ -34,6 +35,7 @@ FILE_NAMES = {
     "recall_items": "items.parquet",
     "benchmark_scores": "scores.parquet",
     "benchmark_tables": "table.parquet",
+    "model_scores": "scores.parquet",
     "ranking_columns": "columns.parquet",
     "ranking_results": "results.parquet",
     "merge_runs": "runs.parquet",
@@ -98,7 +100,7 @@ def survey(data: Path, *, every_byte: bool = False) -> list[Stranger]:
         own = _own_files(data, table)
         for path in sorted(folder.glob("**/*.parquet")):
             if path not in own:
-                found.append(Stranger(path, "not counted, no file of Tokenmart lies there", False))
+                found.append(Stranger(path, "not counted, it is not a file of Tokenmart", False))
             else:
                 found += _wrong(path, table)
         if every_byte:

@@ -233,7 +233,7 @@ def _pending_rows(path: Path) -> pa.Table:
     except StorageError as error:
         if not isinstance(error.__cause__, FileNotFoundError):
             raise
-        # it may be there again by now: who merged it can have written it anew
+        # it may be there again by now: who merged it can have rewritten it
         raise ChangedError(f"{path}: another machine has merged it") from error
 
 

@@ -1,7 +1,7 @@
 """The side table of first choices: one file per unit, written before the unit itself.
 
 A finished unit that was asked for its first choices therefore has them; a file whose unit is gone
-or was computed anew is not read: its name holds the unit's fingerprint.
+or was recomputed is not read: its name holds the unit's fingerprint.
 """
 
 from __future__ import annotations

@@ -1,11 +1,6 @@
-{#- A metric that was never built has no reasons to give. -#}
-{%- set never_built = [''] -%}
-{%- for node in graph.get('nodes', {}).values() if execute and not var('shards', none) -%}
-    {%- if node.resource_type == 'model' and node.config.meta.get('metric')
-        and not adapter.get_relation(node.database, node.schema, node.alias) -%}
-        {%- do never_built.append(node.config.meta.metric) -%}
-    {%- endif -%}
-{%- endfor -%}
+-- Documents to one value per model. `aggregation` is a column of variants/*.csv; `transform: exp`
+-- is in the metric's YAML. A missing value has a row with the reason.
+
 with documents as (
     select
         *,
@@ -42,7 +37,7 @@ combined as (
             when 'q90' then quantile_cont(documents.ratio, 0.9)
         end as combined_ratio,
         -- bits per byte stay bits
-        any_value(families.transform = 'exp' and variants.unit = 'token') as is_log,
+        any_value(families.transform = 'exp' and variants.unit = 'token') as is_exponentiated,
         any_value(variants.min_tokens) as min_tokens,
         cast(sum(documents.tokens) as bigint) as tokens,
         count(*) as documents
@@ -61,7 +56,7 @@ rounded as (
     select
         *,
         cast(
-            format('{:.9e}', if(is_log, exp(combined_ratio), combined_ratio)) as double
+            format('{:.9e}', if(is_exponentiated, exp(combined_ratio), combined_ratio)) as double
         ) as rounded_value
     from combined
 ),
@@ -111,7 +106,7 @@ missing as (
         and expected_values.model_id = found.model_id
     where found.model_id is null
         and expected_values.metric not in (
-            '{{ never_built | join("', '") }}'
+            '{{ never_built_metrics() | join("', '") }}'
         )
 ),
 

@@ -121,6 +121,7 @@ fct_tokens as (
     left join features
         on full_context.tokenization_id = features.tokenization_id
         and full_context.position = features.position
+    -- one row per short context that scored the token, and one at least (is_first_pair)
     where full_context.is_first_pair
         or short_context.unit_id is not null
 )

@@ -13,7 +13,12 @@
     ],
 ) }}
 
--- New units get every variant, units that were there get the new variants.
+-- Numerator, denominator and count of tokens per unit (model, document, short context) and variant.
+-- For the row of variants/perplexity.csv that is called micro, `variant_sums` writes
+--     select unit_id, sum(nll) as numerator, count(*) as denominator from tokens group by unit_id
+-- `tokens`: every token of the full context once, however many short contexts it is compared with.
+-- `token_pairs`: tokens that were scored in both contexts, with less text before them in the short one.
+-- New units get every variant; units of earlier builds get the variants added since.
 {%- set in_use = variants(over = ['tokens', 'token_pairs']) -%}
 {%- set added = [] -%}
 {%- if is_incremental() -%}
@@ -25,25 +30,32 @@ with units as (
     select * from {{ ref('token_units') }}
 ),
 
-all_tokens as (
-    select
-        *,
-        {% if is_incremental() -%}
-        unit_id not in (select distinct built.unit_id from {{ this }} as built) as is_new
-        {%- else -%}
-        true as is_new
-        {%- endif %}
-    from {{ ref('fct_tokens') }}
+fct_tokens as (
+    select * from {{ ref('fct_tokens') }}
 ),
 
+{%- if is_incremental() %}
+
+new_units as (
+    select unit_id from units
+    where unit_id not in (select distinct built.unit_id from {{ this }} as built)
+),
+{%- endif %}
+
 tokens as (
-    select * from all_tokens
-    where is_first_pair and is_new
+    select * from fct_tokens
+    where is_first_pair
+        {%- if is_incremental() %}
+        and unit_id in (select new_units.unit_id from new_units)
+        {%- endif %}
 ),
 
 token_pairs as (
-    select * from all_tokens
-    where gain is not null and is_new
+    select * from fct_tokens
+    where gain is not null
+        {%- if is_incremental() %}
+        and unit_id in (select new_units.unit_id from new_units)
+        {%- endif %}
 ),
 
 token_metrics as (
@@ -53,15 +65,18 @@ token_metrics as (
 select * from token_metrics
 {%- if added %}
 union all
+-- the same sums for units of earlier builds
 (
     with tokens as (
-        select * from all_tokens
-        where is_first_pair and not is_new
+        select * from fct_tokens
+        where is_first_pair
+            and unit_id not in (select new_units.unit_id from new_units)
     ),
 
     token_pairs as (
-        select * from all_tokens
-        where gain is not null and not is_new
+        select * from fct_tokens
+        where gain is not null
+            and unit_id not in (select new_units.unit_id from new_units)
     )
 
     {{ variant_sums(added, units = 'units', suffix = 'pair') }}

@@ -13,7 +13,7 @@ from plugins.benchmarks.e2lm.outputs import as_text, say, workspace_for, write_o
 from plugins.benchmarks.e2lm.score_weights import WEIGHTS
 from warehouse.options import FILE, FORCE, JSON
 
-OUT_JSON = click.option("--out", type=FILE, help="Where to write the JSON, instead of printing it.")
+OUT_JSON = click.option("--out", type=FILE, help="Write JSON to this file instead of printing it.")
 
 
 SHOWN_REASONS = 5
@@ -24,8 +24,8 @@ def e2lm() -> None:
     """Judge benchmarks by the signal that their scores give early in training."""
 
 
-e2lm.add_command(curate)
 e2lm.add_command(new)
+e2lm.add_command(curate)
 
 
 @e2lm.command(short_help="Score benchmarks as the E2LM competition does.")
@@ -35,17 +35,17 @@ e2lm.add_command(new)
     type=FILE,
     help="Table with the columns model, size, arch, tokens_bt, benchmark and score.",
 )
-@click.option("--model", help="Show this model only; all are compared with each other.")
+@click.option("--model", help="Show only this model; the statistics use all models.")
 @WEIGHTS
 @click.option(
     "--last-checkpoints",
     default=10,
     show_default=True,
     type=click.IntRange(2),
-    help="Measure the noise on so many checkpoints at the end.",
+    help="Number of last checkpoints to measure the noise on.",
 )
 @JSON
-@click.option("--out", type=FILE, help="Where to write the JSON, beside the table.")
+@click.option("--out", type=FILE, help="Also write JSON to this file.")
 @FORCE
 def score(
     scores: Path,
@@ -59,9 +59,10 @@ def score(
     """Score benchmarks as the E2LM competition does, from a plain table.
 
     Signal quality (SQ), monotonicity and autocorrelation are the competition's own formulas, on its
-    window of early checkpoints. RC is inferred from a figure it published, CS is ours; RC takes two
-    runs with later checkpoints, CS runs with science and with web in a column recipe. The JSON has
-    more: {model: {benchmark: {statistic: value}}}, null with a reason where one is undefined.
+    window of early checkpoints. RC is inferred from a figure it published, and CS is our own
+    formula. RC needs two runs with later checkpoints; CS needs runs with science and with web in a
+    column recipe. The JSON has all statistics: {model: {benchmark: {statistic: value}}}, null with
+    a reason where a statistic is undefined.
 
     \b
     tokenmart e2lm score --scores scores.csv --out signal.json
@@ -94,9 +95,9 @@ def score(
     say([*without[:SHOWN_REASONS], *([f"and {more} more without SQ"] if more > 0 else [])])
 
 
-@e2lm.command(short_help="Make a plain table of the harness's result files, or of evaluations.")
+@e2lm.command(short_help="Convert result files of the harness, or evaluations, to a table.")
 @click.argument("results", nargs=-1, type=FILE)
-@click.option("--problem", help="Or take what `tokenmart eval` measured for this problem.")
+@click.option("--problem", help="Take what `tokenmart eval` measured for this problem instead.")
 @click.option(
     "--out",
     type=FILE,
@@ -109,7 +110,7 @@ def score(
     "directions",
     multiple=True,
     metavar="METRIC=higher|lower",
-    help="Say which values of a metric are better, where its files don't; may be repeated.",
+    help="Which values of a metric are better, if its files don't state it; repeatable.",
 )
 @FORCE
 def collect(
@@ -119,12 +120,12 @@ def collect(
     directions: tuple[str, ...],
     force: bool,
 ) -> None:
-    """Make a plain table of the result files that lm-evaluation-harness wrote.
+    """Convert result files of lm-evaluation-harness to a table.
 
-    RESULTS are files or folders with results_….json, one for each checkpoint. A problem of kind
-    table reads the table. Checkpoints are told apart by all that the harness was told of them.
-    With --problem, the table has the scores that `tokenmart eval` measured, after `tokenmart dbt
-    run --select tag:benchmarks+`.
+    RESULTS are files or folders with results_….json, one per checkpoint. A problem of kind table
+    reads the table. Checkpoints are identified by all model arguments in the files. With --problem,
+    the table has the scores that `tokenmart eval` measured, after `tokenmart dbt run --select
+    tag:benchmarks+`.
 
     \b
     tokenmart e2lm collect results --out scores.csv
@@ -153,10 +154,10 @@ def collect(
     write_out(out, found.csv(), f" ({len(found.rows)} scores of {len(models)} models)")
 
 
-@e2lm.command(short_help="Write a page of curves, signal and decisions.")
-@click.option("--problem", help="A problem of kind table, by name or path.")
-@click.option("--scores", type=FILE, help="Or a plain table, as `tokenmart e2lm score` reads it.")
-@click.option("--metric", help="The reading that the curves show; the target's by default.")
+@e2lm.command(short_help="Write a page with curves, signal and decisions, or of models in pairs.")
+@click.option("--problem", help="Problem of kind table, or one with results of `tokenmart eval`.")
+@click.option("--scores", type=FILE, help="Table of `tokenmart e2lm score`, instead of --problem.")
+@click.option("--metric", help="Scoring method shown; default: the target's, or the task's first.")
 @click.option(
     "--out",
     type=FILE,
@@ -168,38 +169,51 @@ def collect(
 def report(
     problem: str | None, scores: Path | None, metric: str | None, out: Path, force: bool
 ) -> None:
-    """Write the page of a table: curves with error bands, signal table, decisions by stage.
+    """Write a page for a table: curves with error bands, signal table, decisions by stage.
 
-    One HTML file that needs no network.
+    For a problem whose models `tokenmart eval` ran, the page has every two models on the same items
+    of each task: win, tie and loss, the smallest difference that can be found with 80% power, and
+    the items that the measured difference needs. One HTML file that needs no network.
 
     \b
     tokenmart e2lm report --problem ladder --out ladder.html
     tokenmart e2lm report --scores scores.csv --out signal.html
+    tokenmart e2lm report --problem minilong --metric acc --out pairs.html
     """
     from analysis.report.cli import OWN_PAGE
     from plugins.benchmarks.page.curves import gather_page
+    from plugins.benchmarks.page.pairs_data import gather_pairs
+    from plugins.benchmarks.page.pairs_page import pairs_page
     from plugins.benchmarks.page.signal_page import signal_page
+    from plugins.benchmarks.scores.table_problem import find_table
     from warehouse.errors import TokenmartError
+    from warehouse.problem.problem_files import read_problem_file
     from warehouse.progress import progress_bar
 
     if (problem is None) == (scores is None):
         raise TokenmartError("give either --problem or --scores")
     workspace = workspace_for(out, force, OWN_PAGE)
-    data, notes = gather_page(problem, scores, metric, workspace)
-    say(notes)
-    with progress_bar(len(data.curves) + 1, "figures") as progress:
-        page = signal_page(data, progress)
+    if problem is not None and find_table(problem, workspace) is None:
+        facts = read_problem_file(problem, workspace).value
+        tasks = gather_pairs(str(facts["name"]), metric, workspace)
+        with progress_bar(len(tasks), "figures") as progress:
+            page = pairs_page(str(facts.get("title") or facts["name"]), tasks, progress)
+    else:
+        data, notes = gather_page(problem, scores, metric, workspace)
+        say(notes)
+        with progress_bar(len(data.curves) + 1, "figures") as progress:
+            page = signal_page(data, progress)
     write_out(out, page, f" ({len(page.encode()) / 1e6:.1f} MB)")
 
 
-@e2lm.command(short_help="Compare the ways in which a benchmark can be read.")
+@e2lm.command(short_help="Compare scoring methods by decision accuracy.")
 @click.option(
     "--problem",
     "problems",
     multiple=True,
     default=("ladder", "pythia", "dclm"),
     show_default=True,
-    help="A problem of kind table; may be repeated.",
+    help="Problem of kind table: its name or path; repeatable.",
 )
 @RESAMPLES
 @SEED
@@ -208,11 +222,12 @@ def report(
 def readings(
     problems: tuple[str, ...], resamples: int, seed: int, out: Path | None, force: bool
 ) -> None:
-    """Compare the ways a benchmark can be read: which one, early on, decides as the final score?
+    """Compare scoring methods: how often does an early score order runs as the final score does?
 
-    Decision accuracy is the share of pairs of runs that an early reading of a benchmark orders as
-    the benchmark's final score in the target's metric does. Intervals resample runs and tasks (all
-    splits of one together). The held-out reading of a task is the one that is best on all others.
+    Decision accuracy is the share of pairs of runs that an early score of a benchmark orders as the
+    benchmark's final score in the target's metric does. Intervals resample runs and tasks (all
+    splits of one together). The held-out scoring method of a task is the best one on all other
+    tasks.
 
     \b
     tokenmart e2lm readings --problem ladder
@@ -230,7 +245,7 @@ def readings(
 
 
 @e2lm.command(short_help="Check a task and write submission.zip.")
-@click.option("--task", required=True, type=FILE, help="The task's folder.")
+@click.option("--task", required=True, type=FILE, help="Folder of the task.")
 @click.option("--harness", required=True, type=FILE, help="Your clone of lm-evaluation-harness.")
 @click.option(
     "--out",
@@ -239,33 +254,29 @@ def readings(
     show_default=True,
     help="Write the submission to this file.",
 )
-@click.option("--name", help="The task's name, where the folder defines several.")
-@click.option("--metric", help="The metric to be judged by; the task's first one by default.")
-@click.option(
-    "--base", default="HEAD", show_default=True, help="The commit that the patch starts from."
-)
-@click.option(
-    "--onto", type=FILE, help="Another clone, to whose HEAD the patch must apply as well."
-)
-@click.option("--python", help="The Python that runs the harness; this one by default.")
+@click.option("--name", help="Name of the task, if the folder defines several.")
+@click.option("--metric", help="Metric of the submission; default: the task's first.")
+@click.option("--base", default="HEAD", show_default=True, help="Base commit of the patch.")
+@click.option("--onto", type=FILE, help="Another clone, to whose HEAD the patch must apply too.")
+@click.option("--python", help="Python that runs the harness; default: this one.")
 @click.option(
     "--limit",
     type=click.IntRange(1),
-    help="Run so many samples only; the items of all are looked at in any case.",
+    help="Number of samples to run; the items of all samples are checked anyway.",
 )
 @click.option(
     "--leaks-allowed",
     type=click.IntRange(0),
     default=0,
     show_default=True,
-    help="So many prompts may hold their answer as a word.",
+    help="Number of prompts that may contain their answer as a word.",
 )
 @click.option(
     "--seconds",
     type=click.IntRange(1),
     default=600,
     show_default=True,
-    help="Stop the harness after so long.",
+    help="Time limit of the harness, in seconds.",
 )
 @FORCE
 def package(
@@ -284,20 +295,22 @@ def package(
 ) -> None:
     """Check a task and write submission.zip: evaluation.patch and metadata.yaml.
 
-    Checked in a clean clone: the patch applies, the task loads and runs, every item has a right
-    answer among its choices, the metric comes out as a number, it has 100 to 15,000 samples, no
-    prompt holds its answer as a word, no secret is in the patch. The token that the organisers read
-    the submission with comes from $HF_TOKEN and goes into the zip only.
+    Checks in a clean clone: the patch applies, the task loads and runs, every item has a right
+    answer among its choices, the metric is a number, there are 100 to 15,000 samples, no prompt
+    contains its answer as a word, and the patch contains no secret. The organisers' access token
+    comes from $HF_TOKEN and is written to the zip only. Beside the zip, submission_judge.txt has 50
+    random items in the form that the organisers' judge reads.
 
     \b
     tokenmart e2lm package --task element_symbols --harness lm-evaluation-harness
     """
     import sys
 
-    from plugins.benchmarks.e2lm.package import Wish
+    from plugins.benchmarks.e2lm.package import Wish, judge_path
     from plugins.benchmarks.e2lm.package import package as write_package
 
     workspace_for(out, force, b"evaluation.patch")
+    workspace_for(judge_path(out), force, b"Question: ")
     wish = Wish(
         task=task,
         harness=harness,
@@ -318,3 +331,4 @@ def package(
         f"written {out}: {made.task} by {made.metric}, {made.samples} samples, {made.leaks} leaks, "
         f"patch of {len(made.patch.files)} files onto {made.patch.base[:12]}"
     )
+    click.echo(f"written {made.judged}: 50 items as the judge of scientific alignment reads them")

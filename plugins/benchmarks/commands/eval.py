@@ -39,59 +39,68 @@ if TYPE_CHECKING:
     "--include-path",
     multiple=True,
     type=FILE,
-    help="Look for tasks in this folder, too; repeatable.",
+    help="Search this folder for tasks too; repeatable.",
 )
 @MODELS
 @click.option(
     "--num-fewshot",
     "shots",
     type=click.IntRange(0),
-    help="Put N worked examples into a prompt instead of the task's own number.",
+    help="Number of few-shot examples in a prompt, instead of the task's own number.",
+)
+@click.option(
+    "--fewshot-seed",
+    type=click.IntRange(0),
+    default=1234,
+    show_default=True,
+    help="Draw worked examples with this seed, where the task draws them.",
 )
 @click.option(
     "--limit",
     type=click.IntRange(1),
-    help="Take only the first N documents of each task; kept apart from whole runs.",
+    help="Use only the first N documents of each task; stored separately from complete runs.",
 )
 @click.option(
     "--apply-chat-template",
     "chat",
     is_flag=True,
-    help="Put prompts into each model's own chat template, as the harness does.",
+    help="Apply each model's own chat template to prompts, as the harness does.",
 )
-@click.option("--system-instruction", "system", help="Begin every prompt with this instruction.")
+@click.option(
+    "--system-instruction", "system", help="System instruction at the beginning of every prompt."
+)
 @click.option(
     "--fewshot-as-multiturn/--fewshot-as-one-turn",
     "multiturn",
     default=True,
     show_default=True,
-    help="In a chat, make each worked example a turn of its own, or all of them one text.",
+    help="In a chat, make each few-shot example one turn, or all of them one text.",
 )
+@click.option("--subject", help="Field of a document with its subject, for metrics by subject.")
 @click.option(
-    "--subject", help="Take a document's subject from this field, for metrics by subject."
-)
-@click.option(
-    "--cluster", help="Documents that agree in this field share a text, for standard errors."
+    "--cluster",
+    help="Field of a document with its cluster (such as a shared passage), for standard errors.",
 )
 @click.option(
     "--too-long",
     type=click.Choice(["cut", "harness", "skip", "fail"]),
     default="cut",
     show_default=True,
-    help="What to do with an item that is longer than the model reads: cut its prompt behind "
-    "BOS (a text is read in several windows, each behind BOS), cut as the harness does, which "
-    "drops BOS, skip the item, or fail.",
+    help="Items longer than the model's context: cut the prompt and keep BOS (a rolling "
+    "text is scored in windows, each after BOS), cut like the harness, which drops "
+    "BOS, skip the item, or fail.",
 )
 @DEVICE
 @DTYPE
 @BACKEND
-@click.option("--dry-run", is_flag=True, help="Print what would be run: requests and units.")
+@click.option("--dry-run", is_flag=True, help="Print the requests and units, and run nothing.")
 def eval_command(
     problem_name: str,
     names: tuple[str, ...],
     include_path: tuple[Path, ...],
     models: tuple[str, ...],
     shots: int | None,
+    fewshot_seed: int,
     limit: int | None,
     chat: bool,
     system: str | None,
@@ -104,11 +113,11 @@ def eval_command(
     backend: str,
     dry_run: bool,
 ) -> None:
-    """Run benchmarks of lm-evaluation-harness, and keep every scored token.
+    """Run benchmarks of lm-evaluation-harness and store every scored token.
 
     Choices of an item share their prompt's KV cache. A finished unit (32 documents of a task) is
-    never computed again; interrupt at any time and run the same command to go on. Metrics are SQL:
-    `tokenmart dbt run --select tag:benchmarks+`, then the tables eval_metrics and
+    never computed again: interrupt at any time and run the same command to resume. `tokenmart dbt
+    run --select tag:benchmarks+` computes the metrics in the tables eval_metrics and
     eval_item_metrics.
 
     \b
@@ -127,7 +136,9 @@ def eval_command(
     workspace, problem, selection = _selected(problem_name, models, device, dtype, backend)
     wanted = [name for each in names for name in each.split(",") if name]
     with without_library_bars():
-        tasks, groups = load_tasks_and_groups(wanted, include_path, shots=shots, limit=limit)
+        tasks, groups = load_tasks_and_groups(
+            wanted, include_path, shots=shots, limit=limit, fewshot_seed=fewshot_seed
+        )
     refuse_clashes(workspace, problem.name, ((each.name, each.condition) for each in tasks))
     items = {task.condition: item_rows(task, subject, cluster) for task in tasks}
     if dry_run:
@@ -188,8 +199,8 @@ def eval_command(
         for line in summary(failures):
             click.echo(visible(f"error: {line}"), err=True)
         raise UnitFailedError(
-            f"{len(failures)} failed (listed above); all else is kept: mend the cause and run the "
-            "same command again"
+            f"{len(failures)} failed (listed above); everything else is kept: correct the cause "
+            "and run the same command again"
         )
 
 

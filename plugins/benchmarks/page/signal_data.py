@@ -1,4 +1,4 @@
-"""What the page of a benchmark table shows: read from the signal models, nothing computed anew."""
+"""What the page of a benchmark table shows: read from the signal models, nothing recomputed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 
 MOST_RUNS = 8
-"""Lines in one panel: more can't be told apart."""
+"""Lines in one panel: more are not readable."""
 
 FEWEST_PAIRS = 10
 """Pairs behind a decision accuracy on the page: fewer are mostly chance."""

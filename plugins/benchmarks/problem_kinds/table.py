@@ -1,4 +1,4 @@
-"""Problem files of kind `table`: scores over training are fetched and ranked, not extracted."""
+"""Problem files of kind `table`: scores over training, or of models, are fetched and ranked."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import click
 from plugins.benchmarks.scores.score_store import store_scores, stored_scores
 from plugins.benchmarks.scores.table_problem import (
     RankedTable,
+    TableProblem,
     checked_table,
     ranked_table,
     read_table,
@@ -15,9 +16,10 @@ from warehouse.problem.kinds import ProblemKind
 
 
 class TableKind(ProblemKind):
-    """A plain table of scores of runs over training."""
+    """A plain table of scores of runs over training, or of models."""
 
     kind = "table"
+    keys = TableProblem
     purpose = (
         "a table of scores (kind: table), nothing to extract; use it with `tokenmart data fetch`, "
         "`dbt build`, `correlate`, `select` or `report`"
@@ -48,9 +50,10 @@ class TableKind(ProblemKind):
         store_scores(brought, self.workspace, problem.name)
         scores = brought.scores
         runs, benchmarks = (len(scores[name].unique()) for name in ("model_id", "benchmark"))
+        what = f"{runs} models" if problem.predict.metrics else f"{runs} runs"
         click.echo(
-            f"scores: {scores.num_rows:,} of {runs} runs on {benchmarks} benchmarks (licence: "
-            f"{table.licence}); next: tokenmart dbt run --select tag:benchmarks+"
+            f"scores: {scores.num_rows:,} of {what} on {benchmarks} benchmarks (licence: "
+            f"{table.licence}); next: tokenmart dbt run --select 'fqn:*'"
         )
 
     def missing(self) -> tuple[str, str]:

@@ -89,7 +89,7 @@ def test_names_of_folders_are_no_columns(tmp_path: Path) -> None:
         ([f"{HEADER},note"], "unknown column 'note'; remove it"),
         (["model,benchmark", "m,q"], "column 'score' is missing; add it"),
         ([f"{HEADER},tokens"], "'tokens_bt' and 'tokens' say the same; remove one"),
-        ([HEADER], "holds no row"),
+        ([HEADER], "contains no row"),
         ([*GOOD, "m,1b,a,3,q,nan"], "row 4: score is nan, expected a finite number"),
         ([*GOOD, "m,1b,a,3,q,"], "row 4: score is missing, expected a finite number"),
         ([*GOOD, "m,1b,a,3,q,high"], "row 4: score is 'high', expected a number"),
@@ -125,7 +125,7 @@ def test_other_files(tmp_path: Path) -> None:
         read_scores(tmp_path / "none.csv")
     with pytest.raises(TokenmartError, match="is a folder; name the table in it"):
         read_scores(tmp_path)
-    with pytest.raises(TokenmartError, match="holds nothing"):
+    with pytest.raises(TokenmartError, match="is empty"):
         read_scores(written(tmp_path, "", name="empty.csv"))
     with pytest.raises(TokenmartError, match=r"suffix '\.xlsx' is not one of \.csv"):
         read_scores(written(tmp_path, "x", name="t.xlsx"))

@@ -22,11 +22,11 @@ from extract.planning.tables import make_plan
 from extract.scheduler import Scheduler
 from plugins.cluster.document_actor import DocumentActor, Report
 from plugins.cluster.placement import Queues, Unit, costs, place
+from plugins.cluster.ray_cluster import PUBLIC_SETTINGS, cluster
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
 from warehouse.problem.spec import Problem
 from warehouse.progress import Progress, progress_bar
-from warehouse.ray_cluster import PUBLIC_SETTINGS, cluster
 from warehouse.store.token_files import publish, publish_all
 
 WAIT_SECONDS = 5.0

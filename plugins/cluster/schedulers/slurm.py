@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from extract.failures import Failure
 from extract.planning.plan import Document, Selection
-from extract.planning.tables import count_finished, make_plan
+from extract.planning.status import count_finished
+from extract.planning.tables import make_plan
 from extract.scheduler import Scheduler
 from extract.workers import POLL_SECONDS, worker_arguments
 from plugins.cluster.placement import costs, place
+from plugins.cluster.ray_cluster import PUBLIC_SETTINGS
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.problem.spec import Problem
 from warehouse.progress import progress_bar
-from warehouse.ray_cluster import PUBLIC_SETTINGS
 from warehouse.store.token_files import publish_all
 
 if TYPE_CHECKING:

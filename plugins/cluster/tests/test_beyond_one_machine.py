@@ -23,8 +23,8 @@ from published_tables import assert_same, published
 from real_subset import MODELS, OPTIONS, write_subset
 
 from extract.cli import extract
-from warehouse.metrics.shards import build_sharded, run_here
-from warehouse.metrics.shards_on_ray import on_ray
+from plugins.cluster.shards import build_sharded, run_here
+from plugins.cluster.shards_on_ray import on_ray
 from warehouse.paths import Workspace, find_workspace
 from warehouse.store.ledger import read_units
 
@@ -141,6 +141,6 @@ def test_values_of_a_build_here_in_shards_and_on_ray_over_the_bucket_are_the_sam
             (folder / "data").mkdir(parents=True)
             other = Warehouse(folder / "data", folder / "tokenmart.duckdb", whole.project)
             with other.as_workspace() as workspace:
-                assert build_sharded(("build",), workspace, 2, runner) == 0
+                assert build_sharded("build", {}, workspace, 2, runner) == 0
             assert_same_values(whole, other)
             shutil.rmtree(folder)

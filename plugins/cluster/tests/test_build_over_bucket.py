@@ -14,9 +14,9 @@ from bucket_server import BUCKET, make_bucket, point_at, running, upload
 from dbt_harness import NO_UNIT_TESTS, NewWarehouse, Warehouse, assert_same_values
 from made_up_warehouse import Retrieval, Shape, Window
 
+from plugins.cluster.shards import build_sharded, run_here
+from plugins.cluster.shards_on_ray import on_ray
 from warehouse.errors import TokenmartError
-from warehouse.metrics.shards import build_sharded, run_here
-from warehouse.metrics.shards_on_ray import on_ray
 from warehouse.remote import remote_path
 from warehouse.sql.session import Session
 
@@ -90,7 +90,7 @@ def test_values_over_a_bucket_are_those_of_a_disk(
     assert_same_values(here, whole)
     sharded = far(here, tmp_path / "sharded")
     with sharded.as_workspace() as workspace:
-        assert build_sharded(("build",), workspace, 2, run_here) == 0
+        assert build_sharded("build", {}, workspace, 2, run_here) == 0
     assert_same_values(here, sharded)
 
 
@@ -108,5 +108,5 @@ def test_values_of_a_build_on_ray_over_a_bucket_are_those_of_a_disk(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TOKENMART_MEMORY", "1GiB")
         with on.as_workspace() as workspace:
-            assert build_sharded(("build",), workspace, 2, on_ray(None)) == 0
+            assert build_sharded("build", {}, workspace, 2, on_ray(None)) == 0
     assert_same_values(here, on)

@@ -105,7 +105,7 @@ def test_rows_through_ray_and_through_submitit_are_those_of_one_process(
     assert "2 actors loaded checkpoints 2 times" in said
     assert_same_rows(workspace, expected)
     assert "extracted 0 units; 48 of 48" in ok(run(path, "--on", "ray", "--workers", "2"))
-    # rows of cut documents are computed anew
+    # rows of cut documents are recomputed
     ok(run(path, "--max-tokens", "40"))
     monkeypatch.setenv("TOKENMART_SUBMITIT", "local")
     said = ok(run(path, "--on", "slurm", "--workers", "2", "--slurm", "timeout_min=10"))

@@ -23,21 +23,26 @@ def exchange() -> None:
     """Share results with other labs: export, attach and detach."""
 
 
-@exchange.command(short_help="Write a bundle that another lab can attach.")
+@exchange.command(short_help="Write an export that another lab can attach.")
 @click.argument("address", metavar="DIR|s3://BUCKET/PREFIX")
-@click.option("--problem", "problems", multiple=True, help="Export this problem; may be repeated.")
+@click.option(
+    "--problem", "problems", multiple=True, help="Problem to export; repeatable; default: all."
+)
 @click.option(
     "--texts",
     type=click.Choice(["licence", "never"]),
     default="licence",
     show_default=True,
-    help="Share texts and token rows where the documents' licence is open, or never.",
+    help="Export texts and token rows where the documents' licence is open, or never.",
 )
 @click.option(
-    "--organisation", default="unknown", show_default=True, help="Name who evaluated, in records."
+    "--organisation",
+    default="unknown",
+    show_default=True,
+    help="Evaluating organisation, for the records.",
 )
 @FORCE
-@click.option("--dry-run", is_flag=True, help="Say what would be written, and write nothing.")
+@click.option("--dry-run", is_flag=True, help="List what would be written, and write nothing.")
 def export(
     address: str,
     problems: tuple[str, ...],
@@ -46,13 +51,13 @@ def export(
     force: bool,
     dry_run: bool,
 ) -> None:
-    """Write a bundle that another lab can attach: Parquet, ledger, values, a card, records.
+    """Write an export that another lab can attach: Parquet, ledger, values, card, records.
 
-    Where the documents' licence is open (Apache, BSD, CC-BY, CC0, MIT, ODC-BY, …), their texts and
-    all token rows are in it; elsewhere hashes of the documents and the values that dbt has built:
-    token ids are the text in another spelling. Benchmarks' prompts are never in it. Scores and
-    values are there also as records of the Every Eval Ever schema, and README.md is a card in the
-    form of the Hugging Face Hub. An export that was cut off goes on with the same command.
+    If the documents' licence is open (Apache, BSD, CC-BY, CC0, MIT, ODC-BY, …), their texts and all
+    token rows are exported; otherwise hashes of the documents and the values that dbt has built,
+    because token ids reveal the text. Prompts of benchmarks are never exported. Scores and values
+    are also written as records of the Every Eval Ever schema, and README.md is a card in the form
+    of the Hugging Face Hub. The same command resumes an interrupted export.
 
     \b
     tokenmart exchange export shared --problem minilong --dry-run
@@ -93,18 +98,18 @@ def export(
     click.echo(visible(f"next, elsewhere: tokenmart exchange attach {address}"))
 
 
-@exchange.command(short_help="Read another lab's bundle beside your own warehouse.")
+@exchange.command(short_help="Attach another lab's export for SQL and rankings.")
 @click.argument("address", metavar="DIR|s3://BUCKET/PREFIX", required=False)
-@click.option("--name", help="Call it this in SQL; by default the address's last part.")
+@click.option("--name", help="Name in SQL; default: the last part of the address.")
 @JSON
 def attach(address: str | None, name: str | None, as_json: bool) -> None:
-    """Read another lab's bundle beside your own warehouse; without an address, list them.
+    """Attach another lab's export for SQL and rankings; without an address, list attached ones.
 
-    Every file is checked first: against the sha256 in the manifest, and Parquet against the
-    schema. Nothing is copied and nothing of yours changes. In SQL the bundle's tables are
-    NAME.tokens, NAME.metric_values and so on, and labs.tokens has everyone's rows, with the column
-    lab. `tokenmart correlate --with NAME` ranks over the models of both. What differs is named;
-    where the corpus, a condition's parameters or the target differ, nothing is correlated.
+    Every file is checked against the sha256 in the manifest, and Parquet files against the schema.
+    Nothing is copied, and your own data don't change. In SQL the tables are NAME.tokens,
+    NAME.metric_values and so on; labs.tokens has the rows of all labs, with the column lab.
+    `tokenmart correlate --with NAME` ranks over the models of both. Differences are listed; if the
+    corpus, a condition's parameters or the target differ, nothing is correlated.
 
     \b
     tokenmart exchange attach s3://lab/minilong --name lab2
@@ -148,7 +153,7 @@ def attach(address: str | None, name: str | None, as_json: bool) -> None:
 @exchange.command()
 @click.argument("name")
 def detach(name: str) -> None:
-    """Let go of an attached bundle; its files stay as they are.
+    """Detach an export; its files are not deleted.
 
     \b
     tokenmart exchange detach lab2

@@ -8,24 +8,30 @@ from pathlib import Path
 
 import click
 
+from plugins.merging.submission_cli import submission
+from plugins.merging.tasks_cli import tasks
 from warehouse.errors import TokenmartError, visible
 from warehouse.options import FILE, JSON, PROBLEM
 
 
 @click.group()
 def merge() -> None:
-    """Merge expert models, within rules and limits, and make them again."""
+    """Merge expert models within rules and limits; evaluate and reproduce merges."""
 
 
-@merge.command("check", short_help="Judge which experts may take part, and on what evidence.")
+merge.add_command(submission)
+merge.add_command(tasks)
+
+
+@merge.command("check", short_help="Check the experts of a merge problem against its rules.")
 @click.argument("problem_name", metavar="FILE")
 @JSON
 def check_command(problem_name: str, as_json: bool) -> None:
-    """Judge the experts of a merge problem: which may take part, and on what evidence.
+    """Check the experts of a merge problem against its rules.
 
-    Parameters are counted from the headers of safetensors files, adapters compared with the base
-    they say they were made for, tokenizers by their files. No weight is read. The exit code is 1
-    when an expert is refused.
+    Parameters are counted from the headers of safetensors files, adapters are compared with their
+    stated base, and tokenizers by their files. No weight is read. Exits with 1 if an expert is
+    refused.
 
     \b
     tokenmart merge check minimerge
@@ -51,17 +57,16 @@ def check_command(problem_name: str, as_json: bool) -> None:
         sys.exit(TokenmartError.exit_code)
 
 
-@merge.command("run", short_help="Make the merged models of a problem through mergekit.")
+@merge.command("run", short_help="Merge the models of a problem with mergekit.")
 @PROBLEM
-@click.option("--merge", "names", multiple=True, help="Make only this merge; repeatable.")
-@click.option("--dry-run", is_flag=True, help="Fetch nothing, check, and print what would be made.")
+@click.option("--merge", "names", multiple=True, help="Use only this merge; repeatable.")
+@click.option("--dry-run", is_flag=True, help="Check and print the plan, and merge nothing.")
 def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> None:
-    """Make the merged models of a problem through mergekit, each in a process of its own.
+    """Merge the models of a problem with mergekit, each in its own process.
 
-    What can't work (an expert that a rule refuses, unequal shapes or tokenizers, an unknown method)
-    is refused before a weight is read. A merge that takes more than the problem's limits is ended.
-    Results are kept in the cache and never made twice from the same recipe, experts, seed and
-    versions. One that fails does not stop the others.
+    Invalid merges (an expert refused by a rule, unequal shapes or tokenizers, an unknown method)
+    are refused before a weight is read. A merge that exceeds the problem's limits is ended. Results
+    are cached by recipe, experts, seed and versions. A merge that fails does not stop the others.
 
     \b
     tokenmart merge run --problem minimerge --dry-run
@@ -76,7 +81,7 @@ def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> Non
 
     workspace = find_workspace()
     problem = load_merge_problem(problem_name, workspace)
-    wanted = [problem.merge(name) for name in names] or list(problem.merges)
+    wanted = [problem.merge(name) for name in names] or list(problem.entries)
     failures: list[TokenmartError] = []
     with progress_bar(len(wanted), "merges") as progress:
         for each in wanted:
@@ -105,20 +110,18 @@ def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> Non
 
 @merge.command(short_help="Train a small expert in reading, maths or code.")
 @click.argument("skill")
-@click.option("--base", type=FILE, help="A checkpoint to train from.")
+@click.option("--base", type=FILE, help="Checkpoint to train from.")
+@click.option("--problem", "problem_name", help="Merge problem, instead of --base and --out.")
+@click.option("--out", type=FILE, help="Write the adapter to this folder.")
 @click.option(
-    "--problem", "problem_name", help="Or take the base and the folder of this merge problem."
-)
-@click.option("--out", type=FILE, help="Where to write the adapter.")
-@click.option(
-    "--steps", default=200, show_default=True, type=click.IntRange(1), help="Train N steps."
+    "--steps", default=200, show_default=True, type=click.IntRange(1), help="Training steps."
 )
 @click.option(
     "--seed",
     default=0,
     show_default=True,
     type=click.IntRange(0),
-    help="Draw texts and starting weights with this seed.",
+    help="Random seed of texts and initial weights.",
 )
 def train(
     skill: str,
@@ -128,10 +131,10 @@ def train(
     steps: int,
     seed: int,
 ) -> None:
-    """Train a small expert in reading, maths or code: a LoRA adapter, on generated texts.
+    """Train a small expert in reading, maths or code: a LoRA adapter on generated texts.
 
-    The texts are none of those that tasks are made of, whatever the seeds. A training that was
-    stopped goes on from its last kept step when the same command is run again.
+    Training texts and task items never overlap, whatever the seeds. The same command resumes an
+    interrupted training from its last saved step.
 
     \b
     tokenmart merge train maths --problem minimerge
@@ -168,79 +171,12 @@ def train(
     )
 
 
-@merge.command(short_help="Write generated tasks, open or hidden, for the harness.")
-@click.option("--out", required=True, type=FILE, help="Folder to write to.")
-@click.option("--count", default=200, show_default=True, type=click.IntRange(1),
-              help="Write this many items for each skill.")  # fmt: skip
-@click.option("--seed", default="0", show_default=True, help="Seed of the open items.")
-@click.option(
-    "--secret",
-    type=FILE,
-    help="Write the hidden sets, drawn by the secret in this file, instead of the open ones.",
-)
-@click.option(
-    "--overlap",
-    default=0.0,
-    show_default=True,
-    help="Share of the final's items that the leaderboard has, too.",
-)
-@click.option(
-    "--participant",
-    type=FILE,
-    help="Refuse when this folder holds a hidden item.",
-)
-def tasks(
-    out: Path,
-    count: int,
-    seed: str,
-    secret: Path | None,
-    overlap: float,
-    participant: Path | None,
-) -> None:
-    """Write generated tasks: yes/no questions, word problems and code, in the harness's form.
-
-    Without --secret the open validation sets; with it, for the organiser alone, the sets of the
-    leaderboard and the final, each with its problem file in a folder of its own.
-
-    \b
-    tokenmart merge tasks --out minimerge_tasks
-    tokenmart merge tasks --out hidden --secret secret.txt --overlap 0.25
-    """
-    from plugins.merging.leaks import refuse_leaks
-    from plugins.merging.tasks import (
-        hidden_sets,
-        validation_sets,
-        write_hidden_round,
-        write_tasks,
-    )
-
-    if secret is None:
-        if participant is not None or overlap:
-            raise TokenmartError("--participant and --overlap are for hidden sets; give --secret")
-        paths = write_tasks(validation_sets(count, seed), out, "mini")
-        click.echo(f"{out}: {len(paths) // 3} tasks of {count} items")
-        return
-    try:
-        drawn_by = secret.read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise TokenmartError(
-            f"--secret {secret}: can't be read; write a line of 12 or more letters there"
-        ) from error
-    leaderboard, final = hidden_sets(count, drawn_by, overlap)
-    if participant is not None:
-        items = [each for sets in (leaderboard, final) for found in sets.values() for each in found]
-        refuse_leaks(participant, out, items, drawn_by)
-    for name, sets in (("leaderboard", leaderboard), ("final", final)):
-        path = write_hidden_round(name, sets, out / name)
-        click.echo(f"{path}: {count} items of each skill")
-
-
-@merge.command(short_help="Write what is needed to make a merge again.")
+@merge.command(short_help="Write the files needed to reproduce a merge.")
 @PROBLEM
-@click.option("--merge", "name", required=True, help="Bundle this merge of the problem.")
-@click.option("--out", required=True, type=FILE, help="The bundle's folder.")
+@click.option("--merge", "name", required=True, help="Merge to bundle.")
+@click.option("--out", required=True, type=FILE, help="Write the bundle to this folder.")
 def bundle(problem_name: str, name: str, out: Path) -> None:
-    """Write what is needed to make a merge again: recipe, adapters, hashes, versions, scores.
+    """Write the files needed to reproduce a merge: recipe, adapters, hashes, versions, scores.
 
     \b
     tokenmart merge bundle --problem minimerge --merge task-arithmetic --out winner
@@ -256,28 +192,27 @@ def bundle(problem_name: str, name: str, out: Path) -> None:
     click.echo(f"written {out}; try it: tokenmart merge reproduce {out}")
 
 
-@merge.command(short_help="Make a bundle's merge again, and compare the two.")
+@merge.command(short_help="Recompute a bundle's merge and compare the results.")
 @click.argument("folder", metavar="BUNDLE", type=FILE)
 @click.option(
     "--include-path",
     multiple=True,
     type=FILE,
-    help="Compare scores, too, on the bundle's tasks in this folder; repeatable.",
+    help="Also compare scores on the bundle's tasks in this folder; repeatable.",
 )
 @click.option(
     "--tolerance",
     default=0.0,
     show_default=True,
     type=click.FloatRange(0),
-    help="Allow weights and scores to differ by so much.",
+    help="Largest accepted difference of weights and scores.",
 )
-@click.option("--device", default="auto", show_default=True, help="Compute on auto, cpu or cuda.")
+@click.option("--device", default="auto", show_default=True, help="Device: auto, cpu or cuda.")
 def reproduce(folder: Path, include_path: tuple[Path, ...], tolerance: float, device: str) -> None:
-    """Make a bundle's merge again from its experts, and compare weights and scores.
+    """Recompute a bundle's merge from its experts and compare weights and scores.
 
-    It must be done within the bundle's limits. Weights are compared by hash; where they differ and
-    the first result is still in the cache, by their largest difference. The exit code is 1 when
-    something differs by more than --tolerance.
+    The bundle's limits apply. Weights are compared by hash or, if they differ and the first result
+    is still cached, by their largest difference. Exits with 1 if that exceeds --tolerance.
 
     \b
     tokenmart merge reproduce winner --include-path minimerge_tasks
@@ -316,28 +251,28 @@ def reproduce(folder: Path, include_path: tuple[Path, ...], tolerance: float, de
 
 @merge.command("eval", short_help="Score merged models on a round's tasks.")
 @PROBLEM
-@click.option("--round", "round_name", help="The round that the tasks make up.")
-@click.option("--tasks", "names", multiple=True, help="Its tasks; commas or repeated.")
+@click.option("--round", "round_name", help="Name of the round.")
+@click.option("--tasks", "names", multiple=True, help="Tasks, separated by commas; repeatable.")
 @click.option(
     "--include-path",
     multiple=True,
     type=FILE,
-    help="Look for tasks in this folder, too; repeatable.",
+    help="Search this folder for tasks too; repeatable.",
 )
 @click.option(
     "--weight",
     default=1.0,
     show_default=True,
     type=click.FloatRange(0),
-    help="What the round counts in the overall score.",
+    help="Weight of this round in the overall score.",
 )
 @click.option(
     "--hidden-round",
     type=FILE,
-    help="Or a round's problem file, as `tokenmart merge tasks --secret` writes it.",
+    help="Problem file of a hidden round, instead of --round and --tasks.",
 )
-@click.option("--merge", "merges", multiple=True, help="Evaluate only this merge; repeatable.")
-@click.option("--device", default="auto", show_default=True, help="Compute on auto, cpu or cuda.")
+@click.option("--merge", "merges", multiple=True, help="Use only this merge; repeatable.")
+@click.option("--device", default="auto", show_default=True, help="Device: auto, cpu or cuda.")
 def eval_command(
     problem_name: str,
     round_name: str | None,
@@ -348,12 +283,12 @@ def eval_command(
     merges: tuple[str, ...],
     device: str,
 ) -> None:
-    """Score merged models on a round's tasks, and write down what that took.
+    """Score merged models on a round's tasks and record the costs.
 
-    Each runs in a process of its own, which is ended over the problem's limits; finished units are
-    kept and never run again. The ranking is SQL:
+    Each model runs in its own process, which is ended if it exceeds the problem's limits. Finished
+    units are never computed again. To rank the models, run
     `tokenmart dbt run --select tag:benchmarks+ tag:rankings+`, then `tokenmart rank show`.
-    An organiser evaluates hidden rounds with $TOKENMART_DATA on a folder of their own.
+    Organisers evaluate hidden rounds with $TOKENMART_DATA set to their own folder.
 
     \b
     tokenmart merge eval --problem minimerge --round open --tasks boolq
@@ -368,7 +303,7 @@ def eval_command(
 
     workspace = find_workspace()
     problem = load_merge_problem(problem_name, workspace)
-    wanted = [problem.merge(name) for name in merges] or list(problem.merges)
+    wanted = [problem.merge(name) for name in merges] or list(problem.entries)
     asked = [name for each in names for name in each.split(",") if name]
     if hidden_round is not None and round_name is None and not asked:
         round_ = Round.hidden(hidden_round, workspace)

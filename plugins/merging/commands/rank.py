@@ -22,14 +22,20 @@ _DRAWS = click.option(
     default=1000,
     show_default=True,
     type=click.IntRange(0, 100_000),
-    help="Bootstrap draws behind each interval of --results.",
+    help="Number of bootstrap draws of each interval of --results.",
 )
 _RANKING_SEED = click.option(
     "--seed",
     default=0,
     show_default=True,
     type=click.IntRange(0, 2**32 - 1),
-    help="Seed of the draws of --results.",
+    help="Random seed of the draws of --results.",
+)
+_METRIC = click.option(
+    "--metric",
+    "metrics",
+    multiple=True,
+    help="Of a folder of HELM's runs: rank by this metric; repeatable.",
 )
 
 
@@ -38,21 +44,25 @@ def rank() -> None:
     """Rank entries of a competition by mean win rates, with intervals."""
 
 
-@rank.command("import", short_help="Bring results that were made elsewhere into the warehouse.")
+@rank.command("import", short_help="Import results of a competition.")
 @click.option("--problem", "name", required=True, help="Name of the ranking, such as challenge.")
+@_METRIC
 @FORCE
 @click.argument("file", type=FILE)
-def import_(name: str, force: bool, file: Path) -> None:
-    """Bring results of a competition that were made elsewhere into the warehouse.
+def import_(name: str, metrics: tuple[str, ...], force: bool, file: Path) -> None:
+    """Import results of a competition into the warehouse.
 
     A row is one result of one entry: CSV, TSV, JSON lines or Parquet with entry, task and value,
     and optionally round, round_weight, task_group, metric, direction (higher, lower, none), item
-    and cluster. An empty value is a run that failed. Without a direction higher is better; a column
-    of direction none is left out. The metric mean_win_rate is taken as it is.
+    and cluster. An empty value is a failed run. Without a direction, higher is better; columns of
+    direction none are left out. Values of the metric mean_win_rate are used as given. HELM's output
+    is read as well: a file of summarised tables (groups/….json), or a folder of runs (stats.json).
 
     \b
     tokenmart rank import --problem challenge results.csv
+    tokenmart rank import --problem helm benchmark_output/runs/suite --metric exact_match
     """
+    from plugins.merging.competition.helm import plain_results
     from plugins.merging.competition.ranking_table import read_ranking, store_ranking
     from warehouse.paths import find_workspace
     from warehouse.problem.problem_files import list_problems
@@ -68,7 +78,8 @@ def import_(name: str, force: bool, file: Path) -> None:
         raise TokenmartError(
             f"--problem {name}: results of this name are here; replace them with --force"
         )
-    table = read_ranking(file)
+    with plain_results(file, metrics) as plain:
+        table = read_ranking(plain)
     for line in table.notes:
         click.echo(visible(line), err=True)
     store_ranking(table, workspace, name)
@@ -80,30 +91,36 @@ def import_(name: str, force: bool, file: Path) -> None:
     )
 
 
-@rank.command(short_help="Show a ranking, and who can't be told apart.")
-@click.option("--problem", "name", help="A ranking in the warehouse, built by `tokenmart dbt`.")
-@click.option("--results", type=FILE, help="Or a file, as `tokenmart rank import` reads it.")
-@click.option("--round", "round_name", help="Show this round only.")
+@rank.command(short_help="Show a ranking and the pairs that are not distinguishable.")
+@click.option("--problem", "name", help="Ranking in the warehouse, built by `tokenmart dbt`.")
+@click.option(
+    "--results",
+    type=FILE,
+    help="File of results, instead of --problem, in the format of `tokenmart rank import`.",
+)
+@click.option("--round", "round_name", help="Show only this round.")
+@_METRIC
 @_DRAWS
 @_RANKING_SEED
 @JSON
-@click.option("--out", type=FILE, help="Where to write the JSON, beside the tables.")
+@click.option("--out", type=FILE, help="Also write JSON to this file.")
 @FORCE
 def show(
     name: str | None,
     results: Path | None,
     round_name: str | None,
+    metrics: tuple[str, ...],
     draws: int,
     seed: int,
     as_json: bool,
     out: Path | None,
     force: bool,
 ) -> None:
-    """Show a ranking: scores, intervals of ranks, and who can't be told apart.
+    """Show a ranking: scores, rank intervals, and pairs that are not distinguishable.
 
-    The win rate is HELM's; a round's score is the geometric mean of the mean win rates, that of all
-    rounds their weighted mean, and the bare product stands beside it. Intervals resample items, or
-    groups of tasks where results have no items.
+    The win rate is HELM's. A round's score is the geometric mean of the mean win rates; the overall
+    score is the weighted mean of the rounds. The product of the mean win rates is reported as well.
+    Intervals resample items, or groups of tasks if results have no items.
 
     \b
     tokenmart rank show --results results.csv
@@ -115,7 +132,7 @@ def show(
 
     if out is not None:
         refuse_protected(out, find_workspace(), force=force, own=OWN_STANDINGS)
-    found = _standings(name, results, draws, seed)
+    found = _standings(name, results, draws, seed, metrics)
     if round_name is not None and round_name not in found.rounds:
         raise TokenmartError(
             f"--round {round_name}: no such round; there are: {', '.join(found.rounds)}"
@@ -130,9 +147,14 @@ def show(
         click.echo(f"written {out}", err=as_json)
 
 
-@rank.command(short_help="Write the leaderboard as a page.")
-@click.option("--problem", "name", help="A ranking in the warehouse, built by `tokenmart dbt`.")
-@click.option("--results", type=FILE, help="Or a file, as `tokenmart rank import` reads it.")
+@rank.command(short_help="Write the leaderboard as an HTML page.")
+@click.option("--problem", "name", help="Ranking in the warehouse, built by `tokenmart dbt`.")
+@click.option(
+    "--results",
+    type=FILE,
+    help="File of results, instead of --problem, in the format of `tokenmart rank import`.",
+)
+@_METRIC
 @_DRAWS
 @_RANKING_SEED
 @click.option(
@@ -144,12 +166,18 @@ def show(
 )
 @FORCE
 def report(
-    name: str | None, results: Path | None, draws: int, seed: int, out: Path, force: bool
+    name: str | None,
+    results: Path | None,
+    metrics: tuple[str, ...],
+    draws: int,
+    seed: int,
+    out: Path,
+    force: bool,
 ) -> None:
-    """Write the leaderboard as a page: scores, rank intervals, win rates, costs and fronts.
+    """Write the leaderboard as an HTML page: scores, rank intervals, win rates, costs, fronts.
 
-    One HTML file that needs no network. It holds no item and no result of one, so that organisers
-    can give it away.
+    The page is one file that needs no network. It contains no items and no results of items, so
+    organisers can publish it.
 
     \b
     tokenmart rank report --results results.csv --out standings.html
@@ -161,19 +189,21 @@ def report(
     from warehouse.progress import progress_bar
 
     refuse_protected(out, find_workspace(), force=force, own=OWN_PAGE)
-    found = _standings(name, results, draws, seed)
+    found = _standings(name, results, draws, seed, metrics)
     with progress_bar(len(found.rounds), "rounds") as progress:
         page = standings_page(found, progress)
     write_whole(out, page)
     click.echo(f"written {out} ({len(page.encode()) / 1e6:.1f} MB)")
 
 
-def _standings(name: str | None, results: Path | None, draws: int, seed: int) -> Standings:
+def _standings(
+    name: str | None, results: Path | None, draws: int, seed: int, metrics: tuple[str, ...]
+) -> Standings:
     from plugins.merging.competition.standings import rank_file, stored_standings
     from warehouse.paths import find_workspace
 
     if results is not None and name is None:
-        found = rank_file(results, find_workspace(), draws, seed)
+        found = rank_file(results, find_workspace(), draws, seed, metrics)
         for line in found.notes:
             click.echo(visible(line), err=True)
         return found

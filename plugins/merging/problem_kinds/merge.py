@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from plugins.merging.problem import MergeProblem
 from warehouse.problem.kinds import ProblemKind
 
 
@@ -9,6 +10,7 @@ class MergeKind(ProblemKind):
     """Models to merge."""
 
     kind = "merge"
+    keys = MergeProblem
     purpose = (
         "models to merge (kind: merge), nothing to extract; use it with `tokenmart merge` and "
         "`tokenmart rank`"

@@ -246,6 +246,13 @@ def test_a_merge_is_made_once_and_named_by_what_it_depends_on(
     stamp = (folder / "merge.json").stat().st_mtime_ns
     assert made(path, workspace, "m") == folder
     assert (folder / "merge.json").stat().st_mtime_ns == stamp
+    # an earlier version may have merged into weights that were drawn at random
+    record = json.loads((folder / "merge.json").read_text())
+    assert record.pop("weights") == "complete"
+    (folder / "merge.json").write_text(json.dumps(record))
+    (folder / "model.safetensors").write_bytes(b"")
+    assert made(path, workspace, "m") == folder
+    assert weights(folder).keys() == weights(experts / "one").keys()
     path = problem_of(experts, workspace, {"name": "m", "recipe": {**LINEAR, "dtype": "bfloat16"}})
     from plugins.merging.make import plan_merge
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
@@ -53,17 +54,20 @@ def test_correlate_prints_a_table_that_says_how_to_read_it(minilong):
     result = run(cli.correlate, "--problem", "minilong", "--resamples", 100, "--top", 3)
     assert result.exit_code == 0, result.stderr
     for words in (
-        "3 of 8 variants shown",
+        "4 of 8 variants shown",
         "negated first",
-        "metric_documents to draw from",
-        "longppl †",
+        "metric_parts to draw from",
+        "longppl/evaluator †",
+        "No metric is preregistered; everything is exploratory",
+        "perplexity/per_token (baseline)",
+        "Next: `tokenmart select --problem minilong`",
     ):
         assert words in result.stdout
     lines = result.stdout.splitlines()
-    assert lines[0].startswith("No metric is preregistered; everything is exploratory")
-    assert lines[1].startswith("These metrics track the target: longppl (1 variant), partly")
-    heading = next(line for line in lines if line.startswith("metric")).split()
-    assert heading[:7] == ["metric", "variant", "better", "Spearman", "95%", "CI", "p"]
+    assert lines[0].startswith("These metrics track the target: longppl (1 variant), partly")
+    heading = next(line for line in lines if line.startswith("metric"))
+    shown = ["metric/variant", "Spearman", "95% CI", "p adj.", "held out", "n", "tokens", "better"]
+    assert re.split(r"  +", heading)[:8] == shown
     assert "8 tries (8 variants of this build)" in result.stdout
 
 
@@ -105,11 +109,12 @@ def test_select_names_the_good_metric(minilong):
     assert document["best_minus_baseline"]["series"] == 13
 
 
-def test_the_answers_come_first_and_the_next_command_last(minilong):
+def test_the_answers_come_first_then_the_next_command(minilong):
     lines = run(cli.select, "--problem", "minilong", "--splits", 20).stdout.splitlines()
-    assert lines[0].startswith("No metric is preregistered; everything is exploratory")
-    assert lines[1] == "These metrics track the target: good (1 variant)."
-    assert lines[2].startswith("  good/a, rho +1.00 (95% CI +") and "n = 23" in lines[2]
+    verdict = "These metrics track the target: good (1 variant). 95% null maximum of 8 tested: +"
+    assert lines[0].startswith(verdict)
+    assert lines[1].startswith("  good/a, rho +1.00 (95% CI +") and "n = 23" in lines[1]
+    assert lines[2].startswith("Baseline: perplexity/per_token, rho ") and "n = 23" in lines[2]
     printed = " ".join(" ".join(lines).split())
     assert "Not distinguishable from the best (good/a): good (1 variant)." in printed
     assert (
@@ -117,7 +122,7 @@ def test_the_answers_come_first_and_the_next_command_last(minilong):
         in (printed)
     )
     assert (
-        "Next: on models without labels, `tokenmart preregister" in printed.rpartition("| size")[2]
+        "Next: on models without labels, `tokenmart preregister" in printed.partition("Spearman")[0]
     )
 
 
@@ -177,8 +182,9 @@ def test_among_noise_no_metric_tracks_the_target(minilong):
     assert len(document["not_distinguishable_from_best"]) > 1
     assert document["held_out"]["optimism"] > 0.2
     text = " ".join(run(cli.select, *arguments).stdout.split())
-    assert "No metric tracks the target: no 95% CI excludes 0. The largest rho of" in text
-    assert f"it takes +{document['least_spearman_that_excludes_0']:.2f}" in text
+    assert "No metric tracks the target: no 95% CI excludes 0. Best of all: noise/v" in text
+    least = document["least_spearman_that_excludes_0"]
+    assert f" tested: +{least:.2f}." in text
 
 
 def test_verify_for_a_measured_target(minilong, write_json):
@@ -238,3 +244,46 @@ def test_a_metric_that_only_separates_families_does_not_track_the_target(minilon
     document = json.loads(run(cli.select, *arguments).stdout)
     assert document["candidates"][0]["spearman"] > 0.5 and document["tracks_target"] == []
     assert document["candidates"][0]["p_adjusted_within_families"] > 0.05
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+def test_the_tables_fit_the_terminal(minilong, monkeypatch, width):
+    """No number is broken, no line is longer; what has no room is named and comes with --wide."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    for command, extra in (
+        (cli.correlate, ("--resamples", 100)),
+        (cli.select, ("--splits", 20)),
+    ):
+        shown = run(command, "--problem", "minilong", *extra)
+        assert shown.exit_code == 0, shown.output
+        assert max(map(len, shown.stdout.splitlines())) <= width
+        cells = r"\+(?:1\.000|0\.9\d\d) +\+\d\.\d\d to \+\d\.\d\d +0\.\d{4} "
+        assert re.search(cells, shown.stdout)
+        assert ("not shown (--wide)" in shown.stdout) == (width < 150)
+        wide = run(command, "--problem", "minilong", "--wide", *extra).stdout
+        assert "not shown" not in wide and ("Pearson" in wide or "| size" in wide)
+
+
+def test_few_models_and_few_tokens_are_warned_about(minilong):
+    arguments = ("--problem", "minilong", "--resamples", 100, "--metric", "good")
+    assert "warning" not in run(cli.correlate, *arguments).stdout
+    with minilong.write() as connection:
+        connection.execute("update metric_values set tokens = 7 where metric = 'good'")
+        keep = minilong.models("minilong")[:9]
+        connection.execute("delete from downstream_scores where model_id not in ?", [keep])
+        last = minilong.models("minilong")[-1]
+        connection.execute("delete from units where model_id not in ?", [[*keep, last]])
+    shown = " ".join(run(cli.correlate, *arguments).stdout.split())
+    assert "warning: 9 models in " in shown and "below 12 models" in shown
+    assert "rest on fewer than 100 tokens for some model (good/a: 7)" in shown
+    # of the models without a score only those that were run are named
+    assert f"extracted, without a target score: {last} warning" in shown
+
+
+def test_the_baseline_is_shown_whatever_is_asked_for(minilong):
+    arguments = ("--problem", "minilong", "--resamples", 100, "--metric", "noise", "--top", 1)
+    shown = run(cli.correlate, *arguments).stdout
+    assert "perplexity/per_token (baseline)" in shown
+    record = json.loads(run(cli.correlate, *arguments, "--json").stdout)
+    assert {row["metric"] for row in record["rows"]} == {"noise"}
+    assert record["baseline"] == "perplexity/per_token"

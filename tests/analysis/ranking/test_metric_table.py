@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from analysis.ranking.metric_table import load_table
+from analysis.ranking.metrics_tested import record_tested
 from analysis.ranking.target import load_target
 from warehouse.errors import LockedFileError, TokenmartError
+from warehouse.metrics.tries import tries
 from warehouse.problem.spec import load_problem
 
 
@@ -20,9 +22,9 @@ def table(marts, problem="minilong"):
 def test_columns_are_oriented_and_missing_values_are_nan(minilong):
     found = table(minilong)
     assert len(found.models) == 23
-    perplexity = found.column("perplexity", None)
+    perplexity = found.column("perplexity")
     np.testing.assert_allclose(perplexity.oriented, -perplexity.values, rtol=1e-10)
-    partly = found.column("partly", "a")
+    partly = found.column("partly/a")
     assert math.isnan(partly.values[0]) and partly.present.sum() == 22
     assert partly.parameters == {"k": 1}
     assert found.families.count("smollm2") == 19
@@ -32,23 +34,35 @@ def test_columns_are_oriented_and_missing_values_are_nan(minilong):
 def test_asking_for_what_is_not_there_names_what_is(minilong):
     found = table(minilong)
     with pytest.raises(TokenmartError, match=r"no such metric.*perplexity"):
-        found.column("ppl", None)
-    with pytest.raises(TokenmartError, match=r"several variants of noise.*v0, v1"):
-        found.column("noise", None)
-    with pytest.raises(TokenmartError, match="no such variant of noise"):
-        found.column("noise", "v9")
+        found.column("ppl")
+    several = "--metric noise: has several variants; choose from noise/v0, noise/v1"
+    with pytest.raises(TokenmartError, match=several):
+        found.column("noise")
+    with pytest.raises(TokenmartError, match="--metric noise/v9: no such variant for minilong"):
+        found.column("noise/v9")
     with minilong.write() as connection:
         connection.execute("delete from metric_values")
-    with pytest.raises(TokenmartError, match="the mart metric_values holds nothing"):
+    with pytest.raises(TokenmartError, match="the mart metric_values is empty"):
         table(minilong)
+
+
+def recorded(marts, problem="minilong"):
+    found = table(marts, problem)
+    record_tested(marts.workspace, found)
+    return found
+
+
+def test_a_table_that_is_only_read_records_nothing(minilong):
+    table(minilong)
+    assert tries(minilong.workspace, "minilong") == []
 
 
 def test_what_was_built_once_counts_for_ever(minilong):
     """Under its name, or once more when its parameters change; not once more for new values."""
-    assert table(minilong).tried == ()
+    assert recorded(minilong).tried == ()
     with minilong.write() as connection:
         connection.execute("update metric_values set value = value + 1 where metric = 'good'")
-    assert table(minilong).tried == ()
+    assert recorded(minilong).tried == ()
     with minilong.write() as connection:
         connection.execute(
             """

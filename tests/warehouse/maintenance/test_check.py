@@ -86,7 +86,7 @@ def with_value(name: str, value: float) -> Callable[[pa.Table], pa.Table]:
 def test_all_is_well(stored: Path) -> None:
     result = run("check")
     assert result.exit_code == 0, result.output
-    assert "1 file, 4 units, 1,600 rows" in result.output and "all is well" in result.output
+    assert "1 file, 4 units, 1,600 rows" in result.output and "no defects" in result.output
 
 
 @pytest.mark.parametrize(

@@ -179,7 +179,7 @@ def test_other_forms_of_texts(
         (("mine", "texts", "my modle"), "no such folder or GGUF file, and no id of the hub"),
         (("mine", "texts", "checkpoints/gone"), "--model checkpoints/gone: no such folder or GGUF"),
         (("mine", "texts", "./nothing"), "--model ./nothing: no such folder or GGUF file"),
-        (("mine", "texts", "texts/b.txt"), "a file that is no GGUF"),
+        (("mine", "texts", "texts/b.txt"), "not a GGUF file"),
         (("minilong", "texts", "my model"), "there is a problem minilong already"),
         (("taken", "texts", "my model"), "taken.yml: there already"),
     ],
@@ -262,7 +262,7 @@ def test_values_are_quoted_where_yaml_needs_it(tmp_path: Path) -> None:
     ("name", "content", "message"),
     [
         ("a.txt", b"\xff\xfeh", "a.txt: not UTF-8 at byte 0"),
-        ("a.txt", b" \n", "a.txt: holds no text; take it out of the folder"),
+        ("a.txt", b" \n", "a.txt: contains no text; take it out of the folder"),
         ("a.md.gz", b"no gzip", r"a.md.gz: damaged archive \(Not a gzipped file"),
     ],
 )
@@ -291,3 +291,42 @@ def test_another_text_makes_other_documents(own: Path, workspace: Workspace) -> 
         change()
         hashes.add(problem.documents.source_sha256(place))
     assert len(hashes) == 4
+
+
+def test_a_few_short_texts_do_not_set_the_window_for_all(own: Path, workspace: Workspace) -> None:
+    texts = ["abc " * 2500] * 9 + ["a text of 63 bytes, as a licence or a read-me file often is."]
+    (own / "texts.json").write_text(json.dumps(texts))
+    done = new("mine", "--texts", "texts.json", "--model", "my model")
+    assert done.exit_code == 0, done.output
+    names = [probe.name for probe in load_problem("mine.yml", workspace).probes]
+    assert names == ["full", "window_1024", "retrieval"]
+    assert "short: 1 of 10 documents has fewer than 2,048 tokens" in done.output
+
+
+def test_what_a_model_s_context_cuts_is_said_and_planned(own: Path, workspace: Workspace) -> None:
+    checkpoint(own / "small", {"model_type": "qwen2", "max_position_embeddings": 1024})
+    (own / "texts.json").write_text(json.dumps(["abc " * 50_000, "abc " * 900]))
+    done = new("mine", "--texts", "texts.json", "--model", "small", "--model", "org/unheard-of")
+    # 1,024 less a BOS and the 160 tokens of an excerpt
+    cut = "cut: 2 of 2 documents to the context of small (1,024 tokens): about 1,726 of 50,900"
+    assert cut in done.output, done.output
+    assert "context unknown until the files are here: org/unheard-of" in done.output
+    # half of what is read
+    assert "window_256" in [probe.name for probe in load_problem("mine.yml", workspace).probes]
+    plan = CliRunner().invoke(
+        cli, ["extract", "--problem", "mine.yml", "--dry-run", "--model", "small"]
+    )
+    assert "small: 2 of 2 documents will be cut to a context of 1,024 tokens (160" in plan.output
+    assert "about 1,726 of 50,900 tokens are read" in plan.output
+    (row,) = [line for line in plan.output.splitlines() if line.startswith("small  ")]
+    # full, windows and excerpts of what is read, not of 50,900 tokens
+    assert float(row.split()[2]) < 10, row
+
+
+def test_documents_that_may_be_too_long_are_named_in_the_plan(own: Path) -> None:
+    checkpoint(own / "small", {"model_type": "qwen2", "max_position_embeddings": 256})
+    new("mine", "--texts", "texts", "--model", "small")
+    refuse = (own / "mine.yml").read_text().replace("truncate", "refuse").replace(", room: 160", "")
+    (own / "mine.yml").write_text(refuse)
+    plan = CliRunner().invoke(cli, ["extract", "--problem", "mine.yml", "--dry-run"])
+    assert "small: 5 of 5 documents may be too long for a context of 256 tokens" in plan.output

@@ -48,7 +48,7 @@ def test_declared_pairs_are_a_table(workspace: Workspace) -> None:
 
 
 def test_the_example_of_the_documentation_is_a_problem(workspace: Workspace) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "probes.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "how_to" / "probes.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     head = PROBLEM[: PROBLEM.index("probes:")]
     (workspace.problems / "tiny.yml").write_text(head + example)

@@ -35,8 +35,8 @@ def test_accepted_formats(tmp_path, content):
 
 
 REFUSED = [
-    ("{}", "holds no model"),
-    ("[]", "holds no model"),
+    ("{}", "contains no model"),
+    ("[]", "contains no model"),
     ("3", "found a number"),
     ('"text"', "found a string"),
     ('{"lab/a": "1.5"}', "must be a number, found a string"),
@@ -44,7 +44,7 @@ REFUSED = [
     ('{"lab/a": null}', "must be a number, found null"),
     ('{"lab/a": [1]}', "must be a number, found a list"),
     ('{"lab/a": {"score": 1}}', 'no "overall" field'),
-    ('{"lab/a": {"overall": NaN}}', "holds NaN"),
+    ('{"lab/a": {"overall": NaN}}', "contains NaN"),
     ('{"lab/a": 1, "lab/a": 2}', "twice"),
     ('[{"model": "lab/a"}]', 'no "overall" field'),
     ('[{"overall": 1}]', "row 0 must be an object with a string"),
@@ -70,9 +70,7 @@ def test_a_missing_file_says_how_to_get_it(workspace):
     with pytest.raises(LockedFileError) as refusal:
         read_locked_target(workspace, "mine", Path("t.json"), SCORES, asked="~/mine.yml")
     assert "`tokenmart data fetch --problem ~/mine.yml --only target`" in refusal.value.message
-    assert "register it before: `tokenmart preregister --problem ~/mine.yml`" in (
-        refusal.value.message
-    )
+    assert "first run `tokenmart preregister --problem ~/mine.yml`" in refusal.value.message
 
 
 @pytest.mark.parametrize("content", [{}, {"x": 1.0}, {"lab/a": 1.0}])
@@ -80,7 +78,7 @@ def test_rubbish_is_not_locked(workspace, content):
     """What lacks the models of the problem is another file; the right one is taken after it."""
     file = workspace.root / "t.json"
     file.write_text(json.dumps(content))
-    with pytest.raises(LockedFileError, match=r"holds no model|no overall score for"):
+    with pytest.raises(LockedFileError, match=r"contains no model|no overall score for"):
         read_locked_target(workspace, "mine", Path("t.json"), SCORES)
     assert recorded_files(workspace, "mine") == {}
     file.write_text(json.dumps(SCORES))

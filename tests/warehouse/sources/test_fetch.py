@@ -344,9 +344,9 @@ def test_the_command_says_what_it_has(workspace: Workspace) -> None:
     assert output.count("missing") == 3
     code, output = run("--problem", "tiny")
     assert code == 3
-    for missing in ("holds no config.json", "docs.json: missing", "target.json: missing"):
+    for missing in ("contains no config.json", "docs.json: missing", "target.json: missing"):
         assert missing in output, "everything that is missing is said at once"
-    assert output.count("\n") == 4 and output.startswith("note: this brings the target")
+    assert output.count("\n") == 4 and output.startswith("note: this downloads the target")
     place_locked(workspace, b'["one", "two"]')
     code, output = run("--problem", "tiny", "--only", "documents")
     assert (code, "documents: 2" in output) == (0, True)
@@ -358,7 +358,7 @@ def test_a_target_is_locked_when_it_is_one(workspace: Workspace, serve: Serve) -
     text = PROBLEM_FILE.replace("target.json}", f"target.json, url: '{url}'}}")
     (workspace.problems / "tiny.yml").write_text(text)
     code, output = run("--problem", "tiny", "--only", "target")
-    assert code == 3 and "target file holds no model" in output
+    assert code == 3 and "target file contains no model" in output
     assert recorded_files(workspace, "tiny") == {}
     path = workspace.root / "results" / "target.json"
     path.write_text('{"m": 1.0}')
@@ -375,7 +375,7 @@ def test_who_fetches_a_target_is_told_what_ends_with_it(workspace: Workspace) ->
 
     def told(*arguments: str) -> bool:
         output = run("--problem", "tiny", *arguments, "--dry-run")[1]
-        said = output.startswith("note: this brings the target, after which no metric can be")
+        said = output.startswith("note: this downloads the target; preregistration is closed")
         assert said == ("tokenmart data fetch --problem tiny --only documents, and" in output)
         assert said == ("tokenmart preregister --problem tiny --metric METRIC/VARIANT" in output)
         return said

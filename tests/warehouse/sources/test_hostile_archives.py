@@ -79,7 +79,7 @@ def cut_off(folder: Path) -> Path:
 
 BROKEN: dict[Callable[[Path], Path], str] = {
     bomb: "refused, docs/a.txt unpacks to 67,108,864 bytes",
-    twice: "refused, it holds docs/a.txt twice",
+    twice: "refused, it contains docs/a.txt twice",
     encrypted: "is encrypted",
     packed_in_a_way_nobody_knows: "compression method",
     flipped: "damaged archive",
@@ -162,7 +162,7 @@ def test_a_source_distribution_with_a_name_twice_or_cut_off(workspace: Workspace
             archive.addfile(entry, io.BytesIO(text))
     problem = sdist_problem(path, include=MEMBER, count=1)
     message = one_line(lambda: ensure_documents(problem, workspace, offline=True))
-    assert f"refused, it holds {MEMBER} twice" in message
+    assert f"refused, it contains {MEMBER} twice" in message
 
 
 def test_a_text_in_gzip_that_unpacks_to_too_much(

@@ -190,7 +190,7 @@ def model(**source: Any) -> ModelSpec:
 
 def test_a_local_folder_is_checked_and_hashed(workspace: Workspace) -> None:
     local = model(kind="local", path="m")
-    with pytest.raises(TokenmartError, match=r"checkout/m holds no config\.json"):
+    with pytest.raises(TokenmartError, match=r"checkout/m contains no config\.json"):
         weights(local, workspace)
     folder = workspace.root / "m"
     folder.mkdir()

@@ -175,7 +175,7 @@ def test_a_pipe_whose_reader_goes_is_one_line(
     )
     reader.join()
     assert (code, output.count("\n")) == (4, 1)
-    assert output.startswith(f"error: {out}: whoever was reading has gone")
+    assert output.startswith(f"error: {out}: the reader closed the pipe")
     assert out.is_fifo()
 
 

@@ -114,8 +114,8 @@ def documents_of_another_shape(path: Path) -> Path:
 
 
 LEFT_OUT: dict[Callable[[Path], Path], tuple[str, int]] = {
-    foreign: ("no file of Tokenmart lies there", 32),
-    beside_the_folders: ("no file of Tokenmart lies there", 32),
+    foreign: ("it is not a file of Tokenmart", 32),
+    beside_the_folders: ("it is not a file of Tokenmart", 32),
     without_ledger: ("no ledger knows it", 24),
     without_a_column: ("wrong columns (lacks rank)", 24),
     with_another_column: ("wrong columns (has logits)", 24),
@@ -230,4 +230,4 @@ def test_status_names_foreign_files_of_the_problem(filled: Workspace) -> None:
     path = foreign(published_path(filled, "minilong", "good", "full"))
     shown = CliRunner().invoke(cli, ["status", "--problem", "minilong"])
     assert shown.exit_code == 0, shown.output
-    assert f"warning: {path}: not counted, no file of Tokenmart lies there" in shown.stderr
+    assert f"warning: {path}: not counted, it is not a file of Tokenmart" in shown.stderr

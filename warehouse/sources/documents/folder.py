@@ -110,5 +110,5 @@ def read_text(file: Path) -> str:
             "folder"
         ) from error
     if not text.strip():
-        raise TokenmartError(f"{file}: holds no text; take it out of the folder")
+        raise TokenmartError(f"{file}: contains no text; take it out of the folder")
     return text

@@ -147,7 +147,7 @@ def _rows(parsed: Any, path: Path) -> tuple[list[Any], str | None]:
         lists = lists or [key for key, value in parsed.items() if isinstance(value, list)]
         if len(lists) != 1:
             raise LockedFileError(
-                f"{path}: an object must hold exactly one list of documents, found "
+                f"{path}: an object must contain exactly one list of documents, found "
                 f"{len(lists)} ({', '.join(lists) or 'none'}); expected a list of texts, or "
                 f"of objects with one of: {', '.join(TEXT_FIELDS)}"
             )
@@ -170,7 +170,7 @@ def _document(row: Any, number: int, path: Path, tokenizer: str | None) -> Docum
     if not isinstance(text, str):
         raise LockedFileError(f"{where}: expected a text, found {type(text).__name__}")
     if not text.strip():
-        raise LockedFileError(f"{where}: empty; a document must hold text")
+        raise LockedFileError(f"{where}: empty; a document must contain text")
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:

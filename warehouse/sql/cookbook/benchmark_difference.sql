@@ -1,10 +1,10 @@
--- Is one model really better than another at a task: item by item (needs `tokenmart dbt build`)
--- Items that share a text count as one for the error. Tasks: select distinct condition from
--- eval_metrics; of perplexities the difference is in nats.
+-- Difference of two models on a task, item by item (needs `tokenmart dbt build`)
+-- Items that share a text are one cluster for the standard error. Tasks: select distinct condition
+-- from eval_metrics; differences of perplexities are in nats.
 -- param problem  -- which problem
 -- param measure = acc  -- metric of eval_metric_catalog
--- param model_a  -- the model the other is compared with
--- param model_b  -- the other
+-- param model_a  -- the reference model
+-- param model_b  -- the model compared with it
 with pairs as (
     select
         other.condition,

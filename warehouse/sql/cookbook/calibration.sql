@@ -1,4 +1,4 @@
--- Is a model as sure as it is right: accuracy of its first choice by stated probability
+-- Calibration: accuracy of the top-1 token by its predicted probability
 -- A calibrated model's accuracy equals the mean probability in every bin.
 -- param problem  -- which problem
 -- param condition  -- which context condition

@@ -1,9 +1,9 @@
--- Where was a model sure and wrong, with the words around the token
--- Its first choice had at least this probability, and the text goes on differently.
+-- Confident mistakes of a model, with the words around the token
+-- The top-1 token had at least this probability, and the text continues differently.
 -- param problem  -- which problem
 -- param model  -- model_id
 -- param condition  -- which context condition
--- param sure = 0.9  -- least probability of the first choice
+-- param sure = 0.9  -- least probability of the top-1 token
 -- param limit = 20  -- how many
 with strongest as (
     select * from tokens

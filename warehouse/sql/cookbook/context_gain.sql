@@ -1,4 +1,4 @@
--- How much long context helps: gain of each token over its short context
+-- Context gain: mean gain in log-probability over the short context
 -- Gain = log-prob with full context minus log-prob with the window's context, in nats.
 -- param problem  -- which problem
 -- param short  -- the short-context condition

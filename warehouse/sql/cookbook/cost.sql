@@ -1,4 +1,4 @@
--- What did extraction cost: tokens, seconds, speed and peak memory per model
+-- Cost of extraction: tokens, seconds, speed and peak memory per model
 -- Tokens processed went through the backbone; tokens scored became rows.
 -- param problem  -- which problem
 select

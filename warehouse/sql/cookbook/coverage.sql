@@ -1,5 +1,5 @@
--- What has been extracted: documents, rows and tokens per model and condition
--- Reads the ledger only. A model that lacks documents of a condition can't be compared on it.
+-- Coverage of extraction: documents, rows and tokens per model and condition
+-- Reads the ledger only. Models with missing documents can't be compared on that condition.
 -- param problem  -- which problem
 select
     model_id,

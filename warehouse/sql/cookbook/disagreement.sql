@@ -1,5 +1,6 @@
--- Where two models disagree most: tokens one finds likely and the other doesn't
--- Tokens that both tokenizers cut alike; disagreement_passages compares any two models.
+-- Tokens with the largest difference between two models
+-- Only tokens with the same characters in both tokenizers; disagreement_passages compares any two
+-- models.
 -- param problem  -- which problem
 -- param model_a  -- model_id
 -- param model_b  -- model_id

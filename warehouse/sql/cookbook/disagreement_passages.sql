@@ -1,6 +1,6 @@
--- Where two models disagree most, passage by passage
+-- Passages with the largest difference between two models
 -- Bits over the same characters, so the tokenizers may differ; a passage belongs to the token
--- that starts in it. Above zero: the first model finds it harder.
+-- that starts in it. Above zero: more bits for the first model.
 -- param problem  -- which problem
 -- param model_a  -- model_id
 -- param model_b  -- model_id

@@ -1,5 +1,5 @@
--- Which documents are hard: bits per character of each, over all models
--- The spread between models says which documents tell models apart.
+-- Difficulty of documents: bits per character, over all models
+-- The spread between models shows which documents separate models.
 -- param problem  -- which problem
 with per_model as (
     select

@@ -1,5 +1,5 @@
--- Loss against entropy: is a model surprised more than it expects
--- Excess = NLL minus entropy; a calibrated model has none on average.
+-- NLL compared with entropy
+-- Excess = NLL minus entropy; its mean is 0 for a calibrated model.
 -- param problem  -- which problem
 -- param condition  -- which context condition
 select

@@ -1,5 +1,5 @@
--- Which units of work failed, and why
--- Failed units have no rows; the next extraction tries them again.
+-- Failed units and their reasons
+-- Failed units have no rows; the next extraction repeats them.
 -- param problem  -- which problem
 select
     units.model_id,

@@ -1,5 +1,5 @@
--- Which tokens become the first choice only thanks to long context
--- With the window alone the model would have written something else; its rank there is shown.
+-- Tokens that are top-1 only with long context
+-- The result has the token's rank after the window alone.
 -- param problem  -- which problem
 -- param model  -- model_id
 -- param short  -- the short-context condition

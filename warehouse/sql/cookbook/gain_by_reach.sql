@@ -1,5 +1,5 @@
--- How far back does long context help: mean gain by how much more than the window it shows
--- A gain that grows with the reach is a model that uses all of its context; powers of two.
+-- Mean gain by the number of tokens beyond the window
+-- A gain that grows with this number shows use of the whole context; bands are powers of two.
 -- param problem  -- which problem
 -- param short  -- the short-context condition
 select

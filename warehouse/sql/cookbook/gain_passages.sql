@@ -1,5 +1,5 @@
--- Which passages need long context: stretches of text with the highest mean gain
--- Good reading for an idea of what a model fetches from far above.
+-- Passages with the highest mean context gain
+-- Examples of text that a model predicts from distant context.
 -- param problem  -- which problem
 -- param model  -- model_id
 -- param short  -- the short-context condition

@@ -1,5 +1,5 @@
--- Which tokens gain from long context again and again, over all their occurrences
--- Single tokens can be luck; these are the ones the model looks up wherever they stand.
+-- Tokens with the highest mean gain over all their occurrences
+-- Averages over occurrences are less noisy than single tokens.
 -- param problem  -- which problem
 -- param model  -- model_id
 -- param short  -- the short-context condition

@@ -1,5 +1,5 @@
--- Which tokens does long context make less likely, with the words around them
--- What was read far above misleads here: a repeated phrase that ends in another way, say.
+-- Tokens that long context makes less likely, with the words around them
+-- Distant context misleads here: for example, a repeated phrase that ends differently.
 -- param problem  -- which problem
 -- param model  -- model_id
 -- param short  -- the short-context condition

@@ -1,4 +1,4 @@
--- What an intervention does to its checkpoint, along the document
+-- Effect of an intervention on its checkpoint, by position
 -- Difference of the mean NLL from the checkpoint it acts on; both scored the same tokens.
 -- param problem  -- which problem
 select

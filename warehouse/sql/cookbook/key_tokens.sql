@@ -1,5 +1,5 @@
--- How many tokens count as key tokens in LongPPL's sense, and what they cost
--- A key token gains more than alpha nats from long context and is then likelier than exp(beta).
+-- Number and NLL of LongPPL's key tokens
+-- A key token gains more than alpha nats from long context; its probability is then above exp(beta).
 -- param problem  -- which problem
 -- param short  -- the short-context condition
 -- param alpha = 2.0  -- least gain, in nats

@@ -1,5 +1,5 @@
--- Which models lead by one metric (needs `tokenmart dbt build`)
--- `tokenmart sql "select distinct metric, variant from metric_values"` lists what there is.
+-- Models ranked by one metric (needs `tokenmart dbt build`)
+-- `tokenmart sql "select distinct metric, variant from metric_values"` lists all metrics.
 -- param problem  -- which problem
 -- param metric = perplexity  -- name of the metric
 select

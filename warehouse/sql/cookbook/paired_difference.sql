@@ -1,8 +1,8 @@
--- Is one model really better than another: bits per byte, document by document
+-- Difference of models in bits per byte, document by document
 -- Documents are the unit: z beyond 2 or so is more than their noise. Needs two documents.
 -- param problem  -- which problem
 -- param condition  -- which context condition
--- param model  -- the model the others are compared with
+-- param model  -- the reference model
 with by_document as (
     select
         tokens.model_id,

@@ -1,5 +1,5 @@
--- How the loss falls along the document: mean NLL by position, in powers of two
--- A model that uses long context keeps falling; one that loses track rises again.
+-- Mean NLL by position in the document, in powers of two
+-- The NLL of a model that uses long context keeps falling; otherwise it rises again.
 -- param problem  -- which problem
 -- param condition  -- which context condition
 with placed as (

@@ -1,4 +1,4 @@
--- How often the true token is the first choice, or among the first 5, 10, 100
+-- Share of tokens in the top 1, 5, 10 and 100
 -- param problem  -- which problem
 -- param condition  -- which context condition
 select

@@ -1,4 +1,4 @@
--- Read a stretch of a document token by token, as one model saw it
+-- Tokens of a passage with one model's statistics
 -- param problem  -- which problem
 -- param model  -- model_id
 -- param condition  -- which context condition

@@ -1,4 +1,4 @@
--- Does a model use what it has read: loss on first and later occurrences of a token
+-- Mean NLL of first and later occurrences of a token
 -- Distance is to the previous occurrence of the same token in the document, in tokens.
 -- param problem  -- which problem
 with seen as (

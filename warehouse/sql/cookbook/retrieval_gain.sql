@@ -1,8 +1,8 @@
--- Does a model look things up: log-prob of true continuations with and without the document
+-- Retrieval gain: log-probability of true continuations with and without the document
 -- Gain = mean over answer tokens of (after document + excerpt) minus (after excerpt alone).
 -- param problem  -- which problem
 -- param with_document  -- the condition in which the excerpt follows the document
--- param without_document  -- the condition in which it stands alone
+-- param without_document  -- the condition with the excerpt alone
 with pairs as (
     select
         after_all.model_id,

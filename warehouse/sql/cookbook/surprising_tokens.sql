@@ -1,5 +1,5 @@
--- Which tokens surprise a model most, with the words around them
--- High entropy means it knew that it didn't know; low entropy means it was sure and wrong.
+-- Tokens with the highest NLL of a model, with the words around them
+-- High entropy: the prediction was uncertain; low entropy: it was confident and wrong.
 -- param problem  -- which problem
 -- param model  -- model_id
 -- param condition  -- which context condition

@@ -1,5 +1,5 @@
 -- The measured target: score per model and task, with its standard error
--- Items that share a context are not independent: the error is over contexts.
+-- Items that share a context are not independent: the standard error is clustered by context.
 -- param problem  -- which problem
 with contexts as (
     select

@@ -1,4 +1,4 @@
--- What kinds of token does a model find hard, and which does long context help
+-- NLL and context gain by kind of token
 -- Kinds by spelling: number, name (capital inside the text), word, punctuation, white space.
 -- param problem  -- which problem
 -- param short  -- the short-context condition

@@ -1,4 +1,4 @@
--- How tokenizers cut the text: characters per token, per tokenizer
+-- Characters per token of each tokenizer
 -- Models with one tokenizer can be compared token by token.
 -- param problem  -- which problem
 with spans as (

@@ -1,5 +1,5 @@
--- Which tokens gain most from long context, with the words around them
--- Names, numbers and terms first seen far above are typical; the token stands in [brackets].
+-- Tokens with the highest context gain, with the words around them
+-- Names, numbers and terms that first occurred far back are typical; the token is in [brackets].
 -- param problem  -- which problem
 -- param model  -- model_id
 -- param short  -- the short-context condition

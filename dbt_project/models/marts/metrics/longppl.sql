@@ -59,6 +59,7 @@ pieces as (
         on key_tokens.unit_id = tokens.unit_id
         and key_tokens.position + offsets.tokens_further = tokens.position
     where key_tokens.shares_character
+        and tokens.shares_character
         and key_tokens.char_start <= tokens.char_start
         and key_tokens.char_end >= tokens.char_end
 ),

@@ -18,8 +18,9 @@ import yaml
 from click.testing import CliRunner, Result
 
 from plugins.benchmarks.e2lm.harness_check import check
+from plugins.benchmarks.e2lm.judge_file import judged_items
 from plugins.benchmarks.e2lm.leakage import PromptedItem, leaking, stands_in
-from plugins.benchmarks.e2lm.new_task import KINDS, METRIC, new_task
+from plugins.benchmarks.e2lm.new_task import KINDS, METRIC, WorkedExamples, new_task
 from plugins.benchmarks.e2lm.package import Wish, judge
 from plugins.benchmarks.e2lm.patch import (
     apply_cleanly,
@@ -250,7 +251,7 @@ def test_broken_folders_and_clones(
 
 def test_names_of_tasks(tmp_path: Path) -> None:
     for name in ("../x", "A", "a-b", "", "1a"):
-        with pytest.raises(TokenmartError, match="is no name for a task"):
+        with pytest.raises(TokenmartError, match="is not a valid task name"):
             new_task(name, "cloze", tmp_path)
     new_task("mine", "cloze", tmp_path)
     with pytest.raises(TokenmartError, match="there already"):
@@ -277,6 +278,59 @@ def test_items_of_a_new_task(tmp_path: Path, kind: Any) -> None:
     assert (
         leaking([PromptedItem(r["question"], (a,)) for r, a in zip(rows, answers, strict=True)])
         == []
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_worked_examples_of_a_new_task(tmp_path: Path, kind: Any) -> None:
+    """No example is an item, the seed decides which are, and prompts have them in one form."""
+    pytest.importorskip("lm_eval")
+    from plugins.benchmarks.harness.tasks import load_tasks_and_groups
+
+    def prompts(name: str, seed: int = 1234) -> tuple[str, list[str]]:
+        ((task,), _) = load_tasks_and_groups([name], [tmp_path / name], limit=3, fewshot_seed=seed)
+        asked = [request.arguments for unit in task.units for request in unit.requests]
+        return task.condition, [prompt for prompt, *_ in asked]
+
+    drawn = set()
+    for seed in (0, 1):
+        examples = WorkedExamples(2, "first_n", seed)
+        *_, worked, items = new_task(f"first_{seed}", kind, tmp_path, examples)
+        rows = [[json.loads(line) for line in file.read_text().splitlines()]
+                for file in (worked, items)]  # fmt: skip
+        assert [len(each) for each in rows] == [18, 100]
+        questions = [[row["question"] for row in each] for each in rows]
+        assert not set(questions[0]) & set(questions[1])
+        drawn.add(tuple(questions[0]))
+        condition, asked = prompts(f"first_{seed}")
+        assert condition == f"first_{seed}-2shot-first3"
+        for prompt in asked:
+            first, second, question = prompt.split("\n\n")
+            for example, row in zip((first, second), rows[0], strict=False):
+                answer = row["choices"][row["gold"]] if "gold" in row else row["answer"]
+                assert example == f"{row['question']} {answer}"
+            assert question in questions[1]
+    assert len(drawn) == 2
+    new_task("drawn", kind, tmp_path, WorkedExamples(2, "random", 0))
+    condition, asked = prompts("drawn", seed=7)
+    assert condition == "drawn-2shot-seed7-first3" and asked == prompts("drawn", seed=7)[1]
+    assert asked != prompts("drawn")[1]
+    assert len({prompt.split("\n\n")[0] for prompt in asked}) > 1
+
+
+def test_items_for_the_judge() -> None:
+    items = [
+        PromptedItem(f"Question: How many is {number}?\nAnswer:", (f" {number}",), ("1", "2"))
+        for number in range(120)
+    ]
+    lines = judged_items(items).strip().split("\n\n")
+    assert len(set(lines)) == 50 and judged_items(items) == judged_items(list(items))
+    for line in lines:
+        found = re.fullmatch(r"Question: How many is (\d+)\? Answer: (\d+)", line)
+        assert found and found[1] == found[2]
+    assert judged_items([PromptedItem(None, ("a text",)), PromptedItem("Sky?", ("blue", "b"))]) in (
+        "a text\n\nQuestion: Sky? Answer: blue\n",
+        "Question: Sky? Answer: blue\n\na text\n",
     )
 
 
@@ -334,7 +388,8 @@ def test_the_guide_from_idea_to_submission(
     harness: Path, tmp_path: Path, token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its two commands, as they stand there."""
-    guide = (Path(__file__).parents[4] / "docs" / "e2lm.md").read_text("utf-8")
+    tutorials = Path(__file__).parents[4] / "docs" / "tutorials"
+    guide = (tutorials / "benchmarks_over_training.md").read_text("utf-8")
     lines = re.findall(r"^\$ tokenmart (e2lm (?:new|package) .*)$", guide, re.MULTILINE)
     assert len(lines) == 2
     monkeypatch.chdir(tmp_path)

@@ -1,0 +1,355 @@
+"""The reference pages of the documentation site, made from the code.
+
+Commands come from click, keys of problem files from pydantic, tables and columns from the schema
+of the store and from dbt's YAML, metrics from their descriptions, Python functions from their
+docstrings (mkdocstrings). Nothing here is written by hand, so nothing here can be out of date.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import textwrap
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import click
+import yaml
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from tokenmart import FUNCTIONS, cli
+from warehouse.metrics.registry import find_families
+from warehouse.plugins import kinds
+from warehouse.problem.kinds import ProblemKind
+from warehouse.problem.spec import Problem
+from warehouse.store.schema import TABLES, UNITS
+
+ROOT = Path(__file__).resolve().parents[1]
+DBT = ROOT / "dbt_project"
+
+
+def navigation() -> list[Any]:
+    """Entries of the site's navigation, below 'Reference'."""
+    commands = [f"reference/cli/{name}.md" for name, _ in top_commands()]
+    return [
+        {"Command line": ["reference/cli/index.md", *commands]},
+        "reference/problem_file.md",
+        "reference/tables.md",
+        "reference/dbt_models.md",
+        "reference/metrics.md",
+        "reference/python.md",
+    ]
+
+
+@cache
+def pages() -> dict[str, str]:
+    """Place on the site → Markdown, of every generated page."""
+    return {
+        "reference/cli/index.md": command_index(),
+        **{f"reference/cli/{name}.md": command_page(name, each) for name, each in top_commands()},
+        "reference/problem_file.md": problem_page(),
+        "reference/tables.md": tables_page(),
+        "reference/dbt_models.md": dbt_page(),
+        "reference/metrics.md": metrics_page(),
+        "reference/python.md": python_page(),
+    }
+
+
+def top_commands() -> list[tuple[str, click.Command]]:
+    """The commands of `tokenmart`, plugins' last."""
+    context = click.Context(cli)
+    found = [(name, cli.get_command(context, name)) for name in cli.list_commands(context)]
+    return [(name, command) for name, command in found if command is not None]
+
+
+def command_index() -> str:
+    """The table of all commands."""
+    lines = ["# Commands", "", f"{_first(cli.help)}", "", "| command | what it does |", "|---|---|"]
+    for name, command in top_commands():
+        lines.append(f"| [`tokenmart {name}`]({name}.md) | {command.get_short_help_str(200)} |")
+        if isinstance(command, click.Group):
+            for below, each in command.commands.items():
+                link = f"[`tokenmart {name} {below}`]({name}.md#tokenmart-{name}-{below})"
+                lines.append(f"| {link} | {each.get_short_help_str(200)} |")
+    return "\n".join([*lines, ""])
+
+
+def command_page(name: str, command: click.Command) -> str:
+    """A command with its subcommands."""
+    text = _command(f"tokenmart {name}", command, 1)
+    if isinstance(command, click.Group):
+        for below, each in command.commands.items():
+            text += _command(f"tokenmart {name} {below}", each, 2)
+    return text
+
+
+def _command(path: str, command: click.Command, level: int) -> str:
+    context = click.Context(command, info_name=path)
+    usage = " ".join(command.collect_usage_pieces(context))
+    lines = [f"{'#' * level} {path}", "", *_help_text(command.help or ""), ""]
+    lines += ["```text", f"{path} {usage}", "```", ""]
+    options = [each for each in command.params if isinstance(each, click.Option)]
+    rows = [_option(each, context) for each in options if not each.hidden]
+    if rows:
+        lines += ["| option | what it does |", "|---|---|", *rows, ""]
+    return "\n".join([*lines, ""])
+
+
+def _help_text(text: str) -> Iterator[str]:
+    """The help of a command: running text, and its examples and tables as code."""
+    for block in re.split(r"\n\s*\n", text.strip()):
+        marked = "\b" in block
+        lines = textwrap.dedent(re.sub(r"^\s*\x08\n", "", block)).splitlines()
+        if lines and lines[0].startswith("tokenmart "):
+            shown = [line if line.startswith(" ") else f"$ {line}" for line in lines]
+            yield from ("", "```console", *shown, "```")
+        elif marked:
+            yield from ("", "```text", *lines, "```")
+        else:
+            yield from ("", *(_escaped(line.strip()) for line in lines))
+
+
+def _option(option: click.Option, context: click.Context) -> str:
+    record = option.get_help_record(context)
+    assert record is not None
+    names, text = record
+    return f"| `{names.replace('|', chr(92) + '|')}` | {_cell(text)} |"
+
+
+def problem_page() -> str:
+    """Keys of problem files, model by model."""
+    text = [
+        "# Problem file",
+        "",
+        "A problem file (YAML) names the models, documents, probes and target that belong "
+        "together. `tokenmart data new` writes one. All errors in it are reported together, with "
+        "line numbers. Relative paths start at the folder of the file; those of the files in "
+        "`data/problems` start at the checkout.",
+        "",
+    ]
+    roots: list[tuple[str, type[BaseModel]]] = [("A problem", Problem)]
+    for name, kind in sorted(kinds(ProblemKind, "problem_kinds").items()):
+        roots.append((f"A problem of kind {name}", kind.keys))
+    seen: set[type[BaseModel]] = set()
+    for title, model in roots:
+        text += _model(title, model, seen)
+    return "\n".join(text)
+
+
+def _model(title: str, model: type[BaseModel], seen: set[type[BaseModel]]) -> list[str]:
+    """A section for a model, then one for each model that its fields name."""
+    if model in seen:
+        return []
+    seen.add(model)
+    lines = [f"## {title}", "", _docstring(model), ""]
+    described = any(field.description for field in model.model_fields.values())
+    lines += ["| key | type | default |", "|---|---|---|"]
+    if described:
+        lines[-2:] = ["| key | type | default | meaning |", "|---|---|---|---|"]
+    below: list[tuple[str, type[BaseModel]]] = []
+    for name, field in model.model_fields.items():
+        if field.exclude:
+            continue
+        default = "required" if field.is_required() else _default(field)
+        meaning = f" {_cell(field.description or '')} |" if described else ""
+        lines.append(f"| `{name}` | {_cell(_type(field))} | {default} |{meaning}")
+        for each in _models_in(field.annotation):
+            kind = each.model_fields.get("kind")
+            choice = get_args(kind.annotation) if kind and get_origin(kind.annotation) else ()
+            label = f"{name}: kind {choice[0]}" if choice else name
+            below.append((f"{label}", each))
+    lines.append("")
+    for label, each in below:
+        lines += _model(label, each, seen)
+    return lines
+
+
+def _docstring(model: type[BaseModel]) -> str:
+    """The docstring as running text, without the indentation of its lines."""
+    return "\n".join(line.strip() for line in (model.__doc__ or "").strip().splitlines())
+
+
+def _default(field: FieldInfo) -> str:
+    value = field.default
+    if field.default_factory is not None or value is PydanticUndefined:
+        return ""
+    if value is None or value in ((), ""):
+        return "none"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _type(field: FieldInfo) -> str:
+    limits = [
+        f"{sign} {value}"
+        for name, sign in (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"))
+        for each in field.metadata
+        if (value := getattr(each, name, None)) is not None
+    ]
+    return ", ".join([_type_name(field.annotation), *limits])
+
+
+def _type_name(annotation: Any) -> str:
+    """A type in words: `int`, `list of text`, `a | b`."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _type_name(arguments[0])
+    if origin is Literal:
+        return " or ".join(f"`{each}`" for each in arguments)
+    if origin in (Union, UnionType):
+        names = [_type_name(each) for each in arguments if each is not type(None)]
+        return " or ".join(dict.fromkeys(names))
+    if origin in (tuple, list):
+        inner = [each for each in arguments if each is not Ellipsis]
+        return f"list of {' and '.join(dict.fromkeys(_type_name(each) for each in inner))}"
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return f"mapping of {_type_name(arguments[0])} to {_type_name(arguments[1])}"
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "mapping"
+    plain = {str: "text", int: "whole number", float: "number", bool: "true or false", Path: "path"}
+    return plain.get(annotation, getattr(annotation, "__name__", str(annotation)))
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for each in get_args(annotation):
+        yield from _models_in(each)
+
+
+def tables_page() -> str:
+    """Tables of the store, from the schema that files are written in."""
+    lines = [
+        "# Tables of the store",
+        "",
+        "Parquet files below `data/`, one folder for each table, partitioned by the keys in the "
+        "path (`data/tokens/problem=…/model_id=…/condition=…`). `tokenmart sql` reads them in "
+        "place. `units` is the ledger; it is stored in the files' footers.",
+        "",
+    ]
+    for name, (schema, keys) in {**TABLES, "units": (UNITS, ())}.items():
+        lines += [f"## {name}", ""]
+        if keys:
+            lines += [f"Partition keys: {', '.join(f'`{key}`' for key in keys)}.", ""]
+        lines += ["| column | type | meaning |", "|---|---|---|"]
+        for field in schema:
+            meaning = (field.metadata or {}).get(b"description", b"").decode()
+            null = "; may be null" if field.nullable else ""
+            lines.append(f"| `{field.name}` | {field.type} | {_cell(meaning + null)} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def dbt_page() -> str:
+    """The dbt models with their columns, from their YAML."""
+    folders = {"Core": DBT / "models"} | {
+        f"Plugin: {path.parts[-3]}": path for path in sorted(ROOT.glob("plugins/*/dbt/models"))
+    }
+    lines = [
+        "# dbt models",
+        "",
+        "Tables and views that `tokenmart dbt build` writes to `warehouse/tokenmart.duckdb`. The "
+        "models of metrics all have the same columns and are described on the page "
+        "[Metrics](metrics.md).",
+        "",
+    ]
+    for title, folder in folders.items():
+        lines += [f"## {title}", ""]
+        for path in sorted(folder.rglob("_*.yml")):
+            for model in (yaml.safe_load(path.read_text("utf-8")) or {}).get("models", []):
+                if "doc(" not in model.get("description", ""):
+                    lines += _dbt_model(model)
+    return "\n".join(lines)
+
+
+def _dbt_model(model: dict[str, Any]) -> list[str]:
+    lines = [f"### {model['name']}", "", _paragraphs(model.get("description", "")), ""]
+    columns = model.get("columns", [])
+    if columns:
+        lines += ["| column | type | meaning |", "|---|---|---|"]
+        for column in columns:
+            meaning = _cell(str(column.get("description", "")))
+            doc = re.fullmatch(r"\{\{ doc\(.(\w+).\) \}\}", meaning)
+            meaning = _cell(_doc_blocks()[doc[1]].split("\n\n")[0]) if doc else meaning
+            lines.append(f"| `{column['name']}` | {column.get('data_type', '')} | {meaning} |")
+        lines.append("")
+    return lines
+
+
+def metrics_page() -> str:
+    """Every metric with formula, description and variants."""
+    blocks = _doc_blocks()
+    lines = [
+        "# Metrics",
+        "",
+        "A variant is a row of `dbt_project/variants/<metric>.csv`: a numerator, a denominator and "
+        "a filter in SQL. `tokenmart dbt run` builds the core variants; the variable `grids` adds "
+        "the others. `tokenmart metrics list` prints the same list.",
+        "",
+    ]
+    families = find_families(DBT)
+    for heading in sorted({family.family for family in families}):
+        lines += [f"## {heading[:1].upper()}{heading[1:]}", ""]
+        for family in families:
+            if family.family != heading:
+                continue
+            name = re.search(r'doc\("(\w+)"\)', family.description)
+            text = blocks[name[1]] if name else family.description
+            facts = [
+                f"{family.direction} is better",
+                f"computed from the probe `{family.needs}`",
+                "admissible" if family.admissible else "not admissible in a submission",
+            ]
+            with (DBT / "variants" / f"{family.metric}.csv").open(encoding="utf-8") as file:
+                variants = list(csv.DictReader(file))
+            core = [each for each in variants if each["core"] == "true"]
+            counts = f"{len(variants)} variants, {len(core)} of them core."
+            lines += [f"### {family.metric}", "", f"*{'; '.join(facts)}.* {counts}", "", text, ""]
+    return "\n".join(lines)
+
+
+def python_page() -> str:
+    """The functions of `import tokenmart`."""
+    lines = [
+        "# Python",
+        "",
+        "`import tokenmart as tm` reads the warehouse of this checkout, or of the one that "
+        "`$TOKENMART_HOME` names; see [Use notebooks](../how_to/notebooks.md).",
+        "",
+    ]
+    for name, module in sorted(FUNCTIONS.items()):
+        lines += [f"::: {module}.{name}", "    options:", f"      heading: tokenmart.{name}", ""]
+    return "\n".join(lines)
+
+
+def _doc_blocks() -> dict[str, str]:
+    """dbt's `{% docs %}` blocks by name."""
+    texts = [path.read_text("utf-8") for path in sorted(DBT.glob("docs/*.md"))]
+    texts += [path.read_text("utf-8") for path in sorted(ROOT.glob("plugins/*/dbt/docs/*.md"))]
+    pattern = r"\{% docs (\w+) %\}\n(.*?)\{% enddocs %\}"
+    return {name: text.strip() for name, text in re.findall(pattern, "\n".join(texts), re.DOTALL)}
+
+
+def _first(text: str | None) -> str:
+    return _cell((text or "").split("\n\n")[0])
+
+
+def _paragraphs(text: str) -> str:
+    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n")).strip()
+
+
+def _cell(text: str) -> str:
+    """Text for a cell of a Markdown table."""
+    return _escaped(" ".join(text.split())).replace("|", r"\|")
+
+
+def _escaped(text: str) -> str:
+    """Text in which no <…> is HTML and no * is emphasis, code excepted."""
+    parts = re.split(r"(`[^`]*`)", text)
+    for index in range(0, len(parts), 2):
+        parts[index] = parts[index].replace("<", "&lt;").replace("*", r"\*").replace("_", r"\_")
+    return "".join(parts)

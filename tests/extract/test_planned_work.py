@@ -1,0 +1,81 @@
+"""Progress follows planned work: within a unit, over models of other sizes, and to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tiny_runs import ok, run
+
+from extract.extraction import Extraction
+from extract.planning.plan import documents_of, select
+from extract.planning.planned_work import PlannedWork, WithinUnit
+from warehouse.paths import Workspace
+from warehouse.problem.spec import load_problem
+from warehouse.sources.fetch import ensure_documents
+
+
+def extraction(
+    path: Path, workspace: Workspace
+) -> tuple[float, list[tuple[str, int, float, bool]], int]:
+    """All planned work, what progress was told, and the number of units."""
+    problem = load_problem(str(path), workspace)
+    selection = select(problem, device="cpu", dtype="auto")
+    table = ensure_documents(problem, workspace)
+    documents = documents_of(table, None, selection.conditions)
+    told: list[tuple[str, int, float, bool]] = []
+
+    def progress(what: str, units: int, work: float = 0.0, computed: bool = True) -> None:
+        told.append((what, units, work, computed))
+
+    Extraction(problem, selection, documents, workspace, progress).run()
+    total = PlannedWork(problem, selection, workspace).total(documents)
+    return total, told, len(selection.models) * len(documents) * len(selection.conditions)
+
+
+def test_the_work_told_is_the_work_planned(
+    workspace: Workspace, tiny_problem: Callable[..., Path]
+) -> None:
+    path = tiny_problem(texts=2)
+    total, told, units = extraction(path, workspace)
+    assert sum(work for *_, work, _ in told) == pytest.approx(total)
+    assert sum(count for _, count, _, _ in told) == units == 16
+    computed = [work for *_, work, done in told if done and work]
+    # 3 layers of several forwards: no step is a whole document
+    assert len(computed) > 4 * 3 and max(computed) < total / 4 / 2
+    # of what is there already nothing takes time
+    _, again, _ = extraction(path, workspace)
+    assert not [work for *_, work, done in again if done and work]
+    assert sum(work for *_, work, _ in again) == pytest.approx(total)
+
+
+def test_a_text_that_fails_is_no_work_that_took_time(
+    workspace: Workspace, tiny_problem: Callable[..., Path]
+) -> None:
+    path = tiny_problem(texts=2)
+    text = path.read_text().replace("family: one", "family: one\n  context: 8")
+    assert text != path.read_text()
+    path.write_text(text)
+    total, told, units = extraction(path, workspace)
+    assert sum(work for *_, work, _ in told) == pytest.approx(total)
+    assert sum(count for _, count, _, _ in told) == units
+    assert not [what for what, _, work, done in told if work and done and "tiny/one" in what]
+
+
+def test_work_never_passes_a_unit_s_end() -> None:
+    """A forward that is repeated, after memory ran out, counts once; a check of an engine never."""
+    told: list[float] = []
+    within = WithinUnit(told.append)
+    within.passed(100)
+    within.begin(10.0, 50)
+    for tokens in (20, 20, 20):
+        within.passed(tokens)
+    within.end()
+    within.passed(100)
+    assert told == pytest.approx([4.0, 4.0, 2.0])
+
+
+def test_an_extraction_ends_with_what_to_do_next(tiny_problem: Callable[..., Path]) -> None:
+    said = ok(run(tiny_problem(texts=2), "--probe", "full")).splitlines()
+    assert said[-2:] == ["next:", "  tokenmart dbt build   # computes the metrics"]
