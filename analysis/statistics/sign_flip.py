@@ -90,7 +90,8 @@ def _drawn(differences: Floats, generator: np.random.Generator) -> Floats:
         drawn[left] += count
         total += count
         left = left[reaching[left] < _ENOUGH]
-    return np.fmin(reaching / drawn, bound)
+    result: Floats = np.fmin(reaching / drawn, bound)
+    return result
 
 
 def holm(p: Floats) -> Floats:
