@@ -90,8 +90,8 @@ def _drawn(differences: Floats, generator: np.random.Generator) -> Floats:
         drawn[left] += count
         total += count
         left = left[reaching[left] < _ENOUGH]
-    p: Floats = np.fmin(reaching / drawn, bound)
-    return p
+    result: Floats = np.fmin(reaching / drawn, bound)
+    return result
 
 
 def holm(p: Floats) -> Floats:
