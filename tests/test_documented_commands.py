@@ -43,14 +43,14 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
         for kind in ("documents", "target")
     },
     "preregister --problem no4k --metric METRIC/VARIANT": (
-        "preregister --problem no4k --metric context_gain/clipped_5@window_4096",
-        "the reader's own metric stands there",
+        "preregister --problem no4k --metric context_gain/clipped_5@window_4096 --yes",
+        "the reader's own metric stands there, and the reader answers the question",
     ),
     **dict.fromkeys(
         (
             "correlate --problem no4k",
             "select --problem no4k",
-            "submit --problem no4k --metric METRIC --variant VARIANT --out results/mine",
+            "submit --problem no4k --metric METRIC/VARIANT --out results/mine",
         ),
         (None, "needs all models and the locked target; tests/rehearsal runs them"),
     ),

@@ -73,22 +73,30 @@ class ModelSpec(Frozen):
     may_be_huge: ClassVar[frozenset[str]] = frozenset({"parameters"})
 
     full_id: str = Field(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9._+-]+)?$", max_length=200
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9._+-]+)?$",
+        max_length=200,
+        description="id as published, such as Qwen/Qwen2-7B",
     )
-    source: Source
-    family: str
-    kind: str | None = None
-    base: str | None = None
-    parameters: int | None = Field(default=None, gt=0, le=10**15)
-    shape: ModelShape | None = None
-    licence: str = "unknown"
-    dtype: Dtype = "auto"
-    context: int | None = Field(default=None, gt=0)
-    rope: Rope | None = None
-    on_request: bool = False
-    bos: Literal["tokenizer", "always", "never"] = "tokenizer"
-    interventions: tuple[Intervention, ...] = ()
-    note: str = ""
+    source: Source = Field(description="origin of the weights")
+    family: str = Field(description="models of one family are not independent")
+    kind: str | None = Field(default=None, description="series of doses or checkpoints")
+    base: str | None = Field(default=None, description="full id of the model to intervene on")
+    parameters: int | None = Field(
+        default=None, gt=0, le=10**15, description="number of parameters, for plans"
+    )
+    shape: ModelShape | None = Field(default=None, description="sizes of the model, for plans")
+    licence: str = Field(default="unknown", description="licence of the weights")
+    dtype: Dtype = Field(default="auto", description="number format of the weights")
+    context: int | None = Field(
+        default=None, gt=0, description="longest input the model was trained for, in tokens"
+    )
+    rope: Rope | None = Field(default=None, description="position encoding as trained")
+    on_request: bool = Field(default=False, description="run only if --model names it")
+    bos: Literal["tokenizer", "always", "never"] = Field(
+        default="tokenizer", description="whether BOS precedes the text"
+    )
+    interventions: tuple[Intervention, ...] = Field(default=(), description="changes to the base")
+    note: str = Field(default="", description="free text")
 
     @property
     def model_id(self) -> str:
@@ -161,15 +169,19 @@ class Problem(Frozen):
     """
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=100)
-    title: str
-    description: str = ""
-    documents: Documents
-    models: tuple[ModelSpec, ...] = Field(min_length=1)
-    probes: tuple[AnyProbe, ...] = Field(min_length=1)
-    compare: tuple[tuple[str, str], ...] = ()
-    target: Target | None = None
-    labels_known_since: date | None = None
-    demo: Demo | None = None
+    title: str = Field(description="title in tables and reports")
+    description: str = Field(default="", description="free text")
+    documents: Documents = Field(description="source of the texts")
+    models: tuple[ModelSpec, ...] = Field(min_length=1, description="models to score")
+    probes: tuple[AnyProbe, ...] = Field(min_length=1, description="context conditions to score")
+    compare: tuple[tuple[str, str], ...] = Field(
+        default=(), description="further pairs of conditions, the longer context first"
+    )
+    target: Target | None = Field(default=None, description="score to rank the models by")
+    labels_known_since: date | None = Field(
+        default=None, description="date from which target scores are known"
+    )
+    demo: Demo | None = Field(default=None, description="part of the problem for `--demo`")
 
     _asked: str = PrivateAttr(default="")
 
@@ -281,7 +293,7 @@ class Problem(Frozen):
 
 
 def _clashes(full_ids: list[str]) -> Iterator[tuple[int, str, str]]:
-    """Place, key and what is wrong, of each model that can't be told from an earlier one."""
+    """Place, key and error of each model whose id or folder clashes with an earlier one."""
     seen: dict[str, str] = {}
     for index, full_id in enumerate(full_ids):
         other = seen.setdefault(slug(full_id), full_id)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from analysis.options import SEED
+from plugins.benchmarks.e2lm.outputs import as_text, say, workspace_for, write_out
 from plugins.benchmarks.e2lm.score_weights import WEIGHTS
 from warehouse.options import FILE, FORCE
 
@@ -59,6 +60,12 @@ if TYPE_CHECKING:
 )
 @SEED
 @click.option("--out", type=FILE, help="Where to write the JSON with chosen items and figures.")
+@click.option(
+    "--task-items",
+    type=FILE,
+    help="The task's items.jsonl: a line an item, in the order of the items' numbers from 0.",
+)
+@click.option("--chosen-items", type=FILE, help="Where to write the chosen lines of --task-items.")
 @FORCE
 def curate(
     items: Path,
@@ -72,6 +79,8 @@ def curate(
     folds: int,
     seed: int,
     out: Path | None,
+    task_items: Path | None,
+    chosen_items: Path | None,
     force: bool,
 ) -> None:
     """Choose the items that make a benchmark's score rise without wavering.
@@ -85,34 +94,36 @@ def curate(
     \b
     tokenmart e2lm curate --items item_scores.parquet --out chosen.json
     tokenmart e2lm curate --items item_scores.parquet --compare
+    tokenmart e2lm curate --items item_scores.parquet --task-items task/items.jsonl \\
+        --chosen-items shorter/items.jsonl
     """
-    import json
-
+    from plugins.benchmarks.e2lm.chosen_lines import chosen_lines
     from plugins.benchmarks.e2lm.curation import Choice, compare_methods
     from plugins.benchmarks.e2lm.curation import curate as choose
     from plugins.benchmarks.e2lm.curation_view import print_curation, print_methods
     from plugins.benchmarks.e2lm.items import read_items
-    from warehouse.errors import TokenmartError, visible
-    from warehouse.files import refuse_protected, write_whole
-    from warehouse.paths import find_workspace
+    from warehouse.errors import TokenmartError
+    from warehouse.files import refuse_protected
 
     if most < fewest:
         raise TokenmartError(f"--most {most} is less than --fewest {fewest}; swap them")
-    workspace = find_workspace()
-    if out is not None:
-        refuse_protected(out, workspace, force=force, own=b'"items": [')
+    if (task_items is None) != (chosen_items is None):
+        raise click.UsageError("--task-items and --chosen-items go together")
+    workspace = workspace_for(out, force, b'"items": [')
+    if chosen_items is not None:
+        refuse_protected(chosen_items, workspace, "--chosen-items", force=force)
     scores = read_items(items, metric)
-    for note in scores.notes:
-        click.echo(visible(f"note: {note}"), err=True)
+    say(scores.notes)
     choice = Choice(fewest, most, method, subjects, weights, folds)
     found = choose(scores, workspace, choice, seed)
     if found["reason"]:
-        click.echo(visible(f"note: {found['reason']}"), err=True)
+        say([found["reason"]])
     print_curation(found)
     if compare:
         found["methods"] = compare_methods(scores, workspace, choice, seed)
         print_methods(found["methods"])
     click.echo(f"\nchosen: {len(found['items'])} of {found['of']} items")
     if out is not None:
-        write_whole(out, json.dumps(found, indent=2, allow_nan=False) + "\n")
-        click.echo(f"written {out}")
+        write_out(out, as_text(found) + "\n")
+    if task_items is not None and chosen_items is not None:
+        write_out(chosen_items, chosen_lines(task_items, found["items"]))

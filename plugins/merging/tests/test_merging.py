@@ -215,6 +215,7 @@ def test_layers_of_two_models_and_slerp_and_a_seeded_draw(
         experts,
         workspace,
         {"name": "layers", "recipe": layers},
+        {"name": "layers-and-base", "recipe": {**layers, "base_model": "one"}},
         {"name": "slerp", "recipe": slerp},
         {"name": "dare", "recipe": dare, "seed": 3},
         {"name": "dare-again", "recipe": dare, "seed": 4},
@@ -223,6 +224,8 @@ def test_layers_of_two_models_and_slerp_and_a_seeded_draw(
     for layer, source in ((0, "one"), (1, "one"), (2, "two")):
         name = f"model.layers.{layer}.mlp.up_proj.weight"
         np.testing.assert_array_equal(stacked[name], weights(experts / source)[name])
+    for name, value in weights(made(path, workspace, "layers-and-base")).items():
+        np.testing.assert_array_equal(value, stacked[name])
     first = weights(experts / "one")
     for name, value in weights(made(path, workspace, "slerp")).items():
         np.testing.assert_allclose(value, first[name], atol=1e-5 * np.abs(first[name]).max())
