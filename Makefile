@@ -43,6 +43,7 @@ demo: $(READY)  ## small real models, documents to ranked correlations: minutes 
 study: $(READY)  ## recompute every figure of studies/ from the committed tables (a minute)
 	$(BIN)/python studies/minilong/recompute.py > /dev/null
 	$(BIN)/python studies/early_decisions/recompute.py > /dev/null
+	$(BIN)/python studies/models90/recompute.py > /dev/null
 	$(BIN)/python -m pytest -q tests/test_studies.py
 
 extract: $(READY)  ## token statistics of the locked problem (GPU; elsewhere: the plan and its cost)

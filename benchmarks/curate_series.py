@@ -113,11 +113,13 @@ def measured(work: Path) -> dict[str, Any]:
     ids = np.array(tokenizer("\n\n".join(train_pages))["input_ids"], dtype=np.int64)
     with progress_bar(STEPS * len(RUNS), "steps") as progress:
         losses = {
-            run_name(*run): train(*run, ids=ids, tokenizer=tokenizer, work=work, progress=progress)
+            run_name(*run): train(
+                run_name(*run), *run, ids=ids, tokenizer=tokenizer, work=work, progress=progress
+            )
             for run in RUNS
         }
     trained = time.monotonic()
-    environment = checkout(work, train_pages)
+    environment = checkout(work, train_pages, [run_name(*run) for run in RUNS])
 
     def tokenmart(*words: str | Path) -> None:
         command = [sys.executable, "-m", "tokenmart", *map(str, words)]
@@ -233,6 +235,7 @@ def run_name(width: int, seed: int) -> str:
 
 
 def train(
+    name: str,
     width: int,
     seed: int,
     *,
@@ -240,6 +243,8 @@ def train(
     tokenizer: PreTrainedTokenizerFast,
     work: Path,
     progress: Progress,
+    steps: int = STEPS,
+    checkpoints: int = CHECKPOINTS,
 ) -> dict[str, Any]:
     """Train one model and keep its checkpoints; returns its size and losses, in nats a token."""
     import torch
@@ -262,12 +267,12 @@ def train(
     )
     optimizer = torch.optim.AdamW(model.parameters(), lr=PEAK_RATE, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, PEAK_RATE, total_steps=STEPS, pct_start=0.05, cycle_momentum=False
+        optimizer, PEAK_RATE, total_steps=steps, pct_start=0.05, cycle_momentum=False
     )
     # another order of texts for another seed, too
     order = np.random.default_rng(seed)
     losses = []
-    for step in range(1, STEPS + 1):
+    for step in range(1, steps + 1):
         starts = order.integers(0, len(ids) - TOKENS, ROWS)
         batch = torch.from_numpy(np.stack([ids[at : at + TOKENS] for at in starts]))
         loss = model(input_ids=batch, labels=batch).loss
@@ -277,11 +282,11 @@ def train(
         schedule.step()
         optimizer.zero_grad()
         losses.append(float(loss.detach()))
-        if step % (STEPS // CHECKPOINTS) == 0:
-            folder = checkpoint(work, width, seed, step)
+        if step % (steps // checkpoints) == 0:
+            folder = checkpoint(work, name, step)
             model.save_pretrained(folder)
             tokenizer.save_pretrained(folder)
-        progress(run_name(width, seed), 1)
+        progress(name, 1)
     return {
         "parameters": sum(p.numel() for p in model.parameters()),
         "first_loss": round(float(np.mean(losses[:16])), 3),
@@ -289,17 +294,23 @@ def train(
     }
 
 
-def checkpoint(work: Path, width: int, seed: int, step: int) -> Path:
+def checkpoint(work: Path, name: str, step: int) -> Path:
     """Folder of a checkpoint."""
-    return work / "trained" / f"{run_name(width, seed)}-step{step}"
+    return work / "trained" / f"{name}-step{step}"
 
 
-def checkout(work: Path, texts: Sequence[str]) -> dict[str, str]:
+def checkout(
+    work: Path,
+    texts: Sequence[str],
+    names: Sequence[str],
+    steps: int = STEPS,
+    checkpoints: int = CHECKPOINTS,
+) -> dict[str, str]:
     """A problem of all checkpoints, and the environment in which its rows lie in `work`."""
-    (work / "data").mkdir()
+    (work / "data").mkdir(exist_ok=True)
     (work / "texts.json").write_text(json.dumps(texts[:2]), encoding="utf-8")
-    steps = range(STEPS // CHECKPOINTS, STEPS + 1, STEPS // CHECKPOINTS)
-    folders = [checkpoint(work, *run, step) for run, step in product(RUNS, steps)]
+    kept = range(steps // checkpoints, steps + 1, steps // checkpoints)
+    folders = [checkpoint(work, name, step) for name, step in product(names, kept)]
     problem = {
         "name": "series",
         "title": "Checkpoints of small Llamas",
@@ -326,7 +337,7 @@ def checkout(work: Path, texts: Sequence[str]) -> dict[str, str]:
     }
 
 
-def make_items(item_pages: Sequence[str]) -> Iterator[dict[str, Any]]:
+def make_items(item_pages: Sequence[str], count: int = ITEMS) -> Iterator[dict[str, Any]]:
     """Items in the form of the scaffold's, with their label: sound or mislabelled."""
     draw = random.Random(0)
     found = sorted({tuple(words) for page in item_pages for words in sentences(page)})
@@ -335,7 +346,7 @@ def make_items(item_pages: Sequence[str]) -> Iterator[dict[str, Any]]:
     def end(sentence: Sequence[str]) -> str:
         return " ".join(sentence[-draw.randint(1, MOST_WORDS) :])
 
-    for number, sentence in zip(range(ITEMS), found, strict=False):
+    for number, sentence in zip(range(count), found, strict=False):
         answer = end(sentence)
         choices = [answer]
         while len(choices) < CHOICES:

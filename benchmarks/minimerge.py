@@ -2,9 +2,11 @@
 
 Two sides with a data folder each: participants train, merge and score the open round; the organiser
 takes over their merges and open results, and alone holds the items of leaderboard and final.
-A stage that is done isn't run again, so that the same command goes on after a crash.
+A stage that is done isn't run again, so that the same command goes on after a crash. With --real
+the open round is BoolQ and MAWPS, downloaded; the hidden rounds stay generated.
 
     python benchmarks/minimerge.py --folder /tmp/minimerge --out benchmarks/minimerge.json
+    python benchmarks/minimerge.py --folder /tmp/real --real --items 300 --out minimerge_real.json
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ SKILLS = ("reading", "maths", "code")
 HIDDEN = ("leaderboard", "final")
 OVERLAP = 0.25
 MARTS = ["dbt", "run", "--quiet", "--select", "+tag:rankings", "+eval_metrics"]
-SHARED_CACHE = ("archives", "checkpoints", "weights")
+REAL = ("boolq", "mawps")
+SHARED_CACHE = ("archives", "checkpoints", "weights", "real_sets")
 HEARTBEAT_SECONDS = 30.0
 
 
@@ -145,6 +148,7 @@ def main() -> None:
     parser.add_argument("--problem", type=Path, default=ROOT / "data/problems/minimerge.yml")
     parser.add_argument("--steps", type=int, default=200, help="Training steps of an expert.")
     parser.add_argument("--items", type=int, default=200, help="Open items of a skill.")
+    parser.add_argument("--real", action="store_true", help="Open round on BoolQ and MAWPS.")
     parser.add_argument("--hidden-items", type=int, default=100, help="Items of a hidden set.")
     arguments = parser.parse_args()
     try:
@@ -156,7 +160,7 @@ def main() -> None:
         say("stopped; the same command goes on from here")
         sys.exit(130)
     write_whole(arguments.out, json.dumps(figures, indent=1) + "\n")
-    if arguments.out.resolve() == OUT:
+    if arguments.out.resolve() == OUT and not arguments.real:
         page = ROOT / "docs" / "tutorials" / "ranking_merged_models.md"
         replace_marked(page, BLOCK, docs_block(figures))
     say(f"written {arguments.out}: {figures['minutes']} minutes")
@@ -211,10 +215,14 @@ def run_all(arguments: argparse.Namespace) -> dict[str, Any]:
         stages.run(f"train {skill}", participant, "merge", "train", skill, *words)
     stages.run("check", participant, "merge", "check", problem)
     stages.run("merge", participant, "merge", "run", "--problem", problem)
-    count = str(arguments.items)
-    stages.run("tasks", participant, "merge", "tasks", "--out", str(open_tasks), "--count", count)
+    words = ["--out", str(open_tasks), "--count", str(arguments.items)]
+    open_names = [f"mini_{skill}" for skill in SKILLS]
+    if arguments.real:
+        words += [word for name in REAL for word in ("--real", name)]
+        open_names = [f"real_{name}" for name in REAL]
+    stages.run("tasks", participant, "merge", "tasks", *words)
     evaluate = ["merge", "eval", "--problem", problem, "--device", "cpu"]
-    words = ["--round", "open", "--tasks", ",".join(f"mini_{skill}" for skill in SKILLS)]
+    words = ["--round", "open", "--tasks", ",".join(open_names)]
     words += ["--include-path", str(open_tasks)]
     stages.run("evaluate open", participant, *evaluate, *words)
     stages.run("rank open", participant, *MARTS)
@@ -244,13 +252,15 @@ def run_all(arguments: argparse.Namespace) -> dict[str, Any]:
     words = [str(bundle), "--include-path", str(open_tasks), "--device", "cpu"]
     stages.run("reproduce", organiser, "merge", "reproduce", *words)
     return {
-        "command": "python benchmarks/minimerge.py --folder FOLDER",
+        "command": "python benchmarks/minimerge.py --folder FOLDER"
+        + (f" --real --items {arguments.items}" if arguments.real else ""),
         "date": datetime.now(timezone.utc).date().isoformat(),
         "revision": code_revision()["revision"],
         "threads": os.environ.get("OMP_NUM_THREADS"),
         "cores": os.cpu_count(),
         "minutes": round(sum(each["seconds"] for each in stages.took.values()) / 60, 1),
         "stages": stages.took,
+        "open_tasks": open_names,
         "items": {"open": arguments.items, **dict.fromkeys(HIDDEN, arguments.hidden_items)},
         "overlap": OVERLAP,
         "training": training(participant.folder / "experts"),
@@ -329,7 +339,7 @@ def alike(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {
         name: {
             "pairs": len(rows),
-            "alike": [[r["entry"], r["other_entry"]] for r in rows if not r["told_apart"]],
+            "alike": [[r["entry"], r["other_entry"]] for r in rows if not r["distinguishable"]],
         }
         for name, rows in pairs.items()
     }

@@ -1,6 +1,7 @@
 """Make data/published/ from clones of the repositories that published the scores.
 
     python scripts/published_tables.py --ladder CLONE --pythia CLONE --dclm CLONE
+    python scripts/published_tables.py --perplexity CLONE --scaling CLONE --compression CLONE
 
 A clone is a folder that git can read (a bare one will do) and that holds the commit named below.
 Each table is one Parquet file in the columns of a plain table of scores; `sources.json` beside
@@ -25,11 +26,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from model_tables import (
+    BITS_PER_BYTE,
+    ERRORS,
+    SCALING,
+    compression_rows,
+    perplexity_rows,
+    scaling_rows,
+)
 
 from warehouse.files import appearing, sha256_file, write_whole
 
 PUBLISHED = Path(__file__).parents[1] / "data" / "published"
 COMPRESSION_LEVEL = 19
+CLONE = click.Path(path_type=Path)
 
 Row = dict[str, Any]
 Files = Iterator[tuple[str, bytes]]
@@ -236,6 +246,33 @@ TABLES: dict[str, tuple[Source, Callable[[Files], Iterator[Row]]]] = {
         ),
         dclm_rows,
     ),
+    "perplexity_correlations": (
+        Source(
+            "https://github.com/TristanThrush/perplexity-correlations",
+            "165d8c6254d3aee3250139494071d9a8080a5dd9",
+            (BITS_PER_BYTE, ERRORS),
+            "MIT",
+        ),
+        perplexity_rows,
+    ),
+    "observational_scaling": (
+        Source(
+            "https://github.com/ryoungj/ObsScaling",
+            "4d6e1e43fd2635d04654aa77d1df9d5266ea0382",
+            (SCALING,),
+            "Apache-2.0",
+        ),
+        scaling_rows,
+    ),
+    "compression_intelligence": (
+        Source(
+            "https://github.com/hkust-nlp/llm-compression-intelligence",
+            "ff39c4161d4cd16c7603d85f436da123773448bb",
+            ("README.md",),
+            "MIT",
+        ),
+        compression_rows,
+    ),
 }
 
 SCHEMA = pa.schema(
@@ -250,6 +287,7 @@ SCHEMA = pa.schema(
         ("tokens", pa.float64()),
         ("benchmark", pa.string()),
         ("metric", pa.string()),
+        ("document", pa.string()),
         ("direction", pa.string()),
         ("score", pa.float64()),
         ("stderr", pa.float64()),
@@ -260,7 +298,7 @@ SCHEMA = pa.schema(
 def compact(rows: Iterator[Row]) -> pa.Table:
     """The rows as a sorted table: without empty columns, floats in half the width where exact."""
     table = pa.Table.from_pylist(list(rows), SCHEMA)
-    order = ("benchmark", "metric", "model", "tokens", "step")
+    order = ("benchmark", "metric", "model", "document", "tokens", "step")
     table = table.sort_by([(name, "ascending") for name in order])
     for index, field in reversed(list(enumerate(table.schema))):
         column = table.column(index)
@@ -274,18 +312,38 @@ def compact(rows: Iterator[Row]) -> pa.Table:
 
 
 @click.command()
-@click.option("--ladder", type=click.Path(path_type=Path), help="Clone of allenai/OLMo-ladder.")
-@click.option("--pythia", type=click.Path(path_type=Path), help="Clone of EleutherAI/pythia.")
-@click.option("--dclm", type=click.Path(path_type=Path), help="Clone of mlfoundations/dclm.")
+@click.option("--ladder", type=CLONE, help="Clone of allenai/OLMo-ladder.")
+@click.option("--pythia", type=CLONE, help="Clone of EleutherAI/pythia.")
+@click.option("--dclm", type=CLONE, help="Clone of mlfoundations/dclm.")
+@click.option("--perplexity", type=click.Path(path_type=Path), help="… perplexity-correlations.")
+@click.option("--scaling", type=CLONE, help="Clone of ryoungj/ObsScaling.")
+@click.option(
+    "--compression", type=click.Path(path_type=Path), help="… llm-compression-intelligence."
+)
 @click.option(
     "--out",
     default=PUBLISHED,
     type=click.Path(path_type=Path),
     help="Folder to write to; by default data/published.",
 )
-def main(ladder: Path | None, pythia: Path | None, dclm: Path | None, out: Path) -> None:
+def main(
+    ladder: Path | None,
+    pythia: Path | None,
+    dclm: Path | None,
+    perplexity: Path | None,
+    scaling: Path | None,
+    compression: Path | None,
+    out: Path,
+) -> None:
     """Write the tables whose clones are given; the record of the others is kept."""
-    clones = {"olmo_ladder": ladder, "pythia": pythia, "dclm": dclm}
+    clones = {
+        "olmo_ladder": ladder,
+        "pythia": pythia,
+        "dclm": dclm,
+        "perplexity_correlations": perplexity,
+        "observational_scaling": scaling,
+        "compression_intelligence": compression,
+    }
     record_path = out / "sources.json"
     record = json.loads(record_path.read_text("utf-8")) if record_path.is_file() else {}
     for name, clone in clones.items():

@@ -97,7 +97,7 @@ def test_a_room_that_is_missing(monkeypatch: pytest.MonkeyPatch, place: str, mes
 def test_outside_a_checkout(tmp_path: Path) -> None:
     done = program("sql", "select 1", env={**os.environ, "TOKENMART_HOME": str(tmp_path)})
     assert done.returncode == 1
-    assert done.stderr.startswith(f"error: {tmp_path}: no Tokenmart checkout here")
+    assert done.stderr.startswith(f"error: {tmp_path}: no Tokenmart workspace here")
     assert done.stderr.count("\n") == 1
 
 

@@ -43,14 +43,14 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
         for kind in ("documents", "target")
     },
     "preregister --problem no4k --metric METRIC/VARIANT": (
-        "preregister --problem no4k --metric context_gain/clipped_5@window_4096",
-        "the reader's own metric stands there",
+        "preregister --problem no4k --metric context_gain/clipped_5@window_4096 --yes",
+        "the reader's own metric stands there, and the reader answers the question",
     ),
     **dict.fromkeys(
         (
             "correlate --problem no4k",
             "select --problem no4k",
-            "submit --problem no4k --metric METRIC --variant VARIANT --out results/mine",
+            "submit --problem no4k --metric METRIC/VARIANT --out results/mine",
         ),
         (None, "needs all models and the locked target; tests/rehearsal runs them"),
     ),
@@ -118,9 +118,15 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
     "dbt run --vars grids: [longppl]": (None, "tests/dbt_project builds every grid"),
     "dbt run --vars grids: true": (None, "tests/dbt_project builds every grid"),
     "dbt run --vars grids: [longppl, context_gain]": (None, "tests/dbt_project builds every grid"),
-    "e2lm curate --items item_scores.parquet --out chosen.json": (
-        None,
-        "needs many checkpoints' item scores: plugins/benchmarks/tests/e2lm/test_curation.py",
+    **dict.fromkeys(
+        (
+            "e2lm curate --items item_scores.parquet --compare",
+            "e2lm curate --items item_scores.parquet --out chosen.json",
+        ),
+        (
+            None,
+            "needs many checkpoints' item scores: plugins/benchmarks/tests/e2lm/test_curation.py",
+        ),
     ),
     "e2lm collect results --out scores.csv": (
         None,
@@ -134,7 +140,20 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
         None,
         "needs a checkout of the harness; plugins/benchmarks/tests/e2lm/test_package.py",
     ),
+    "e2lm package --task element_symbols --harness lm-evaluation-harness-competition "
+    "--python fork/bin/python": (None, "needs a clone of the fork"),
+    "e2lm score --scores plot-data-combined-all.json --model dense-1b-arch1": (
+        None,
+        "the site's file: plugins/benchmarks/tests/e2lm/test_score.py",
+    ),
     "e2lm report --problem ladder --out ladder.html": (None, "takes a minute of figures"),
+    **dict.fromkeys(
+        (
+            "e2lm report --problem minilong --metric acc --out pairs.html",
+            "e2lm report --problem minilong --metric acc_norm --out pairs.html",
+        ),
+        (None, "needs answers of two models: plugins/benchmarks/tests/test_pairs.py"),
+    ),
     **dict.fromkeys(
         (
             "eval --problem minilong --tasks arc_easy,hellaswag --limit 100",
@@ -170,6 +189,12 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
             "merge run --problem minimerge",
             "merge run --problem minimerge --dry-run",
             "merge run --problem minimerge --merge ties",
+            "merge submission --kit data/test.csv --check submission.csv",
+            "merge submission --kit data/test.csv --problem minimerge --merge ties",
+            "merge tasks --out kit_tasks --kit data/validation/cosmos_qa.csv",
+            "merge tasks --out real_tasks --real boolq --real mawps --count 300",
+            "merge eval --problem minimerge --round open --tasks real_boolq,real_mawps "
+            "--include-path real_tasks",
             "merge train maths --base checkpoints/my-model --out experts/maths --steps 2",
             "merge train code --problem minimerge",
             "merge train maths --problem minimerge",
@@ -187,6 +212,8 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
             "rank show --problem challenge --out standings.json",
             "rank show --problem minimerge",
             "rank show --problem minimerge --out standings.json",
+            "rank import --problem helm benchmark_output/runs/suite --metric exact_match",
+            "rank show --results groups/core_scenarios.json",
         ),
         (None, "needs another build; plugins/merging/tests/competition/test_rankings.py"),
     ),

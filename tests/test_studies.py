@@ -14,9 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from analysis.statistics.correlations import partial_spearman, spearman
+from analysis.statistics.families import within_families
+
 ROOT = Path(__file__).parents[1]
 MINILONG = ROOT / "studies" / "minilong"
 EARLY = ROOT / "studies" / "early_decisions"
+MODELS90 = ROOT / "studies" / "models90"
 
 
 def script(folder: Path) -> SimpleNamespace:
@@ -64,6 +68,11 @@ def percents(bounds: list[float]) -> str:
     return f"{100 * bounds[0]:.1f} to {100 * bounds[1]:.1f}"
 
 
+def points(difference: list[float]) -> str:
+    value, low, high = (f"{100 * each:.1f}".replace("-", "−") for each in difference)
+    return f"{value} points ({low} to {high})"
+
+
 def minilong_claims() -> list[str]:
     """Every piece of the page that has a figure, made from the recomputed figures."""
     f = committed(MINILONG)
@@ -84,6 +93,7 @@ def minilong_claims() -> list[str]:
         f"{f['on_one_checkpoint']} of the {f['models']} models are that one SmolLM2 checkpoint",
         f"there are {f['series']} series",
         f"Metrics are computed on {f['documents']} pages",
+        f"read {f['bytes_of_gemma'][0]:.0%} to {f['bytes_of_gemma'][1]:.0%} of the bytes",
         f"[recall](../../docs/explanation/recall.md) in {f['contexts']} contexts",
         f"printed results of {old['models']} of these {f['models']} models",
         f"on 4 documents first ({s(f['first_4_documents'])})",
@@ -106,7 +116,10 @@ def minilong_claims() -> list[str]:
         f"{cost['tokens_processed']:,} tokens were processed in {cost['hours']:.1f} hours",
         f"Mean number of places (of {f['models']})",
     ]
-    # "the highest is reached without attention windows and dropped layers"
+    # "the 95% intervals of all differences between the first five contain 0"
+    for pair, (low, high) in f["leads"].items():
+        assert ("bits_per_byte" in pair) or low < 0 < high
+    # "it is that without attention windows and dropped layers"
     assert set(two["bits_per_byte"]["highest"][1]) == {"window", "drop-last"}
     metrics = script(MINILONG).METRICS
     for name, row in of.items():
@@ -133,7 +146,7 @@ def minilong_claims() -> list[str]:
         row = [f"{task[name]:.2f}" for name in ("digits", "first_digit", "exact")
                for task in (planted, never)]  # fmt: skip
         claims.append(f"| {int(length):,} | {planted['n']} | {' | '.join(row)} |")
-        # "most of the digits score is reached without the key, and little of the exact score"
+        # "more than half of the digits score …, and at most half of the exact score"
         assert never["digits"] > planted["digits"] / 2
         assert never["exact"] <= planted["exact"] / 2
     return claims
@@ -179,6 +192,24 @@ def early_claims() -> list[str]:
         f"## Pythia: {pythia['runs']} models",
         f"Of the target's {pythia['tasks_in_the_mean']} tasks, {pythia['tasks']} have both",
     ]
+    compute, two = olmo["compute_minus"], olmo["first_minus_second"]
+    claims += [
+        points(compute["5%"]["bpb"]["single"]) + " on single tasks",
+        points(compute["5%"]["bpb"]["mean"]) + " on the mean",
+        f"{points(compute['25%']['bpb']['single'])} and {points(compute['25%']['bpb']['mean'])}",
+        "not distinguishable from 0, " + points(compute["25%"]["accuracy"]["mean"]),
+        "not distinguishable from 0, " + points(pythia["compute_minus"]["10%"]["acc"]["single"]),
+        "on single tasks, " + points(two["5%"]["single"]),
+        "on the mean over tasks, " + points(two["5%"]["mean"]),
+    ]
+    excludes_0 = [
+        *(compute[at]["bpb"][part] for at in ("5%", "25%") for part in ("single", "mean")),
+        two["5%"]["single"],
+    ]
+    assert all(low > 0 for _, low, _ in excludes_0)
+    contains_0 = (compute["25%"]["accuracy"]["mean"], two["5%"]["mean"],
+                  pythia["compute_minus"]["10%"]["acc"]["single"])  # fmt: skip
+    assert all(low < 0 < high for _, low, high in contains_0)
     # the words of the summary
     for part in ("single", "mean"):
         best = max(row[part] for rows in olmo["stages"].values() for row in rows.values())
@@ -188,7 +219,116 @@ def early_claims() -> list[str]:
     return claims
 
 
-@pytest.mark.parametrize("folder", [MINILONG, EARLY], ids=lambda folder: folder.name)
+def s3(value: float) -> str:
+    return f"{value:+.3f}".replace("-0.000", "+0.000").replace("-", "−")
+
+
+def ci3(bounds: list[float]) -> str:
+    return f"{s3(bounds[0])} to {s3(bounds[1])}"
+
+
+TARGETS = {
+    "mean": "mean accuracy",
+    "arc_easy": "ARC-easy",
+    "piqa": "PIQA",
+    "sciq": "SciQ",
+    "lambada_openai": "LAMBADA",
+}
+
+
+def models90_claims() -> list[str]:
+    f = committed(MODELS90)
+    of, out, factor = f["targets"], f["held_out"], f["one_factor"]
+    mean, held, within, merged = of["mean"], out["mean"], f["within_families"], f["merged_families"]
+    best, source = held["best document"], held["projected"]
+    count, some = f["documents"], f["fewer_documents"]
+    claims = [
+        f"Over {f['models']} models of {f['families']} families, the mean bits per byte of {count} "
+        f"documents ranks accuracy at Spearman {s3(mean['mean'])} (95% CI {ci3(mean['interval'])})"
+        f"; single documents reach {s3(mean['lowest'])} to {s3(mean['best'])}, and "
+        f"{sum(mean['distinguishable_from_mean'])} of {count} can be distinguished",
+        f"the best of {count} documents is {s3(best['minus_mean'])} ahead of the mean "
+        f"({ci3(best['interval'])}), the source's own method {s3(source['minus_mean'])} "
+        f"({ci3(source['interval'])}).",
+        f"{f['models']} models of {f['families']} families are left",
+        f"ranks has {factor['first']:.1%} of their variance, the second {factor['second']:.1%}; "
+        f"two documents correlate at {s3(factor['median_pair'])} (median; lowest pair "
+        f"{s3(factor['lowest_pair'])}).",
+        f"median Spearman of {s3(some['1'][0])} with the target (5% quantile {s3(some['1'][1])}), "
+        f"10 have {s3(some['10'][0])} ({s3(some['10'][1])}).",
+        f"({out['models_scored']:.0f} models on average, {out['splits']:,} splits)",
+        f"given the mean, {of['lambada_openai']['beyond_mean_unadjusted']} of {count} documents",
+        f"and {mean['beyond_mean_unadjusted']} are found for mean accuracy; adjusted for {count}, "
+        "none does.",
+        f"({within['models']} models of {within['families']} families with two or more) the ranks "
+        f"correlate at {s(within['rho'])}.",
+        f"({merged['families']} families), the CI of the mean is {ci3(merged['interval'])}.",
+    ]
+    for name, words in TARGETS.items():
+        row, test = of[name], out[name]
+        assert not any(row["beyond_mean"])  # "adjusted for 263, none does"
+        assert test["weighted"]["minus_mean"] == 0  # "gives the mean's ranking"
+        for way in ("best document", "projected"):  # "nothing here is distinguishable"
+            assert test[way]["interval"][0] < 0 < test[way]["interval"][1]
+        claims.append(
+            f"| {words} | {s3(row['mean'])} | {ci3(row['interval'])} | {s3(row['lowest'])} | "
+            f"{s3(row['median'])} | {s3(row['best'])} | {row['above_0']} | "
+            f"{sum(row['distinguishable_from_mean'])} |"
+        )
+        claims.append(
+            f"| {words} | {s3(test['mean']['rho'])} | {s3(test['best document']['minus_mean'])} | "
+            f"{ci3(test['best document']['interval'])} | {s3(test['projected']['minus_mean'])} | "
+            f"{ci3(test['projected']['interval'])} | {test['projected']['ahead']:.0%} |"
+        )
+    for name, row in f["given"].items():
+        words = "log parameters" if name == "parameters" else "log parameters and log tokens"
+        assert row["documents_above_0"] == count  # "and so do all 263 documents alone"
+        claims.append(
+            f"| {words} | {row['models']} | {row['families']} | {s(row['size_alone'])} | "
+            f"{ci(row['size_alone_interval'])} | {s(row['mean'])} | {s(row['partial'])} | "
+            f"{ci(row['interval'])} |"
+        )
+    pressed, scored = f["compression"], f["benchmarks"]
+    claims.append(f"{pressed['models']} of the 28 models")
+    claims.append(f"against the mean of the four ({pressed['families']} families)")
+    claims.append(
+        f"| parameters, no text | {s(pressed['parameters'][0])} | {ci(pressed['parameters'][1])} |"
+    )
+    for name, words in (
+        ("python", "Python"),
+        ("arxiv_math", "arXiv (mathematics)"),
+        ("common_crawl", "Common Crawl"),
+        ("mean", "mean of three"),
+    ):
+        row = pressed[name]
+        claims.append(
+            f"| {words} | {s(row['rho'])} | {ci(row['interval'])} | {s(row['given_parameters'])} | "
+            f"{ci(row['given_parameters_interval'])} |"
+        )
+    claims.append(f"Among all {scored['models']} models ({scored['families']} families)")
+    claims += [
+        f"{s(scored[name]['rho'])} ({ci(scored[name]['interval'])})"
+        for name in scored
+        if name not in ("models", "families")
+    ]
+    return claims
+
+
+def test_the_product_agrees_with_the_study_of_models() -> None:
+    """The correlations that `select` prints are those of the second implementation."""
+    study = script(MODELS90)
+    models = study.Models()
+    target, mean = models.targets()["mean"], models.bits.mean(axis=1)
+    f = committed(MODELS90)
+    assert spearman(mean, target) == pytest.approx(f["targets"]["mean"]["mean"], abs=1e-12)
+    known = np.isfinite(models.parameters)
+    rho = partial_spearman(mean[known], target[known], np.log(models.parameters[known]))
+    assert rho == pytest.approx(f["given"]["parameters"]["partial"], abs=1e-12)
+    rho = within_families(mean, target, models.families).value
+    assert rho == pytest.approx(f["within_families"]["rho"], abs=1e-12)
+
+
+@pytest.mark.parametrize("folder", [MINILONG, EARLY, MODELS90], ids=lambda folder: folder.name)
 def test_figures_are_recomputed_from_the_tables(folder: Path) -> None:
     same(json.loads(json.dumps(script(folder).figures())), committed(folder))
 
@@ -202,14 +342,17 @@ QUOTED = {
         "95% CI", "95% intervals", "level 5%", "Chance isn't 0.1",
 "SmolLM2-135M", "Gemma 3 270M",
     ],
-    EARLY: ["(95%)", "95% CI", "chance is 50%", "at 5% of OLMo", "up to 25% of training"],
+    MODELS90: ["All 95% CIs", "own 95% CI", "95% CI |", "| 95% |", "0.03 to 8 billion", "(10%)",
+               "abs/2409.05816", "abs/2404.09937"],
+    EARLY: ["(95%)", "95% CI", "chance is 50%", "at 5% of OLMo", "at 5% of training",
+            "at 25% the differences", "at 10% is"],
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("folder", "claims"),
-    [(MINILONG, minilong_claims), (EARLY, early_claims)],
-    ids=["minilong", "early_decisions"],
+    [(MINILONG, minilong_claims), (EARLY, early_claims), (MODELS90, models90_claims)],
+    ids=["minilong", "early_decisions", "models90"],
 )
 def test_each_number_of_a_page_is_a_recomputed_one(folder: Path, claims: Any) -> None:
     left = " ".join((folder / "README.md").read_text("utf-8").split())

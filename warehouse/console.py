@@ -12,6 +12,13 @@ from click.utils import PacifyFlushWrapper
 
 from warehouse.errors import visible
 
+EXTRAS = dict.fromkeys(
+    ("accelerate", "gguf", "huggingface_hub", "sentencepiece", "tokenizers", "torch",
+     "transformers"),
+    "extract",
+)  # fmt: skip
+"""Package that a light installation lacks → the extra that brings it."""
+
 
 def run(command: click.Command, name: str) -> NoReturn:
     """Run a command with the arguments of this process and exit.
@@ -35,6 +42,16 @@ def run(command: click.Command, name: str) -> NoReturn:
     except click.Abort:
         click.echo("interrupted", err=True)
         code = 130
+    except ModuleNotFoundError as error:
+        extra = EXTRAS.get((error.name or "").split(".")[0])
+        if extra is None:
+            raise
+        click.echo(
+            f"error: package {error.name!r} is not installed: this command needs "
+            f"pip install 'tokenmart[{extra}]' (in a checkout: make setup)",
+            err=True,
+        )
+        code = 1
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0

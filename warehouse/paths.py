@@ -55,6 +55,11 @@ class Workspace:
         return self.store / "documents"
 
     @property
+    def key_intervals(self) -> Path:
+        """Key text that evaluators found: `problem=…/evaluator=…/intervals.parquet`."""
+        return self.store / "key_intervals"
+
+    @property
     def models(self) -> Path:
         """Model tables: `problem=…/model_id=…/model.parquet`."""
         return self.store / "models"
@@ -73,6 +78,11 @@ class Workspace:
     def benchmark_tables(self) -> Path:
         """Where those scores come from, and what is early: `problem=…/table.parquet`."""
         return self.store / "benchmark_tables"
+
+    @property
+    def model_scores(self) -> Path:
+        """Scores of models that may predict a target: `problem=…/scores.parquet`."""
+        return self.store / "model_scores"
 
     @property
     def ranking_columns(self) -> Path:
@@ -202,8 +212,8 @@ def find_workspace(start: Path | None = None) -> Workspace:
     else:
         looked = named or here
         raise TokenmartError(
-            f"{looked}: no Tokenmart checkout here (no dbt_project/dbt_project.yml); "
-            "run inside the repository or set TOKENMART_HOME to it"
+            f"{looked}: no Tokenmart workspace here (no dbt_project/dbt_project.yml); make one "
+            "with `tokenmart init FOLDER`, run inside one or the repository, or set TOKENMART_HOME"
         )
     elsewhere = os.environ.get("TOKENMART_DATA")
     data = Path(elsewhere or root / "data").resolve()

@@ -18,7 +18,8 @@ METRIC = click.option(
     "--metric",
     "metrics",
     multiple=True,
-    help="Show only this metric; repeatable. p-values stay adjusted for all metrics tested.",
+    help="Show only this METRIC or METRIC/VARIANT; repeatable. p-values stay adjusted for all "
+    "metrics tested.",
 )
 TOP = click.option(
     "--top",

@@ -32,7 +32,7 @@ PartsOf = Callable[[MetricColumn], DocumentParts | None]
 
 _PARTS = """
     select model_id, doc_id, numerator, denominator, weight
-    from metric_documents
+    from metric_parts
     where problem = ? and metric = ? and variant = ?
 """
 
@@ -54,7 +54,7 @@ class DocumentNoise:
 
 
 def parts_reader(workspace: Workspace, table: MetricTable) -> PartsOf | None:
-    """A function from a column to its parts; None where no build has made `metric_documents`.
+    """A function from a column to its parts; None where no build has made `metric_parts`.
 
     It gives None for ideas, whose numbers have no documents, and for variants of one document.
     """
@@ -62,7 +62,7 @@ def parts_reader(workspace: Workspace, table: MetricTable) -> PartsOf | None:
 
     with connect_read_only(workspace) as connection:
         found = connection.execute(
-            "select 1 from duckdb_tables() where table_name = 'metric_documents'"
+            "select 1 from information_schema.tables where table_name = 'metric_parts'"
         ).fetchone()
     if found is None:
         return None

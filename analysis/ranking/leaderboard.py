@@ -119,7 +119,7 @@ def rank_metrics(
     """
     inference = infer(table)
     held_out = _held_out(table, seed)
-    base = default_baseline(table.columns)
+    base = default_baseline(table.columns, table.baseline)
     columns = [c for c in table.columns if c.kind != "variant"]
     columns += [c for c in table.named(shown) if c.kind == "variant"]
     asked = {id(column) for column in columns}
@@ -228,7 +228,7 @@ def _most_alike(
             rho = spearman(column.oriented[both], other.oriented[both])
             found.append((other, rho))
     found = [pair for pair in found if not math.isnan(pair[1])]
-    return tuple(sorted(found, key=lambda pair: -abs(pair[1]))[:most])
+    return tuple(sorted(found, key=lambda pair: (-round(abs(pair[1]), 10), pair[0].name))[:most])
 
 
 def leaderboard_record(
@@ -287,6 +287,7 @@ def _row_record(row: LeaderboardRow, models: list[str]) -> dict[str, Any]:
         "p_adjusted_within_families": number(row.p_within),
         "tracks_target": bool(row.evidence) and not row.fewer,
         "models_with_fewer_documents": row.fewer,
+        "models_without_value": list(compress(models, ~row.column.present)),
     }
     if row.column.kind != "variant":
         record |= {

@@ -38,7 +38,7 @@ metric_list:
   - {{metric: perplexity, aggregation: perplexity, higher_is_better: false}}
 metadata: {{version: 1.0}}
 """
-_LOADER = '''\
+LOADER = '''\
 """The items beside this file."""
 
 import json
@@ -108,7 +108,7 @@ def write_tasks(sets: dict[str, list[Item]], folder: Path, prefix: str) -> list[
         form = _CHOICE if items[0].choices else _ANSWER
         files = {
             f"{task}.yaml": form.format(task=task, module=f"{task}_items"),
-            f"{task}_items.py": _LOADER.format(task=task),
+            f"{task}_items.py": LOADER.format(task=task),
             f"{task}.jsonl": "".join(json.dumps(_row(item)) + "\n" for item in items),
         }
         for name, text in files.items():

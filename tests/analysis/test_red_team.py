@@ -74,7 +74,8 @@ def library(minilong):
 
 
 def preregister(*arguments):
-    return run(preregistration.preregister, "--problem", "minilong", *arguments)
+    yes = ("--yes",) if "--metric" in arguments else ()
+    return run(preregistration.preregister, "--problem", "minilong", *arguments, *yes)
 
 
 def record_labels(minilong):

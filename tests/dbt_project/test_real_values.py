@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from metric_oracle import SETTINGS, Oracle
 from real_subset import MODELS, OPTIONS, write_subset
 
 from extract.cli import extract
+from tokenmart import cli
 
 # the first one may have to download and convert the checkpoints
 pytestmark = [pytest.mark.models, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -80,6 +82,28 @@ def test_another_evaluator(real: Warehouse, oracle: Oracle, tmp_path: Path) -> N
         values = built.values("longppl_external")
         variant = "largest_alpha_0.5_beta_-2@window_256"
         assert all(values[variant, model] is not None for model in MODELS)
+
+
+def test_exported_key_text_comes_back_as_the_same_longppl(real: Warehouse, tmp_path: Path) -> None:
+    """The evaluator's key text, exported with the cookbook and imported under another name."""
+    shutil.copytree(real.data, tmp_path / "data", symlinks=True)
+    copy = Warehouse(tmp_path / "data", tmp_path / "tokenmart.duckdb")
+    out = tmp_path / "intervals.csv"
+    query = ["sql", "--name", "key_intervals", "--out", str(out), "--param", "alpha=0.5"]
+    query += [word for pair in ("problem=minilong", "model=gemma3-270m", "short=window_256")
+              for word in ("--param", pair)]  # fmt: skip
+    path = str(real.data.parent / "minilong.yml")
+    brought = ["data", "import", "--problem", path, "--model", "elsewhere", "--format"]
+    with copy.as_workspace():
+        for command in (query, [*brought, "key-intervals", str(out)]):
+            done = CliRunner().invoke(cli, command)
+            assert done.exit_code == 0, done.output
+    copy.run("--vars", "{grids: true}", "--select", "+metric_values")
+    values = copy.values("longppl_external")
+    for model in MODELS:
+        for ending in ("", "_by_length"):
+            own = values[f"largest_alpha_0.5_beta_-2{ending}@window_256", model]
+            assert own is not None and values[f"published{ending}@elsewhere", model] == own
 
 
 def test_pieces_of_one_character_occur(real: Warehouse) -> None:

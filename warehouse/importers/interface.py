@@ -43,9 +43,13 @@ class Importer(ABC):
 
 
 class StoringImporter(ABC):
-    """A format of something other than target scores; it stores what it reads. `kind` names it."""
+    """A format of something other than target scores; it stores what it reads. `kind` names it.
+
+    `of_other_models`: the model that the files are of need not be one of the problem.
+    """
 
     kind: ClassVar[str]
+    of_other_models: ClassVar[bool] = False
 
     @abstractmethod
     def import_files(

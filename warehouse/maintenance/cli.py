@@ -1,4 +1,4 @@
-"""`tokenmart doctor`, and of `tokenmart data`: check, gc, publish."""
+"""`tokenmart init` and `doctor`, and of `tokenmart data`: check, gc, publish."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from warehouse.errors import StorageError, TokenmartError, visible
-from warehouse.options import ANY_PROBLEM, JSON
+from warehouse.options import ANY_PROBLEM, FILE, JSON
 from warehouse.paths import find_workspace
 from warehouse.problem.cli import data
 from warehouse.terminal import counted
@@ -22,6 +22,27 @@ from warehouse.terminal import counted
 if TYPE_CHECKING:
     from warehouse.maintenance.check import Defect, DocumentFacts
     from warehouse.paths import Workspace
+
+
+@click.command()
+@click.argument("folder", type=FILE)
+def init(folder: Path) -> None:
+    """Make a workspace in FOLDER: the dbt project, problem files and a place for data.
+
+    For an installation without a checkout. Commands that are started in the folder, or below it,
+    use it; $TOKENMART_HOME names it from elsewhere. Nothing that is there is replaced.
+
+    \b
+    tokenmart init study && cd study
+    tokenmart data new mine --texts texts --model org/model
+    """
+    from warehouse.maintenance.new_workspace import make_workspace
+
+    for path in make_workspace(folder):
+        click.echo(f"wrote {folder / path}")
+    click.echo("next:")
+    click.echo(f"  cd {shlex.quote(str(folder))}")
+    click.echo("  tokenmart doctor")
 
 
 @click.command()

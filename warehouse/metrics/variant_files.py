@@ -39,6 +39,7 @@ _TOKEN_ROWS = {
     "token_pairs": "token_metrics",
     "key_tokens": "fct_tokens",
     "evaluator_key_tokens": "fct_tokens",
+    "published_key_text": "fct_tokens",
 }
 """Rows of fct_tokens that `over` names → the model that the metric's SQL must read for it."""
 

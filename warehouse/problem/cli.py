@@ -302,7 +302,7 @@ def import_(
     force: bool,
     files: tuple[Path, ...],
 ) -> None:
-    """Import scores or benchmark answers of one model from another program.
+    """Import scores, benchmark answers or key text of one model from another program.
 
     Scores become the target of a problem file with `target: {kind: imported}`. Answers are stored
     like those of `tokenmart eval`, with the program that ran the model. Import all tasks of a model
@@ -321,21 +321,26 @@ def import_(
       vllm            the same with vLLM's prompt_token_ids and prompt_logprobs
 
     \b
+    Formats of key text, for longppl_external; --model names the evaluator:
+      key-intervals   CSV, JSON lines or Parquet with document_sha256, char_start and char_end, or
+                      LongPPL's slice_<document>.txt
+
+    \b
     tokenmart data import --problem mine --model org/model --format items scores.csv
     tokenmart data import --problem mine --model org/model --format lm-eval --metric acc *.jsonl
     tokenmart data import --problem mine --model org/model --format samples *.jsonl
     """
     from warehouse.importers.store import import_items, importer, storing_importers
-    from warehouse.problem.spec import ImportedTarget, load_problem
+    from warehouse.problem.spec import ImportedTarget, load_problem, slug
 
     workspace = find_workspace()
     if (storing := storing_importers().get(format_name)) is not None:
         if metric is not None:
             raise TokenmartError(f"--metric: format {format_name} imports all; leave it out")
         problem = load_problem(problem_name, workspace)
-        spec = problem.model(model)
-        found = storing().import_files(files, workspace, problem.name, spec.model_id, force=force)
-        _say_imported(spec.full_id, found)
+        full_id = model if storing.of_other_models else problem.model(model).full_id
+        found = storing().import_files(files, workspace, problem.name, slug(full_id), force=force)
+        _say_imported(full_id, found)
         return
     reader = importer(format_name, metric)
     problem = load_problem(problem_name, workspace)

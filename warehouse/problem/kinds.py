@@ -67,6 +67,10 @@ class Ranked(Protocol):
         """Its description."""
 
     @property
+    def baseline(self) -> str:
+        """`metric/variant` that the others are compared with; empty for perplexity."""
+
+    @property
     def ranked_models(self) -> Sequence[RankedModel]:
         """The models that are ranked."""
 

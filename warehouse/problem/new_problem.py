@@ -19,7 +19,12 @@ from warehouse.problem.spec import Problem, checked_problem
 from warehouse.problem.yaml_file import parse_text
 from warehouse.sources.documents.folder import ENDINGS
 from warehouse.sources.documents.json_file import LINES
-from warehouse.sources.weights.interface import PICKLED, SAFETENSORS, has_weights
+from warehouse.sources.weights.interface import (
+    PICKLED,
+    SAFETENSORS,
+    has_weights,
+    refuse_missing_shards,
+)
 from warehouse.strict_json import StrictJsonError, read_json
 
 CHARACTERS_PER_TOKEN = 4
@@ -235,11 +240,11 @@ def _local(path: Path, folder: Path) -> _Model:
         raise TokenmartError(
             f"--model {path}: its config.json {error}; give a folder written by save_pretrained"
         ) from error
+    refuse_missing_shards(f"--model {path}", path, SAFETENSORS)
     if not has_weights(path, SAFETENSORS):
         pickled = " (pickled ones may contain code)" if has_weights(path, PICKLED) else ""
         raise TokenmartError(
-            f"--model {path}: no .safetensors weights, or not all{pickled}; convert them with "
-            "save_pretrained"
+            f"--model {path}: no .safetensors weights{pickled}; convert them with save_pretrained"
         )
     kind = config.get("model_type") if isinstance(config, dict) else None
     kind = kind if isinstance(kind, str) and kind else "model"

@@ -193,6 +193,11 @@ class Problem(Frozen):
         return Place(workspace, self.name, offline, self.asked)
 
     @property
+    def baseline(self) -> str:
+        """Metrics of documents are compared with perplexity."""
+        return ""
+
+    @property
     def ranked_models(self) -> tuple[ModelSpec, ...]:
         """What a command takes when no model is named: all but those `on_request`."""
         return tuple(model for model in self.models if not model.on_request)

@@ -83,6 +83,15 @@ DOCUMENTS = pa.schema(
     ]
 )
 
+KEY_INTERVALS = pa.schema(
+    [
+        _field("doc_id", pa.int32(), "document in the problem's corpus"),
+        _field("char_start", pa.int32(), "first character of key text"),
+        _field("char_end", pa.int32(), "behind its last character"),
+    ]
+)
+"""Characters that another model found to depend on long context: LongPPL's key text."""
+
 MODELS = pa.schema(
     [
         _field("full_id", pa.string(), "id as published, e.g. Qwen/Qwen2-7B-Instruct"),
@@ -235,12 +244,28 @@ BENCHMARK_TABLES = pa.schema(
         _field("early_until_share", pa.float64(), "the same, as a share of a run's training", True),
         _field("early_every_steps", pa.int64(), "only steps that this divides are early", True),
         _field("early_checkpoints", pa.int32(), "number of early checkpoints, evenly spaced", True),
-        _field("predict_from", pa.string(), "shares of training or sizes, separated by commas"),
+        _field("predict_from", pa.string(), "shares, sizes or metrics, separated by commas"),
         _field("target_metric", pa.string(), "scoring method of the final score", True),
         _field("target_size", pa.string(), "size whose scores other sizes predict", True),
     ]
 )
 """One row per problem of kind `table`: where its scores come from, and what is early in it."""
+
+MODEL_SCORES = pa.schema(
+    [
+        _field("model_id", pa.string(), "the model that was scored, as one folder name"),
+        _field("full_id", pa.string(), "the model, as the table names it"),
+        _field("family", pa.string(), "models of one family are not independent"),
+        _field("parameters", pa.int64(), "number of parameters", True),
+        _field("benchmark", pa.string(), "task, or corpus"),
+        _field("metric", pa.string(), "how it was read, e.g. accuracy or bits_per_byte"),
+        _field("document", pa.string(), "the document of a score per document", True),
+        _field("each_document", pa.bool_(), "whether each document is a metric of its own, too"),
+        _field("direction", pa.string(), "which scores are better: higher or lower"),
+        _field("score", pa.float64(), "the score"),
+    ]
+)
+"""Scores that may predict a target, one per model, benchmark, metric and document."""
 
 RANKING_COLUMNS = pa.schema(
     [
@@ -339,6 +364,7 @@ TABLES: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {
     "tokens": (TOKENS, PARTITION_KEYS),
     "top_tokens": (TOP_TOKENS, PARTITION_KEYS),
     "documents": (DOCUMENTS, ("problem",)),
+    "key_intervals": (KEY_INTERVALS, ("problem", "evaluator")),
     "condition_pairs": (CONDITION_PAIRS, ("problem",)),
     "lineup": (LINEUP, ("problem",)),
     "models": (MODELS, ("problem", "model_id")),
@@ -346,6 +372,7 @@ TABLES: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {
     "recall_items": (RECALL_ITEMS, ("problem", "model_id")),
     "benchmark_scores": (BENCHMARK_SCORES, ("problem",)),
     "benchmark_tables": (BENCHMARK_TABLES, ("problem",)),
+    "model_scores": (MODEL_SCORES, ("problem",)),
     "ranking_columns": (RANKING_COLUMNS, ("problem",)),
     "ranking_results": (RANKING_RESULTS, ("problem",)),
     "merge_runs": (MERGE_RUNS, ("problem", "model_id")),

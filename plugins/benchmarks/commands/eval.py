@@ -49,6 +49,13 @@ if TYPE_CHECKING:
     help="Number of few-shot examples in a prompt, instead of the task's own number.",
 )
 @click.option(
+    "--fewshot-seed",
+    type=click.IntRange(0),
+    default=1234,
+    show_default=True,
+    help="Draw worked examples with this seed, where the task draws them.",
+)
+@click.option(
     "--limit",
     type=click.IntRange(1),
     help="Use only the first N documents of each task; stored separately from complete runs.",
@@ -93,6 +100,7 @@ def eval_command(
     include_path: tuple[Path, ...],
     models: tuple[str, ...],
     shots: int | None,
+    fewshot_seed: int,
     limit: int | None,
     chat: bool,
     system: str | None,
@@ -128,7 +136,9 @@ def eval_command(
     workspace, problem, selection = _selected(problem_name, models, device, dtype, backend)
     wanted = [name for each in names for name in each.split(",") if name]
     with without_library_bars():
-        tasks, groups = load_tasks_and_groups(wanted, include_path, shots=shots, limit=limit)
+        tasks, groups = load_tasks_and_groups(
+            wanted, include_path, shots=shots, limit=limit, fewshot_seed=fewshot_seed
+        )
     refuse_clashes(workspace, problem.name, ((each.name, each.condition) for each in tasks))
     items = {task.condition: item_rows(task, subject, cluster) for task in tasks}
     if dry_run:

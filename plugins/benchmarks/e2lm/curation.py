@@ -2,92 +2,93 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import duckdb
-import pyarrow as pa
-from rich.console import Console
-from rich.table import Table
 
+from plugins.benchmarks.e2lm.curation_trial import Fold, held_out
 from plugins.benchmarks.e2lm.items import ItemScores
-from plugins.benchmarks.e2lm.scores import open_scores
-from warehouse.errors import TokenmartError
+from plugins.benchmarks.e2lm.score import WEIGHTS
+from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.metrics.model_sql import ModelSql
 from warehouse.paths import Workspace
-from warehouse.store.schema import BENCHMARK_SCORES, BENCHMARK_TABLES
 
 SQL = Path(__file__).parents[1] / "dbt" / "analyses" / "item_signal.sql"
 FEWEST_CHECKPOINTS = 8
 """SQ is undefined for fewer."""
 
-MOST_FOLDS = 5
-VARIANTS = ("all", "random", "chosen")
-STATISTICS = ("sq", "monotonicity", "autocorrelation")
+FOLDS = 5
+METHODS = {"signal": None, "rise": None, "easiest": "confidence", "prompts": "prompt_score"}
+"""Method of choosing → the column that the table needs for it."""
 
 _HALF = 2 * FEWEST_CHECKPOINTS
 
 
 @dataclass(frozen=True)
-class Fold:
-    """Where items are chosen and where they are tried: SQL conditions on `items`."""
+class Choice:
+    """How items are chosen.
 
-    name: str
-    chosen_on: str
-    tried_on: str
+    method: one of `METHODS`. fewest, most: items of a choice. subjects: only items of these; all
+    when empty. weights: of SQ, RC and CS; RC has no part, a choice is made on early checkpoints.
+    folds: parts of the models that are held out in turn, at most.
+    """
+
+    fewest: int
+    most: int
+    method: str = "signal"
+    subjects: tuple[str, ...] = ()
+    weights: tuple[float, float, float] = WEIGHTS
+    folds: int = FOLDS
 
 
-def curate(
-    scores: ItemScores, workspace: Workspace, fewest: int, most: int, seed: int
-) -> dict[str, Any]:
-    """Choose items by what they contribute to a rise over training.
+def curate(scores: ItemScores, workspace: Workspace, choice: Choice, seed: int) -> dict[str, Any]:
+    """Choose items by what they contribute to a rise over training, or as winners chose theirs.
 
-    The items are chosen on all models; what the choice is worth is told on models that had no part
-    in one (and on checkpoints that had none, where each model has 16), in up to five folds.
+    The items are chosen on all models; what the choice is worth is measured on models that had no
+    part in one (and on checkpoints that had none, where each model has 16), in up to five folds.
+    Where models of the recipes science and web are there, a fold holds out a whole shape (size and
+    architecture), so that CS is defined in it.
 
     Args:
         scores: of single items.
         workspace: whose SQL models are used.
-        fewest: items of a choice.
-        most: items of a choice.
+        choice: the method and its limits.
         seed: of the random items beside the chosen ones.
 
     Returns:
         JSON-ready: `items` (the chosen ones, best first), `signal` of every item, `held_out` by
-        statistic, `by_subject` and `by_length`, and how they were found.
+        statistic, `by_subject` and `by_length`, and how they were found; `reason` why SQ is
+        undefined.
 
     Raises:
-        TokenmartError: too few items, checkpoints or models.
+        TokenmartError: too few items, checkpoints or models, or a column is missing.
     """
-    if scores.items <= fewest:
-        fewer = f", or choose fewer with --fewest {scores.items // 2}" if scores.items > 3 else ""
+    eligible = _eligible(scores, choice)
+    fewest_checkpoints, shortest = min((n, name) for name, n in scores.checkpoints.items())
+    if fewest_checkpoints < 2:
         raise TokenmartError(
-            f"{scores.path}: {scores.items} items have a score everywhere, no choice for --fewest "
-            f"{fewest}; add items{fewer}"
+            f"{shortest} has 1 checkpoint, so no rise; leave the model out, or add checkpoints"
         )
-    short = {name: n for name, n in scores.checkpoints.items() if n < FEWEST_CHECKPOINTS}
-    if short:
-        name, count = next(iter(short.items()))
-        raise TokenmartError(
-            f"{name} has {count} checkpoints; signal quality needs {FEWEST_CHECKPOINTS}: leave the "
-            "model out, or add checkpoints"
-        )
-    folds = _folds(scores)
-    sql = SQL.read_text(encoding="utf-8")
-    database = scores.database
-    limits = {"fewest_items": fewest, "most_items": most}
-    signal = _choose(database, workspace, sql, limits, "true", "signal_all")
+    folds = _folds(scores, choice.folds)
+    signal = _choose(scores, workspace, choice, "true", "signal_all")
     for number, fold in enumerate(folds):
-        _choose(database, workspace, sql, limits, fold.chosen_on, f"signal_{number}")
-    held_out = _held_out(database, workspace, folds, seed)
+        _choose(scores, workspace, choice, fold.chosen_on, f"signal_{number}")
+    database = scores.database
     chosen = [row for row in signal if row["is_chosen"]]
     return {
         "items": [row["item"] for row in chosen],
-        "of": scores.items,
+        "of": eligible,
+        "method": choice.method,
+        "weights": dict(zip(("sq", "cs"), _weights(scores, choice), strict=True)),
         "models": len(scores.models),
         "folds": [fold.name for fold in folds],
-        "held_out": held_out,
+        "reason": None
+        if fewest_checkpoints >= FEWEST_CHECKPOINTS
+        else f"no SQ of {shortest}: {fewest_checkpoints} of at least {FEWEST_CHECKPOINTS} "
+        "checkpoints",
+        "held_out": held_out(database, workspace, folds, seed, _weights(scores, choice)),
         "by_subject": _grouped(database, "subject"),
         "by_length": _grouped(
             database,
@@ -99,165 +100,115 @@ def curate(
     }
 
 
-def print_curation(found: dict[str, Any]) -> None:
-    """What the choice is worth, by statistic, and where the chosen items lie."""
-    console = Console(markup=False, emoji=False, width=110)
-    view = Table(box=None, pad_edge=False, header_style="bold")
-    view.add_column("on models not used for choosing")
-    headings = ("all items", "random ones", "chosen", "chosen, where chosen", "optimism", "better")
-    for heading in headings:
-        view.add_column(heading, justify="right", no_wrap=True)
-    for name, row in found["held_out"].items():
-        values = (row["all"], row["random"], row["chosen"], row["in_sample"])
-        view.add_row(
-            name,
-            *("–" if value is None else f"{value:.3f}" for value in values),
-            "–" if row["optimism"] is None else f"{row['optimism']:+.3f}",
-            f"{row['better']} of {row['compared']}",
+def compare_methods(
+    scores: ItemScores, workspace: Workspace, choice: Choice, seed: int
+) -> dict[str, dict[str, Any]]:
+    """Method → statistic → what it is worth on models that had no part; None without its column."""
+    return {
+        method: curate(scores, workspace, replace(choice, method=method), seed)["held_out"]
+        for method, column in METHODS.items()
+        if column is None or column in scores.has
+    }
+
+
+def has_both_recipes(scores: ItemScores) -> bool:
+    """Whether the table can tell science from web data."""
+    return scores.recipes >= {"science", "web"}
+
+
+def _weights(scores: ItemScores, choice: Choice) -> tuple[float, float]:
+    """Weights of SQ and CS; without both recipes there is SQ alone."""
+    return (choice.weights[0], choice.weights[2]) if has_both_recipes(scores) else (1.0, 0.0)
+
+
+def _eligible(scores: ItemScores, choice: Choice) -> int:
+    """How many items may be chosen."""
+    column = METHODS[choice.method]
+    if column is not None and column not in scores.has:
+        raise TokenmartError(
+            f"--method {choice.method}: {scores.path} has no column {column!r}; add it, or choose "
+            "another method"
         )
-    console.print(view)
-    for key, heading in (("by_subject", "subject"), ("by_length", "answer, characters")):
-        if len(found[key]) < 2:
-            continue
-        view = Table(box=None, pad_edge=False, header_style="bold")
-        view.add_column(heading)
-        for column in ("items", "chosen", "mean score", "rise", "wobble"):
-            view.add_column(column, justify="right")
-        for row in found[key]:
-            figures = (f"{row[name]:.3f}" for name in ("score", "rise", "wobble"))
-            view.add_row(row["group"], str(row["items"]), f"{row['share_chosen']:.0%}", *figures)
-        console.print()
-        console.print(view)
+    count = scores.items
+    if choice.subjects:
+        known = dict(
+            scores.database.execute(
+                "select subject, count(distinct item) from items where subject is not null"
+                " group by 1 order by 1"
+            ).fetchall()
+        )
+        for name in choice.subjects:
+            if name not in known:
+                raise TokenmartError(
+                    f"--subject {name}: not in {scores.path}; {did_you_mean(name, list(known))}"
+                    f"its subjects: {', '.join(known) or 'none'}"
+                )
+        count = sum(known[name] for name in set(choice.subjects))
+    if count <= choice.fewest and not (choice.subjects and count == choice.fewest):
+        fewer = f", or choose fewer with --fewest {count // 2}" if count > 3 else ""
+        raise TokenmartError(
+            f"{scores.path}: {count} items have a score everywhere, no choice for --fewest "
+            f"{choice.fewest}; add items{fewer}"
+        )
+    return count
 
 
-def _folds(scores: ItemScores) -> list[Fold]:
-    """Each model held out once, several at a time; halves of the checkpoints where there are 16."""
+def _folds(scores: ItemScores, most: int) -> list[Fold]:
+    """Each model (or shape, where recipes are compared) held out once, several at a time.
+
+    Halves of the checkpoints as well, where each model has 16.
+    """
     halves = min(scores.checkpoints.values()) >= _HALF
     even, odd = ("checkpoint % 2 = 0", "checkpoint % 2 = 1") if halves else ("true", "true")
-    models = scores.models
-    if len(models) == 1:
+    column = "shape" if has_both_recipes(scores) else "model"
+    units = sorted(set(scores.shapes.values())) if column == "shape" else list(scores.models)
+    if len(units) == 1:
         if not halves:
+            what = f"one {column}" if column == "model" else "models of one size and architecture"
             raise TokenmartError(
-                f"one model with {scores.checkpoints[models[0]]} checkpoints; to try a choice on "
-                f"what had no part in it takes 2 models, or {_HALF} checkpoints"
+                f"{what} with {min(scores.checkpoints.values())} checkpoints; to try a choice on "
+                f"what had no part in it takes 2 {column}s, or {_HALF} checkpoints"
             )
         return [Fold("odd checkpoints", even, odd), Fold("even checkpoints", odd, even)]
-    count = min(MOST_FOLDS, len(models))
+    count = min(most, len(units))
     folds = []
     for number in range(count):
-        out = models[number::count]
+        out = units[number::count]
         listed = ", ".join("'" + name.replace("'", "''") + "'" for name in out)
         folds.append(
             Fold(
                 ", ".join(out) + (", odd checkpoints" if halves else ""),
-                f"model not in ({listed}) and {even}",
-                f"model in ({listed}) and {odd}",
+                f"{column} not in ({listed}) and {even}",
+                f"{column} in ({listed}) and {odd}",
             )
         )
     return folds
 
 
 def _choose(
-    database: duckdb.DuckDBPyConnection,
-    workspace: Workspace,
-    sql: str,
-    limits: dict[str, int],
-    where: str,
-    name: str,
+    scores: ItemScores, workspace: Workspace, choice: Choice, where: str, name: str
 ) -> list[dict[str, Any]]:
     """Make the table `name`: the signal of each item where a condition holds."""
+    database = scores.database
+    subjects = ", ".join("'" + one.replace("'", "''") + "'" for one in choice.subjects)
+    of_subjects = f" and subject in ({subjects})" if subjects else ""
     database.execute(
         "create or replace temp table item_scores as"
-        f" select model, checkpoint, item, score from items where {where}"
+        f" select * exclude (subject, characters) from items where {where}{of_subjects}"
     )
-    text = ModelSql(database, workspace, limits).render(sql)
+    weight_sq, weight_cs = _weights(scores, choice)
+    variables = {
+        "method": choice.method,
+        "fewest_items": choice.fewest,
+        "most_items": choice.most,
+        "weight_sq": weight_sq,
+        "weight_cs": weight_cs,
+    }
+    text = ModelSql(database, workspace, variables).render(SQL.read_text(encoding="utf-8"))
     database.execute(f"create or replace table {name} as {text}")
     rows = database.execute(f"select * from {name} order by place")
     columns = [column[0] for column in rows.description or []]
     return [dict(zip(columns, row, strict=True)) for row in rows.fetchall()]
-
-
-def _held_out(
-    database: duckdb.DuckDBPyConnection, workspace: Workspace, folds: list[Fold], seed: int
-) -> dict[str, dict[str, Any]]:
-    """SQ and its parts of all, random and chosen items, where they were and were not chosen."""
-    parts = []
-    for number, fold in enumerate(folds):
-        for where, place in ((fold.chosen_on, "in"), (fold.tried_on, "out")):
-            parts.append(
-                f"""
-                select
-                    '{number}:{place}:' || named.variant as benchmark,
-                    items.model,
-                    items.progress,
-                    avg(items.score) filter (where named.is_in) as score
-                from items
-                inner join (
-                    select
-                        *,
-                        row_number() over (order by hash(item || '{seed}'), item)
-                        <= count(*) filter (where is_chosen) over () as is_drawn
-                    from signal_{number}
-                ) as signal
-                    on items.item = signal.item
-                cross join lateral (
-                    values ('all', true), ('random', signal.is_drawn), ('chosen', signal.is_chosen)
-                ) as named (variant, is_in)
-                where {where}
-                group by all
-                """
-            )
-    table = database.sql(
-        "select benchmark, 'mean' as metric, 'higher' as direction, model as model_id,"
-        " model as full_id, model as family, progress as tokens, score from ("
-        + " union all ".join(parts)
-        + ") order by all"
-    ).to_arrow_table()
-    for field in BENCHMARK_SCORES:
-        if field.name not in table.column_names:
-            table = table.append_column(field.name, pa.nulls(len(table), field.type))
-    facts = {"path": "", "sha256": "", "licence": "unknown", "predict_from": ""}
-    with open_scores(
-        "items",
-        table.select(BENCHMARK_SCORES.names),
-        pa.Table.from_pylist([facts], BENCHMARK_TABLES),
-    ) as series:
-        order = ModelSql(series, workspace).build("int_series_order")
-        rows = series.execute(
-            f"select benchmark, model_id, {', '.join(STATISTICS)} from {order}"
-        ).fetchall()
-    values = {(*row[0].split(":"), row[1]): row[2:] for row in rows}
-    return {
-        name: _compared({key: row[at] for key, row in values.items() if row[at] is not None})
-        for at, name in enumerate(STATISTICS)
-    }
-
-
-def _compared(values: dict[tuple[str, ...], float]) -> dict[str, Any]:
-    """Means over models and folds; only where all three variants are defined."""
-    keys = sorted({(fold, place, model) for fold, place, _, model in values})
-    whole = [
-        (fold, place, model)
-        for fold, place, model in keys
-        if all((fold, place, variant, model) in values for variant in VARIANTS)
-    ]
-    out = [key for key in whole if key[1] == "out"]
-
-    def mean(variant: str, place: str) -> float | None:
-        found = [values[f, p, variant, m] for f, p, m in whole if p == place]
-        return round(sum(found) / len(found), 6) if found else None
-
-    held_out, in_sample = mean("chosen", "out"), mean("chosen", "in")
-    defined = held_out is not None and in_sample is not None
-    return {
-        "all": mean("all", "out"),
-        "random": mean("random", "out"),
-        "chosen": held_out,
-        "in_sample": in_sample,
-        "optimism": round(in_sample - held_out, 6) if defined else None,  # type: ignore[operator]
-        "better": sum(values[f, p, "chosen", m] > values[f, p, "all", m] for f, p, m in out),
-        "compared": len(out),
-    }
 
 
 def _grouped(database: duckdb.DuckDBPyConnection, group: str) -> list[dict[str, Any]]:

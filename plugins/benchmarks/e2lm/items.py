@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-import glob
 from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
 
 from warehouse.errors import TokenmartError, did_you_mean
-from warehouse.importers.plain_table import OWN_COLUMNS
-from warehouse.importers.table_mistakes import check_columns, refuse_no_table
+from warehouse.importers.table_mistakes import check_columns
+from warehouse.importers.table_rows import load_rows
 
 REQUIRED = ("model", "item", "score")
 PROGRESS = ("tokens", "step")
-OPTIONAL = ("subject", "characters", "metric")
-
-_READERS = {
-    ".csv": f"read_csv(?, {OWN_COLUMNS}, header = true, all_varchar = true)",
-    ".parquet": f"read_parquet(?, {OWN_COLUMNS})",
-    ".jsonl": f"read_json(?, {OWN_COLUMNS}, sample_size = -1)",
-}
+OF_MODELS = ("recipe", "size", "architecture")
+NUMBERS = ("confidence", "prompt_score")
+OPTIONAL = ("subject", "characters", "metric", *OF_MODELS, *NUMBERS)
 
 
 @dataclass(frozen=True)
 class ItemScores:
-    """A database with `items` (model, checkpoint, progress, item, score, subject, characters).
+    """A database with `items`: a row per model, checkpoint and item.
 
-    Every item is there at every checkpoint of every model.
+    Columns: model, checkpoint, progress, item, score, subject, characters, recipe, shape (size and
+    architecture), confidence, prompt_score. Every item is there at every checkpoint of every model.
 
-    path: where they were read. models: their names. checkpoints: how many each has. notes: what
+    path: where they were read. models: their names. checkpoints: how many each has. shapes: model →
+        its shape. recipes: those of the models. has: which of `NUMBERS` the table has. notes: what
         was left out.
     """
 
@@ -37,6 +34,9 @@ class ItemScores:
     database: duckdb.DuckDBPyConnection
     models: tuple[str, ...]
     checkpoints: dict[str, int]
+    shapes: dict[str, str]
+    recipes: frozenset[str]
+    has: frozenset[str]
     items: int
     notes: tuple[str, ...]
 
@@ -46,34 +46,21 @@ def read_items(path: Path, metric: str | None) -> ItemScores:
 
     Args:
         path: CSV, Parquet or JSON lines with `model`, `item`, `score`, and `tokens` or `step`;
-            `subject`, `characters` (of the right answer) and `metric` may be there too.
+            `subject`, `characters` (of the right answer), `metric`, `recipe`, `size`,
+            `architecture`, `confidence` and `prompt_score` may be there too.
         metric: which reading, where the table has several.
 
     Raises:
         TokenmartError: other columns, a value that is none, a row given twice, or nothing left.
     """
-    refuse_no_table(path)
-    reader = _READERS.get(path.suffix.lower())
-    if reader is None:
-        raise TokenmartError(
-            f"{path}: suffix {path.suffix!r} is not one of {', '.join(_READERS)}; convert it"
-        )
     database = duckdb.connect()
-    try:
-        database.execute(
-            f"create table given as select row_number() over () as row_number, * from {reader}",
-            [glob.escape(str(path))],
-        )
-    except duckdb.Error as error:
-        reason = " ".join(str(error).split())[:200]
-        raise TokenmartError(f"{path}: can't be read ({reason}); correct it") from error
-    columns = [row[0] for row in database.execute("describe given").fetchall()][1:]
+    columns = load_rows(database, path, "given")
     if database.execute("select count(*) from given").fetchall() == [(0,)]:
         raise TokenmartError(f"{path}: contains no row; nothing to choose from")
     progress = _check_columns(path, columns)
     _one_metric(database, path, metric, columns)
     _type(database, path, progress, columns)
-    return _complete(database, path)
+    return _complete(database, path, frozenset(columns).intersection(NUMBERS))
 
 
 def _check_columns(path: Path, columns: list[str]) -> str:
@@ -110,8 +97,13 @@ def _one_metric(
 def _type(
     database: duckdb.DuckDBPyConnection, path: Path, progress: str, columns: list[str]
 ) -> None:
-    for name, wanted in (("score", "a finite number"), (progress, "a number of at least 0")):
-        least = "" if name == "score" else f" or try_cast({name} as double) < 0"
+    numbers = ("score", *(name for name in NUMBERS if name in columns))
+    checked = [
+        *((name, "a finite number") for name in numbers),
+        (progress, "a number of at least 0"),
+    ]
+    for name, wanted in checked:
+        least = "" if name in numbers else f" or try_cast({name} as double) < 0"
         bad = database.execute(
             f"select row_number, {name} from given where try_cast({name} as double) is null"
             f" or not isfinite(try_cast({name} as double)){least} order by 1 limit 1"
@@ -129,6 +121,14 @@ def _type(
             raise TokenmartError(f"{path}: row {bad[0]}: {name} is missing; correct the row")
     subject = "cast(subject as varchar)" if "subject" in columns else "cast(null as varchar)"
     length = "try_cast(characters as integer)" if "characters" in columns else "cast(null as int)"
+    words = {
+        name: f"nullif(cast({name} as varchar), '')" if name in columns else "cast(null as varchar)"
+        for name in OF_MODELS
+    }
+    values = {
+        name: f"cast({name} as double)" if name in columns else "cast(null as double)"
+        for name in NUMBERS
+    }
     database.execute(
         f"""
         create table scores as
@@ -139,10 +139,23 @@ def _type(
             cast(item as varchar) as item,
             cast(score as double) as score,
             {subject} as subject,
-            {length} as characters
+            {length} as characters,
+            {words["recipe"]} as recipe,
+            concat_ws(' ', {words["size"]}, {words["architecture"]}) as shape,
+            {values["confidence"]} as confidence,
+            {values["prompt_score"]} as prompt_score
         from given
         """
     )
+    several = database.execute(
+        "select model, min(row_number) from scores group by model"
+        " having count(distinct (recipe, shape)) > 1 order by 2 limit 1"
+    ).fetchone()
+    if several:
+        raise TokenmartError(
+            f"{path}: {several[0]} has rows with different recipe, size or architecture; correct "
+            "them, or give each model a name of its own"
+        )
     twice = database.execute(
         "select min(row_number), max(row_number), model, item from scores"
         " group by model, progress, item having count(*) > 1 order by 1 limit 1"
@@ -154,7 +167,7 @@ def _type(
         )
 
 
-def _complete(database: duckdb.DuckDBPyConnection, path: Path) -> ItemScores:
+def _complete(database: duckdb.DuckDBPyConnection, path: Path, has: frozenset[str]) -> ItemScores:
     """Keep the items that every model answered at each of its checkpoints."""
     database.execute(
         """
@@ -181,7 +194,11 @@ def _complete(database: duckdb.DuckDBPyConnection, path: Path) -> ItemScores:
             scores.item,
             scores.score,
             scores.subject,
-            scores.characters
+            scores.characters,
+            scores.recipe,
+            scores.shape,
+            scores.confidence,
+            scores.prompt_score
         from scores
         inner join points
             on scores.model = points.model and scores.progress = points.progress
@@ -196,13 +213,23 @@ def _complete(database: duckdb.DuckDBPyConnection, path: Path) -> ItemScores:
         raise TokenmartError(
             f"{path}: no item was scored at every checkpoint of every model; complete the table"
         )
-    counts = database.execute(
-        "select model, count(distinct checkpoint) from items group by 1 order by 1"
+    rows = database.execute(
+        "select model, count(distinct checkpoint), any_value(shape), any_value(recipe) from items"
+        " group by 1 order by 1"
     ).fetchall()
     notes = []
     if kept < given:
         notes.append(
             f"{given - kept} of {given} items lack a score at some checkpoint and are left out"
         )
-    models = tuple(name for name, _ in counts)
-    return ItemScores(path, database, models, dict(counts), int(kept), tuple(notes))
+    return ItemScores(
+        path=path,
+        database=database,
+        models=tuple(row[0] for row in rows),
+        checkpoints={row[0]: row[1] for row in rows},
+        shapes={row[0]: row[2] for row in rows},
+        recipes=frozenset(row[3] for row in rows if row[3]),
+        has=has,
+        items=int(kept),
+        notes=tuple(notes),
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -30,19 +30,51 @@ if TYPE_CHECKING:
     show_default=True,
     help="Create the task's folder in this folder.",
 )
-def new(task: str, kind: Kind, folder: Path) -> None:
+@click.option(
+    "--num-fewshot",
+    "shots",
+    type=click.IntRange(0, 16),
+    default=0,
+    show_default=True,
+    help="Number of worked examples before each question.",
+)
+@click.option(
+    "--sampler",
+    type=click.Choice(["first_n", "random"]),
+    default="first_n",
+    show_default=True,
+    help="Use the same first examples for every question, or draw them for each question.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Random seed that decides which elements become examples; the task states it.",
+)
+def new(
+    task: str,
+    kind: Kind,
+    folder: Path,
+    shots: int,
+    sampler: Literal["first_n", "random"],
+    seed: int,
+) -> None:
     """Write a task for the harness that runs without changes.
 
     Its 118 items ask for chemical elements. Replace them with your own, one JSON object per line.
+    With worked examples, 18 of them are in examples.jsonl instead.
 
     \b
     tokenmart e2lm new element_symbols --kind multiple-choice
+    tokenmart e2lm new five_shots --num-fewshot 5 --sampler first_n
     """
     import shlex
 
-    from plugins.benchmarks.e2lm.new_task import new_task
+    from plugins.benchmarks.e2lm.new_task import WorkedExamples, new_task
 
-    for path in new_task(task, kind, folder):
+    examples = WorkedExamples(shots, sampler, seed)
+    for path in new_task(task, kind, folder, examples):
         click.echo(f"written {path}")
     click.echo(
         f"try it: tokenmart eval --problem minilong --tasks {task} --limit 20 "

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import random
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,18 +23,39 @@ METRIC = {
 }
 """The metric of each kind that a submission may name."""
 
+EXAMPLES = 18
+"""Elements that become worked examples, and no items; 100 are left, as many as the rules want."""
+
+
+@dataclass(frozen=True)
+class WorkedExamples:
+    """Worked examples before each question.
+
+    count: in a prompt. sampler: `first_n`, always the first ones of the file, or `random`, drawn
+    for each question with the harness's few-shot seed. seed: which elements the file has.
+    """
+
+    count: int = 0
+    sampler: Literal["first_n", "random"] = "first_n"
+    seed: int = 0
+
+
 _CHOICES = 4
 _STRIDE = 7
 """Wrong choices are elements this far apart in the table, the right one's place goes round."""
 
 
-def new_task(name: str, kind: Kind, folder: Path) -> list[Path]:
+def new_task(
+    name: str, kind: Kind, folder: Path, examples: WorkedExamples | None = None
+) -> list[Path]:
     """Write a task of 118 items, on the symbols of the chemical elements, to be replaced.
 
     Args:
         name: of the task, as the harness will know it.
         kind: what is asked of a model: likelihoods of choices, of one answer, or a text.
         folder: where the task's own folder is made.
+        examples: before each question; none by default. With some, 18 of the 118 elements are
+            examples and no items.
 
     Returns:
         The written files.
@@ -49,17 +72,33 @@ def new_task(name: str, kind: Kind, folder: Path) -> list[Path]:
     if place.exists():
         raise TokenmartError(f"{place}: there already; choose another name, or remove it")
     pages = environment("plugins.benchmarks.e2lm", escape_html=False)
-    facts = {"task": name, "kind": kind, "module": f"{name}_items"}
+    given = examples or WorkedExamples()
+    facts = {
+        "task": name,
+        "kind": kind,
+        "module": f"{name}_items",
+        "shots": given.count,
+        "sampler": given.sampler,
+        "seed": given.seed,
+    }
+    items, worked = _items(kind), []
+    if given.count:
+        drawn = random.Random(given.seed).sample(range(len(items)), EXAMPLES)
+        worked = [items[place] for place in drawn]
+        items = [item for place, item in enumerate(items) if place not in drawn]
     files = {
         place / f"{name}.yaml": pages.get_template("task.yaml.txt").render(facts),
         place / f"{facts['module']}.py": pages.get_template("task.py.txt").render(facts),
-        place / "items.jsonl": "".join(
-            json.dumps(item, ensure_ascii=False) + "\n" for item in _items(kind)
-        ),
+        **({place / "examples.jsonl": _lines(worked)} if worked else {}),
+        place / "items.jsonl": _lines(items),
     }
     for path, text in files.items():
         write_whole(path, text)
     return list(files)
+
+
+def _lines(rows: list[dict[str, Any]]) -> str:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
 def _items(kind: Kind) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ from typing import Any
 
 import yaml
 
+from plugins.benchmarks.e2lm.judge_file import judged_items
 from plugins.benchmarks.e2lm.leakage import PromptedItem, leaking
 from plugins.benchmarks.e2lm.patch import (
     Patch,
@@ -48,6 +49,7 @@ class Packaged:
     """What went into a submission.
 
     leaks: samples whose prompt holds the answer. unchecked: samples without a prompt to look in.
+    judged: the file of items for the judge.
     """
 
     task: str
@@ -56,6 +58,7 @@ class Packaged:
     samples: int
     leaks: int
     unchecked: int
+    judged: Path
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,8 @@ class Wish:
 
 def package(wish: Wish, out: Path, say: Callable[[str], None]) -> Packaged:
     """Check a task against a clean clone and write `out`, with patch and metadata in it.
+
+    Beside it lies a file of 50 items as the organisers show them to their judge (`judge_path`).
 
     Args:
         wish: what to package.
@@ -117,8 +122,15 @@ def package(wish: Wish, out: Path, say: Callable[[str], None]) -> Packaged:
         {"task_name": name, "task_metric": metric, "hf_token": token}, sort_keys=False
     )
     _write_zip(out, {"evaluation.patch": patch.text, "metadata.yaml": metadata.encode()})
+    judged = judge_path(out)
+    write_whole(judged, judged_items(items))
     unchecked = sum(item.prompt is None for item in items)
-    return Packaged(name, metric, patch, len(items), len(leaks), unchecked)
+    return Packaged(name, metric, patch, len(items), len(leaks), unchecked, judged)
+
+
+def judge_path(out: Path) -> Path:
+    """Where the items for the judge of a submission are written."""
+    return out.with_name(f"{out.stem}_judge.txt")
 
 
 def judge(

@@ -11,6 +11,7 @@ import duckdb
 import pyarrow as pa
 
 from plugins.benchmarks.e2lm.scores import open_scores
+from plugins.benchmarks.e2lm.site_scores import plain_table
 from plugins.benchmarks.scores.score_table import read_scores
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.metrics.model_sql import ModelSql
@@ -71,7 +72,7 @@ def score_table(
 
     Args:
         path: a table with the columns `COLUMNS`; `recipe` (science, web), `stderr` and the other
-            columns of a plain table may be there too.
+            columns of a plain table may be there too. Or the JSON of the competition's site.
         workspace: whose SQL models are used.
         model: show this one only; all are compared with each other either way.
         weights: of SQ, RC and CS in `weighted_score`.
@@ -117,7 +118,8 @@ def open_table(path: Path) -> duckdb.DuckDBPyConnection:
     Raises:
         TokenmartError: the table is wrong, or has scores that were read in several ways.
     """
-    scores = read_scores(path, COLUMNS)
+    with plain_table(path) as table:
+        scores = read_scores(table, COLUMNS)
     metrics = sorted(set(scores["metric"].to_pylist()))
     if len(metrics) > 1:
         raise TokenmartError(

@@ -41,13 +41,39 @@ def print_scores(found: SignalScores) -> None:
         values = (_number(entry.get(name)) for name in ("early_checkpoints", *_COLUMNS.values()))
         view.add_row(visible(model), visible(benchmark), *values)
     print_whole(console, view)
-    lines = [*_reasons(rows)]
+    lines = [*_tied(rows), *_reasons(rows)]
     if len(rows) > MOST_ROWS:
         lines.insert(
             0, f"and {len(rows) - MOST_ROWS} more rows: see --model, or all of them with --out"
         )
     for line in lines:
         console.print(visible(line), style="dim", highlight=False)
+
+
+def _tied(rows: list[tuple[str, str, Entry]]) -> Iterator[str]:
+    """Where SQ depends on the order of equal scores, widest range first."""
+    ranges = [
+        (entry["sq_high"] - entry["sq_low"], f"{model}, {benchmark}", entry)
+        for model, benchmark, entry in rows
+        if entry.get("sq_low") is not None and _shown(entry["sq_low"]) != _shown(entry["sq_high"])
+    ]
+    if not ranges:
+        return
+    yield (
+        f"SQ of {len(ranges)} of {len(rows)} rows depends on the order of equal scores. Here the "
+        "earlier checkpoint comes first, which gives the highest SQ. The competition's notebook "
+        "uses numpy's default sort, whose order of equal scores depends on the processor. The "
+        "range over all orders:"
+    )
+    ranges.sort(key=lambda found: (-found[0], found[1]))
+    for _, name, entry in ranges[:MOST_REASONS]:
+        yield f"  {name}: {_shown(entry['sq_low'])} to {_shown(entry['sq_high'])}"
+    if len(ranges) > MOST_REASONS:
+        yield f"  and {len(ranges) - MOST_REASONS} more (sq_low and sq_high in --json)"
+
+
+def _shown(value: float) -> str:
+    return f"{value:.4f}"
 
 
 def _reasons(rows: list[tuple[str, str, Entry]]) -> Iterator[str]:

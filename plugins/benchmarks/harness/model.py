@@ -21,7 +21,7 @@ from plugins.benchmarks.harness.chat import Chat, Messages, chat_of
 from plugins.benchmarks.harness.encoding import TooLong
 from plugins.benchmarks.harness.item_rows import item_rows
 from plugins.benchmarks.harness.results import Response
-from plugins.benchmarks.harness.tasks import EvalTask, run_of, task_manager, units_of
+from plugins.benchmarks.harness.tasks import FEWSHOT_SEED, EvalTask, run_of, task_manager, units_of
 from warehouse.errors import TokenmartError, UnitFailedError
 from warehouse.store.eval_items import condition_of, refuse_clashes, store_items
 
@@ -50,6 +50,7 @@ class TokenmartLM(LM):  # type: ignore[misc]  # lm_eval is not checked here
         device: str | None = None,
         dtype: str = "auto",
         shots: int | None = None,
+        fewshot_seed: int = FEWSHOT_SEED,
         include_path: str | None = None,
         too_long: TooLong = "cut",
         **options: Any,
@@ -59,6 +60,7 @@ class TokenmartLM(LM):  # type: ignore[misc]  # lm_eval is not checked here
             raise TokenmartError(f"too_long={too_long}: expected cut, harness or fail; correct it")
         self.run = prepare_run(problem, model, device or "auto", dtype, too_long)
         self.shots = shots
+        self.fewshot_seed = int(fewshot_seed)
         self.include_path = [Path(include_path)] if include_path else []
         self.chat = Chat()
 
@@ -135,8 +137,8 @@ class TokenmartLM(LM):  # type: ignore[misc]  # lm_eval is not checked here
         units = units_of(instances)
         count = len({instance.doc_id for instance in instances})
         limit = None if found is None or count == len(found.eval_docs) else count
-        condition = condition_of(name, run_of(shots, limit) + self.chat.ending)
-        return EvalTask(name, condition, shots, found, units)
+        condition = condition_of(name, run_of(shots, limit, self.fewshot_seed) + self.chat.ending)
+        return EvalTask(name, condition, shots, found, units, self.fewshot_seed)
 
 
 def with_device(arguments: list[str]) -> list[str]:

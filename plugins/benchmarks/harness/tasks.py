@@ -77,10 +77,11 @@ class EvalTask:
 
     Attributes:
         name: as the harness has it.
-        condition: partition key: name, worked examples, the limit and the chat if there is one.
+        condition: partition key: name, worked examples, their seed, limit and chat if there is one.
         shots: worked examples in a prompt.
         task: the harness's own object; None where only its requests are known.
         units: by number.
+        fewshot_seed: that worked examples are drawn with, where the task draws them.
     """
 
     name: str
@@ -88,6 +89,7 @@ class EvalTask:
     shots: int
     task: Any
     units: tuple[EvalUnit, ...]
+    fewshot_seed: int = FEWSHOT_SEED
 
     @property
     def ending(self) -> str:
@@ -156,9 +158,13 @@ def units_of(instances: Sequence[Any]) -> tuple[EvalUnit, ...]:
     )
 
 
-def run_of(shots: int, limit: int | None = None) -> str:
-    """What sets a run of a task apart; one over its first documents only is another."""
-    return f"{shots}shot" + (f"-first{limit}" if limit else "")
+def run_of(shots: int, limit: int | None = None, seed: int = FEWSHOT_SEED) -> str:
+    """What sets a run of a task apart; one over its first documents only is another.
+
+    So is one with worked examples of another seed.
+    """
+    seeded = f"-seed{seed}" if shots and seed != FEWSHOT_SEED else ""
+    return f"{shots}shot{seeded}" + (f"-first{limit}" if limit else "")
 
 
 @contextmanager
@@ -231,8 +237,11 @@ def load_tasks_and_groups(
     *,
     shots: int | None = None,
     limit: int | None = None,
+    fewshot_seed: int = FEWSHOT_SEED,
 ) -> tuple[list[EvalTask], list[EvalGroup]]:
     """The same, and the groups among the names and within them that average their tasks.
+
+    `fewshot_seed` draws the worked examples of tasks that draw them (`sampler: default`).
 
     Raises:
         TokenmartError: no such task, or it can't be loaded; the message says which.
@@ -240,14 +249,14 @@ def load_tasks_and_groups(
     with quiet_harness():
         manager = task_manager(names, include_path)
         random.seed(0)
-        np.random.seed(FEWSHOT_SEED)  # noqa: NPY002  what tasks of the harness draw from
+        np.random.seed(fewshot_seed)  # noqa: NPY002  what tasks of the harness draw from
         tasks: dict[str, Any] = {}
         groups: dict[str, Any] = {}
         for name in names:
             found = _load(manager, name)
             tasks.update(found["tasks"])
             groups.update(found.get("groups") or {})
-        built = [_built(name, task, shots, limit) for name, task in tasks.items()]
+        built = [_built(name, task, shots, limit, fewshot_seed) for name, task in tasks.items()]
     return built, [_group(group) for group in groups.values() if group.has_aggregation]
 
 
@@ -281,24 +290,24 @@ def in_chat(task: EvalTask, chat: Chat, limit: int | None) -> EvalTask:
         TokenmartError: the requests can't be built so.
     """
     with quiet_harness():
-        return _built(task.name, task.task, task.shots, limit, chat)
+        return _built(task.name, task.task, task.shots, limit, task.fewshot_seed, chat)
 
 
 def _built(
-    name: str, task: Any, shots: int | None, limit: int | None, chat: Chat | None = None
+    name: str, task: Any, shots: int | None, limit: int | None, seed: int, chat: Chat | None = None
 ) -> EvalTask:
     put = chat or Chat()
     own = task.get_config("num_fewshot")
     count = int(own or 0) if shots is None or own == 0 else shots
     task.set_config(key="num_fewshot", value=count)
-    task.set_fewshot_seed(seed=FEWSHOT_SEED)
+    task.set_fewshot_seed(seed=seed)
     try:
         task.build_all_requests(limit=limit, **put.building)
     except Exception as error:  # a template that doesn't fit the data, for one
         raise _unusable(name, "its requests can't be built", error) from error
     instances = [i for i in task.instances for _ in range(int(i.repeats or 1))]
-    condition = condition_of(name, run_of(count, limit) + put.ending)
-    return EvalTask(name, condition, count, task, units_of(instances))
+    condition = condition_of(name, run_of(count, limit, seed) + put.ending)
+    return EvalTask(name, condition, count, task, units_of(instances), seed)
 
 
 def _unusable(name: str, what: str, error: Exception) -> TokenmartError:

@@ -60,6 +60,7 @@ def gather_page(
 
 def _table_problem(name: str, workspace: Workspace) -> TableProblem:
     found = find_table(name, workspace)
-    if found is None:
-        raise TokenmartError(f"--problem {name}: it is no table of scores; name one of kind table")
+    if found is None or found.predict.metrics:
+        what = "is no table of scores" if found is None else "ranks models, not runs over training"
+        raise TokenmartError(f"--problem {name}: it {what}; name one of kind table over training")
     return found

@@ -1,4 +1,4 @@
-"""Problem files of kind `table`: scores over training are fetched and ranked, not extracted."""
+"""Problem files of kind `table`: scores over training, or of models, are fetched and ranked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from warehouse.problem.kinds import ProblemKind
 
 
 class TableKind(ProblemKind):
-    """A plain table of scores of runs over training."""
+    """A plain table of scores of runs over training, or of models."""
 
     kind = "table"
     keys = TableProblem
@@ -50,9 +50,10 @@ class TableKind(ProblemKind):
         store_scores(brought, self.workspace, problem.name)
         scores = brought.scores
         runs, benchmarks = (len(scores[name].unique()) for name in ("model_id", "benchmark"))
+        what = f"{runs} models" if problem.predict.metrics else f"{runs} runs"
         click.echo(
-            f"scores: {scores.num_rows:,} of {runs} runs on {benchmarks} benchmarks (licence: "
-            f"{table.licence}); next: tokenmart dbt run --select tag:benchmarks+"
+            f"scores: {scores.num_rows:,} of {what} on {benchmarks} benchmarks (licence: "
+            f"{table.licence}); next: tokenmart dbt run --select 'fqn:*'"
         )
 
     def missing(self) -> tuple[str, str]:

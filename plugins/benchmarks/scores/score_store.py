@@ -9,15 +9,16 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from plugins.benchmarks.scores.score_table import read_scores
+from plugins.benchmarks.scores.score_table import read_model_scores, read_scores
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.files import sha256_file, storage_errors
 from warehouse.paths import Workspace
 from warehouse.remote import source
 from warehouse.store.parquet_files import write_table
-from warehouse.store.schema import BENCHMARK_SCORES, BENCHMARK_TABLES, DOWNSTREAM
+from warehouse.store.schema import BENCHMARK_SCORES, BENCHMARK_TABLES, DOWNSTREAM, MODEL_SCORES
 
 _NO_FOLDER = re.compile(r"[=%?\\\x00-\x1f\x7f]|__HIVE_DEFAULT_PARTITION__|^$")
 """What DuckDB doesn't read back as it is from the name of a partition's folder."""
@@ -66,7 +67,7 @@ class ScoreSource:
 class BroughtScores:
     """A problem's table, as it is stored.
 
-    scores: in the columns of `BENCHMARK_SCORES`.
+    scores: in the columns of `BENCHMARK_SCORES`, or of `MODEL_SCORES` where models are ranked.
     facts: the one row of `BENCHMARK_TABLES`.
     target: items of the downstream table by what is ranked.
     """
@@ -96,15 +97,7 @@ def read_problem_scores(
         TokenmartError: another file than expected, a wrong row, nothing to predict in it, or a
             name of what is ranked that can't be a folder's.
     """
-    path = file.path
-    if not path.is_file():
-        raise TokenmartError(f"{path}: no such file; correct table.path of problem {problem}")
-    found = sha256_file(path)
-    if file.sha256 not in (None, found):
-        raise TokenmartError(
-            f"{path}: sha256 is {found}, problem {problem} expects {file.sha256}; restore the "
-            "file, or correct table.sha256"
-        )
+    path, found = file.path, _checked_sha256(problem, file)
     scores = read_scores(path)
     sizes = set(scores["size"].to_pylist()) - {None}
     for name in predict_from:
@@ -113,24 +106,100 @@ def read_problem_scores(
                 f"{path}: no run of size {name!r}, which problem {problem} predicts from; "
                 f"{did_you_mean(name, sizes)}its sizes: {', '.join(sorted(sizes)) or 'none'}"
             )
+    return BroughtScores(
+        scores=scores,
+        facts=_facts(file, found, predict_from, target, early),
+        target={} if target is None else _final_scores(path, scores, target),
+    )
+
+
+def read_model_problem(
+    problem: str,
+    file: ScoreSource,
+    metrics: tuple[str, ...],
+    each_document: bool,
+    target: FinalScores | None,
+) -> BroughtScores:
+    """Read and check the plain table of a problem that ranks models, not runs over training.
+
+    Its scores are those that predict. What is predicted is never among them.
+
+    Args:
+        problem: name of the problem, for messages.
+        file: see `score_table.read_model_scores`.
+        metrics: whose scores predict.
+        each_document: let each document of a score predict alone, too.
+        target: what they are to predict.
+
+    Raises:
+        TokenmartError: another file than expected, a wrong row, or nothing to predict from in it.
+    """
+    path, found = file.path, _checked_sha256(problem, file)
+    scores = read_model_scores(path)
+    known = set(scores["metric"].to_pylist())
+    for name in metrics:
+        if name not in known:
+            raise TokenmartError(
+                f"{path}: no {name} to predict from; {did_you_mean(name, known)}correct "
+                f"predict.metrics of problem {problem} (metrics in the file: "
+                f"{', '.join(sorted(known))})"
+            )
+    predicts = pc.is_in(scores["metric"], pa.array(metrics))
+    if target is not None:
+        asked = pc.equal(scores["metric"], target.metric)
+        if target.benchmarks:
+            asked = pc.and_(asked, pc.is_in(scores["benchmark"], pa.array(target.benchmarks)))
+        predicts = pc.and_(predicts, pc.invert(asked))
+    kept = scores.filter(predicts)
+    if not len(kept):
+        raise TokenmartError(
+            f"{path}: problem {problem} predicts all scores that it predicts from; add metrics to "
+            "predict.metrics, or name target.benchmarks"
+        )
+    place = kept.schema.get_field_index("each_document")
+    alone = pa.array([each_document] * len(kept))
+    return BroughtScores(
+        scores=kept.set_column(place, "each_document", alone).cast(MODEL_SCORES),
+        facts=_facts(file, found, metrics, target),
+        target={} if target is None else _target_of_models(path, scores, target),
+    )
+
+
+def _checked_sha256(problem: str, file: ScoreSource) -> str:
+    if not file.path.is_file():
+        raise TokenmartError(f"{file.path}: no such file; correct table.path of problem {problem}")
+    found = sha256_file(file.path)
+    if file.sha256 not in (None, found):
+        raise TokenmartError(
+            f"{file.path}: sha256 is {found}, problem {problem} expects {file.sha256}; restore the "
+            "file, or correct table.sha256"
+        )
+    return found
+
+
+def _facts(
+    file: ScoreSource,
+    sha256: str,
+    predict_from: tuple[str, ...],
+    target: FinalScores | None,
+    early: EarlyWindow | None = None,
+) -> pa.Table:
+    """The one row of `BENCHMARK_TABLES`."""
+    window = early or EarlyWindow()
     facts = {
-        "path": path.name,
-        "sha256": found,
+        "path": file.path.name,
+        "sha256": sha256,
         "source": file.source,
         "licence": file.licence,
-        "early_until_tokens": early.until_tokens,
-        "early_until_share": early.until_share,
-        "early_every_steps": early.every_steps,
-        "early_checkpoints": early.checkpoints,
+        "early_until_tokens": window.until_tokens,
+        "early_until_share": window.until_share,
+        "early_every_steps": window.every_steps,
+        "early_checkpoints": window.checkpoints,
         "predict_from": ",".join(predict_from),
         "target_metric": None if target is None else target.metric,
         "target_size": None if target is None else target.size,
     }
-    return BroughtScores(
-        scores=scores,
-        facts=pa.Table.from_pylist([facts], BENCHMARK_TABLES),
-        target={} if target is None else _final_scores(path, scores, target),
-    )
+    return pa.Table.from_pylist([facts], BENCHMARK_TABLES)
 
 
 def store_scores(brought: BroughtScores, workspace: Workspace, problem: str) -> None:
@@ -142,7 +211,13 @@ def store_scores(brought: BroughtScores, workspace: Workspace, problem: str) -> 
         StorageError: the disk is full or the folder can't be written.
     """
     folder = f"problem={problem}"
-    write_table(workspace.benchmark_scores / folder / "scores.parquet", brought.scores)
+    over_training = workspace.benchmark_scores / folder / "scores.parquet"
+    of_models = workspace.model_scores / folder / "scores.parquet"
+    ranks_models = brought.scores.schema.equals(MODEL_SCORES)
+    write_table(of_models if ranks_models else over_training, brought.scores)
+    earlier = over_training if ranks_models else of_models  # of another problem file
+    with storage_errors(earlier):
+        earlier.unlink(missing_ok=True)
     write_table(workspace.benchmark_tables / folder / "table.parquet", brought.facts)
     targets = {
         workspace.downstream / folder / f"model_id={model_id}" / "items.parquet": items
@@ -158,13 +233,16 @@ def store_scores(brought: BroughtScores, workspace: Workspace, problem: str) -> 
 
 def stored_scores(workspace: Workspace, problem: str) -> Path | None:
     """The scores of a problem in the data folder; None before they were brought."""
-    path = workspace.benchmark_scores / f"problem={problem}" / "scores.parquet"
-    return path if path.is_file() else None
+    for place in (workspace.benchmark_scores, workspace.model_scores):
+        path = place / f"problem={problem}" / "scores.parquet"
+        if path.is_file():
+            return path
+    return None
 
 
 @dataclass(frozen=True)
 class ScoredRun:
-    """What is ranked in a table problem: a run, or a recipe where sizes are compared."""
+    """What is ranked in a table problem: a run, a recipe where sizes are compared, or a model."""
 
     full_id: str
     family: str
@@ -184,7 +262,7 @@ def scored_runs(scores: Path, sizes: Sequence[str] = ()) -> tuple[ScoredRun, ...
         scores: from `stored_scores`.
         sizes: rank the recipes that have a run of every one of these sizes; runs when empty.
     """
-    columns = ["full_id", "family", "size", "recipe", "parameters"]
+    columns = ["full_id", "family", "parameters", *(["size", "recipe"] if sizes else [])]
     rows = pq.read_table(source(scores), columns=columns, partitioning=None).group_by(columns)
     runs = sorted(rows.aggregate([]).to_pylist(), key=lambda row: str(row["full_id"]))
     if sizes:
@@ -204,7 +282,6 @@ def _is_number(text: str) -> bool:
 
 def _final_scores(file: Path, scores: pa.Table, target: FinalScores) -> dict[str, pa.Table]:
     """Items of the downstream table by what is ranked: one a benchmark, its last score."""
-    column = "model" if target.size is None else "recipe"
     name = "full_id" if target.size is None else "recipe"
     with duckdb.connect() as connection:
         connection.register("scores", scores.cast(BENCHMARK_SCORES))
@@ -224,10 +301,30 @@ def _final_scores(file: Path, scores: pa.Table, target: FinalScores) -> dict[str
             " group by all order by all",
             parameters,
         ).fetchall()
-        lower = connection.execute(
-            "select 1 from scores where metric = ? and direction = 'lower' limit 1", [target.metric]
-        ).fetchone()
-    if lower:
+    return _target_items(file, scores, target, rows)
+
+
+def _target_of_models(file: Path, scores: pa.Table, target: FinalScores) -> dict[str, pa.Table]:
+    """The same of a table of models: one item a benchmark, the mean over its documents."""
+    with duckdb.connect() as connection:
+        connection.register("scores", scores)
+        rows = connection.execute(
+            "select full_id, benchmark, avg(score) from scores where metric = ?"
+            " and (len(?) = 0 or benchmark in (select unnest(?))) group by all order by all",
+            [target.metric, list(target.benchmarks), list(target.benchmarks)],
+        ).fetchall()
+    return _target_items(file, scores, target, rows)
+
+
+def _target_items(
+    file: Path,
+    scores: pa.Table,
+    target: FinalScores,
+    rows: list[tuple[str, str, float]],
+) -> dict[str, pa.Table]:
+    """Items of the downstream table; `rows`: what is ranked, benchmark and score."""
+    directions = scores.filter(pc.equal(scores["metric"], target.metric))["direction"]
+    if "lower" in directions.to_pylist():
         raise TokenmartError(
             f"{file}: lower {target.metric} is better; choose a target.metric of which higher is"
         )
@@ -246,6 +343,7 @@ def _final_scores(file: Path, scores: pa.Table, target: FinalScores) -> dict[str
         )
     whole = max(map(len, items.values()))
     kept = [name for name, found in items.items() if len(found) == whole]
+    column = "model" if target.size is None else "recipe"
     return {
         folder: pa.Table.from_pylist(items[name], DOWNSTREAM)
         for name, folder in _folders(file, column, kept).items()

@@ -15,7 +15,7 @@ import pyarrow as pa
 from plugins.benchmarks.scores.metric_directions import direction_of
 from warehouse.errors import TokenmartError
 from warehouse.importers.plain_table import read_plain
-from warehouse.store.schema import BENCHMARK_SCORES
+from warehouse.store.schema import BENCHMARK_SCORES, MODEL_SCORES
 
 REQUIRED = ("model", "benchmark", "score")
 COLUMNS = {
@@ -44,6 +44,7 @@ MOST_TOKENS = 1e14
 _RUN = ("family", "size", "architecture", "recipe", "parameters")
 _PLACE = ("tokens", "step")
 _POINT = ("model", "benchmark", "metric", *_PLACE)
+_MODEL_POINT = ("model", "benchmark", "metric", "document")
 _SLUG = "replace(model, '/', '--')"
 
 
@@ -63,10 +64,51 @@ def read_scores(path: Path, required: Sequence[str] = REQUIRED) -> pa.Table:
         _refuse_plain_counts(connection, path)
         connection.execute("alter table plain rename to scores")
         connection.execute("update scores set metric = coalesce(metric, 'score')")
-        _complete_directions(connection, path)
-        _refuse_rows(connection, path)
-        _refuse_runs(connection, path)
+        _check_rows(connection, path, _POINT)
         return _stored(connection)
+
+
+def read_model_scores(path: Path) -> pa.Table:
+    """A plain table of models' scores, in the columns of `MODEL_SCORES`, sorted.
+
+    Like `read_scores`, but a model has one score for a benchmark and metric, or one a document:
+    the column `document` names it.
+
+    Raises:
+        TokenmartError: as `read_scores`; or some scores of a benchmark and metric name a document
+            and others don't.
+    """
+    with duckdb.connect() as connection:
+        columns = {**COLUMNS, "document": "varchar"}
+        read_plain(connection, path, columns, REQUIRED, OTHER_NAMES, ("benchmark", "score"))
+        _refuse_plain_counts(connection, path)
+        connection.execute("alter table plain rename to scores")
+        connection.execute("update scores set metric = coalesce(metric, 'score')")
+        _check_rows(connection, path, _MODEL_POINT)
+        mixed = connection.execute(
+            "select min(row_number) filter (where document is null),"
+            " min(row_number) filter (where document is not null), metric, benchmark from scores"
+            " group by metric, benchmark having min(document is null) != max(document is null)"
+            " order by 1 limit 1"
+        ).fetchone()
+        if mixed:
+            raise TokenmartError(
+                f"{path}: row {mixed[0]} gives {mixed[2]} of {mixed[3]} without a document and row "
+                f"{mixed[1]} with one; name a document in all of them or in none"
+            )
+        table: pa.Table = connection.sql(
+            f"select {_SLUG} as model_id, model as full_id, coalesce(family, model) as family,"
+            " parameters, benchmark, metric, document, false as each_document, direction, score"
+            " from scores order by metric, benchmark, document, model_id"
+        ).to_arrow_table()
+        return table.cast(MODEL_SCORES)
+
+
+def _check_rows(connection: duckdb.DuckDBPyConnection, path: Path, point: Sequence[str]) -> None:
+    """Complete directions and refuse wrong rows; `point`: the columns that name one score."""
+    _complete_directions(connection, path)
+    _refuse_rows(connection, path, point)
+    _refuse_runs(connection, path)
 
 
 def _refuse_plain_counts(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
@@ -101,8 +143,8 @@ def _complete_directions(connection: duckdb.DuckDBPyConnection, path: Path) -> N
         )
 
 
-def _refuse_rows(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """Refuse the first row with a value that can't be."""
+def _refuse_rows(connection: duckdb.DuckDBPyConnection, path: Path, point: Sequence[str]) -> None:
+    """Refuse the first row with a value that can't be, or with a score that is there already."""
     for column, wrong, wanted in (
         ("model", "model is null", "a name"),
         ("benchmark", "benchmark is null", "a name"),
@@ -123,14 +165,17 @@ def _refuse_rows(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
                 "remove it"
             )
     twice = connection.execute(
-        f"select min(row_number), max(row_number), {', '.join(_POINT)} from scores"
-        f" group by {', '.join(_POINT)} having count(*) > 1 order by 1 limit 1"
+        f"select min(row_number), max(row_number), {', '.join(point)} from scores"
+        f" group by {', '.join(point)} having count(*) > 1 order by 1 limit 1"
     ).fetchone()
     if twice:
-        first, last, model, benchmark, metric, *_ = twice
+        first, last, model, benchmark, metric, *rest = twice
+        over_training = tuple(point) == _POINT
+        where = " at one checkpoint" if over_training else f", document {rest[0]}" * bool(rest[0])
+        way_out = " (or tell the checkpoints apart by tokens or step)" if over_training else ""
         raise TokenmartError(
-            f"{path}: rows {first} and {last} both give {metric} of {model} on {benchmark} at "
-            "one checkpoint; remove one (or tell the checkpoints apart by tokens or step)"
+            f"{path}: rows {first} and {last} both give {metric} of {model} on {benchmark}{where}; "
+            f"remove one{way_out}"
         )
 
 

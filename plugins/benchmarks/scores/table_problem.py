@@ -1,7 +1,7 @@
-"""Problems of kind `table`: scores of runs over training, nothing to extract.
+"""Problems of kind `table`: scores of runs over training, or of models; nothing to extract.
 
 Early scores become metrics, and the target is the final score: what ranks runs early as they rank
-in the end?
+in the end? Where models are ranked, scores of some metrics predict those of another.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from plugins.benchmarks.scores.score_store import (
     FinalScores,
     ScoredRun,
     ScoreSource,
+    read_model_problem,
     read_problem_scores,
     scored_runs,
     stored_scores,
 )
 from warehouse.errors import TokenmartError
 from warehouse.frozen import Frozen
+from warehouse.metrics.registry import find_families
 from warehouse.paths import Workspace
 from warehouse.problem.mistakes import check
 from warehouse.problem.problem_files import paths_start, read_problem_file
@@ -60,15 +62,23 @@ class Early(Frozen):
 
 
 class Predict(Frozen):
-    """Metrics: scores at these shares of a run's training, or at these sizes."""
+    """Metrics: scores at these shares of a run's training, or at these sizes.
+
+    For models instead of runs, `metrics` names the predicting scores. With `each_document`, each
+    document of a score is a metric of its own, in addition to the mean over documents.
+    """
 
     shares: tuple[float, ...] = ()
     sizes: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()
+    each_document: bool = False
 
     @model_validator(mode="after")
     def _one_of_them(self) -> Predict:
-        if bool(self.shares) == bool(self.sizes):
-            raise ValueError("give either shares (of training) or sizes")
+        if [bool(self.shares), bool(self.sizes), bool(self.metrics)].count(True) != 1:
+            raise ValueError("give one of: shares (of training), sizes, metrics (of models)")
+        if self.each_document and not self.metrics:
+            raise ValueError("each_document belongs to metrics (of models); remove it")
         for share in self.shares:
             if not 0 < share < 1:
                 raise ValueError(f"share {share} is not between 0 and 1")
@@ -76,7 +86,7 @@ class Predict(Frozen):
 
 
 class TableTarget(Frozen):
-    """The final score: mean over `benchmarks` of `metric` at the end of training.
+    """The final score: mean over `benchmarks` of `metric`, at the end of training if over it.
 
     `size` belongs to `predict: sizes`: the final score is that of runs of this size.
     """
@@ -98,6 +108,7 @@ class TableProblem(Frozen):
     early: Early = Early()
     predict: Predict
     target: TableTarget | None = None
+    baseline: str = ""
     _asked: str = PrivateAttr(default="")
 
     @property
@@ -111,6 +122,12 @@ class TableProblem(Frozen):
             raise ValueError("target.size and predict.sizes go together")
         if self.target and self.target.size in self.predict.sizes:
             raise ValueError(f"size {self.target.size!r} can't predict itself")
+        return self
+
+    @model_validator(mode="after")
+    def _models_have_no_early_scores(self) -> TableProblem:
+        if self.predict.metrics and self.early != Early():
+            raise ValueError("early belongs to runs over training; remove it, or predict.metrics")
         return self
 
     @property
@@ -134,6 +151,7 @@ class RankedTable:
     title: str
     description: str
     target: TableTarget | None
+    baseline: str
     ranked_models: tuple[ScoredRun, ...]
 
 
@@ -175,7 +193,7 @@ def ranked_table(problem: TableProblem, workspace: Workspace) -> RankedTable:
     if scores is None:
         raise TokenmartError(
             f"problem {problem.asked}: its scores are not in the data folder yet; run "
-            f"`{problem.command}` and `tokenmart dbt run --select tag:benchmarks+`"
+            f"`{problem.command}` and `tokenmart dbt run --select 'fqn:*'`"
         )
     return RankedTable(
         name=problem.name,
@@ -183,6 +201,7 @@ def ranked_table(problem: TableProblem, workspace: Workspace) -> RankedTable:
         title=problem.title,
         description=problem.description,
         target=problem.target,
+        baseline=problem.baseline,
         ranked_models=scored_runs(scores, problem.sizes),
     )
 
@@ -195,10 +214,23 @@ def read_table(problem: TableProblem, workspace: Workspace) -> BroughtScores:
     """
     file, target = problem.table, problem.target
     path = Place(workspace, problem.name).resolve(file.path)
+    source = ScoreSource(path, file.source, file.licence, file.sha256)
+    final = FinalScores(target.metric, target.benchmarks, target.size) if target else None
+    predict = problem.predict
+    if predict.metrics:
+        own = {family.metric for family in find_families(workspace.dbt_project)}
+        for name in own.intersection(predict.metrics):
+            raise TokenmartError(
+                f"{path}: Tokenmart computes {name} from tokens; give the metric another name in "
+                "the table and in predict.metrics"
+            )
+        return read_model_problem(
+            problem.asked, source, predict.metrics, predict.each_document, final
+        )
     return read_problem_scores(
         problem=problem.asked,
-        file=ScoreSource(path, file.source, file.licence, file.sha256),
+        file=source,
         early=EarlyWindow(**problem.early.model_dump()),
-        predict_from=(*map(str, problem.predict.shares), *problem.predict.sizes),
-        target=FinalScores(target.metric, target.benchmarks, target.size) if target else None,
+        predict_from=(*map(str, predict.shares), *predict.sizes),
+        target=final,
     )

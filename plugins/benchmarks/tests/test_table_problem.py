@@ -190,7 +190,7 @@ def test_commands_about_models_say_what_it_is(workspace: Workspace) -> None:
         load_ranked("rums", workspace)
 
 
-@pytest.mark.parametrize("name", ["ladder", "pythia", "dclm"])
+@pytest.mark.parametrize("name", ["ladder", "pythia", "dclm", "models90", "scaling148"])
 def test_the_shipped_tables_are_what_their_record_says(name: str) -> None:
     problem = find_table(name, SHIPPED)
     assert problem is not None

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import click
 
+from plugins.merging.submission_cli import submission
+from plugins.merging.tasks_cli import tasks
 from warehouse.errors import TokenmartError, visible
 from warehouse.options import FILE, JSON, PROBLEM
 
@@ -15,6 +17,10 @@ from warehouse.options import FILE, JSON, PROBLEM
 @click.group()
 def merge() -> None:
     """Merge expert models within rules and limits; evaluate and reproduce merges."""
+
+
+merge.add_command(submission)
+merge.add_command(tasks)
 
 
 @merge.command("check", short_help="Check the experts of a merge problem against its rules.")
@@ -75,7 +81,7 @@ def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> Non
 
     workspace = find_workspace()
     problem = load_merge_problem(problem_name, workspace)
-    wanted = [problem.merge(name) for name in names] or list(problem.merges)
+    wanted = [problem.merge(name) for name in names] or list(problem.entries)
     failures: list[TokenmartError] = []
     with progress_bar(len(wanted), "merges") as progress:
         for each in wanted:
@@ -163,73 +169,6 @@ def train(
         f"{out}: {record['steps_done']} steps in {record['seconds']:.0f} s, loss "
         f"{record['losses'][0]:.3f} to {record['losses'][-1]:.3f} nats a token"
     )
-
-
-@merge.command(short_help="Write generated tasks, open or hidden, for the harness.")
-@click.option("--out", required=True, type=FILE, help="Write the tasks to this folder.")
-@click.option("--count", default=200, show_default=True, type=click.IntRange(1),
-              help="Number of items for each skill.")  # fmt: skip
-@click.option("--seed", default="0", show_default=True, help="Random seed of the open items.")
-@click.option(
-    "--secret",
-    type=FILE,
-    help="File with the secret; writes the hidden sets, drawn with it, instead of the open ones.",
-)
-@click.option(
-    "--overlap",
-    default=0.0,
-    show_default=True,
-    help="Share of the final's items that are also in the leaderboard.",
-)
-@click.option(
-    "--participant",
-    type=FILE,
-    help="Refuse if this folder contains a hidden item.",
-)
-def tasks(
-    out: Path,
-    count: int,
-    seed: str,
-    secret: Path | None,
-    overlap: float,
-    participant: Path | None,
-) -> None:
-    """Write generated tasks for the harness: yes/no questions, word problems and code.
-
-    Without --secret it writes the open validation sets. With --secret it writes the sets of the
-    leaderboard and the final, for the organiser only, each with its problem file in its own folder.
-
-    \b
-    tokenmart merge tasks --out minimerge_tasks
-    tokenmart merge tasks --out hidden --secret secret.txt --overlap 0.25
-    """
-    from plugins.merging.leaks import refuse_leaks
-    from plugins.merging.tasks import (
-        hidden_sets,
-        validation_sets,
-        write_hidden_round,
-        write_tasks,
-    )
-
-    if secret is None:
-        if participant is not None or overlap:
-            raise TokenmartError("--participant and --overlap are for hidden sets; give --secret")
-        paths = write_tasks(validation_sets(count, seed), out, "mini")
-        click.echo(f"{out}: {len(paths) // 3} tasks of {count} items")
-        return
-    try:
-        drawn_by = secret.read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise TokenmartError(
-            f"--secret {secret}: can't be read; write a line of 12 or more letters there"
-        ) from error
-    leaderboard, final = hidden_sets(count, drawn_by, overlap)
-    if participant is not None:
-        items = [each for sets in (leaderboard, final) for found in sets.values() for each in found]
-        refuse_leaks(participant, out, items, drawn_by)
-    for name, sets in (("leaderboard", leaderboard), ("final", final)):
-        path = write_hidden_round(name, sets, out / name)
-        click.echo(f"{path}: {count} items of each skill")
 
 
 @merge.command(short_help="Write the files needed to reproduce a merge.")
@@ -364,7 +303,7 @@ def eval_command(
 
     workspace = find_workspace()
     problem = load_merge_problem(problem_name, workspace)
-    wanted = [problem.merge(name) for name in merges] or list(problem.merges)
+    wanted = [problem.merge(name) for name in merges] or list(problem.entries)
     asked = [name for each in names for name in each.split(",") if name]
     if hidden_round is not None and round_name is None and not asked:
         round_ = Round.hidden(hidden_round, workspace)

@@ -31,6 +31,12 @@ _RANKING_SEED = click.option(
     type=click.IntRange(0, 2**32 - 1),
     help="Random seed of the draws of --results.",
 )
+_METRIC = click.option(
+    "--metric",
+    "metrics",
+    multiple=True,
+    help="Of a folder of HELM's runs: rank by this metric; repeatable.",
+)
 
 
 @click.group()
@@ -40,19 +46,23 @@ def rank() -> None:
 
 @rank.command("import", short_help="Import results of a competition.")
 @click.option("--problem", "name", required=True, help="Name of the ranking, such as challenge.")
+@_METRIC
 @FORCE
 @click.argument("file", type=FILE)
-def import_(name: str, force: bool, file: Path) -> None:
+def import_(name: str, metrics: tuple[str, ...], force: bool, file: Path) -> None:
     """Import results of a competition into the warehouse.
 
     A row is one result of one entry: CSV, TSV, JSON lines or Parquet with entry, task and value,
     and optionally round, round_weight, task_group, metric, direction (higher, lower, none), item
     and cluster. An empty value is a failed run. Without a direction, higher is better; columns of
-    direction none are left out. Values of the metric mean_win_rate are used as given.
+    direction none are left out. Values of the metric mean_win_rate are used as given. HELM's output
+    is read as well: a file of summarised tables (groups/….json), or a folder of runs (stats.json).
 
     \b
     tokenmart rank import --problem challenge results.csv
+    tokenmart rank import --problem helm benchmark_output/runs/suite --metric exact_match
     """
+    from plugins.merging.competition.helm import plain_results
     from plugins.merging.competition.ranking_table import read_ranking, store_ranking
     from warehouse.paths import find_workspace
     from warehouse.problem.problem_files import list_problems
@@ -68,7 +78,8 @@ def import_(name: str, force: bool, file: Path) -> None:
         raise TokenmartError(
             f"--problem {name}: results of this name are here; replace them with --force"
         )
-    table = read_ranking(file)
+    with plain_results(file, metrics) as plain:
+        table = read_ranking(plain)
     for line in table.notes:
         click.echo(visible(line), err=True)
     store_ranking(table, workspace, name)
@@ -88,6 +99,7 @@ def import_(name: str, force: bool, file: Path) -> None:
     help="File of results, instead of --problem, in the format of `tokenmart rank import`.",
 )
 @click.option("--round", "round_name", help="Show only this round.")
+@_METRIC
 @_DRAWS
 @_RANKING_SEED
 @JSON
@@ -97,6 +109,7 @@ def show(
     name: str | None,
     results: Path | None,
     round_name: str | None,
+    metrics: tuple[str, ...],
     draws: int,
     seed: int,
     as_json: bool,
@@ -119,7 +132,7 @@ def show(
 
     if out is not None:
         refuse_protected(out, find_workspace(), force=force, own=OWN_STANDINGS)
-    found = _standings(name, results, draws, seed)
+    found = _standings(name, results, draws, seed, metrics)
     if round_name is not None and round_name not in found.rounds:
         raise TokenmartError(
             f"--round {round_name}: no such round; there are: {', '.join(found.rounds)}"
@@ -141,6 +154,7 @@ def show(
     type=FILE,
     help="File of results, instead of --problem, in the format of `tokenmart rank import`.",
 )
+@_METRIC
 @_DRAWS
 @_RANKING_SEED
 @click.option(
@@ -152,7 +166,13 @@ def show(
 )
 @FORCE
 def report(
-    name: str | None, results: Path | None, draws: int, seed: int, out: Path, force: bool
+    name: str | None,
+    results: Path | None,
+    metrics: tuple[str, ...],
+    draws: int,
+    seed: int,
+    out: Path,
+    force: bool,
 ) -> None:
     """Write the leaderboard as an HTML page: scores, rank intervals, win rates, costs, fronts.
 
@@ -169,19 +189,21 @@ def report(
     from warehouse.progress import progress_bar
 
     refuse_protected(out, find_workspace(), force=force, own=OWN_PAGE)
-    found = _standings(name, results, draws, seed)
+    found = _standings(name, results, draws, seed, metrics)
     with progress_bar(len(found.rounds), "rounds") as progress:
         page = standings_page(found, progress)
     write_whole(out, page)
     click.echo(f"written {out} ({len(page.encode()) / 1e6:.1f} MB)")
 
 
-def _standings(name: str | None, results: Path | None, draws: int, seed: int) -> Standings:
+def _standings(
+    name: str | None, results: Path | None, draws: int, seed: int, metrics: tuple[str, ...]
+) -> Standings:
     from plugins.merging.competition.standings import rank_file, stored_standings
     from warehouse.paths import find_workspace
 
     if results is not None and name is None:
-        found = rank_file(results, find_workspace(), draws, seed)
+        found = rank_file(results, find_workspace(), draws, seed, metrics)
         for line in found.notes:
             click.echo(visible(line), err=True)
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from plugins.merging.competition.helm import plain_results
 from plugins.merging.competition.pairs import tested_pairs
 from plugins.merging.competition.ranking_table import RankingTable, read_ranking
 from warehouse.errors import TokenmartError, did_you_mean
@@ -22,6 +24,7 @@ MARTS = {
     "ranking_tasks": "round, task_group, rank nulls last, entry",
     "ranking_pairs": "round, entry, other_entry",
     "ranking_stability": "round, other_round",
+    "ranking_drops": "round, other_round, rank, entry",
     "merge_costs": "entry, stage desc, round",
     "ranking_fronts": "round, seconds, entry",
 }
@@ -31,6 +34,9 @@ Row = dict[str, Any]
 
 _NO_RUNS = pa.schema([pa.field("model_id", pa.string()), *MERGE_RUNS]).empty_table()
 
+
+OPEN = "open"
+"""The round whose items participants have, and tune on."""
 
 BUILD = "tokenmart dbt run --select tag:benchmarks+ tag:rankings+"
 """Builds the marts of rankings."""
@@ -57,20 +63,37 @@ class Standings:
         found = {str(row["round"]) for row in self.marts["rankings"]}
         return sorted(found, key=lambda name: (name == "overall", name))
 
+    @property
+    def drops(self) -> dict[str, list[Row]]:
+        """Round → rows of `ranking_drops` from the round `open` to it, best entries first."""
+        found: dict[str, list[Row]] = {}
+        for row in self.marts["ranking_drops"]:
+            if row["round"] == OPEN:
+                found.setdefault(row["other_round"], []).append(row)
+        return found
 
-def rank_file(path: Path, workspace: Workspace, draws: int = 1000, seed: int = 0) -> Standings:
+
+def rank_file(
+    path: Path,
+    workspace: Workspace,
+    draws: int = 1000,
+    seed: int = 0,
+    metrics: Sequence[str] = (),
+) -> Standings:
     """Rank the entries of a results file by the marts' own SQL, without a warehouse.
 
     Args:
-        path: see `read_ranking`.
+        path: see `read_ranking`; or HELM's output.
         workspace: whose SQL models are used.
         draws: bootstrap draws behind each interval.
         seed: of the draws.
+        metrics: of a folder of HELM's runs.
 
     Raises:
         TokenmartError: the file is wrong.
     """
-    return rank_table(read_ranking(path), path.stem, workspace, draws, seed)
+    with plain_results(path, metrics) as table:
+        return rank_table(read_ranking(table), path.stem, workspace, draws, seed)
 
 
 def rank_table(

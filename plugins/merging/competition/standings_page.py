@@ -15,7 +15,14 @@ from analysis.report.svg import page_svg
 from analysis.templates import environment
 from plugins.merging.competition.standings import Row, Standings
 from plugins.merging.competition.standings_figures import front_figure, ranks_figure
-from plugins.merging.competition.standings_view import note, number, rivals, span, stability
+from plugins.merging.competition.standings_view import (
+    drop_note,
+    note,
+    number,
+    rivals,
+    span,
+    stability,
+)
 from warehouse.progress import Progress
 
 
@@ -56,6 +63,8 @@ def standings_page(standings: Standings, progress: Progress) -> str:
         name=standings.name,
         rounds=rounds,
         costs=standings.marts["merge_costs"],
+        drops=standings.drops,
+        drop_note=drop_note,
         stability=[stability(pair) for pair in standings.marts["ranking_stability"]],
         span=span,
         colour_roles=ROLES,

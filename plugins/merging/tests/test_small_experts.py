@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import re
 from dataclasses import replace
@@ -119,24 +118,6 @@ def test_the_harness_loads_the_tasks(tmp_path: Path) -> None:
     (maths,) = [task for task in tasks if task.name == "mini_maths"]
     context, continuation = maths.units[0].requests[0].arguments
     assert context.endswith("\nAnswer:") and re.fullmatch(r" \d+", continuation)
-
-
-def test_the_documented_task_of_the_real_mawps_is_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("lm_eval")
-    from plugins.benchmarks.harness.tasks import load_tasks
-
-    tutorials = Path(__file__).parents[3] / "docs" / "tutorials"
-    page = (tutorials / "ranking_merged_models.md").read_text()
-    (configuration,) = re.findall(r"```yaml\n(task: mawps\n.*?)```", page, re.DOTALL)
-    (tmp_path / "mawps.yaml").write_text(configuration)
-    rows = [{"question": "Ada has 2 pens and buys 3. How many has she?", "answer": "5"}]
-    (tmp_path / "mawps.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    monkeypatch.chdir(tmp_path)
-    (task,) = load_tasks(["mawps"], [tmp_path])
-    expected = ("Question: Ada has 2 pens and buys 3. How many has she?\nAnswer:", " 5")
-    assert task.units[0].requests[0].arguments == expected
 
 
 def test_an_unknown_skill_is_refused(tmp_path: Path) -> None:

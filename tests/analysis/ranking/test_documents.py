@@ -49,11 +49,11 @@ def test_all_documents_give_the_correlation_of_the_column(marts, aggregation, di
     table = MetricTable("minilong", models, target, (column,), (), {}, {})
     with marts.write() as connection:
         connection.execute(
-            "create table metric_documents(problem varchar, metric varchar, variant varchar,"
+            "create table metric_parts(problem varchar, metric varchar, variant varchar,"
             " model_id varchar, doc_id int, numerator double, denominator double, weight double)"
         )
         connection.executemany(
-            "insert into metric_documents values ('minilong', 'made_up', 'a', ?, ?, ?, ?, ?)",
+            "insert into metric_parts values ('minilong', 'made_up', 'a', ?, ?, ?, ?, ?)",
             [
                 (f"m{n}", d, *(float(part[n, d]) for part in (numerator, denominator, weight)))
                 for n in range(MODELS)

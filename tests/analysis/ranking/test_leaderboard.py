@@ -43,7 +43,7 @@ def test_the_best_of_many_variants_that_lack_a_model_is_no_discovery_among_noise
     ("resting", "told"),
     [
         ((0, 0), "empty, since no value here rests on two documents or more"),
-        ((2, 1), "no metric_documents to draw from; run `tokenmart dbt build`"),
+        ((2, 1), "no metric_parts to draw from; run `tokenmart dbt build`"),
     ],
 )
 def test_why_nothing_is_drawn_anew_is_told(resting, told):

@@ -149,5 +149,9 @@ def test_rows_that_a_metric_may_read_are_those_that_its_sql_reads() -> None:
         "tokens": ["nll"],
         "token_pairs": ["nll"],
     }
-    assert set(tables_of(sql % "fct_tokens", described)) == {"key_tokens", "evaluator_key_tokens"}
+    assert set(tables_of(sql % "fct_tokens", described)) == {
+        "key_tokens",
+        "evaluator_key_tokens",
+        "published_key_text",
+    }
     assert dict(tables_of(sql % "words", described)) == {"words": None}

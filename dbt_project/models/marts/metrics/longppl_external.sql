@@ -1,7 +1,8 @@
 {{ config(materialized = 'table') }}
 
 -- The largest checkpoint of a problem (or `--vars '{evaluator: MODEL_ID}'`) finds the key tokens.
--- Where it is not extracted there is no value, and no other model takes its place.
+-- Where it is not extracted there is no value, and no other model takes its place. Key text that an
+-- evaluator found elsewhere is imported (`tokenmart data import --format key-intervals`).
 
 with units as (
     select * from {{ ref('token_units') }}
@@ -14,6 +15,10 @@ tokens as (
 variants as (
     select * from {{ ref('stg_metric_variants') }}
     where metric = 'longppl_external'
+),
+
+imported as (
+    select * from {{ source('extract', 'key_intervals') }}
 ),
 
 evaluator_units as (
@@ -33,7 +38,7 @@ evaluator_tokens as (
 ),
 
 key_tokens as (
-    {%- for filter, _ in variants(metric = 'longppl_external') | groupby('where_clause') %}
+    {%- for filter, _ in variants(['evaluator_key_tokens'], 'longppl_external') | groupby('where_clause') %}
     select
         '{{ filter }}' as where_clause,
         unit_id,
@@ -73,7 +78,7 @@ numbered as (
     from with_previous
 ),
 
-intervals as (
+own_intervals as (
     select
         where_clause,
         unit_id,
@@ -81,6 +86,28 @@ intervals as (
         max(char_end) as interval_end
     from numbered
     group by where_clause, unit_id, number
+),
+
+intervals as (
+    select
+        own_intervals.where_clause,
+        evaluator_units.pair as suffix,
+        evaluator_units.problem,
+        evaluator_units.doc_id,
+        own_intervals.interval_start,
+        own_intervals.interval_end
+    from own_intervals
+    inner join evaluator_units
+        on own_intervals.unit_id = evaluator_units.unit_id
+    union all by name
+    select
+        'true' as where_clause,
+        evaluator as suffix,
+        problem,
+        doc_id,
+        char_start as interval_start,
+        char_end as interval_end
+    from imported
 ),
 
 characters as (
@@ -94,37 +121,37 @@ characters as (
 key_characters as (
     select
         where_clause,
-        unit_id,
+        suffix,
+        problem,
+        doc_id,
         character,
         max(interval_end) as interval_end
     from characters
-    group by where_clause, unit_id, character
+    group by where_clause, suffix, problem, doc_id, character
 ),
 
 sums as (
     select
         key_characters.where_clause,
-        evaluator_units.pair,
+        key_characters.suffix,
         tokens.unit_id,
         sum(tokens.nll) as numerator,
         count(*) as tokens
     from tokens
-    inner join evaluator_units
-        on tokens.problem = evaluator_units.problem
-        and tokens.doc_id = evaluator_units.doc_id
     inner join key_characters
-        on evaluator_units.unit_id = key_characters.unit_id
+        on tokens.problem = key_characters.problem
+        and tokens.doc_id = key_characters.doc_id
         and tokens.char_start = key_characters.character
         and tokens.char_end <= key_characters.interval_end
     where tokens.is_first_pair
-    group by key_characters.where_clause, evaluator_units.pair, tokens.unit_id
+    group by key_characters.where_clause, key_characters.suffix, tokens.unit_id
 ),
 
 longppl_external as (
     select
         units.problem,
         variants.metric,
-        concat(variants.variant, '@', sums.pair) as variant,
+        concat(variants.variant, '@', sums.suffix) as variant,
         units.model_id,
         units.doc_id,
         sums.numerator,

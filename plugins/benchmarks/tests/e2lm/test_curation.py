@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from plugins.benchmarks.e2lm.curation import curate
-from plugins.benchmarks.e2lm.items import read_items
+from plugins.benchmarks.e2lm.curation import Choice, compare_methods
+from plugins.benchmarks.e2lm.curation import curate as choose
+from plugins.benchmarks.e2lm.items import ItemScores, read_items
 from tokenmart import cli
 from warehouse.errors import TokenmartError
 from warehouse.paths import find_workspace
@@ -24,6 +26,10 @@ from warehouse.paths import find_workspace
 WORKSPACE = find_workspace(Path(__file__))
 HEADER = ("model", "tokens", "item", "score", "subject", "characters")
 RISING = 60
+
+
+def curate(scores: ItemScores, fewest: int, most: int, **choice: Any) -> dict[str, Any]:
+    return choose(scores, WORKSPACE, Choice(fewest, most, **choice), seed=0)
 
 
 def simulate(rising: int, noise: int, models: int = 4, checkpoints: int = 14) -> list[list[Any]]:
@@ -49,7 +55,7 @@ def write(path: Path, rows: Iterable[Iterable[Any]], header: tuple[str, ...] = H
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     path = write(tmp_path_factory.mktemp("items") / "items.csv", simulate(RISING, 240))
-    return curate(read_items(path, None), WORKSPACE, fewest=40, most=200, seed=0)
+    return curate(read_items(path, None), fewest=40, most=200)
 
 
 def test_what_rises_is_chosen(found: dict[str, Any]) -> None:
@@ -95,19 +101,19 @@ def test_no_other_threshold_has_a_better_ratio(found: dict[str, Any]) -> None:
 
 def test_of_pure_noise_the_choice_is_optimism(tmp_path: Path) -> None:
     path = write(tmp_path / "noise.csv", simulate(0, 200))
-    sq = curate(read_items(path, None), WORKSPACE, 40, 100, seed=0)["held_out"]["sq"]
+    sq = curate(read_items(path, None), 40, 100)["held_out"]["sq"]
     assert sq["optimism"] > 0.3
     assert sq["in_sample"] > 0.7 > sq["chosen"]
 
 
 def test_one_long_run_is_tried_on_its_other_checkpoints(tmp_path: Path) -> None:
     path = write(tmp_path / "one.csv", simulate(30, 90, models=1, checkpoints=20))
-    found = curate(read_items(path, None), WORKSPACE, 20, 100, seed=0)
+    found = curate(read_items(path, None), 20, 100)
     assert found["folds"] == ["odd checkpoints", "even checkpoints"]
     assert found["held_out"]["sq"]["compared"] == 2
     short = write(tmp_path / "short.csv", simulate(30, 90, models=1))
     with pytest.raises(TokenmartError, match=r"one model with 14 checkpoints.*16 checkpoints"):
-        curate(read_items(short, None), WORKSPACE, 20, 100, seed=0)
+        curate(read_items(short, None), 20, 100)
 
 
 def test_constant_items_and_missing_scores(tmp_path: Path) -> None:
@@ -119,7 +125,7 @@ def test_constant_items_and_missing_scores(tmp_path: Path) -> None:
     path = write(tmp_path / "items.csv", rows[1:])
     scores = read_items(path, None)
     assert scores.notes == ("1 of 51 items lack a score at some checkpoint and are left out",)
-    signal = {row["item"]: row for row in curate(scores, WORKSPACE, 10, 40, 0)["signal"]}
+    signal = {row["item"]: row for row in curate(scores, 10, 40)["signal"]}
     assert "q0" not in signal
     assert (signal["always"]["rise"], signal["always"]["wobble"]) == (0, 0)
     assert not signal["always"]["is_chosen"]
@@ -169,14 +175,137 @@ def test_twice_several_readings_and_too_few(tmp_path: Path) -> None:
     words = ["e2lm", "curate", "--items", str(path), "--fewest", "9", "--most", "3"]
     swapped = CliRunner().invoke(cli, words)
     assert swapped.exit_code == 1 and "less than --fewest 9; swap them" in swapped.stderr
-    with pytest.raises(TokenmartError, match="m0 has 7 checkpoints"):
-        curate(read_items(path, None), WORKSPACE, 5, 8, 0)
+    short = curate(read_items(path, None), 5, 8)
+    assert short["reason"] == "no SQ of m0: 7 of at least 8 checkpoints"
+    assert short["held_out"]["sq"]["chosen"] is None
+
+
+COLUMNS = (*HEADER, "recipe", "size", "confidence", "prompt_score")
+KINDS = ("rising", "science", "noise")
+
+
+def with_recipes(items: int = 40, checkpoints: int = 10) -> list[list[Any]]:
+    """A third of the items rises in every model, a third is known to models on science only."""
+    generator = np.random.default_rng(5)
+    rows = []
+    for size, recipe in product(("1b", "2b", "3b"), ("science", "web")):
+        for item in range(3 * items):
+            kind = KINDS[item % 3]
+            base = {"rising": 0.2, "science": 0.5 if recipe == "science" else 0.2, "noise": 0.3}
+            for at in range(checkpoints):
+                rise = 0.05 * at if kind == "rising" else 0
+                score = base[kind] + rise + generator.normal(0, 0.05)
+                more = [kind, 5, recipe, size, item / 1000, item * 37 % 120]
+                rows.append([f"{size}-{recipe}", (at + 1) * 1e9, f"q{item}", score, *more])
+    return rows
+
+
+@pytest.fixture(scope="module")
+def recipes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("recipes") / "items.csv", with_recipes(), COLUMNS)
+
+
+def kinds_of(found: dict[str, Any]) -> set[str]:
+    return {KINDS[int(name[1:]) % 3] for name in found["items"]}
+
+
+@pytest.mark.parametrize(
+    ("weights", "kinds"),
+    [
+        ((1, 0, 0), {"rising"}),
+        ((0, 0, 1), {"science"}),
+        ((0.5, 0.1, 0.4), {"rising", "science"}),
+    ],
+)
+def test_items_are_chosen_for_a_rise_for_the_recipes_or_both(
+    recipes: Path, weights: tuple[float, float, float], kinds: set[str]
+) -> None:
+    found = curate(read_items(recipes, None), 30, 100, weights=weights)
+    assert kinds_of(found) == kinds
+    assert found["folds"] == ["1b", "2b", "3b"]  # whole shapes
+    cs, both = found["held_out"]["cs"], found["held_out"]["weighted"]
+    assert (cs["chosen"] > cs["all"]) == ("science" in kinds)
+    assert both["compared"] == 3
+    if len(kinds) == 2:
+        assert both["chosen"] > both["all"] and found["weights"] == {"sq": 0.5, "cs": 0.4}
+
+
+def test_gaps_and_decisions_are_those_of_numpy(recipes: Path) -> None:
+    rows = with_recipes()
+    scores: dict[tuple[str, str, str], list[float]] = {}
+    for model, _, item, score, _, _, recipe, size, *_ in rows:
+        scores.setdefault((size, recipe, item), []).append(score)
+        assert model == f"{size}-{recipe}"
+    found = curate(read_items(recipes, None), 30, 100)
+    for row in found["signal"][::17]:
+        apart = [
+            np.mean(scores[size, "science", row["item"]])
+            - np.mean(scores[size, "web", row["item"]])
+            for size in ("1b", "2b", "3b")
+        ]
+        assert row["gap"] == pytest.approx(np.mean(apart), abs=1e-9)
+    everything = {
+        key: np.mean([scores[(*key, f"q{item}")] for item in range(120)], axis=0)
+        for key in product(("1b", "2b", "3b"), ("science", "web"))
+    }
+    agreed = [
+        np.sign(everything[size, "science"][4] - everything[size, "web"][4])
+        == np.sign(everything[size, "science"][-1] - everything[size, "web"][-1])
+        for size in ("1b", "2b", "3b")
+    ]
+    assert found["held_out"]["decision_accuracy"]["all"] == pytest.approx(np.mean(agreed))
+
+
+def test_every_method_and_the_subjects(recipes: Path) -> None:
+    scores = read_items(recipes, None)
+    order = [row["item"] for row in curate(scores, 10, 110, method="easiest")["signal"]]
+    assert order == [f"q{item}" for item in reversed(range(120))]
+    assert len(curate(scores, 10, 110, method="easiest")["items"]) == 60
+    kept = curate(scores, 10, 110, method="prompts")
+    assert len(kept["items"]) == 108
+    left = {row["item"] for row in kept["signal"] if not row["is_chosen"]}
+    assert left == {f"q{item}" for item in range(120) if item * 37 % 120 < 12}
+    rising = curate(scores, 10, 110, method="rise")
+    assert all(row["rise"] > 0 for row in rising["signal"] if row["is_chosen"])
+    assert rising["held_out"].keys() == kept["held_out"].keys()
+    science = curate(scores, 10, 39, method="rise", subjects=("science",))
+    assert kinds_of(science) == {"science"} and science["of"] == 40
+    methods = compare_methods(scores, WORKSPACE, Choice(10, 110), 0)
+    assert list(methods) == ["signal", "rise", "easiest", "prompts"]
+    assert methods["rise"] == rising["held_out"]
+
+
+def test_what_a_method_lacks_is_named(recipes: Path, tmp_path: Path) -> None:
+    plain = write(tmp_path / "plain.csv", simulate(20, 30))
+    with pytest.raises(TokenmartError, match=r"--method easiest: .* has no column 'confidence'"):
+        curate(read_items(plain, None), 10, 40, method="easiest")
+    with pytest.raises(TokenmartError, match=r"--subject scienc: .*did you mean 'science'"):
+        curate(read_items(recipes, None), 10, 40, subjects=("scienc",))
+    rows = with_recipes()
+    rows[1][6] = "web"
+    with pytest.raises(TokenmartError, match="1b-science has rows with different recipe"):
+        read_items(write(tmp_path / "two.csv", rows, COLUMNS), None)
+    rows = with_recipes()
+    rows[0][8] = "nan"
+    with pytest.raises(TokenmartError, match="row 1: confidence is 'nan'"):
+        read_items(write(tmp_path / "nan.csv", rows, COLUMNS), None)
+
+
+def test_the_methods_are_printed_side_by_side(recipes: Path) -> None:
+    words = ["e2lm", "curate", "--items", str(recipes), "--fewest", "30", "--folds", "3"]
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code == 0, done.output
+    table = done.output[done.output.index("method (held out)") :].splitlines()
+    assert [line.split("  ")[0] for line in table[1:7]] == [
+        "all items", "random items", "signal", "rise", "easiest", "prompts"
+    ]  # fmt: skip
+    assert "CS" in table[0] and "decision accuracy" in table[0]
 
 
 def test_the_command_of_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tutorials = WORKSPACE.root / "docs" / "tutorials"
     guide = (tutorials / "benchmarks_over_training.md").read_text("utf-8")
-    (line,) = re.findall(r"^\$ tokenmart (e2lm curate .*)$", guide, re.MULTILINE)
+    line, *_ = re.findall(r"^\$ tokenmart (e2lm curate .*)$", guide, re.MULTILINE)
     monkeypatch.chdir(tmp_path)
     path = write(tmp_path / "items.csv", simulate(60, 60, models=2))
     duckdb.sql(f"copy (from '{path}') to 'item_scores.parquet'")

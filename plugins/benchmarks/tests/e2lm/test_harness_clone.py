@@ -138,6 +138,8 @@ def test_all_kinds_are_packaged_and_run_by_the_harness_itself(
         assert token not in done.output
         assert f"{name} by {METRIC[kind]}, 118 samples, 0 leaks, patch of 4 files" in done.output
         assert out.stat().st_mode & 0o077 == 0
+        judged = (tmp_path / f"{kind}_judge.txt").read_text("utf-8").strip().split("\n\n")
+        assert len(judged) == 50 and all(" Answer: " in item for item in judged)
         with zipfile.ZipFile(out) as archive:
             assert sorted(archive.namelist()) == ["evaluation.patch", "metadata.yaml"]
             metadata = yaml.safe_load(archive.read("metadata.yaml"))

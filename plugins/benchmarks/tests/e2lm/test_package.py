@@ -18,8 +18,9 @@ import yaml
 from click.testing import CliRunner, Result
 
 from plugins.benchmarks.e2lm.harness_check import check
+from plugins.benchmarks.e2lm.judge_file import judged_items
 from plugins.benchmarks.e2lm.leakage import PromptedItem, leaking, stands_in
-from plugins.benchmarks.e2lm.new_task import KINDS, METRIC, new_task
+from plugins.benchmarks.e2lm.new_task import KINDS, METRIC, WorkedExamples, new_task
 from plugins.benchmarks.e2lm.package import Wish, judge
 from plugins.benchmarks.e2lm.patch import (
     apply_cleanly,
@@ -69,6 +70,37 @@ def token(monkeypatch: pytest.MonkeyPatch) -> str:
 def package(task: Path, harness: Path, out: Path, *more: str) -> Result:
     words = ["--task", str(task), "--harness", str(harness), "--out", str(out), *more]
     return CliRunner().invoke(cli, ["e2lm", "package", *words])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("task: " + "[" * 100_000, "nested too deeply"),
+        ("task: a\nday: 2026-02-30\n", "not YAML (day is out of range"),
+        ("task: a\x00", "not YAML (special characters"),
+        ("task: 'a\n", "two.yaml:2: not YAML"),
+        ("#" * 1_100_000, "expected at most 1 MB"),
+    ],
+)
+def test_yaml_that_nobody_writes_is_one_line(task: Path, text: str, words: str) -> None:
+    (task / "two.yaml").write_text(text)
+    with pytest.raises(TokenmartError) as caught:
+        task_names(task)
+    assert words in caught.value.format_message() and "\n" not in caught.value.format_message()
+
+
+def test_a_byte_order_mark_before_yaml_is_left_out(task: Path) -> None:
+    (task / "two.yaml").write_bytes(b"\xef\xbb\xbftask: two\n")
+    assert task_names(task) == ["elements", "two"]
+
+
+def test_a_folder_that_no_patch_can_carry_is_refused_before_it_is_read(
+    clone: Path, task: Path, tmp_path: Path
+) -> None:
+    with (task / "cache.bin").open("wb") as file:
+        file.truncate(60_000_000)
+    with pytest.raises(TokenmartError, match=r"60 MB, of which cache.bin has 60; a patch may"):
+        make_patch(task, clone, find_base(clone, "HEAD"), tmp_path)
 
 
 def test_a_patch_adds_the_task_and_the_changes_of_the_clone(
@@ -246,6 +278,59 @@ def test_items_of_a_new_task(tmp_path: Path, kind: Any) -> None:
     assert (
         leaking([PromptedItem(r["question"], (a,)) for r, a in zip(rows, answers, strict=True)])
         == []
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_worked_examples_of_a_new_task(tmp_path: Path, kind: Any) -> None:
+    """No example is an item, the seed decides which are, and prompts have them in one form."""
+    pytest.importorskip("lm_eval")
+    from plugins.benchmarks.harness.tasks import load_tasks_and_groups
+
+    def prompts(name: str, seed: int = 1234) -> tuple[str, list[str]]:
+        ((task,), _) = load_tasks_and_groups([name], [tmp_path / name], limit=3, fewshot_seed=seed)
+        asked = [request.arguments for unit in task.units for request in unit.requests]
+        return task.condition, [prompt for prompt, *_ in asked]
+
+    drawn = set()
+    for seed in (0, 1):
+        examples = WorkedExamples(2, "first_n", seed)
+        *_, worked, items = new_task(f"first_{seed}", kind, tmp_path, examples)
+        rows = [[json.loads(line) for line in file.read_text().splitlines()]
+                for file in (worked, items)]  # fmt: skip
+        assert [len(each) for each in rows] == [18, 100]
+        questions = [[row["question"] for row in each] for each in rows]
+        assert not set(questions[0]) & set(questions[1])
+        drawn.add(tuple(questions[0]))
+        condition, asked = prompts(f"first_{seed}")
+        assert condition == f"first_{seed}-2shot-first3"
+        for prompt in asked:
+            first, second, question = prompt.split("\n\n")
+            for example, row in zip((first, second), rows[0], strict=False):
+                answer = row["choices"][row["gold"]] if "gold" in row else row["answer"]
+                assert example == f"{row['question']} {answer}"
+            assert question in questions[1]
+    assert len(drawn) == 2
+    new_task("drawn", kind, tmp_path, WorkedExamples(2, "random", 0))
+    condition, asked = prompts("drawn", seed=7)
+    assert condition == "drawn-2shot-seed7-first3" and asked == prompts("drawn", seed=7)[1]
+    assert asked != prompts("drawn")[1]
+    assert len({prompt.split("\n\n")[0] for prompt in asked}) > 1
+
+
+def test_items_for_the_judge() -> None:
+    items = [
+        PromptedItem(f"Question: How many is {number}?\nAnswer:", (f" {number}",), ("1", "2"))
+        for number in range(120)
+    ]
+    lines = judged_items(items).strip().split("\n\n")
+    assert len(set(lines)) == 50 and judged_items(items) == judged_items(list(items))
+    for line in lines:
+        found = re.fullmatch(r"Question: How many is (\d+)\? Answer: (\d+)", line)
+        assert found and found[1] == found[2]
+    assert judged_items([PromptedItem(None, ("a text",)), PromptedItem("Sky?", ("blue", "b"))]) in (
+        "a text\n\nQuestion: Sky? Answer: blue\n",
+        "Question: Sky? Answer: blue\n\na text\n",
     )
 
 

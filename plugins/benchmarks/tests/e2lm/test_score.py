@@ -225,6 +225,26 @@ def test_an_unknown_model_names_the_closest(write: Write) -> None:
         score_table(write(made_up(1), EARLY), WORKSPACE, model="mo0")
 
 
+def test_the_json_of_the_site_is_the_same_table(write: Write, tmp_path: Path) -> None:
+    table = {(f"dense-{size}-arch1", "q"): [0.1 + 0.01 * k for k in range(14)] for size in "13"}
+    columns = {
+        model: {"iteration": list(range(14)), "gtokens": EARLY, benchmark: scores}
+        for (model, benchmark), scores in table.items()
+    }
+    path = tmp_path / "site.json"
+    path.write_text(json.dumps({"metadata": {"metrics": ["q"]}, "data": columns}))
+    assert (
+        score_table(path, WORKSPACE).entries == score_table(write(table, EARLY), WORKSPACE).entries
+    )
+    columns["dense-1-arch1"]["q"] = [0.1]
+    path.write_text(json.dumps({"metadata": {"metrics": ["q"]}, "data": columns}))
+    with pytest.raises(TokenmartError, match="dense-1-arch1: 1 scores of q at 14 checkpoints"):
+        score_table(path, WORKSPACE)
+    path.write_text("[1]")
+    with pytest.raises(TokenmartError, match="is not the JSON of the competition's site"):
+        score_table(path, WORKSPACE)
+
+
 @pytest.mark.skipif(not PUBLISHED.is_file(), reason="the published scores are not here")
 def test_the_published_figures_to_four_digits() -> None:
     entries = score_table(PUBLISHED, WORKSPACE).entries

@@ -18,6 +18,10 @@ early as (
             partition by problem, model_id, benchmark, metric
             order by oriented, early_checkpoint
         ) - 1 as ordinal_rank,
+        row_number() over (
+            partition by problem, model_id, benchmark, metric
+            order by oriented asc, early_checkpoint desc
+        ) - 1 as reversed_rank,
         rank() over (
             partition by problem, model_id, benchmark, metric
             order by oriented
@@ -36,7 +40,10 @@ monotonicity as (
         any_value(n) as n,
         min(oriented) = max(oriented) as is_constant,
         sum((early_checkpoint - ordinal_rank) ** 2) as squares,
-        sum((early_checkpoint - (lowest_rank + (equals - 1) / 2)) ** 2) as average_rank_squares
+        sum((early_checkpoint - (lowest_rank + (equals - 1) / 2)) ** 2) as average_rank_squares,
+        -- of all orders of equal scores the one above gives the highest monotonicity, and the
+        -- opposite one the lowest: they are sorted alike, and against each other
+        sum((early_checkpoint - reversed_rank) ** 2) as reversed_squares
     from early
     group by problem, model_id, benchmark, metric
 ),
@@ -89,6 +96,7 @@ judged as (
         coalesce(monotonicity.n, 0) as checkpoints,
         monotonicity.squares,
         monotonicity.average_rank_squares,
+        monotonicity.reversed_squares,
         autocorrelation.autocorrelation,
         case
             when coalesce(monotonicity.n, 0) < 8
@@ -130,6 +138,12 @@ measured as (
                     )
         end as monotonicity_average_ranks,
         case
+            when order_reason is null
+                then greatest(
+                        0, 1 - 6 * reversed_squares / (checkpoints * (checkpoints ** 2 - 1))
+                    )
+        end as monotonicity_low,
+        case
             when order_reason is null and lag_reason is null then autocorrelation
         end as autocorrelation,
         order_reason,
@@ -144,9 +158,12 @@ select
     metric,
     checkpoints,
     cast(monotonicity as double) as monotonicity,
+    cast(monotonicity_low as double) as monotonicity_low,
     cast(monotonicity_average_ranks as double) as monotonicity_average_ranks,
     cast(autocorrelation as double) as autocorrelation,
     cast((monotonicity + autocorrelation) / 2 as double) as sq,
+    cast((monotonicity_low + autocorrelation) / 2 as double) as sq_low,
+    cast((monotonicity + autocorrelation) / 2 as double) as sq_high,
     cast((monotonicity_average_ranks + autocorrelation) / 2 as double) as sq_average_ranks,
     order_reason,
     lag_reason

@@ -71,6 +71,8 @@ of_order as (
         ('sq', one.sq, one.lag_reason),
         ('monotonicity', one.monotonicity, one.order_reason),
         ('autocorrelation', one.autocorrelation, one.lag_reason),
+        ('sq_low', one.sq_low, one.lag_reason),
+        ('sq_high', one.sq_high, one.lag_reason),
         ('sq_average_ranks', one.sq_average_ranks, one.lag_reason),
         ('monotonicity_average_ranks', one.monotonicity_average_ranks, one.order_reason),
         ('early_checkpoints', cast(one.checkpoints as double), null)

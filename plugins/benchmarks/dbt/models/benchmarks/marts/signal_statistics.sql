@@ -21,6 +21,17 @@ with signal_statistics as (
         ),
         ('sq', 'run', 'seen', 'higher', '(monotonicity + autocorrelation) / 2'),
         (
+            'sq_low', 'run', 'seen', 'higher',
+            'sq with equal scores in the order that gives the lowest (the later first); the'
+            || ' competition''s notebook uses numpy''s default sort, whose order of equal scores'
+            || ' depends on the processor'
+        ),
+        (
+            'sq_high', 'run', 'seen', 'higher',
+            'sq with equal scores in the order that gives the highest (that of sq): the'
+            || ' earlier checkpoint first'
+        ),
+        (
             'monotonicity_average_ranks', 'run', 'ours', 'higher',
             'monotonicity with equal scores sharing their mean place'
         ),

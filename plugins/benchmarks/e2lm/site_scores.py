@@ -1,0 +1,65 @@
+"""The scores that the competition's site publishes as JSON, as a plain table.
+
+`assets/data/plot-data-combined-all.json` of github.com/e2lmc/e2lmc.github.io: `metadata` names the
+benchmarks (`metrics`), `data` has for each model lists of one length, `gtokens` and the benchmarks.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from warehouse.errors import TokenmartError
+
+_HEADER = ("model", "size", "arch", "tokens_bt", "benchmark", "score")
+
+
+@contextmanager
+def plain_table(path: Path) -> Iterator[Path]:
+    """The path of a plain table; the site's JSON is rewritten as one, other files stay.
+
+    Raises:
+        TokenmartError: a JSON file in another form.
+    """
+    if path.suffix.lower() != ".json":
+        yield path
+        return
+    rows = list(_rows(path))
+    with tempfile.TemporaryDirectory() as folder:
+        table = Path(folder) / f"{path.stem}.csv"
+        with table.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([_HEADER, *rows])
+        yield table
+
+
+def _rows(path: Path) -> Iterator[tuple[Any, ...]]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8-sig"))
+        benchmarks = found["metadata"]["metrics"]
+        models = found["data"].items()
+    except OSError as error:
+        raise TokenmartError(f"{path}: can't be read ({error.strerror}); correct it") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise TokenmartError(
+            f"{path}: is not the JSON of the competition's site (`metadata.metrics` and `data` by "
+            "model); give a CSV, JSON lines or Parquet file"
+        ) from error
+    for model, columns in models:
+        tokens = columns.get("gtokens", [])
+        _, _, shape = model.partition("-")
+        size, _, architecture = shape.partition("-")
+        for benchmark in benchmarks:
+            scores = columns.get(benchmark, [])
+            if len(scores) != len(tokens):
+                raise TokenmartError(
+                    f"{path}: {model}: {len(scores)} scores of {benchmark} at {len(tokens)} "
+                    "checkpoints (gtokens); fetch the file again"
+                )
+            for point, score in zip(tokens, scores, strict=True):
+                if score is not None:
+                    yield model, size, architecture, point, benchmark, score

@@ -1,0 +1,97 @@
+"""Instance-level records of Every Eval Ever: `<uuid>_samples.jsonl`, a line for each item.
+
+The aggregates lie in `<uuid>.json` beside it; lines name theirs by `evaluation_result_id`
+(github.com/evaleval/every_eval_ever, instance_level_eval.schema.json, 0.3.0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from plugins.benchmarks.scores.own_aggregates import (
+    aggregate_beside,
+    chosen_metric,
+    item_score,
+    refuse_other_mean,
+)
+from warehouse.errors import TokenmartError
+from warehouse.importers.interface import Importer, Row
+from warehouse.text_file import parse_json, text_lines
+
+_ENDING = "_samples.jsonl"
+
+
+class EveryEvalEverImporter(Importer):
+    """Scores of items; where one was scored several ways, `--metric` names the result's id."""
+
+    kind = "every-eval-ever"
+
+    def read(self, path: Path) -> Iterator[Row]:
+        """The items of each evaluation in a file.
+
+        Raises:
+            TokenmartError: no such file, a wrong line, or another mean than the aggregate's.
+        """
+        lines = list(_lines(path))
+        if not lines:
+            raise TokenmartError(f"{path}: holds no record")
+        beside = path.with_name(path.name.removesuffix(_ENDING) + ".json")
+        own = aggregate_beside(beside).get("evaluation_results", [])
+        evaluations = dict.fromkeys(line["evaluation_name"] for _, line in lines)
+        for name in evaluations:
+            of_name = [(place, line) for place, line in lines if line["evaluation_name"] == name]
+            ids = list(dict.fromkeys(str(_result(line)) for _, line in of_name))
+            wanted = self.metric if len(ids) > 1 or self.metric in ids else None
+            chosen = chosen_metric(path, ids, wanted, None)
+            kept = [(place, line) for place, line in of_name if str(_result(line)) == chosen]
+            aggregate = _aggregate(own, name, chosen)
+            if aggregate.get("metric_config", {}).get("lower_is_better"):
+                raise TokenmartError(
+                    f"{beside}: lower is better in {name}; bring it as a plain table with the sign "
+                    "turned, or leave it out"
+                )
+            rows = [
+                Row(place, {"task": name, "item": item,
+                            "score": item_score(place, line["evaluation"], "score")})
+                for (place, line), item in zip(kept, _numbers(path, kept), strict=True)
+            ]  # fmt: skip
+            score = aggregate.get("score_details", {}).get("score")
+            refuse_other_mean(path, beside, name, [r.fields["score"] for r in rows], score)
+            yield from rows
+
+
+def _result(line: dict[str, Any]) -> Any:
+    return line.get("evaluation_result_id") or line["evaluation_name"]
+
+
+def _aggregate(results: Any, name: str, chosen: str) -> dict[str, Any]:
+    """The aggregate of a result; empty where the file has none, or several by this name."""
+    found = [each for each in results if each.get("evaluation_result_id") == chosen]
+    found = found or [each for each in results if each.get("evaluation_name") == name]
+    return dict(found[0]) if len(found) == 1 else {}
+
+
+def _numbers(path: Path, lines: Sequence[tuple[str, dict[str, Any]]]) -> list[int]:
+    """Whole numbers of the samples: their own, or their places in the order of their names."""
+    names = [str(line["sample_id"]) for _, line in lines]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise TokenmartError(f"{path}: sample_id {twice!r} is given twice in one evaluation")
+    if all(name.isascii() and name.isdigit() and len(name) < 10 for name in names):
+        return [int(name) for name in names]
+    places = {name: place for place, name in enumerate(sorted(names))}
+    return [places[name] for name in names]
+
+
+def _lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    for place, text in text_lines(path):
+        line = parse_json(text, place)
+        for name in ("evaluation_name", "sample_id", "evaluation"):
+            if not isinstance(line, dict) or name not in line:
+                raise TokenmartError(
+                    f"{place}: {name!r} is missing; is it an instance-level file of Every Eval "
+                    "Ever?"
+                )
+        yield place, line

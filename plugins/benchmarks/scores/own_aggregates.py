@@ -1,0 +1,90 @@
+"""Items of another program's results, held to the aggregate that the program wrote beside them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from warehouse.errors import TokenmartError, did_you_mean
+from warehouse.text_file import parse_json, read_text
+
+TOLERANCE = 1e-6
+"""Relative: aggregates are written in full, and are means in double precision."""
+
+
+def aggregate_beside(path: Path) -> dict[str, Any]:
+    """The JSON object of an aggregate file; empty where there is no such file.
+
+    Raises:
+        TokenmartError: it is there and is no JSON object.
+    """
+    if not path.is_file():
+        return {}
+    found = parse_json(read_text(path), str(path))
+    if not isinstance(found, dict):
+        raise TokenmartError(f"{path}: holds no JSON object; correct or remove it")
+    return found
+
+
+def chosen_metric(path: Path, names: Sequence[str], wanted: str | None, own: str | None) -> str:
+    """The metric to import: the wanted one, the program's own primary one, or the only one.
+
+    Raises:
+        TokenmartError: the file has no such metric, or several and none is named.
+    """
+    if wanted is not None and wanted not in names:
+        raise TokenmartError(
+            f"--metric {wanted}: not in {path}; {did_you_mean(wanted, list(names))}its metrics: "
+            f"{', '.join(names)}"
+        )
+    if wanted is None and own in names:
+        return str(own)
+    if wanted is None and len(names) != 1:
+        raise TokenmartError(
+            f"{path}: holds {len(names)} metrics; use --metric with one of: {', '.join(names)}"
+        )
+    return wanted or names[0]
+
+
+def item_score(place: str, metrics: Mapping[str, Any], metric: str) -> float:
+    """An item's value as a number.
+
+    Raises:
+        TokenmartError: it is missing, or no finite number.
+    """
+    value = metrics.get(metric)
+    if isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        raise TokenmartError(
+            f"{place}: {metric} is {value!r}, expected a finite number; correct or remove the item"
+        )
+    return float(value)
+
+
+def refuse_other_mean(
+    path: Path, beside: Path, metric: str, scores: Sequence[float], own: Any
+) -> None:
+    """Stop where the program's own aggregate is another number than the mean of the items.
+
+    Args:
+        path: the items.
+        beside: the file of the aggregate.
+        metric: its name.
+        scores: of the items.
+        own: the aggregate; None where it isn't known.
+
+    Raises:
+        TokenmartError: items are missing, or the metric is no mean of them.
+    """
+    if not isinstance(own, int | float) or isinstance(own, bool):
+        return
+    mean = math.fsum(scores) / len(scores)
+    if not math.isclose(mean, own, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
+        raise TokenmartError(
+            f"{path}: the mean of {metric} over {len(scores)} items is {mean:.6g}, and {beside} "
+            f"has {own:.6g}: items are missing, or {metric} is no mean of items; import the whole "
+            "file, or another metric"
+        )

@@ -1,0 +1,173 @@
+"""Items of OLMES, lighteval and Every Eval Ever: equal to the aggregates that lie beside them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from warehouse.errors import TokenmartError
+from warehouse.importers.store import importer
+
+RIGHT = [1, 0, 1, 1, 0]
+TIME = "2025-03-04T10-11-12.123456"
+
+
+def read(kind: str, path: Path, metric: str | None = None) -> list[dict[str, Any]]:
+    return [row.fields for row in importer(kind, metric).read(path)]
+
+
+def lines(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def olmes(folder: Path, own: float = 0.6) -> Path:
+    """Predictions and metrics of one task, as oe-eval names them."""
+    metrics = {
+        "task_name": "arc_easy:rc",
+        "num_instances": 5,
+        "task_config": {"primary_metric": "acc_per_char"},
+        "metrics": {"acc_raw": 0.2, "acc_per_char": own, "primary_score": own},
+    }
+    (folder / "task-003-arc_easy-metrics.json").write_text(json.dumps(metrics))
+    rows = [
+        {
+            "doc_id": number,
+            "native_id": f"Mercury_{number}",
+            "metrics": {
+                "predicted_index_raw": 1, "acc_raw": int(number == 2), "acc_per_char": right,
+                "bits_per_byte_corr": 0.5 + number,
+            },
+            "model_output": [{"sum_logits": -3.5, "num_tokens": 2, "is_greedy": False}],
+            "label": 1,
+        }
+        for number, right in enumerate(RIGHT)
+    ]  # fmt: skip
+    return lines(folder / "task-003-arc_easy-predictions.jsonl", rows)
+
+
+def lighteval(folder: Path, own: float = 0.6, text: bool = False) -> Path:
+    """Details and results as lighteval lays them out; older versions wrote objects as text."""
+    model = folder / "out" / "results" / "org" / "model"
+    model.mkdir(parents=True, exist_ok=True)
+    results = {"results": {"leaderboard|arc|25": {"acc": own, "acc_stderr": 0.2}}}
+    (model / f"results_{TIME}.json").write_text(json.dumps(results))
+    details = folder / "out" / "details" / "org" / "model" / TIME
+    details.mkdir(parents=True, exist_ok=True)
+    values = [{"acc": right, "acc_norm": 1 - right} for right in RIGHT]
+    rows = [
+        {
+            "doc": {"query": f"Question {number}", "choices": ["a", "b"], "gold_index": 0},
+            "metrics" if text else "metric": json.dumps(value) if text else value,
+            "model_response": {"logprobs": [-1.0, -2.0]},
+        }
+        for number, value in enumerate(values)
+    ]
+    path = details / f"details_leaderboard|arc|25_{TIME}.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    return path
+
+
+def every_eval_ever(folder: Path, own: float = 0.6, lower: bool = False) -> Path:
+    """Instance-level lines and their aggregate; `f1` scores the same items another way."""
+    results = [
+        {
+            "evaluation_result_id": name,
+            "evaluation_name": "qa",
+            "metric_config": {"lower_is_better": lower},
+            "score_details": {"score": score},
+        }
+        for name, score in (("qa/acc", own), ("qa/f1", 0.5))
+    ]
+    (folder / "one.json").write_text(json.dumps({"evaluation_results": results}))
+    rows = [
+        {
+            "schema_version": "0.3.0",
+            "evaluation_id": "e",
+            "model_id": "org/model",
+            "evaluation_name": "qa",
+            "evaluation_result_id": name,
+            "sample_id": f"qa_{number:04d}",
+            "interaction_type": "single_turn",
+            "input": {"raw": "Which?", "reference": ["this"]},
+            "output": {"raw": ["that"]},
+            "answer_attribution": [],
+            "evaluation": {"score": score, "is_correct": score == 1},
+        }
+        for number, right in reversed(list(enumerate(RIGHT)))
+        for name, score in (("qa/acc", float(right)), ("qa/f1", 0.5))
+    ]
+    return lines(folder / "one_samples.jsonl", rows)
+
+
+def found(rows: list[dict[str, Any]]) -> tuple[set[str], list[tuple[int, float]]]:
+    return {row["task"] for row in rows}, [(row["item"], row["score"]) for row in rows]
+
+
+def test_the_primary_metric_of_olmes_is_taken(tmp_path: Path) -> None:
+    path = olmes(tmp_path)
+    assert found(read("olmes", path)) == ({"arc_easy:rc"}, list(enumerate(map(float, RIGHT))))
+    assert [row["score"] for row in read("olmes", path, "acc_raw")] == [0, 0, 1, 0, 0]
+    assert sum(row["score"] for row in read("olmes", path, "bits_per_byte_corr")) == 12.5
+    (tmp_path / "task-003-arc_easy-metrics.json").unlink()
+    with pytest.raises(TokenmartError, match="holds 4 metrics; use --metric with one of: acc_per_"):
+        read("olmes", path)
+    assert found(read("olmes", path, "acc_per_char"))[0] == {"arc_easy"}
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_details_of_lighteval(tmp_path: Path, text: bool) -> None:
+    path = lighteval(tmp_path, text=text)
+    assert found(read("lighteval", path, "acc")) == (
+        {"leaderboard|arc|25"},
+        list(enumerate(map(float, RIGHT))),
+    )
+    with pytest.raises(TokenmartError, match="holds 2 metrics; use --metric with one of: acc"):
+        read("lighteval", path)
+
+
+def test_instances_of_every_eval_ever(tmp_path: Path) -> None:
+    path = every_eval_ever(tmp_path)
+    task, scores = found(read("every-eval-ever", path, "qa/acc"))
+    assert task == {"qa"} and sorted(scores) == list(enumerate(map(float, RIGHT)))
+    with pytest.raises(TokenmartError, match="holds 2 metrics; use --metric with one of: qa/acc"):
+        read("every-eval-ever", path)
+    with pytest.raises(TokenmartError, match="lower is better in qa"):
+        read("every-eval-ever", every_eval_ever(tmp_path, lower=True), "qa/acc")
+
+
+@pytest.mark.parametrize(
+    ("kind", "metric"), [("olmes", None), ("lighteval", "acc"), ("every-eval-ever", "qa/acc")]
+)
+def test_another_aggregate_is_refused(tmp_path: Path, kind: str, metric: str | None) -> None:
+    made = {"olmes": olmes, "lighteval": lighteval, "every-eval-ever": every_eval_ever}[kind]
+    assert len(read(kind, made(tmp_path), metric)) == 5
+    with pytest.raises(TokenmartError, match=r"over 5 items is 0\.6, and .*json has 0\.8"):
+        read(kind, made(tmp_path, 0.8), metric)
+
+
+def test_wrong_files_are_named(tmp_path: Path) -> None:
+    path = lines(tmp_path / "mine.jsonl", [{"doc_id": 0, "metrics": {"acc": 1}}])
+    with pytest.raises(TokenmartError, match="expected a name such as task-000-arc_easy"):
+        read("olmes", path)
+    path = lines(tmp_path / "a-predictions.jsonl", [{"metrics": {"acc": 1}}])
+    with pytest.raises(TokenmartError, match=r"jsonl:1: 'doc_id' is missing"):
+        read("olmes", path)
+    path = lines(tmp_path / "b-predictions.jsonl", [
+        {"doc_id": 0, "metrics": {"acc": 1}}, {"doc_id": 1, "metrics": {"acc": None}}
+    ])  # fmt: skip
+    with pytest.raises(TokenmartError, match=r"jsonl:2: acc is None, expected a finite number"):
+        read("olmes", path)
+    path = lines(tmp_path / "x_samples.jsonl", [{"sample_id": "1"}])
+    with pytest.raises(TokenmartError, match=r"jsonl:1: 'evaluation_name' is missing"):
+        read("every-eval-ever", path)
+    path = tmp_path / f"details_qa_{TIME}.parquet"
+    pq.write_table(pa.table({"predictions": [1]}), path)
+    with pytest.raises(TokenmartError, match="no column 'metric'"):
+        read("lighteval", path)

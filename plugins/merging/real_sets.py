@@ -1,0 +1,127 @@
+"""The real validation sets: BoolQ, MAWPS, SVAMP and GSM8K, downloaded from one pinned commit.
+
+The files are `dataset/*/test.json` of github.com/AGI-Edgerunners/LLM-Adapters (data under ODC-By
+1.0, code under Apache-2.0). They are kept in the cache and never ship with Tokenmart. Of BoolQ only
+the questions are there, without the passages that answer them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from plugins.merging.texts import Item
+from warehouse.errors import TokenmartError
+from warehouse.paths import Workspace
+from warehouse.sources.download import DownloadError, download_json
+
+COMMIT = "816657208af4db747803f87ba40a4c71383fed7a"
+ADDRESS = "https://raw.githubusercontent.com/AGI-Edgerunners/LLM-Adapters"
+LICENCE = "ODC-By 1.0"
+LARGEST_BYTES = 4 << 20
+
+_QUESTION = re.compile(r"question: (?P<question>.+?)\s*(?:Answer format: true/false)?\s*$", re.S)
+_WORDS = {"true": "yes", "false": "no"}
+
+
+@dataclass(frozen=True)
+class RealSet:
+    """A file of the repository: where it lies in `dataset`, its hash, and how many items it has."""
+
+    path: str
+    sha256: str
+    items: int
+
+
+SETS = {
+    "boolq": RealSet(
+        "boolq/test.json", "89df2397cbca81dc31adcc6f7f5b635821aa0565aafde46725b2b4bd39b4dfa9", 3270
+    ),
+    "mawps": RealSet(
+        "mawps/test.json", "c1a708979cbf2b3df9ac4020baacf3e8e73fcf089e1de7dd1b305b810bfaa15f", 238
+    ),
+    "svamp": RealSet(
+        "SVAMP/test.json", "ffed015784f738f317c5603177861d044c4fc94e09211d78b25e96d46c656e2c", 1000
+    ),
+    "gsm8k": RealSet(
+        "gsm8k/test.json", "2cc616a1e0b23ea1df29370476365cde71c4e0aa823fb06cc194c5a8a9381abe", 1319
+    ),
+}
+
+
+def real_sets(
+    names: Sequence[str], count: int, seed: str, workspace: Workspace
+) -> tuple[dict[str, list[Item]], list[str]]:
+    """Items of real sets, at most `count` of each, and a note on each set.
+
+    Which items a seed draws doesn't depend on how many: the first are those with the smallest md5
+    of seed and prompt. Answers of word problems are written without a fraction of zero; items whose
+    answer has more than two decimals, which no model writes so, and repeated ones are left out.
+
+    Args:
+        names: of `SETS`.
+        count: items of a set.
+        seed: of the draw.
+        workspace: whose cache keeps the downloads.
+
+    Raises:
+        DownloadError: no network, or the file is another one than the pinned one.
+        TokenmartError: a file has other rows than it had.
+    """
+    sets, notes = {}, []
+    for name in names:
+        rows = json.loads(_fetched(name, workspace).read_text(encoding="utf-8"))
+        if len(rows) != SETS[name].items:
+            raise TokenmartError(f"{name}: {len(rows)} items, expected {SETS[name].items}")
+        items = list(_items(name, rows))
+        unique = {item.prompt: item for item in items}
+        drawn = sorted(unique.values(), key=lambda item: _place(seed, item.prompt))[:count]
+        sets[name] = drawn
+        long, again = len(rows) - len(items), len(items) - len(unique)
+        notes.append(
+            f"{name}: {len(drawn)} of {len(rows)} items"
+            + (f", {long} with an answer of more than two decimals left out" if long else "")
+            + (f", {again} repeated ones left out" if again else "")
+            + f" ({LICENCE}; {ADDRESS.removeprefix('https://raw.githubusercontent.com/')} at "
+            f"{COMMIT[:7]})"
+        )
+    return sets, notes
+
+
+def _fetched(name: str, workspace: Workspace) -> Path:
+    """The set's file in the cache, downloaded if it isn't there, and in any case hashed."""
+    wanted = SETS[name]
+    path = workspace.cache / "real_sets" / COMMIT[:7] / f"{name}.json"
+    if not path.is_file():
+        address = f"{ADDRESS}/{COMMIT}/dataset/{wanted.path}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        download_json(address, path, LARGEST_BYTES)
+    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    if found != wanted.sha256:
+        raise DownloadError(
+            f"{path}: sha256 is {found[:12]}…, expected {wanted.sha256[:12]}…; delete the file and "
+            "run the command again"
+        )
+    return path
+
+
+def _items(name: str, rows: Sequence[dict[str, Any]]) -> Iterator[Item]:
+    for row in rows:
+        answer = str(row["answer"]).strip()
+        if name == "boolq":
+            found = _QUESTION.search(str(row["instruction"]))
+            question = (found["question"] if found else str(row["instruction"])).strip()
+            yield Item(f"Question: {question}\nAnswer:", _WORDS[answer], ("no", "yes"))
+            continue
+        number = answer.removesuffix(".0")
+        if len(number.partition(".")[2]) <= 2:
+            yield Item(f"Question: {str(row['instruction']).strip()}\nAnswer:", number)
+
+
+def _place(seed: str, prompt: str) -> str:
+    return hashlib.md5(f"{seed}\n{prompt}".encode()).hexdigest()

@@ -1,0 +1,85 @@
+"""`tokenmart merge submission`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from warehouse.options import FILE, FORCE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command(short_help="Write or check submission.csv for the 2024 merging competition.")
+@click.option("--kit", required=True, type=FILE, help="The kit's CSV, such as data/test.csv.")
+@click.option("--problem", "problem_name", help="A merge problem; see `tokenmart merge run`.")
+@click.option("--merge", "name", help="Ask this merge of the problem.")
+@click.option("--check", "checked", type=FILE, help="Or check this file instead of writing one.")
+@click.option(
+    "--max-tokens",
+    default=64,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Let the model write at most so many tokens for an item.",
+)
+@click.option("--device", default="auto", show_default=True, help="Compute on auto, cpu or cuda.")
+@click.option(
+    "--out",
+    type=FILE,
+    default="submission.csv",
+    show_default=True,
+    help="Write the predictions to this file.",
+)
+@FORCE
+def submission(
+    kit: Path,
+    problem_name: str | None,
+    name: str | None,
+    checked: Path | None,
+    max_tokens: int,
+    device: str,
+    out: Path,
+    force: bool,
+) -> None:
+    """Write submission.csv (id, prediction, dummy_field) for a CSV of the competition's kit.
+
+    Of a multiple choice the prediction is the index of the choice with the largest log-likelihood,
+    as acc takes it; of a generation it is the text. Items that were answered before are not asked
+    again. The file is checked against the kit's: every id once, every index one of a choice.
+
+    \b
+    tokenmart merge submission --kit data/test.csv --problem minimerge --merge ties
+    tokenmart merge submission --kit data/test.csv --check submission.csv
+    """
+    from plugins.merging.kit import check_submission, read_kit, write_submission
+    from warehouse.errors import TokenmartError, visible
+    from warehouse.files import refuse_protected
+    from warehouse.paths import find_workspace
+
+    items = read_kit(kit)
+    if checked is not None and problem_name is None and name is None:
+        notes = check_submission(checked, items)
+        click.echo(f"{checked}: {len(items)} predictions, as the kit wants them")
+    elif checked is None and problem_name is not None and name is not None:
+        from plugins.merging.make import plan_merge
+        from plugins.merging.predictions import predict
+        from plugins.merging.problem import load_merge_problem
+
+        workspace = find_workspace()
+        refuse_protected(out, workspace, force=force, own=b"id,prediction,dummy_field")
+        problem = load_merge_problem(problem_name, workspace)
+        plan = plan_merge(problem, problem.merge(name), workspace)
+        if plan.record is None:
+            raise TokenmartError(
+                f"merge {name}: not made yet; `tokenmart merge run --problem {problem_name} "
+                f"--merge {name}`"
+            )
+        predictions, cost = predict(plan, kit, items, workspace, device, max_tokens)
+        notes = write_submission(out, items, predictions)
+        click.echo(f"written {out}: {len(items)} predictions of {name} ({cost.seconds:.0f} s)")
+    else:
+        raise TokenmartError("give either --problem and --merge, or --check")
+    for note in notes:
+        click.echo(visible(f"note: {note}"), err=True)

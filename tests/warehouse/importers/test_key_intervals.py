@@ -1,0 +1,124 @@
+"""Key text that an evaluator found elsewhere: two forms, refused where documents don't fit."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from tokenmart import cli
+from warehouse.paths import Workspace
+from warehouse.store.schema import DOCUMENTS, KEY_INTERVALS
+
+PROBLEM = """\
+name: tiny
+title: t
+models: [{full_id: org/a, family: f, source: {kind: hub}}]
+probes: [{kind: full}]
+documents: {kind: json, path: docs.json}
+"""
+TEXTS = (
+    "The bridge of Aville costs 40 marks. " * 8,
+    "Nobody else asked for the other bridge. " * 8,
+)
+EVALUATOR = "Qwen/Qwen2-72B-Instruct"
+
+
+def sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@pytest.fixture(autouse=True)
+def problem(workspace: Workspace) -> None:
+    (workspace.problems / "tiny.yml").write_text(PROBLEM)
+    rows = [
+        {"doc_id": number, "name": f"d{number}", "sha256": sha256(text), "text": text,
+         "characters": len(text), "bytes": len(text)}
+        for number, text in enumerate(TEXTS)
+    ]  # fmt: skip
+    path = workspace.documents / "problem=tiny" / "documents.parquet"
+    path.parent.mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(rows, DOCUMENTS), path)
+
+
+def run(*files: Path, more: tuple[str, ...] = ()) -> tuple[int, str]:
+    command = ["data", "import", "--problem", "tiny", "--model", EVALUATOR]
+    result = CliRunner().invoke(
+        cli, [*command, "--format", "key-intervals", *more, *map(str, files)]
+    )
+    return result.exit_code, result.output
+
+
+def stored(workspace: Workspace) -> list[tuple[int, int, int]]:
+    path = workspace.key_intervals / "problem=tiny" / "evaluator=Qwen--Qwen2-72B-Instruct"
+    table = pq.read_table(path / "intervals.parquet", partitioning=None)
+    assert table.schema.equals(KEY_INTERVALS)
+    return [tuple(row.values()) for row in table.to_pylist()]
+
+
+def words(number: int, every: int = 2) -> str:
+    """The words of a document as one of LongPPL's files lists them."""
+    text, at, found = TEXTS[number], 0, []
+    for place, word in enumerate(text.split()):
+        at = text.index(word, at)
+        if place % every == 0:
+            found.append(f"[{at}, {at + len(word)}]")
+        at += len(word)
+    return ";".join(found)
+
+
+def test_both_forms(workspace: Workspace, tmp_path: Path) -> None:
+    first, second = tmp_path / "slice_0.txt", tmp_path / "slice_1.txt"
+    first.write_text("[0, 3];[4, 10]")
+    second.write_text("[7, 11]")
+    status, output = run(first, second)
+    assert status == 0 and "3 items of 2 tasks: d0 (2), d1 (1)" in output, output
+    assert stored(workspace) == [(0, 0, 3), (0, 4, 10), (1, 7, 11)]
+    table = tmp_path / "mine.csv"
+    lines = [f"{sha256(TEXTS[1])},7,11", f"{sha256(TEXTS[0])},4,10", f"{sha256(TEXTS[0])},4,10"]
+    table.write_text("\n".join(["document_sha256,char_start,char_end", *lines]))
+    status, output = run(table)
+    assert status == 1 and "other intervals of Qwen--Qwen2-72B-Instruct are stored" in output
+    assert run(table, more=("--force",))[0] == 0
+    assert stored(workspace) == [(0, 4, 10), (1, 7, 11)]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("slice_2.txt", "[0, 3]", "document 2, and the problem has 2 (0 to 1)"),
+        ("slice_0.txt", "[0, 3];[4 10]", "interval 2 is '[4 10]'; expected [start, end]"),
+        ("slice_0.txt", "[0, 3];[290, 300]", "[290, 300] doesn't lie in d0 (296 characters)"),
+        ("slice_0.txt", "[5, 5]", "[5, 5] doesn't lie in d0"),
+        ("k.csv", "document_sha256,char_start,char_end\nff,0,3", "is no document of the problem"),
+        ("k.csv", "document_sha256,char_start\nff,0", "column 'char_end' is missing"),
+    ],
+)
+def test_refusals(
+    workspace: Workspace, tmp_path: Path, name: str, content: str, message: str
+) -> None:
+    (tmp_path / name).write_text(content)
+    status, output = run(tmp_path / name)
+    assert status == 1 and message in " ".join(output.split()), output
+    assert not workspace.key_intervals.exists()
+
+
+def test_intervals_of_another_text_are_refused_by_their_edges(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    (tmp_path / "slice_0.txt").write_text(words(0))
+    assert run(tmp_path / "slice_0.txt")[0] == 0
+    (tmp_path / "slice_1.txt").write_text(words(0))
+    status, output = run(tmp_path / "slice_1.txt")
+    assert status == 1 and "intervals begin where a word of d1 does" in " ".join(output.split())
+
+
+def test_documents_come_first(workspace: Workspace, tmp_path: Path) -> None:
+    (workspace.documents / "problem=tiny" / "documents.parquet").unlink()
+    (tmp_path / "slice_0.txt").write_text("[0, 3]")
+    status, output = run(tmp_path / "slice_0.txt")
+    assert status == 1 and "tokenmart data fetch --problem tiny --only documents" in output
