@@ -239,7 +239,14 @@ class Desk:
 
     def _bundle(self, path: Path) -> None:
         self._labels()
-        words = ["--problem", "no4k", "--metric", "perplexity/bits_per_byte", "--resamples", "100"]
+        words = [
+            "--problem",
+            "minilong",
+            "--metric",
+            "perplexity/bits_per_byte",
+            "--resamples",
+            "100",
+        ]
         run(["submit", *words, "--negate", "--out", str(path.relative_to(self.folder))])
 
 

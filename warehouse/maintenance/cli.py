@@ -33,8 +33,7 @@ def init(folder: Path) -> None:
     use it; $TOKENMART_HOME names it from elsewhere. Nothing that is there is replaced.
 
     \b
-    tokenmart init study && cd study
-    tokenmart data new mine --texts texts --model org/model
+    tokenmart init study
     """
     from warehouse.maintenance.new_workspace import make_workspace
 
