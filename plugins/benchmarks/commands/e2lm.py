@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from analysis.options import RESAMPLES, SEED
-from plugins.benchmarks.e2lm.curate_cli import curate
 from plugins.benchmarks.e2lm.new_cli import new
 from plugins.benchmarks.e2lm.score_weights import WEIGHTS
+from plugins.benchmarks.items.curate_cli import curate
 from warehouse.errors import visible
 from warehouse.options import FILE, FORCE, JSON
 

@@ -88,10 +88,10 @@ def curate(
     """
     import json
 
-    from plugins.benchmarks.e2lm.curation import Choice, compare_methods
-    from plugins.benchmarks.e2lm.curation import curate as choose
-    from plugins.benchmarks.e2lm.curation_view import print_curation, print_methods
-    from plugins.benchmarks.e2lm.items import read_items
+    from plugins.benchmarks.items.curation import Choice, compare_methods
+    from plugins.benchmarks.items.curation import curate as choose
+    from plugins.benchmarks.items.curation_view import print_curation, print_methods
+    from plugins.benchmarks.items.item_scores import read_items
     from warehouse.errors import TokenmartError, visible
     from warehouse.files import refuse_protected, write_whole
     from warehouse.paths import find_workspace
