@@ -33,6 +33,7 @@ FUNCTIONS = {
 
 GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Set up": {
+        "init": ("warehouse.maintenance.cli:init", "Make a workspace outside a checkout."),
         "doctor": ("warehouse.maintenance.cli:doctor", "Check the environment and print remedies."),
         "data": (
             "warehouse.maintenance.cli:data",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from warehouse.options import problem_option
+from warehouse.options import LAST_PROBLEM
 
 SEED = click.option(
     "--seed",
@@ -14,7 +14,7 @@ SEED = click.option(
     help="Random seed of the bootstrap, the permutations and the MCD filter.",
 )
 
-PROBLEM = problem_option("problem", default="minilong")
+PROBLEM = LAST_PROBLEM
 
 RESAMPLES = click.option(
     "--resamples",

@@ -79,9 +79,9 @@ def view(folder: Path, page: Path) -> None:
     }
     tokenmart("extract", "--problem", str(problem), **own)
     tokenmart("dbt", "--quiet", "build", **own)
-    names = ",".join(model["full_id"] for model in models)
+    names = [part for model in models for part in ("--model", model["full_id"])]
     tokenmart(
-        "show", "--problem", str(problem), "--document", "0", "--models", names,
+        "show", "--problem", str(problem), "--document", "0", *names,
         "--measure", "gain", "--start", str(START), "--out", str(page), **own,
     )  # fmt: skip
 

@@ -97,7 +97,7 @@ def test_a_room_that_is_missing(monkeypatch: pytest.MonkeyPatch, place: str, mes
 def test_outside_a_checkout(tmp_path: Path) -> None:
     done = program("sql", "select 1", env={**os.environ, "TOKENMART_HOME": str(tmp_path)})
     assert done.returncode == 1
-    assert done.stderr.startswith(f"error: {tmp_path}: no Tokenmart checkout here")
+    assert done.stderr.startswith(f"error: {tmp_path}: no Tokenmart workspace here")
     assert done.stderr.count("\n") == 1
 
 
@@ -154,6 +154,13 @@ def test_a_closed_pipe_is_quiet(workspace: Workspace) -> None:
     done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)
     assert done.stdout == "r\n"
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_closed_stream_is_quiet(workspace: Workspace, closed: str) -> None:
+    command = f"{sys.executable} {ROOT / 'tokenmart.py'} sql 'select 1 as one' {closed}"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_dbt_runs_in_its_project_with_this_workspace(workspace: Workspace, tmp_path: Path) -> None:

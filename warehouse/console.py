@@ -12,6 +12,13 @@ from click.utils import PacifyFlushWrapper
 
 from warehouse.errors import visible
 
+EXTRAS = dict.fromkeys(
+    ("accelerate", "gguf", "huggingface_hub", "sentencepiece", "tokenizers", "torch",
+     "transformers"),
+    "extract",
+)  # fmt: skip
+"""Package that a light installation lacks → the extra that brings it."""
+
 
 def run(command: click.Command, name: str) -> NoReturn:
     """Run a command with the arguments of this process and exit.
@@ -20,6 +27,9 @@ def run(command: click.Command, name: str) -> NoReturn:
         command: what to run.
         name: of the program, for its help.
     """
+    # closed streams (`>&-`) are as good as /dev/null
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
     try:
         code = command.main(prog_name=name, standalone_mode=False)
         sys.stdout.flush()
@@ -35,6 +45,16 @@ def run(command: click.Command, name: str) -> NoReturn:
     except click.Abort:
         click.echo("interrupted", err=True)
         code = 130
+    except ModuleNotFoundError as error:
+        extra = EXTRAS.get((error.name or "").split(".")[0])
+        if extra is None:
+            raise
+        click.echo(
+            f"error: package {error.name!r} is not installed: this command needs "
+            f"pip install 'tokenmart[{extra}]' (in a checkout: make setup)",
+            err=True,
+        )
+        code = 1
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0

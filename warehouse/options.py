@@ -36,6 +36,34 @@ def problem_option(
     )
 
 
+def last_problem(context: click.Context, parameter: click.Parameter, given: str | None) -> str:
+    """The value of `--problem`, by default the problem that was extracted last, which is said."""
+    if given is not None:
+        return given
+    from warehouse.errors import visible
+    from warehouse.paths import find_workspace
+
+    workspace = find_workspace()
+    here = sorted(path.stem for path in workspace.problems.glob("*.yml"))
+    files = [] if workspace.address else workspace.tokens.glob("problem=*/*/*/tokens.parquet")
+    newest = max(((file.stat().st_mtime_ns, file.parts[-4]) for file in files), default=None)
+    if newest is None:
+        raise click.UsageError(
+            f"--problem is missing, and nothing is extracted here; there are {', '.join(here)}, or "
+            "give the path of your own .yml",
+            context,
+        )
+    name = newest[1].partition("=")[2]
+    asked = name if name in here else f"{name}.yml"
+    click.echo(visible(f"--problem {asked} (extracted last)"), err=True)
+    return asked
+
+
+LAST_PROBLEM = click.option(
+    "--problem",
+    callback=last_problem,
+    help="Name of the problem, or path of its .yml file; default: the one extracted last.",
+)
 PROBLEM = problem_option(required=True)
 ANY_PROBLEM = problem_option()
 

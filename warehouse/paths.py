@@ -212,8 +212,8 @@ def find_workspace(start: Path | None = None) -> Workspace:
     else:
         looked = named or here
         raise TokenmartError(
-            f"{looked}: no Tokenmart checkout here (no dbt_project/dbt_project.yml); "
-            "run inside the repository or set TOKENMART_HOME to it"
+            f"{looked}: no Tokenmart workspace here (no dbt_project/dbt_project.yml); make one "
+            "with `tokenmart init FOLDER`, run inside one or the repository, or set TOKENMART_HOME"
         )
     elsewhere = os.environ.get("TOKENMART_DATA")
     data = Path(elsewhere or root / "data").resolve()

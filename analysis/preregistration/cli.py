@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
 from analysis.options import PROBLEM, SEED
+from warehouse.errors import TokenmartError, visible
 from warehouse.options import JSON
+
+if TYPE_CHECKING:
+    from analysis.preregistration.entry_file import Entry
 
 
 @click.command()
@@ -41,6 +47,7 @@ from warehouse.options import JSON
     "labels are unknown.",
 )
 @click.option("--reason", help="Reason for replacing the entry.")
+@click.option("--yes", is_flag=True, help="Register without asking; an entry cannot be removed.")
 @JSON
 @click.pass_context
 def preregister(
@@ -52,6 +59,7 @@ def preregister(
     labels_known: bool,
     supersedes: int | None,
     reason: str | None,
+    yes: bool,
     as_json: bool,
 ) -> None:
     """Preregister a metric before the target is read.
@@ -59,10 +67,10 @@ def preregister(
     An entry records metric, direction, rule, level, seed, models and code revision, a hash of the
     metric's SQL and the problem's documents, probes and target, and a hash of itself. `tokenmart
     select` tests preregistered metrics first; everything else is exploratory. Entries are never
-    removed, and all metrics registered for a problem share the level. An entry is refused if the
-    problem file's `labels_known_since`, committed tables, git's history or the data folder show
-    that labels are known. If none of these is found, that is no proof that nobody has read them. To
-    prove the date, commit data/preregistered or send the hash to somebody.
+    removed, so the command asks first; all metrics registered for a problem share the level. An
+    entry is refused if the problem file's `labels_known_since`, committed tables, git's history or
+    the data folder show that labels are known. If none of these is found, the labels may still have
+    been read. To prove the date, commit data/preregistered or publish the hash.
 
     \b
     tokenmart preregister --problem no4k
@@ -80,7 +88,10 @@ def preregister(
     loaded = load_problem(problem, workspace)
     if metrics:
         shown = [
-            register(workspace, loaded, metrics, level, seed, labels_known, supersedes, reason)
+            register(
+                *(workspace, loaded, metrics, level, seed, labels_known, supersedes, reason),
+                confirm=lambda entry: None if yes else _ask(entry),
+            )
         ]
     else:
         shown = list(entries(workspace, loaded.name))
@@ -88,7 +99,7 @@ def preregister(
         click.echo(json.dumps([entry.model_dump(mode="json") for entry in shown], indent=2))
         return
     if not shown:
-        click.echo(f"{loaded.name}: nothing is pre-registered; name it with --metric")
+        click.echo(f"{loaded.name}: nothing is preregistered; name it with --metric")
     since = loaded.labels_known_since
     replaced = {entry.supersedes: entry for entry in shown}
     for entry in shown:
@@ -100,3 +111,20 @@ def preregister(
         if by := replaced.get(entry.number):
             click.echo(f"   replaced by entry {by.number}: {by.reason}")
         click.echo(f"   sha256 {entry.sha256}")
+
+
+def _ask(entry: Entry) -> None:
+    """Show what would be registered for good, and ask.
+
+    Raises:
+        TokenmartError: nobody is there to answer.
+        Abort: the answer is no.
+    """
+    named = ", ".join(f"{m.name} ({m.direction} is better)" for m in entry.metrics)
+    what = f"{named}; level {entry.level:g}, {len(entry.models)} models of {entry.problem}"
+    if not sys.stdin.isatty():
+        raise TokenmartError(
+            f"preregister: an entry is never removed: {what}; nothing was registered, add --yes"
+        )
+    click.echo(visible(f"to be registered, never to be removed: {what}"), err=True)
+    click.confirm("register it?", abort=True, err=True)

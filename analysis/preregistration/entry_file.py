@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,7 +36,8 @@ PUBLISHED = ("results/{}/downstream_scores.parquet", "studies/{}/tables/downstre
 """Where target scores of a problem are committed."""
 RULE = (
     "one-sided permutation test of Spearman's rho in the stated direction, series of models "
-    "permuted within families, the largest of all metrics registered for the problem"
+    "permuted among those of as many models in their family, the largest of all metrics registered "
+    "for the problem"
 )
 _MAXIMUM_BYTES = 4 << 20
 _LATER_FIELDS = ("covers", "supersedes", "reason")
@@ -104,6 +105,7 @@ def register(
     labels_known: bool,
     supersedes: int | None = None,
     reason: str | None = None,
+    confirm: Callable[[Entry], None] = lambda entry: None,
 ) -> Entry:
     """Add an entry to the problem's file.
 
@@ -116,6 +118,7 @@ def register(
         labels_known: write it although labels are known; the entry states so.
         supersedes: number of an entry that is no longer tested.
         reason: why it is replaced.
+        confirm: is shown the entry before it is written, and raises where it shall not be.
 
     Raises:
         TokenmartError: labels are known and `labels_known` is false, a metric isn't there or is
@@ -162,6 +165,7 @@ def register(
             "schema": SCHEMA,
             "entries": [_as_written(one) for one in (*before, entry)],
         }
+        confirm(entry)
         write_whole(path, json.dumps(content, indent=2) + "\n")
     return entry
 

@@ -18,7 +18,8 @@ METRIC = click.option(
     "--metric",
     "metrics",
     multiple=True,
-    help="Show only this metric; repeatable. p-values stay adjusted for all metrics tested.",
+    help="Show only this METRIC or METRIC/VARIANT; repeatable. p-values stay adjusted for all "
+    "metrics tested.",
 )
 TOP = click.option(
     "--top",
@@ -28,9 +29,7 @@ TOP = click.option(
     help="Number of rows to show.",
 )
 
-WIDE = click.option(
-    "--wide", is_flag=True, help="Show all columns, however narrow the terminal is."
-)
+WIDE = click.option("--wide", is_flag=True, help="Show all columns, wider than the terminal.")
 
 
 @click.command()

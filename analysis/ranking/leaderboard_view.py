@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from analysis.ranking.answers import (
+    NAMED,
     baseline_line,
     claim_of,
     exploratory_line,
@@ -14,7 +15,7 @@ from analysis.ranking.answers import (
     registered_names,
     tracking_lines,
 )
-from analysis.ranking.coverage import fewer_text
+from analysis.ranking.coverage import fewer_text, without_texts
 from analysis.ranking.documents import MINIMUM_DOCUMENTS
 from analysis.ranking.leaderboard import Leaderboard, LeaderboardRow
 from analysis.ranking.metric_selection import MINIMUM_MODELS
@@ -142,7 +143,9 @@ def _notes(board: Leaderboard, rows: Sequence[LeaderboardRow], variants: int) ->
         full_id for full_id in table.without_target if full_id.replace("/", "--") in table.extracted
     ]
     if unscored:
-        notes.append(f"extracted, without a target score: {', '.join(unscored)}")
+        more = f" and {len(unscored) - NAMED} more" if len(unscored) > NAMED else ""
+        notes.append(f"extracted, without a target score: {', '.join(unscored[:NAMED])}{more}")
+    notes += without_texts(table, [row.column for row in rows])
     return notes
 
 
@@ -166,7 +169,7 @@ def _warnings(board: Leaderboard, rows: Sequence[LeaderboardRow]) -> list[str]:
         found.append(
             f"{len(uneven)} of the rows compare models on different documents, "
             f"{uneven[0].name} for instance ({fewer_text(table, uneven[0])}): run "
-            f"`tokenmart extract --problem {table.problem}` and `tokenmart dbt build`"
+            f"`tokenmart extract --problem {table.option}` and `tokenmart dbt build`"
         )
     if len(table.dtypes) > 1:
         parts = (f"{len(ids)} in {dtype}" for dtype, ids in table.dtypes.items())
@@ -204,8 +207,8 @@ def _next(board: Leaderboard) -> str:
     """The command that follows."""
     table = board.table
     if len(table.models) < MINIMUM_MODELS:
-        return f"`tokenmart report --problem {table.problem}` (every metric, every model)"
-    return f"`tokenmart select --problem {table.problem}` (the choice on held-out models)"
+        return f"`tokenmart report --problem {table.option}` (every metric, every model)"
+    return f"`tokenmart select --problem {table.option}` (the choice on held-out models)"
 
 
 def _document_note(rows: Sequence[LeaderboardRow]) -> str:

@@ -27,7 +27,9 @@ from analysis.statistics.simultaneous import indistinguishable, joint_errors, p_
 from warehouse.errors import TokenmartError
 
 MINIMUM_MODELS = 8
-BASELINE_METRIC = "perplexity"
+BASELINES = ("perplexity", "no_evaluation")
+"""Metrics that others are compared with; the second one, where scores were made elsewhere, is what
+is known of a run without evaluating it."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class Candidate:
 class MetricSelection:
     """Everything `tokenmart select` reports about a problem.
 
-    candidates: largest rho first.
+    option: what `--problem` says to mean the problem. candidates: largest rho first.
     inference: of everything that was ever tried for the problem, which every p counts.
     tries: how much that is, see `MetricTable.tries`.
     incomplete, inadmissible: names of variants that could not compete.
@@ -88,6 +90,7 @@ class MetricSelection:
     """
 
     problem: str
+    option: str
     candidates: tuple[Candidate, ...]
     inference: Inference
     models: int
@@ -149,7 +152,7 @@ def select_metric(
         raise TokenmartError(
             f"{table.problem}: {size} models have a target score; selection needs "
             f"{MINIMUM_MODELS}; score more models, or compare metrics with "
-            f"`tokenmart correlate --problem {table.problem}`"
+            f"`tokenmart correlate --problem {table.option}`"
         )
     variants = [c for c in table.columns if c.kind == "variant"]
     allowed = [c for c in variants if c.admissible or unofficial]
@@ -157,7 +160,7 @@ def select_metric(
     if not complete:
         raise TokenmartError(
             f"{table.problem}: no variant has a value for all {size} models; "
-            f"see `tokenmart status --problem {table.problem}`"
+            f"see `tokenmart status --problem {table.option}`"
         )
     # Built once and no longer there: they can't win, but choices were made among them, too.
     earlier = [c for c in table.tried if (c.admissible or unofficial) and _may_be_chosen(c)]
@@ -203,6 +206,7 @@ def select_metric(
     top = candidates[0].column
     return MetricSelection(
         problem=table.problem,
+        option=table.option,
         candidates=tuple(candidates),
         inference=inference,
         models=size,
@@ -232,15 +236,19 @@ def _may_be_chosen(column: MetricColumn) -> bool:
 
 
 def default_baseline(columns: Sequence[MetricColumn], named: str = "") -> MetricColumn | None:
-    """The baseline that the problem names; else the first perplexity variant with all values.
+    """The baseline that the problem names; else a perplexity variant with all values.
 
-    Of perplexity's variants, preferably one that is comparable across tokenizers.
+    Of perplexity's variants the first by name, preferably one that is comparable across
+    tokenizers. Without perplexity, parameters × tokens.
     """
     if named:
         return next((c for c in columns if c.name == named and _may_be_chosen(c)), None)
-    found = [c for c in columns if c.metric == BASELINE_METRIC and _may_be_chosen(c)]
-    by_byte = [c for c in found if "byte" in c.variant]
-    return next(iter(by_byte or found), None)
+    for metric in BASELINES:
+        found = [c for c in columns if c.metric == metric and _may_be_chosen(c)]
+        preferred = [c for c in found if "byte" in c.variant or "tokens" in c.variant]
+        if found:
+            return min(preferred or found, key=lambda column: column.name)
+    return None
 
 
 def _lead(

@@ -92,6 +92,7 @@ class MetricTable:
     baseline: name of the column that the others are compared with; empty for perplexity.
     without_target: full ids of the problem's models that have none (yet).
     extracted: ids of the models of which tokens are here.
+    asked: the value of `--problem`, where it isn't the problem's name.
     target_source: where the target came from, for the record.
     dtypes: number formats the models were run in, each with the full ids of its models.
     present: the columns as the record of tested metrics has them.
@@ -109,6 +110,12 @@ class MetricTable:
     baseline: str = ""
     present: tuple[Try, ...] = ()
     extracted: frozenset[str] = frozenset()
+    asked: str = ""
+
+    @property
+    def option(self) -> str:
+        """What `--problem` says to mean this problem, for the commands in messages."""
+        return self.asked or self.problem
 
     @property
     def everything(self) -> tuple[MetricColumn, ...]:
@@ -143,19 +150,29 @@ class MetricTable:
         return f"{count['all']} tries ({', '.join(parts)})"
 
     def named(self, metrics: Sequence[str]) -> tuple[MetricColumn, ...]:
-        """The columns of these metrics, to be shown; all when none is named.
+        """The columns of these METRICs or METRIC/VARIANTs, to be shown; all when none is named.
 
         Raises:
-            TokenmartError: no such metric.
+            TokenmartError: no such metric or variant.
         """
         known = {column.metric for column in self.columns}
-        for metric in metrics:
+        names = {column.name for column in self.columns}
+        for given in metrics:
+            metric = given.partition("/")[0]
             if metric not in known:
                 raise TokenmartError(
-                    f"--metric {metric}: no such metric for {self.problem}; "
+                    f"--metric {given}: no such metric for {self.problem}; "
                     f"{did_you_mean(metric, known)}there are {', '.join(sorted(known))}"
                 )
-        return tuple(c for c in self.columns if not metrics or c.metric in metrics)
+            if "/" in given and given not in names:
+                own = sorted(c.variant for c in self.columns if c.metric == metric)
+                raise TokenmartError(
+                    f"--metric {given}: no such variant for {self.problem}; "
+                    f"{did_you_mean(given, names)}{metric} has {', '.join(own)}"
+                )
+        return tuple(
+            c for c in self.columns if not metrics or c.metric in metrics or c.name in metrics
+        )
 
     @property
     def families(self) -> tuple[str, ...]:
@@ -186,20 +203,19 @@ class MetricTable:
             [math.log(model.parameters) if model.parameters else math.nan for model in self.models]
         )
 
-    def column(self, metric: str, variant: str | None) -> MetricColumn:
-        """Find one column.
+    def column(self, name: str) -> MetricColumn:
+        """The column of a METRIC/VARIANT, or of a METRIC that has one variant.
 
         Raises:
             TokenmartError: no such metric or variant, or several variants and none named.
         """
-        found = self.named([metric])
-        named = [column for column in found if variant in (None, column.variant)]
-        if len(named) != 1:
-            what = f"--variant {variant}: no such variant" if variant else "several variants"
+        found = self.named([name])
+        if len(found) != 1:
             raise TokenmartError(
-                f"{what} of {metric}; choose --variant from {', '.join(c.variant for c in found)}"
+                f"--metric {name}: has several variants; choose from "
+                f"{', '.join(column.name for column in found)}"
             )
-        return named[0]
+        return found[0]
 
 
 def load_table(
@@ -295,6 +311,7 @@ def load_table(
         baseline=problem.baseline,
         present=present,
         extracted=frozenset(model_id for _, model_id in formats),
+        asked=problem.asked,
     )
 
 

@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from analysis.options import PROBLEM, RESAMPLES, SEED
+from warehouse.errors import visible
 from warehouse.options import FILE, FORCE
 
 if TYPE_CHECKING:
     from analysis.report.viewer import Measure
 
 TERMINAL_CHARACTERS = 2000
+CHARACTERS_BEFORE = 200
+"""Shown before the first shaded token."""
 FIGURES_OF_THE_PAGE = 7
+FEWEST_SCORED = 3
+"""Models with a target score; fewer have no correlation, and the report shows models alone."""
 OWN_PAGE = b'<meta name="generator" content="tokenmart">'
 """In the head of every page: one may replace another without --force."""
 
@@ -37,13 +42,17 @@ def report(
 ) -> None:
     """Write the report of a problem: one HTML file that needs no network.
 
+    The page begins with a table of models and metrics. Without a target it compares models only.
+
     \b
     tokenmart report --problem minilong --out report.html
     tokenmart report --problem minilong --figures figures/
     """
     from analysis.ranking.metric_table import load_table
     from analysis.ranking.metrics_tested import record_tested
+    from analysis.ranking.target import load_target
     from analysis.report.data import detailed_rows, gather
+    from analysis.report.overview import overview
     from analysis.report.page import figure_files, report_page
     from analysis.report.svg import file_png, file_svg
     from warehouse.files import refuse_protected, write_whole
@@ -56,27 +65,40 @@ def report(
     if figures is not None:
         refuse_protected(figures, workspace, "--figures")
     chosen = load_ranked(problem, workspace)
-    table = load_table(chosen, workspace)
-    record_tested(workspace, table)
-    with progress_bar(detailed_rows(table) + FIGURES_OF_THE_PAGE, "steps") as progress:
-        data = gather(chosen, table, workspace, seed, resamples, progress)
-        page = report_page(data, progress)
+    scored = chosen.target is not None and len(load_target(chosen, workspace)[0]) >= FEWEST_SCORED
+    table = load_table(chosen, workspace) if scored else None
+    if table is not None:
+        record_tested(workspace, table)
+    steps = FIGURES_OF_THE_PAGE + (detailed_rows(table) if table else 0)
+    with progress_bar(steps, "steps") as progress:
+        data = gather(chosen, table, workspace, seed, resamples, progress) if table else None
+        found = data.overview if data else overview(chosen, workspace, {}, {})
+        page = report_page(found, data, progress)
     write_whole(out, page)
     click.echo(f"written {out} ({len(page.encode()) / 1e6:.1f} MB)")
+    if data is None:
+        click.echo(f"no target: {found.run.why_no_target}; models and metrics only")
     if figures is not None:
-        charts = figure_files(data)
+        charts = figure_files(found, data)
         with progress_bar(len(charts), "figures") as progress:
             for name, chart in charts.items():
                 progress(f"files: {name}", 1)
                 write_whole(figures / f"{name}.svg", file_svg(chart))
                 write_whole(figures / f"{name}.png", file_png(chart))
         click.echo(f"written {figures} (PNG and SVG)")
+    click.echo(visible(f"next: {found.run.viewer}"))
 
 
 @click.command()
 @PROBLEM
 @click.option("--document", required=True, help="Id or name of the document.")
-@click.option("--models", required=True, help="One model, or two separated by a comma.")
+@click.option(
+    "--model",
+    "models",
+    multiple=True,
+    required=True,
+    help="Model to show; given twice, two models side by side.",
+)
 @click.option(
     "--measure",
     default="logprob",
@@ -90,7 +112,12 @@ def report(
 @click.option(
     "--keys-only", is_flag=True, help="Shade only LongPPL's key tokens (in the terminal)."
 )
-@click.option("--start", default=0, show_default=True, type=int, help="First character to show.")
+@click.option(
+    "--start",
+    type=int,
+    help="First character to show; default: 0, or in the terminal with --measure gain "
+    "the first token with a gain.",
+)
 @click.option(
     "--characters",
     type=click.IntRange(1),
@@ -101,11 +128,11 @@ def report(
 def show(
     problem: str,
     document: str,
-    models: str,
+    models: tuple[str, ...],
     measure: str,
     condition: str | None,
     keys_only: bool,
-    start: int,
+    start: int | None,
     characters: int | None,
     out: Path | None,
     force: bool,
@@ -113,13 +140,13 @@ def show(
     """Show a document with every token shaded, for one model or two.
 
     \b
-    tokenmart show --problem minilong --document 0 --models smollm2-135m
-    tokenmart show --problem minilong --document 0 --models smollm2-135m,gemma3-270m \\
+    tokenmart show --problem minilong --document 0 --model smollm2-135m
+    tokenmart show --problem minilong --document 0 --model smollm2-135m --model gemma3-270m \\
         --measure gain --out tokens.html
     """
     from rich.console import Console
 
-    from analysis.report.viewer import load_view
+    from analysis.report.viewer import first_shaded, load_view
     from analysis.report.viewer_page import view_page
     from analysis.report.viewer_terminal import print_view
     from warehouse.errors import TokenmartError
@@ -127,16 +154,18 @@ def show(
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_problem
 
-    names = [name.strip() for name in models.split(",") if name.strip()]
-    if not 1 <= len(names) <= 2:
-        raise TokenmartError(f"--models {models}: give one model, or two separated by a comma")
+    if len(models) > 2:
+        raise TokenmartError(f"--model {models[2]}: give one model or two, not {len(models)}")
     workspace = find_workspace()
     if out is not None:
         refuse_protected(out, workspace, force=force, own=OWN_PAGE)
     chosen = load_problem(problem, workspace)
     length = characters or (TERMINAL_CHARACTERS if out is None else None)
-    view = load_view(chosen, workspace, document, names, start, length, condition)
     shaded_by = cast("Measure", measure)
+    if start is None and out is None and shaded_by == "gain":
+        whole = load_view(chosen, workspace, document, models, 0, None, condition)
+        start = max(0, first_shaded(whole) - CHARACTERS_BEFORE)
+    view = load_view(chosen, workspace, document, models, start or 0, length, condition)
     if shaded_by == "gain" and all(reading.gain_condition is None for reading in view.readings):
         raise TokenmartError(
             f"{chosen.name}: no gain yet; extract a window condition and run `tokenmart dbt build`"

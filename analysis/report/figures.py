@@ -7,6 +7,7 @@ they follow the reader's theme) or into fixed colours (for PNG and SVG files).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import altair as alt
@@ -14,13 +15,7 @@ import numpy as np
 
 from analysis.ranking.leaderboard import LeaderboardRow
 from analysis.ranking.metric_table import MetricColumn
-from analysis.report.data import (
-    MetricCorrelations,
-    ProfileBand,
-    ReportData,
-    point_labels,
-    short_name,
-)
+from analysis.report.data import MetricCorrelations, ReportData, point_labels
 from analysis.report.labels import (
     FONT_SIZE,
     PLACES,
@@ -29,6 +24,7 @@ from analysis.report.labels import (
     spread_labels,
     text_width,
 )
+from analysis.report.overview import ProfileBand, short_name
 from analysis.report.palette import (
     CATEGORIES,
     FAINT,
@@ -48,6 +44,9 @@ NARROW = 520
 
 MANY_METRICS = 10
 """Beyond, the leaderboard shows one variant of each metric."""
+
+FEW_TOKENS = 100
+"""Of which a mean has a standard error of a tenth of their spread, or more with fewer."""
 
 LABEL_GAP = 7
 """Pixels between the end of a line and its name."""
@@ -105,7 +104,7 @@ def leaderboard_figure(data: ReportData, width: int) -> Chart:
 
 def scatter_figure(data: ReportData, shown: LeaderboardRow, width: int) -> Chart:
     """One metric against the target: a named point per model, dropped points hollow."""
-    families = family_colours(data.table.families)
+    families = family_colours(data.overview.families)
     rows = _scatter_points(data, shown.column)
     height = round(width * 0.8)
     x_domain, log = _domain([row["metric"] for row in rows])
@@ -172,10 +171,13 @@ def scatter_figure(data: ReportData, shown: LeaderboardRow, width: int) -> Chart
 
 
 def profile_figure(
-    data: ReportData, bands: tuple[ProfileBand, ...], what: str, width: int
+    all_families: Sequence[str], bands: Sequence[ProfileBand], what: str, width: int
 ) -> Chart:
-    """NLL or gain along the document: a line per model, positions on a log scale."""
-    families = family_colours(data.table.families)
+    """NLL or gain along the document: a line per model, positions on a log scale.
+
+    Means of fewer than `FEW_TOKENS` tokens are hollow points that no line joins.
+    """
+    families = family_colours(all_families)
     labels = point_labels(list(dict.fromkeys(band.model for band in bands)))
     rows: list[dict[str, Any]] = [
         {
@@ -183,7 +185,9 @@ def profile_figure(
             "family": band.family,
             "position": band.position,
             "value": value,
-            "description": f"{band.model}, around token {band.position:.0f}: {value:.3f} nats",
+            "joined": band.tokens >= FEW_TOKENS,
+            "description": f"{band.model}, around token {band.position:.0f}: {value:.3f} nats, "
+            f"{band.tokens:,} tokens",
         }
         for band in bands
         if (value := band.nll if what == "nll" else band.gain) is not None
@@ -213,11 +217,15 @@ def profile_figure(
         axis=alt.Axis(title=titles[what], tickCount=6),
     )
     colour = _family_colour(families)
-    base = alt.Chart(alt.Data(values=rows))
-    lines = base.mark_line(strokeWidth=2, opacity=0.75, aria=False).encode(
+    joined = alt.Chart(alt.Data(values=[row for row in rows if row["joined"]]))
+    lines = joined.mark_line(strokeWidth=2, opacity=0.75, aria=False).encode(
         x=x, y=y, color=colour, detail="model:N"
     )
-    points = base.mark_point(filled=True, size=28, opacity=1).encode(
+    points = joined.mark_point(filled=True, size=28, opacity=1).encode(
+        x=x, y=y, color=colour, description="description:N"
+    )
+    few = alt.Chart(alt.Data(values=[row for row in rows if not row["joined"]]))
+    hollow = few.mark_point(filled=False, size=22, opacity=0.55).encode(
         x=x, y=y, color=colour, description="description:N"
     )
     names = (
@@ -227,7 +235,7 @@ def profile_figure(
         )
         .encode(x=x, y=y, text="label:N")
     )
-    return alt.layer(lines, points, names).properties(width=plot, height=height)
+    return alt.layer(lines, hollow, points, names).properties(width=plot, height=height)
 
 
 def metric_correlations_figure(correlations: MetricCorrelations, width: int) -> Chart:

@@ -20,6 +20,11 @@ def plain(value: float, digits: int = 2) -> str:
     return f"{value:.{digits}f}".replace("-", "−")
 
 
+def digits(value: float) -> str:
+    """Four significant digits, a true minus."""
+    return f"{value:.4g}".replace("-", "−")
+
+
 def span(interval: Interval) -> str:
     """Both ends of an interval."""
     if math.isnan(interval.low):
@@ -67,6 +72,7 @@ def code_spans(text: str) -> list[str]:
 FILTERS: dict[str, Callable[..., Any]] = {
     "signed": signed,
     "plain": plain,
+    "digits": digits,
     "span": span,
     "share": share,
     "p_value": p_value,

@@ -14,6 +14,7 @@ from analysis.ranking.selection_view import answer_lines
 from analysis.report import figures
 from analysis.report.data import ReportData
 from analysis.report.formats import FILTERS
+from analysis.report.overview import Overview
 from analysis.report.palette import ROLES, family_colours, variable_of
 from analysis.report.svg import page_svg
 from analysis.report.target_figures import depth_figure
@@ -50,31 +51,41 @@ class FamilyKey:
     colour: str
 
 
-def report_page(data: ReportData, progress: Progress) -> str:
-    """The whole page; `progress` is told of each figure."""
+def report_page(overview: Overview, data: ReportData | None, progress: Progress) -> str:
+    """The whole page.
+
+    Args:
+        overview: models, metrics and cost.
+        data: metrics against the target; None without one.
+        progress: told of each figure.
+    """
     pages = environment("analysis.report", escape_html=True)
     pages.filters.update(FILTERS)
+    selection = data.selection if data else None
     return pages.get_template("report.html.j2").render(
+        overview=overview,
         data=data,
-        selection=data.selection,
-        drawings=_drawings(data, progress),
-        family_keys=_family_keys(data),
+        selection=selection,
+        drawings=_drawings(overview, data, progress),
+        family_keys=_family_keys(overview),
         colour_roles=ROLES,
-        answers=answer_lines(data.selection) if data.selection else [],
-        exploratory=exploratory_line(data.board.registered),
+        answers=answer_lines(selection) if selection else [],
+        exploratory=exploratory_line(data.board.registered) if data else "",
         LEAD_LEVEL=LEAD_LEVEL,
     )
 
 
-def figure_files(data: ReportData) -> dict[str, figures.Chart]:
+def figure_files(overview: Overview, data: ReportData | None) -> dict[str, figures.Chart]:
     """File name (without ending) → chart, for `--figures`."""
-    return {figure.name: figure.draw(WIDE) for figure in _figures(data)}
+    return {figure.name: figure.draw(WIDE) for figure in _figures(overview, data)}
 
 
-def _drawings(data: ReportData, progress: Progress) -> dict[str, Drawing]:
+def _drawings(
+    overview: Overview, data: ReportData | None, progress: Progress
+) -> dict[str, Drawing]:
     found = {}
-    for figure in _figures(data):
-        if figure.name == "best_metric" and data.best is data.baseline:
+    for figure in _figures(overview, data):
+        if data and figure.name == "best_metric" and data.best is data.baseline:
             continue  # the page shows the two side by side
         progress(f"figures: {figure.name}", 1)
         wide, narrow = (
@@ -85,8 +96,22 @@ def _drawings(data: ReportData, progress: Progress) -> dict[str, Drawing]:
     return found
 
 
-def _figures(data: ReportData) -> list[Figure]:
+def _figures(overview: Overview, data: ReportData | None) -> list[Figure]:
     """Every figure that has something to show."""
+    found = _target_figures(data) if data else []
+    along = ": mean per position, one line per model"
+    draw = partial(figures.profile_figure, overview.families)
+    if overview.profiles:
+        title = f"NLL after the whole document so far{along}"
+        found.append(Figure("nll_profile", title, HALF, partial(draw, overview.profiles, "nll")))
+    for condition, bands in overview.gains.items():
+        title = f"What the far context adds ({condition}){along}"
+        name = f"gain_profile_{condition}"
+        found.append(Figure(name, title, HALF, partial(draw, bands, "gain")))
+    return found
+
+
+def _target_figures(data: ReportData) -> list[Figure]:
     found = [
         Figure(
             "leaderboard",
@@ -106,23 +131,14 @@ def _figures(data: ReportData) -> list[Figure]:
             title = f"{row.column.name} against the target, one point per model"
             draw_points = partial(figures.scatter_figure, data, row)
             found.append(Figure(name, title, HALF, draw_points))
-    along = ": mean per position, one line per model"
-    if data.profiles:
-        title = f"Surprise after the whole document so far{along}"
-        draw_lines = partial(figures.profile_figure, data, data.profiles, "nll")
-        found.append(Figure("nll_profile", title, HALF, draw_lines))
-    for condition, bands in data.gains.items():
-        title = f"What the far context adds ({condition}){along}"
-        draw_lines = partial(figures.profile_figure, data, bands, "gain")
-        found.append(Figure(f"gain_profile_{condition}", title, HALF, draw_lines))
     if data.depths:
         title = "Target by length and depth: mean score of the tasks, one panel per model"
         found.append(Figure("target", title, WIDE, partial(depth_figure, data.depths)))
     return found
 
 
-def _family_keys(data: ReportData) -> list[FamilyKey]:
-    colours = family_colours(data.table.families)
+def _family_keys(overview: Overview) -> list[FamilyKey]:
+    colours = family_colours(overview.families)
     return [
         FamilyKey(family, figures.SHAPES[index % len(figures.SHAPES)], variable_of(colour))
         for index, (family, colour) in enumerate(colours.items())

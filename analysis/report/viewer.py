@@ -6,6 +6,7 @@ A segment is a stretch of text with numbers: usually one token. Tokens that shar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -86,7 +87,7 @@ def load_view(
     problem: Problem,
     workspace: Workspace,
     document: str,
-    models: list[str],
+    models: Sequence[str],
     start: int = 0,
     characters: int | None = None,
     condition: str | None = None,
@@ -124,6 +125,17 @@ def load_view(
     return View(problem.name, doc_id, name, start, text[start:end], readings)
 
 
+def first_shaded(view: View) -> int:
+    """The first character of a token that has a gain; the view's first where none has."""
+    starts = [
+        segment.start
+        for reading in view.readings
+        for segment in reading.segments
+        if segment.gain is not None
+    ]
+    return min(starts, default=view.start)
+
+
 def merge(rows: list[tuple[int, int, float, float, int, float | None, int]]) -> list[Segment]:
     """Rows of one token each, in order of position, into segments that don't overlap.
 
@@ -155,7 +167,7 @@ def _model(problem: Problem, name: str) -> ModelSpec:
     found = exact or [model for model in problem.models if model.full_id.endswith(f"/{name}")]
     if len(found) != 1:
         known = ", ".join(model.full_id for model in problem.models)
-        raise TokenmartError(f"--models {name}: no such model in {problem.name}; there are {known}")
+        raise TokenmartError(f"--model {name}: no such model in {problem.name}; there are {known}")
     return found[0]
 
 

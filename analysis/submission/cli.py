@@ -74,8 +74,7 @@ def verify(
 
 @click.command()
 @PROBLEM
-@click.option("--metric", required=True, help="Metric to submit.")
-@click.option("--variant", help="Variant to submit; required if the metric has several.")
+@click.option("--metric", required=True, help="METRIC/VARIANT to submit.")
 @click.option(
     "--negate",
     is_flag=True,
@@ -96,7 +95,6 @@ def verify(
 def submit(
     problem: str,
     metric: str,
-    variant: str | None,
     negate: bool,
     as_is: bool,
     unofficial: bool,
@@ -110,15 +108,14 @@ def submit(
     in the catalogue, or if dbt's lineage has downstream scores among the metric's ancestors.
 
     \b
-    tokenmart submit --metric perplexity --variant bits_per_byte --negate --out results/mine
+    tokenmart submit --problem minilong --metric perplexity/bits_per_byte \\
+        --negate --out results/mine
     """
     from analysis.submission.submit import SubmissionRequest, write_submission
     from analysis.submission.verifier import result_text
     from warehouse.paths import find_workspace
 
-    request = SubmissionRequest(
-        problem, metric, variant, negate, unofficial, seed, resamples, as_is=as_is
-    )
+    request = SubmissionRequest(problem, metric, negate, unofficial, seed, resamples, as_is=as_is)
     click.echo(result_text(write_submission(find_workspace(), request, out)))
     click.echo(f"written            {out}")
 

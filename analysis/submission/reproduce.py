@@ -112,8 +112,7 @@ def _request(path: Path, bundle: Any, problem_file: str | None) -> SubmissionReq
         raise TokenmartError(f"{path}: field verification.resamples is {resamples}; {_REMEDY}")
     return SubmissionRequest(
         problem=problem_file or problem,
-        metric=metric,
-        variant=variant,
+        metric=f"{metric}/{variant}",
         negate=negate,
         unofficial=True,
         seed=seed,

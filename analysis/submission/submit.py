@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 class SubmissionRequest:
     """What the user asked to submit.
 
+    metric: METRIC/VARIANT, or a METRIC that has one.
     as_of: count what was tried until then, ISO 8601 in UTC; empty for now.
     as_is: the sign is meant, even against the direction that the catalogue expects.
     """
 
     problem: str
     metric: str
-    variant: str | None
     negate: bool
     unofficial: bool
     seed: int
@@ -84,7 +84,7 @@ def write_submission(workspace: Workspace, request: SubmissionRequest, out: Path
     problem = load_problem(request.problem, workspace)
     table = load_table(problem, workspace)
     record_tested(workspace, table)
-    column = table.column(request.metric, request.variant)
+    column = table.column(request.metric)
     lineage = read_lineage(manifest_path(workspace), column.metric)
     _check_sign(column, request)
     _check_rules(column, lineage, request.unofficial)
@@ -141,7 +141,7 @@ def rebuild(workspace: Workspace, request: SubmissionRequest, path: Path) -> Reb
     problem = load_problem(request.problem, workspace)
     table = load_table(problem, workspace)
     record_tested(workspace, table)
-    column = table.column(request.metric, request.variant)
+    column = table.column(request.metric)
     lineage = read_lineage(manifest_path(workspace), column.metric)
     return _make(path, problem, workspace, request, table, column, lineage)
 

@@ -7,6 +7,7 @@ import platform
 import re
 import sys
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 from packaging.version import Version
@@ -23,7 +24,10 @@ def resolve_device(asked: str) -> str:
 
     Raises:
         TokenmartError: a device that is not here.
+        ModuleNotFoundError: a light installation, which runs no models.
     """
+    if find_spec("torch") is None:
+        raise ModuleNotFoundError("No module named 'torch'", name="torch")
     if asked == "cpu":
         return asked
     _grow_segments()

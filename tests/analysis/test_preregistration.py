@@ -15,6 +15,7 @@ from analysis.preregistration.entry_file import entries, known_labels
 from analysis.preregistration.preregistered import preregistered_metrics
 from warehouse.paths import Workspace
 from warehouse.problem.spec import load_problem
+from warehouse.store.token_files import published_path
 
 ROOT = Path(__file__).parents[2]
 VALID = "retrieval_gain/mean@retrieval"
@@ -33,7 +34,8 @@ def checkout(workspace: Workspace) -> Workspace:
 
 
 def register(*arguments: object) -> Result:
-    return CliRunner().invoke(preregister, [str(word) for word in arguments])
+    yes = ["--yes"] if "--metric" in arguments else []
+    return CliRunner().invoke(preregister, [*(str(word) for word in arguments), *yes])
 
 
 def refused(result: Result) -> str:
@@ -175,9 +177,25 @@ def test_an_entry_is_replaced_before_labels_and_kept(checkout: Workspace) -> Non
 
 def test_the_problem_must_be_said(checkout: Workspace) -> None:
     result = register("--metric", "perplexity/micro")
+    assert result.exit_code == 2 and "--problem is missing" in result.stderr
+    file = published_path(checkout, "no4k", "a", "full")
+    file.parent.mkdir(parents=True)
+    file.touch()
+    # what was extracted last is shown, and nothing is registered for it unasked
+    shown = register()
+    assert shown.exit_code == 0 and "--problem no4k (extracted last)" in shown.stderr
+    result = register("--metric", "perplexity/micro")
     assert result.exit_code == 2 and "say which --problem" in result.stderr
     assert not checkout.preregistered.exists()
-    assert register().exit_code == 0, "to look at what is registered needs none"
+
+
+def test_nothing_is_registered_without_a_yes(checkout: Workspace) -> None:
+    words = ["--problem", "no4k", "--metric", VALID]
+    unasked = CliRunner().invoke(preregister, words)
+    assert "an entry is never removed: retrieval_gain/mean@retrieval (higher is" in refused(unasked)
+    assert not (checkout.preregistered / "no4k.json").exists()
+    assert CliRunner().invoke(preregister, [*words, "--yes"]).exit_code == 0
+    assert (checkout.preregistered / "no4k.json").exists()
 
 
 def test_a_copy_needs_a_name_of_its_own(

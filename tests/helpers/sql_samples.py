@@ -125,9 +125,9 @@ def build_mart(workspace: Workspace) -> None:
     with duckdb.connect(str(workspace.database)) as connection:
         connection.execute(
             "create table metric_values as select * from (values"
-            " ('minilong', 'perplexity', 'per_token', 'good', 1.5, 8, 1),"
-            " ('minilong', 'perplexity', 'per_token', 'bad', 7.5, 8, 1))"
-            " t(problem, metric, variant, model_id, value, tokens, documents)"
+            " ('minilong', 'perplexity', 'per_token', 'good', 1.5, 8, 1, null),"
+            " ('minilong', 'perplexity', 'per_token', 'bad', 7.5, 8, 1, null))"
+            " t(problem, metric, variant, model_id, value, tokens, documents, reason)"
         )
         connection.execute("create schema staging")
         name = f'"{workspace.database.stem}"."main"."metric_values"'

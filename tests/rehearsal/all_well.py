@@ -36,7 +36,7 @@ from warehouse.store.token_files import finished_units
 TOKEN = "a-token-that-agreed-to-the-licence"
 TOLERANCE = 1e-4
 """Nats between a stored log-prob and a plain float32 forward's."""
-METRIC = ("--metric", "context_gain", "--variant", "clipped_5@window_4096")
+METRIC = ("--metric", "context_gain/clipped_5@window_4096")
 
 
 @dataclass

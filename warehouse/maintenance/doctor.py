@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -33,6 +34,8 @@ from warehouse.sources.lock_file import changed, lock_path
 from warehouse.sources.place import Need
 from warehouse.sources.tokenizer_files import check_sentencepiece
 
+EXTRACTION_PACKAGES = ("torch", "transformers")
+"""A light installation, which queries and builds, has none of them."""
 SHOWN_PACKAGES = ("torch", "transformers", "duckdb", "dbt-core", "dbt-duckdb", "pyarrow")
 LEAST_FREE_GB = 2.0
 
@@ -43,7 +46,9 @@ def examine(workspace: Workspace, problem_name: str | None) -> list[Check]:
     Raises:
         ProblemFileError: the named problem does not parse.
     """
-    checks = [_python(), *_packages(workspace), *gpu_checks(), _memory(), _disk(workspace)]
+    runs_models = find_spec("torch") is not None
+    gpus = gpu_checks() if runs_models else []
+    checks = [_python(), *_packages(workspace), *gpus, _memory(), _disk(workspace)]
     checks += [_program("git", "code revisions can't be recorded"), _dbt(), _database(workspace)]
     if problem_name is not None:
         other = problem_kind(problem_name, read_problem_file(problem_name, workspace), workspace)
@@ -74,12 +79,17 @@ def _packages(workspace: Workspace) -> list[Check]:
     checks = []
     for name in SHOWN_PACKAGES:
         version = installed.get(name)
-        if version is None:
+        if version is None and name in EXTRACTION_PACKAGES:
+            finding = "not installed; queries, builds and correlations need none"
+            remedy = "to run models: pip install 'tokenmart[extract]' (in a checkout: make setup)"
+            checks.append(Check(name, "note", finding, remedy))
+        elif version is None:
             checks.append(Check(name, "missing", "not installed", "make setup"))
         else:
             checks.append(Check(name, "ok", version))
     try:
-        check_sentencepiece()
+        if "torch" in installed:
+            check_sentencepiece()
     except TokenmartError as error:
         finding, _, remedy = error.format_message().rpartition("; ")
         checks.append(Check("sentencepiece", "missing", finding, remedy.strip("`")))

@@ -75,8 +75,7 @@ def list_(
 
 
 @metrics.command(short_help="Show a metric's formula, values and near-duplicates.")
-@click.argument("metric")
-@click.argument("variant", required=False)
+@click.argument("name", metavar="METRIC[/VARIANT]")
 @click.option("--problem", help="Use only this problem.")
 @click.option("--values", "all_values", is_flag=True, help="Show every model's value.")
 @click.option(
@@ -91,8 +90,7 @@ def list_(
 )
 @_JSON
 def show(
-    metric: str,
-    variant: str | None,
+    name: str,
     problem: str | None,
     all_values: bool,
     threshold: float,
@@ -109,12 +107,14 @@ def show(
     \b
     tokenmart metrics show longppl
     tokenmart metrics show longppl --threshold 0.95 --values
-    tokenmart metrics show longppl alpha_2_beta_-2@window_4096 --problem no4k
+    tokenmart metrics show longppl/alpha_2_beta_-2@window_4096 --problem no4k
     """
     from warehouse.metrics import catalog, listing
     from warehouse.metrics.near_duplicates import correlate_variants, group_near_duplicates, ranked
     from warehouse.metrics.variant_files import read_variants
 
+    metric, slash, rest = name.partition("/")
+    variant = rest if slash else None
     workspace = find_workspace()
     with _catalog(workspace) as connection:
         entries = catalog.entries(connection, metric, variant)
@@ -228,9 +228,9 @@ def new(name: str, numerator: str, denominator: str, where: str, over: str, dire
 def dbt_command(arguments: tuple[str, ...]) -> None:
     """Run dbt in dbt_project/, with this checkout's data and database.
 
-    All arguments are dbt's. By default the core variants are computed. The variable grids adds all
-    other variants of all metrics, or of the named ones. `build` also runs dbt's data and unit
-    tests.
+    All arguments are passed to dbt. By default the core variants are computed. The variable grids
+    adds all other variants of all metrics, or of the named ones. `build` also runs dbt's data and
+    unit tests.
 
     \b
     tokenmart dbt run

@@ -14,15 +14,18 @@ from warehouse.metrics.near_duplicates import Census, Correlation, NearDuplicate
 def list_metrics(rows: Sequence[Row]) -> Iterator[str]:
     """One entry per metric: how many variants, which way is better, formula, caution."""
     counts = Counter(row["metric"] for row in rows)
+    core = Counter(row["metric"] for row in rows if row.get("core"))
     first = {row["metric"]: row for row in reversed(rows)}
-    for name, count in counts.items():
+    for name, count in sorted(counts.items(), key=lambda pair: not core[pair[0]]):
         row = first[name]
         mark = "" if row["admissible"] else ", not admissible"
-        yield f"{name:<22} {count:>4} variants, {row['direction']} is better{mark}"
+        built = f" ({core[name]} in the core)" if core else ""
+        yield f"{name:<22} {count:>4} variants{built}, {row['direction']} is better{mark}"
         yield f"    {row['formula']}"
         if row.get("caution"):
             yield f"    caution: {row['caution']}"
-    yield f"{len(rows)} variants of {len(counts)} metrics"
+    some = f"; {core.total()} in the core, which is built without `grids`" if core else ""
+    yield f"{len(rows)} variants of {len(counts)} metrics{some}"
 
 
 def list_variants(rows: Sequence[Row]) -> Iterator[str]:
@@ -32,14 +35,20 @@ def list_variants(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def list_names(rows: Sequence[Row]) -> Iterator[str]:
-    """One line per variant of a problem: METRIC/VARIANT, as commands take it, and settings."""
+    """One line per variant of a problem: METRIC/VARIANT, as commands take it, and settings.
+
+    The core comes first, which `dbt run` builds; behind it what the variable grids adds.
+    """
     with_core = {row["metric"] for row in rows if row["core"]}  # without one, all are built
-    for row in rows:
-        built = row["core"] or row["metric"] not in with_core
-        marks = "" if built else "  (built with grids)"
-        marks += "" if row["admissible"] else "  (not admissible)"
-        yield f"{row['metric']}/{row['variant']}  {_settings(row['parameters'])}{marks}"
-    yield f"{len(rows)} variants of {len({row['metric'] for row in rows})} metrics"
+    core = [row for row in rows if row["core"] or row["metric"] not in with_core]
+    others = [row for row in rows if row["core"] is not True and row["metric"] in with_core]
+    for row in [*core, *others]:
+        if others and row is others[0]:
+            yield f"built with `tokenmart dbt run --vars 'grids: true'`: {len(others)} more"
+        mark = "" if row["admissible"] else "  (not admissible)"
+        yield f"{row['metric']}/{row['variant']}  {_settings(row['parameters'])}{mark}"
+    metrics = len({row["metric"] for row in rows})
+    yield f"{len(rows)} variants of {metrics} metrics; {len(core)} in the core"
 
 
 def how_many(entries: Sequence[Row], written: int, problem: str | None) -> str:

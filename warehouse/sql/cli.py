@@ -13,6 +13,8 @@ from warehouse.errors import TokenmartError, visible
 from warehouse.paths import find_workspace
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from warehouse.sql.export import Format
     from warehouse.sql.queries import Value
 
@@ -145,10 +147,22 @@ def sql(
         return
     if out is not None:
         click.echo(f"written {out}: {written.rows:,} rows", err=True)
+    if recipe and values.get("model") and values.get("short"):
+        click.echo(visible(f"in the text: {_viewer(values)}"), err=True)
     if written.narrowed:
         click.echo(f"{visible(written.narrowed)}; --wide shows all", err=True)
     if written.left_out:
         click.echo(f"only {limit} rows shown; --limit 0 shows all, --out saves all", err=True)
+
+
+def _viewer(values: Mapping[str, Value]) -> str:
+    """The command that shows a document's tokens, shaded by what a query is about."""
+    document = values.get("document")
+    shown = document if isinstance(document, int) and document >= 0 else 0
+    return (
+        f"tokenmart show --problem {values['problem']} --document {shown} "
+        f"--model {values['model']} --measure gain"
+    )
 
 
 def _leave(why: TokenmartError) -> None:

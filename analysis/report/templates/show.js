@@ -144,6 +144,20 @@ function bringToMiddle() {
   requestAnimationFrame(() => current.scrollIntoView({ block: "center" }));
 }
 
+function openAtFirstShaded() {
+  // Before the first gain all text is grey: whoever opens the page would think nothing is shown.
+  const measure = document.querySelector("input[name=measure]:checked").value;
+  if (measure !== "gain") return;
+  const first = data.models.map(model => model.gain.findIndex(value => value !== null));
+  const starts = first.map((i, m) => i < 0 ? Infinity : data.models[m].start[i]);
+  const m = starts.indexOf(Math.min(...starts));
+  if (starts[m] === Infinity || !spans[m][first[m]].length) return;
+  if (current) current.removeAttribute("tabindex");
+  current = spans[m][first[m]][0];
+  current.tabIndex = 0;
+  if (current.getBoundingClientRect().top > 0.6 * innerHeight) bringToMiddle();
+}
+
 function nextKey() {
   // Onwards in the same model, then through the next, round to where it began.
   const at = current ? [+current.dataset.m, +current.dataset.i] : [0, -1];
@@ -163,6 +177,7 @@ function nextKey() {
 build();
 shade();
 spans.forEach((list, m) => { if (list.length && m === 0) { current = list[0][0]; current.tabIndex = 0; } });
+openAtFirstShaded();
 document.querySelector("form").addEventListener("input", shade);
 document.getElementById("next").addEventListener("click", nextKey);
 document.querySelector("form").addEventListener("submit", event => event.preventDefault());

@@ -1,4 +1,4 @@
-"""A ranking as one HTML page: scores, rank intervals, who can't be told apart, costs and fronts."""
+"""A ranking as one HTML page: scores, rank intervals, indistinguishable pairs, costs, fronts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class RoundView:
     Attributes:
         name: the round.
         rows: of `rankings`, in their order.
-        alike: entry → entries it can't be told apart from.
+        alike: entry → entries that are not distinguishable from it.
         groups: task groups, in order; those of `overall` are shown with their rounds.
         win_rates: entry → task group → row of `ranking_tasks`.
         ranks: figure of the ranks' intervals; None without a ranked entry.

@@ -22,7 +22,7 @@ def rivals(standings: Standings, round_name: str) -> dict[str, list[str]]:
     """Entry → entries of the round that it isn't distinguishable from, by name."""
     found: dict[str, list[str]] = {}
     for pair in standings.marts["ranking_pairs"]:
-        if pair["round"] == round_name and not pair["told_apart"]:
+        if pair["round"] == round_name and not pair["distinguishable"]:
             found.setdefault(pair["entry"], []).append(pair["other_entry"])
             found.setdefault(pair["other_entry"], []).append(pair["entry"])
     return {entry: sorted(names) for entry, names in found.items()}

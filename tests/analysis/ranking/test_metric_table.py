@@ -22,9 +22,9 @@ def table(marts, problem="minilong"):
 def test_columns_are_oriented_and_missing_values_are_nan(minilong):
     found = table(minilong)
     assert len(found.models) == 23
-    perplexity = found.column("perplexity", None)
+    perplexity = found.column("perplexity")
     np.testing.assert_allclose(perplexity.oriented, -perplexity.values, rtol=1e-10)
-    partly = found.column("partly", "a")
+    partly = found.column("partly/a")
     assert math.isnan(partly.values[0]) and partly.present.sum() == 22
     assert partly.parameters == {"k": 1}
     assert found.families.count("smollm2") == 19
@@ -34,11 +34,12 @@ def test_columns_are_oriented_and_missing_values_are_nan(minilong):
 def test_asking_for_what_is_not_there_names_what_is(minilong):
     found = table(minilong)
     with pytest.raises(TokenmartError, match=r"no such metric.*perplexity"):
-        found.column("ppl", None)
-    with pytest.raises(TokenmartError, match=r"several variants of noise.*v0, v1"):
-        found.column("noise", None)
-    with pytest.raises(TokenmartError, match="no such variant of noise"):
-        found.column("noise", "v9")
+        found.column("ppl")
+    several = "--metric noise: has several variants; choose from noise/v0, noise/v1"
+    with pytest.raises(TokenmartError, match=several):
+        found.column("noise")
+    with pytest.raises(TokenmartError, match="--metric noise/v9: no such variant for minilong"):
+        found.column("noise/v9")
     with minilong.write() as connection:
         connection.execute("delete from metric_values")
     with pytest.raises(TokenmartError, match="the mart metric_values is empty"):

@@ -259,6 +259,85 @@ def test_a_bare_warehouse_still_gives_a_sound_page(marts, tmp_path):
     assert 'href="#profiles"' not in text
 
 
+def test_models_and_metrics_stand_on_the_first_page(page):
+    """Every value, what it rests on, and why a cell is empty; the title says what was run."""
+    text = page.read_text().replace("<wbr>", "")
+    assert text.index('id="values"') < text.index('id="leaderboard"')
+    assert "<h1>minilong: 23 of 23 models, 50 documents, 1,150,000 tokens scored</h1>" in text
+    table = text[text.index('<table class="dense values"') : text.index("</table>")]
+    heads = re.findall(r'data-name="([^"/]+/[^"]+)"', table)
+    assert heads[0] == "perplexity/per_token" and heads[1] == "longppl/evaluator"
+    assert "noise/v0" in heads and len(heads) == 8
+    # the variants of a metric that come with a click
+    assert table.count('class="more"') == 3 * (1 + 23)
+    assert table.count("1,000 tokens, 50 documents") == 8 * 23 - 1
+    assert "–<small>no value</small>" in table
+    assert "<details><summary>Metrics:" in text and "<details><summary>Statistics:" in text
+    assert "tokenmart show --problem minilong --document 0 --model smollm2-135m --model" in text
+
+
+@pytest.mark.slow
+def test_the_table_of_models_is_sorted_and_filtered(page, tmp_path):
+    script = """
+      const table = document.querySelector('table.values');
+      const names = () => [...table.tBodies[0].rows].filter(r => !r.hidden)
+        .map(r => r.cells[1].dataset.value);
+      const sorted = (up) => names().map(Number).every((x, i, all) => !i || up === (all[i - 1] <= x)
+        || all[i - 1] === x);
+      const before = names().length, button = table.tHead.rows[0].cells[1].querySelector('button');
+      button.click(); const up = sorted(true);
+      button.click(); const down = sorted(false);
+      const form = document.getElementById('filters');
+      document.getElementById('filter-models').value = 'gemma3 noise';
+      document.getElementById('filter-metrics').value = 'noise';
+      form.dispatchEvent(new Event('input'));
+      const one = document.getElementById('filtered').textContent;
+      document.getElementById('all-variants').checked = true;
+      form.dispatchEvent(new Event('input'));
+      return [before, up, down, names().length, one,
+              document.getElementById('filtered').textContent].join('|');
+    """
+    assert evaluate(page, tmp_path, script) == (
+        "23|true|true|1|1 of 23 models, 1 variants|1 of 23 models, 4 variants"
+    )
+
+
+def test_a_problem_without_scores_still_has_a_report(minilong, tmp_path):
+    with minilong.write() as connection:
+        connection.execute("delete from downstream_scores")
+    minilong.profile("minilong")
+    out = tmp_path / "report.html"
+    result = CliRunner().invoke(cli.report, ["--problem", "minilong", "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    assert "no target: no model has a score yet (target: recall); models and" in result.output
+    text = out.read_text()
+    assert "No target" in text and 'id="values"' in text and 'id="profiles"' in text
+    assert 'id="leaderboard"' not in text and "target ↑" not in text
+    outline = Outline()
+    outline.feed(text)
+    assert outline.open == [] and all(link[1:] in outline.ids for link in outline.links)
+    path = minilong.workspace.problems / "minilong.yml"
+    path.write_text(re.sub(r"(?s)\ntarget:.*?\n\n.*?\ndemo:", "\ndemo:", path.read_text()))
+    result = CliRunner().invoke(cli.report, ["--problem", "minilong", "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    assert "no target: the problem file names none" in result.output
+
+
+def test_means_of_few_tokens_are_not_joined(minilong, tmp_path):
+    minilong.profile("minilong")
+    with minilong.write() as connection:
+        connection.execute("update position_profile set tokens = 2 where position_from = 64")
+    base = ["--problem", "minilong", "--out", str(tmp_path / "r.html"), "--resamples", "100"]
+    result = CliRunner().invoke(cli.report, [*base, "--figures", str(tmp_path / "figures")])
+    assert result.exit_code == 0, result.output
+    figure = (tmp_path / "figures" / "nll_profile.svg").read_text()
+    assert figure.count("nats, 2 tokens") == 23 and figure.count("nats, 100 tokens") == 23 * 5
+    hollow = re.findall(r'<path aria-label="[^"]*, 2 tokens"[^>]*fill="([^"]+)"', figure)
+    assert set(hollow) <= {"transparent", "none"}
+    lines = re.findall(r'<path [^>]*d="(M[^"A]+)"[^>]*stroke-width="2"', figure)
+    assert lines and all(line.count("L") == 4 for line in lines)
+
+
 def test_a_partial_extraction_is_said_at_the_top(minilong, tmp_path):
     assert "Partial extraction" not in report(minilong, tmp_path)
     minilong.coverage("minilong", "window_512", missing={"gemma3-270m": 3})

@@ -17,7 +17,7 @@ from made_up_warehouse import Shape, Window, write_warehouse
 from rich.console import Console
 
 from analysis.report import cli
-from analysis.report.viewer import Reading, Segment, View, load_view, merge
+from analysis.report.viewer import Reading, Segment, View, first_shaded, load_view, merge
 from analysis.report.viewer_page import ROW_CHARACTERS, rows, view_page
 from analysis.report.viewer_terminal import intensity, print_view, shaded
 from warehouse.errors import TokenmartError
@@ -209,14 +209,35 @@ def test_the_command_prints_and_writes(synthetic, tmp_path):
         base = ("--problem", "synthetic", "--document", "0")
         return CliRunner().invoke(cli.show, [*base, *map(str, arguments)])
 
-    printed = show("--models", "model-0,model-1", "--characters", 80)
+    printed = show("--model", "model-0", "--model", "model-1", "--characters", 80)
     assert printed.exit_code == 0, printed.stderr
     assert "lab/model-1:" in printed.stdout
     out = tmp_path / "pages" / "show.html"
-    written = show("--models", "model-0", "--measure", "gain", "--out", out)
+    written = show("--model", "model-0", "--measure", "gain", "--out", out)
     assert written.exit_code == 0 and out.read_text().startswith("<!doctype html>")
-    refused = show("--models", "a,b,c")
-    assert refused.exit_code == 1 and "give one model, or two" in refused.stderr
+    refused = show(*(part for name in "abc" for part in ("--model", name)))
+    assert refused.exit_code == 1 and "--model c: give one model or two, not 3" in refused.stderr
+
+
+def test_the_terminal_opens_at_the_first_token_that_has_a_gain(synthetic):
+    whole = load_view(*synthetic, "0", ["model-0"])
+    first = first_shaded(whole)
+    gains = [segment.start for segment in whole.readings[0].segments if segment.gain is not None]
+    assert 0 < first == min(gains)
+    base = ["--problem", "synthetic", "--document", "0", "--model", "model-0", "--characters", "9"]
+    shown = CliRunner().invoke(cli.show, [*base, "--measure", "gain"]).stdout
+    start = max(0, first - cli.CHARACTERS_BEFORE)
+    assert " ".join(whole.text[start : start + 9].split()) in " ".join(shown.split())
+
+
+@pytest.mark.slow
+def test_the_page_opens_at_the_first_token_that_has_a_gain(synthetic, tmp_path):
+    view = load_view(*synthetic, "0", ["model-0"])
+    first = next(s for s in view.readings[0].segments if s.gain is not None)
+    page = tmp_path / "page.html"
+    page.write_text(view_page(view, "gain"))
+    script = "return document.querySelector('.t[tabindex]').textContent"
+    assert evaluate(page, tmp_path, script) == view.text[first.start : first.end]
 
 
 def test_a_model_id_with_two_dashes_keeps_its_name(synthetic):
@@ -241,7 +262,7 @@ def test_the_page_never_replaces_a_problem_file(synthetic):
     _, workspace = synthetic
     path = workspace.problems / "synthetic.yml"
     before = path.read_bytes()
-    arguments = ["--problem", "synthetic", "--document", "0", "--models", "model-0"]
+    arguments = ["--problem", "synthetic", "--document", "0", "--model", "model-0"]
     result = CliRunner().invoke(cli.show, [*arguments, "--out", str(path)])
     assert result.exit_code == 1 and "contains the problem files" in result.stderr
     assert path.read_bytes() == before

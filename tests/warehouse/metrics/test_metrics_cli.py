@@ -67,7 +67,7 @@ def test_before_a_build_the_files_say_what_the_catalogue_will(
 
 
 def test_show_prints_values_and_what_ranks_alike(cli: CliRunner, built: Warehouse) -> None:
-    shown = json.loads(cli.invoke(metrics, ["show", "perplexity", "micro", "--json"]).output)
+    shown = json.loads(cli.invoke(metrics, ["show", "perplexity/micro", "--json"]).output)
     assert {row["model_id"]: row["value"] for row in shown["values"]} == {
         model: value
         for (variant, model), value in built.values("perplexity").items()
@@ -197,7 +197,12 @@ def test_names_in_a_problem_are_those_that_its_values_get(
     monkeypatch.setenv("TOKENMART_DATABASE", str(tmp_path / "none.duckdb"))
     shown = CliRunner().invoke(metrics, ["list", "--problem", "minilong"])
     assert shown.exit_code == 0, shown.output
-    names = [line.split("  ")[0] for line in shown.stdout.splitlines()[:-1]]
+    *lines, last = shown.stdout.splitlines()
+    cut = next(n for n, line in enumerate(lines) if line.startswith("built with `tokenmart dbt"))
+    # the core stands first
+    assert last.endswith(f" metrics; {cut} in the core") and cut < 100
+    assert lines[cut].endswith(f"{len(lines) - cut - 1} more")
+    names = [line.split("  ")[0] for line in (*lines[:cut], *lines[cut + 1 :])]
     assert len(names) == len(set(names)) > 300
     published = PROJECT.parent / "studies" / "minilong" / "tables" / "metric_values.parquet"
     valued = duckdb.sql(f"select distinct metric || '/' || variant from '{published}'").fetchall()
@@ -211,8 +216,9 @@ def test_names_in_a_problem_are_narrowed_and_marked(cli: CliRunner) -> None:
     gain = cli.invoke(metrics, [*chosen, "retrieval_gain"]).output
     formula = "micro over retrieval_excerpts: sum(gain / tokens) / count(*)\n"
     assert f"retrieval_gain/mean@retrieval  {formula}" in gain
-    assert "sum(without_document_nll / tokens)  (built with grids)\n" in gain
-    assert gain.endswith("15 variants of 1 metrics\n")
+    core, _, others = gain.partition("built with `tokenmart dbt run --vars 'grids: true'`: ")
+    assert formula in core and "sum(without_document_nll / tokens)\n" in others
+    assert gain.endswith("15 variants of 1 metrics; 3 in the core\n")
     assert "  (not admissible)\n" in cli.invoke(metrics, [*chosen, "longppl_external"]).output
     ladder = cli.invoke(metrics, [*chosen, "ladder_gain"])
     assert ladder.exit_code == 1 and "no context of the kind ladder" in ladder.output

@@ -212,7 +212,7 @@ EXPECTED: dict[str, tuple[list[str], tuple[str, ...], list[tuple[Any, ...]]]] = 
 }
 
 
-OF_MARTS = ("benchmark_difference", "metric_leaders")
+OF_MARTS = ("benchmark_difference", "metric_leaders", "models_metrics")
 """Queries of what dbt builds."""
 
 
@@ -240,6 +240,32 @@ def test_a_benchmark_difference_is_paired_and_clustered(filled: Workspace) -> No
     stderr = (2 * (1.5**2 + 1.5**2)) ** 0.5 / 4
     assert rounded(rows, "condition", "items", "clusters", "difference", "stderr") == [
         ("t-0shot", 4, 2, 0.25, round(stderr, 6))
+    ]
+
+
+def test_models_and_metrics_in_one_row(filled: Workspace) -> None:
+    """Of LongPPL the variant with most values; the model without one says why."""
+    filled.database.parent.mkdir(parents=True, exist_ok=True)
+    rows = [
+        ("perplexity", "micro", "good", 4.0, 8, None),
+        ("perplexity", "bits_per_byte", "good", 0.5, 8, None),
+        ("perplexity", "bits_per_byte", "bad", 0.75, 8, None),
+        ("longppl", "alpha_2", "good", None, 4, "4 of at least 10 tokens"),
+        ("longppl", "alpha_2", "bad", None, 0, "0 of at least 10 tokens"),
+        ("longppl", "alpha_3", "good", 2.0, 16, None),
+        ("longppl", "alpha_3", "bad", None, 1, "1 of at least 10 tokens"),
+    ]
+    with duckdb.connect(str(filled.database)) as database:
+        database.execute(
+            "create table metric_values (problem text, metric text, variant text, model_id text,"
+            " value double, tokens bigint, reason text)"
+        )
+        database.executemany("insert into metric_values values ('minilong',?,?,?,?,?,?)", rows)
+    columns = ("model_id", "perplexity", "bits_per_byte", "longppl", "longppl_tokens",
+               "longppl_empty", "context_gain")  # fmt: skip
+    assert rounded(ask("--name", "models_metrics", "--param", "problem=minilong"), *columns) == [
+        ("good", 4.0, 0.5, 2.0, 16, None, None),
+        ("bad", None, 0.75, None, 1, "1 of at least 10 tokens", None),
     ]
 
 

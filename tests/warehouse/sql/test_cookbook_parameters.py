@@ -41,12 +41,16 @@ def test_parameters_fit_what_is_there(workspace: Workspace) -> None:
         "disagreement",  # the two models have different tokenizers
         "benchmark_difference",  # nothing is built
         "metric_leaders",
+        "models_metrics",
     }
     for recipe in list_queries():
         if recipe.name not in empty:
             assert ask("--name", recipe.name), recipe.name
     said = CliRunner().invoke(cli, ["sql", "--name", "gain_words", "--param", "least=1"]).stderr
-    assert said == "gain_words: problem=elsewhere model=lab--model-0 short=window_200\n"
+    assert said == (
+        "gain_words: problem=elsewhere model=lab--model-0 short=window_200\nin the text: tokenmart "
+        "show --problem elsewhere --document 0 --model lab--model-0 --measure gain\n"
+    )
     given = CliRunner().invoke(cli, ["sql", "--name", "tokenizers", "--param", "problem=elsewhere"])
     assert given.stderr == "" and given.exit_code == 0
     typed = CliRunner().invoke(cli, ["sql"], input=".cookbook context_gain short=window_200")

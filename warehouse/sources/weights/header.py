@@ -41,12 +41,15 @@ def _trained_context(path: Path, stamp: int) -> int | None:
 
 
 def gguf_header(path: Path) -> Any:
-    """gguf's reader of a file, whose long arrays are skipped; None for a file that is no GGUF.
+    """gguf's reader of a file, whose long arrays are skipped.
 
     The file is mapped into memory: pages of tensors are never touched. Reading a vocabulary would
-    take seconds.
+    take seconds. None for a file that is no GGUF, and in a light installation, which has no reader.
     """
-    import gguf
+    try:
+        import gguf
+    except ModuleNotFoundError:
+        return None
     import numpy as np
 
     longest = 4096

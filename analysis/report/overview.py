@@ -1,0 +1,252 @@
+"""What a report shows whether or not there is a target: models, metrics, profiles, cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from analysis.ranking.metric_table import Model
+from analysis.report.models_table import ModelsTable, models_table
+from warehouse.errors import TokenmartError
+from warehouse.problem.series import series_of
+from warehouse.sql.connection import connect_read_only
+from warehouse.store.provenance import code_revision, versions
+from warehouse.terminal import counted
+
+if TYPE_CHECKING:
+    from warehouse.paths import Workspace
+    from warehouse.problem.kinds import Ranked
+
+
+@dataclass(frozen=True)
+class ProfileBand:
+    """One model's means in one band of positions; `gain` is None without a window condition."""
+
+    model: str
+    family: str
+    position: float
+    nll: float
+    gain: float | None
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one model cost under all conditions, and what its rows take on disk."""
+
+    model: str
+    family: str
+    conditions_complete: int
+    conditions: int
+    documents_missing: int
+    tokens_processed: int
+    tokens_scored: int
+    seconds: float
+    peak_bytes: int
+    bytes_on_disk: int
+
+    @property
+    def bytes_per_row(self) -> float:
+        """Of the token store; NaN where nothing is there."""
+        known = self.bytes_on_disk and self.tokens_scored
+        return self.bytes_on_disk / self.tokens_scored if known else math.nan
+
+
+@dataclass(frozen=True)
+class MetricDescription:
+    """What the catalogue says of a metric, without the formula that opens its description."""
+
+    name: str
+    formula: str
+    description: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """What of a problem was run, in words; it may be a small part of what its file describes.
+
+    words: models, documents and tokens. conditions: of which. target: its tasks and items.
+    why_no_target: where there is none. viewer: the command that shows a document.
+    """
+
+    words: str
+    conditions: str
+    target: str
+    why_no_target: str
+    viewer: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overview:
+    """One problem's metrics and what they cost.
+
+    run: what of the problem was run, in words.
+    models: those of which something was extracted, in the problem's order.
+    values: models × metrics. metrics: what the catalogue says of each.
+    profiles: of the whole document. gains: by the condition whose gain it is.
+    """
+
+    problem: str
+    title: str
+    description: str
+    run: Run
+    models: tuple[Model, ...]
+    values: ModelsTable
+    metrics: tuple[MetricDescription, ...]
+    profiles: tuple[ProfileBand, ...]
+    gains: dict[str, tuple[ProfileBand, ...]]
+    costs: tuple[Cost, ...]
+    provenance: dict[str, Any]
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """The family of each model."""
+        return tuple(model.family for model in self.models)
+
+
+def overview(
+    problem: Ranked, workspace: Workspace, scores: Mapping[str, float], settings: dict[str, Any]
+) -> Overview:
+    """Read what was extracted and built for a problem.
+
+    Args:
+        problem: of the report.
+        workspace: the checkout.
+        scores: the target by model id; empty without one.
+        settings: of the report, for its footer.
+
+    Raises:
+        TokenmartError: nothing was built.
+    """
+    values = models_table(problem, workspace, scores)
+    here = {row.model_id for row in values.rows}
+    among = tuple(
+        Model(spec.model_id, spec.full_id, spec.family, spec.parameters, series_of(spec))
+        for spec in problem.ranked_models
+        if spec.model_id in here
+    )
+    if not among:
+        raise TokenmartError(
+            f"{problem.name}: the mart metric_values holds nothing; run `tokenmart extract "
+            f"--problem {problem.asked}` and `tokenmart dbt build`"
+        )
+    profiles, gains = _profiles(problem.name, among, workspace)
+    return Overview(
+        problem=problem.name,
+        title=problem.title,
+        description=problem.description,
+        run=_run(problem, among, workspace),
+        models=among,
+        values=values,
+        metrics=tuple(
+            MetricDescription(name, formula, _without_formula(formula, description))
+            for name, (formula, description) in sorted(values.described.items())
+        ),
+        profiles=profiles,
+        gains=gains,
+        costs=_costs(problem.name, among, workspace),
+        provenance={
+            **code_revision(),
+            "versions": versions(("tokenmart", "duckdb", "numpy", "scikit-learn")),
+            **settings,
+        },
+    )
+
+
+def _run(problem: Ranked, among: Sequence[Model], workspace: Workspace) -> Run:
+    with connect_read_only(workspace) as connection:
+        conditions = connection.execute(
+            "select condition, max(documents_done), sum(tokens_scored) from coverage"
+            " where problem = ? group by condition order by condition",
+            [problem.name],
+        ).fetchall()
+        tasks = connection.execute(
+            "select distinct task, items from downstream_scores"
+            " where problem = ? and task != 'overall' order by task",
+            [problem.name],
+        ).fetchall()
+    documents = max((row[1] or 0 for row in conditions), default=0)
+    tokens = sum(row[2] or 0 for row in conditions)
+    words = [f"{len(among)} of {counted(len(problem.ranked_models), 'model')}"]
+    if documents:
+        words += [counted(documents, "document"), f"{tokens:,} tokens scored"]
+    named = " ".join(f"--model {model.full_id}" for model in among[:2])
+    kind = problem.target.kind if problem.target else ""
+    return Run(
+        words=", ".join(words),
+        conditions="conditions: " + (", ".join(row[0] for row in conditions) or "none"),
+        target=", ".join(f"{task} ({items} items)" for task, items in tasks) or kind,
+        why_no_target=f"no model has a score yet (target: {kind})"
+        if kind
+        else "the problem file names none",
+        viewer=f"tokenmart show --problem {problem.asked} --document 0 {named} --measure gain "
+        "--out tokens.html",
+    )
+
+
+def short_name(full_id: str) -> str:
+    """A model's name without its organisation."""
+    return full_id.rsplit("/", 1)[-1]
+
+
+def _without_formula(formula: str, description: str) -> str:
+    text = description.replace(f"`{formula}`", "", 1).strip()
+    return text.removeprefix("Formula:").lstrip(" .:\n")
+
+
+def _profiles(
+    problem: str, among: Sequence[Model], workspace: Workspace
+) -> tuple[tuple[ProfileBand, ...], dict[str, tuple[ProfileBand, ...]]]:
+    with connect_read_only(workspace) as connection:
+        rows = connection.execute(
+            "select model_id, condition, position_from, position_to, nll, gain, tokens"
+            " from position_profile where problem = ? and nll is not null"
+            " order by condition, model_id, position_from",
+            [problem],
+        ).fetchall()
+    models = {model.model_id: model for model in among}
+    full: list[ProfileBand] = []
+    gains: dict[str, list[ProfileBand]] = {}
+    for model_id, condition, first, last, nll, gain, tokens in rows:
+        model = models.get(model_id)
+        if model is None:
+            continue
+        middle = math.sqrt(max(first, 8) * last)
+        band = ProfileBand(short_name(model.full_id), model.family, middle, nll, gain, tokens)
+        (full if gain is None else gains.setdefault(condition, [])).append(band)
+    return tuple(full), {condition: tuple(bands) for condition, bands in gains.items()}
+
+
+def _costs(problem: str, among: Sequence[Model], workspace: Workspace) -> tuple[Cost, ...]:
+    with connect_read_only(workspace) as connection:
+        rows = connection.execute(
+            "select model_id, count(*) filter (where complete), count(*),"
+            " sum(documents_missing + documents_failed), sum(tokens_processed),"
+            " sum(tokens_scored), sum(seconds), max(peak_bytes)"
+            " from coverage where problem = ? group by model_id",
+            [problem],
+        ).fetchall()
+    by_id = {row[0]: row for row in rows}
+    return tuple(
+        Cost(
+            model=short_name(model.full_id),
+            family=model.family,
+            conditions_complete=int(by_id[model.model_id][1]),
+            conditions=int(by_id[model.model_id][2]),
+            documents_missing=int(by_id[model.model_id][3]),
+            tokens_processed=int(by_id[model.model_id][4]),
+            tokens_scored=int(by_id[model.model_id][5]),
+            seconds=float(by_id[model.model_id][6]),
+            peak_bytes=int(by_id[model.model_id][7] or 0),
+            bytes_on_disk=_bytes_on_disk(workspace, problem, model.model_id),
+        )
+        for model in among
+        if model.model_id in by_id
+    )
+
+
+def _bytes_on_disk(workspace: Workspace, problem: str, model_id: str) -> int:
+    folder = workspace.tokens / f"problem={problem}" / f"model_id={model_id}"
+    return sum(path.stat().st_size for path in folder.glob("*/*.parquet"))

@@ -1,0 +1,166 @@
+"""The wheel in an empty environment, without torch: a workspace is made, built, asked and ranked.
+
+Needs a package index; skipped without one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from made_up_warehouse import Shape, write_warehouse
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+ROOT = Path(__file__).parents[1]
+MODELS = 8
+LARGEST_GB = 1.5
+"""With torch an environment takes six times as much."""
+
+PROBLEM = (
+    """
+name: synthetic
+title: Made-up texts
+documents: {kind: folder, path: texts}
+models:
+"""
+    + "".join(
+        f"  - {{full_id: lab/model-{number}, family: f{number % 3}, source: {{kind: hub}}}}\n"
+        for number in range(MODELS)
+    )
+    + """probes:
+  - {kind: full}
+  - {kind: window, name: window_64, context: 64, stride: 32}
+target: {kind: imported}
+"""
+)
+
+NOTEBOOK = """
+import tokenmart as tm
+tokens = tm.tokens("synthetic", "lab--model-0", into="arrow")
+values = tm.metric_values("synthetic", "perplexity", "bits_per_byte")
+table = tm.query("select model_id, avg(nll) as nll from tokens where problem = $p group by all",
+                 p="synthetic")
+scores = tm.query("select model_id, avg(score) as score from downstream group by all")
+rows = tm.query("select metric, count(value) as models from metric_values group by all")
+print(tokens.num_rows, values.num_rows, table.num_rows, scores.num_rows)
+print(max(rows["models"].to_pylist()))
+"""
+
+
+@dataclass(frozen=True)
+class Light:
+    """An environment with the wheel and its dependencies, and a workspace made by its command."""
+
+    python: Path
+    workspace: Path
+
+    def run(self, *words: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+        """A program of the environment, started in the workspace."""
+        kept = {
+            k: v for k, v in os.environ.items() if not k.startswith(("TOKENMART", "DBT_", "PY"))
+        }
+        program = self.python.parent / words[0]
+        return subprocess.run(
+            [program, *words[1:]], cwd=cwd or self.workspace, env=kept, capture_output=True,
+            text=True, timeout=600,
+        )  # fmt: skip
+
+    def ok(self, *words: str | Path, cwd: Path | None = None) -> str:
+        """What it prints; it must succeed."""
+        done = self.run(*words, cwd=cwd)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+
+def sources(folder: Path) -> Path:
+    """A copy of what git tracks or would: building leaves files beside the sources."""
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        done = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        pytest.skip(f"not a git checkout ({error})")
+    for name in filter(None, done.stdout.split("\0")):
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if (ROOT / name).is_file():
+            shutil.copyfile(ROOT / name, target)
+    return folder
+
+
+def pip(python: str | Path, *words: str | Path) -> None:
+    command: Sequence[str | Path] = [python, "-m", "pip", *words]
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, capture_output=True, text=True, env=kept, timeout=1500)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or [""])[-1]
+        if (
+            "resolve" in done.stderr
+            or "No matching distribution" in done.stderr
+            or ("onnection" in done.stderr)
+        ):
+            pytest.skip(f"no package index here: {last}")
+        raise AssertionError(done.stderr)
+
+
+@pytest.fixture(scope="module")
+def light(tmp_path_factory: pytest.TempPathFactory) -> Light:
+    """Built, installed and made once."""
+    folder = tmp_path_factory.mktemp("light")
+    source = sources(folder / "source")
+    pip(sys.executable, "wheel", "-q", "--no-deps", "-w", folder / "dist", source)
+    (wheel,) = (folder / "dist").glob("tokenmart-*.whl")
+    subprocess.run([sys.executable, "-m", "venv", folder / "env"], check=True, timeout=300)
+    python = folder / "env" / "bin" / "python"
+    pip(python, "install", "-q", "-c", ROOT / "requirements.lock", wheel)
+    workspace = folder / "study"
+    made = Light(python, workspace)
+    said = made.ok("tokenmart", "init", workspace, cwd=folder)
+    assert said.splitlines()[-3:] == ["next:", f"  cd {workspace}", "  tokenmart doctor"]
+    write_warehouse(workspace / "data", Shape(models=MODELS, documents=2, tokens=400))
+    (workspace / "synthetic.yml").write_text(PROBLEM)
+    return made
+
+
+def test_a_light_environment_is_small_and_says_what_it_lacks(light: Light) -> None:
+    size = sum(
+        path.lstat().st_size for path in light.python.parents[1].rglob("*") if path.is_file()
+    )
+    assert size < LARGEST_GB * 1e9, f"{size / 1e9:.2f} GB"
+    doctor = light.ok("tokenmart", "doctor")
+    assert "note     torch: not installed; queries, builds and correlations need none" in doctor
+    refused = light.run("tokenmart", "extract", "--problem", "synthetic.yml", "--device", "cpu")
+    assert refused.returncode == 1 and refused.stderr == (
+        "error: package 'torch' is not installed: this command needs "
+        "pip install 'tokenmart[extract]' (in a checkout: make setup)\n"
+    )
+    again = light.run("tokenmart", "init", light.workspace)
+    assert again.returncode == 1 and "dbt_project: there already; give a new" in again.stderr
+
+
+def test_plain_dbt_builds_and_every_question_is_answered(light: Light) -> None:
+    """dbt's own program in the workspace's project; then SQL, the ranking, the report, Python."""
+    built = light.ok("dbt", "run", "--quiet", cwd=light.workspace / "dbt_project")
+    assert "ERROR" not in built
+    again = light.ok("tokenmart", "dbt", "run", "--select", "+perplexity+")
+    assert "tokenmart correlate --problem synthetic.yml" in again
+    asked = ("tokenmart", "sql", "--name", "models_metrics", "--param", "problem=synthetic")
+    assert light.ok(*asked).count("lab--model-") == MODELS
+    ranked = light.ok("tokenmart", "correlate", "--problem", "synthetic.yml", "--resamples", "200")
+    assert "Baseline: perplexity/bits_per_byte, rho " in ranked
+    light.ok("tokenmart", "report", "--problem", "synthetic.yml", "--resamples", "200")
+    assert (light.workspace / "report.html").stat().st_size > 1e5
+    status = light.ok("tokenmart", "status", "--problem", "synthetic.yml")
+    assert status.count("lab/model-") >= MODELS
+    elsewhere = light.workspace / "notebooks"
+    elsewhere.mkdir()
+    (elsewhere / "ten_lines.py").write_text(NOTEBOOK)
+    assert len(NOTEBOOK.strip().splitlines()) <= 10
+    first, second = light.ok("python", "ten_lines.py", cwd=elsewhere).splitlines()
+    assert first.split()[1:] == [str(MODELS)] * 3 and int(second) >= MODELS
