@@ -27,7 +27,7 @@ from extract.device_errors import DoesNotFitError  # noqa: E402
 from extract.extraction import apart  # noqa: E402
 from extract.planning.cards import CARDS, Card, sustained_rate  # noqa: E402
 from extract.planning.cost import estimate, work_of  # noqa: E402
-from extract.planning.memory import footprint  # noqa: E402
+from extract.planning.memory import fitting, footprint  # noqa: E402
 from extract.planning.model_size import ModelSize  # noqa: E402
 from extract.scoring.budgets import SUFFIX_TOKENS  # noqa: E402
 from extract.scoring.engine import Engine  # noqa: E402
@@ -66,13 +66,14 @@ def planned(spec: Any, card: Card) -> Cell:
             suffix_tokens=suffix_tokens,
         )  # fmt: skip
 
-    peak, refused = needed(SUFFIX_TOKENS), []
-    if peak.weights + peak.smallest > free:
+    peak = needed(SUFFIX_TOKENS)
+    able = fitting(peak, conditions, "cuda", free)
+    if not able:
         return Cell(0, 0.0)
-    if peak.weights + peak.cache > free:
-        refused = [c for c in conditions if c.kind.shares_prefix]
+    refused = [c for c in conditions if c not in able]
+    if refused:
         peak = needed(0)
-    work = work_of([LONGEST], [c for c in conditions if c not in refused])
+    work = work_of([LONGEST], able)
     cost = estimate(work, size, dtype="bfloat16", device="cuda")
     hours = DOCUMENTS * cost.flops / sustained_rate(card, "bfloat16") / 3600
     # what is more than there is goes in pieces

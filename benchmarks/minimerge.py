@@ -339,7 +339,7 @@ def alike(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {
         name: {
             "pairs": len(rows),
-            "alike": [[r["entry"], r["other_entry"]] for r in rows if not r["told_apart"]],
+            "alike": [[r["entry"], r["other_entry"]] for r in rows if not r["distinguishable"]],
         }
         for name, rows in pairs.items()
     }

@@ -141,11 +141,43 @@ def _refuse_part(who: str, gguf: Path, reader: Any) -> None:
         )
 
 
+def _refuse_unread(who: str, reader: Any, model: Any) -> None:
+    """Stop at what transformers leaves out of a GGUF file without a word.
+
+    Raises:
+        TokenmartError: the file has tensors that the model has no place for, or scales RoPE.
+    """
+    from gguf import MODEL_ARCH_NAMES, get_tensor_name_map
+
+    config = model.config.get_text_config()
+    kind = str(reader.get_field("general.architecture").contents())
+    stated = reader.get_field(f"{kind}.rope.scaling.type")
+    scaling = "none" if stated is None else str(stated.contents())
+    rope = getattr(config, "rope_parameters", None) or {}
+    unread = [f"RoPE scaling {scaling!r}"] if scaling != "none" and "factor" not in rope else []
+    architecture = next((key for key, name in MODEL_ARCH_NAMES.items() if name == kind), None)
+    if architecture is not None:
+        names = get_tensor_name_map(architecture, config.num_hidden_layers)
+        read = {names.get_name(name, (".weight", ".bias")) for name in model.state_dict()}
+        tied = {"output.weight"} if config.tie_word_embeddings else set()
+        more = [tensor for tensor in reader.tensors if tensor.name not in read | tied]
+        there = sum(int(t.n_elements) for t in reader.tensors if t.name not in tied)
+        # names that this table lacks may have been read all the same
+        if there > sum(parameter.numel() for parameter in model.parameters()):
+            unread += [tensor.name for tensor in more]
+    if unread:
+        raise TokenmartError(
+            f"{who}: transformers doesn't read {', '.join(unread[:3])} of its GGUF file"
+            f"{f' and {len(unread) - 3} more' if len(unread) > 3 else ''}; give its safetensors "
+            "checkpoint"
+        )
+
+
 def _convert_gguf(who: str, gguf: Path, staging: Path) -> None:
     """Write a GGUF checkpoint as safetensors in float32, with its tokenizer.
 
     Raises:
-        TokenmartError: it is one part of several, or lacks tensors of the model.
+        TokenmartError: it is one part of several, lacks tensors of the model, or has others.
     """
     from unittest.mock import patch
 
@@ -163,6 +195,7 @@ def _convert_gguf(who: str, gguf: Path, staging: Path) -> None:
         _refuse_part(who, gguf, reader(str(gguf)))
         loaded = load_weights(gguf.parent, who, dtype=torch.float32, **name)
     model = loaded.model
+    _refuse_unread(who, reader(str(gguf)), model)
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
     model.hf_quantizer = None

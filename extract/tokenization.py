@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.metadata import version
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from extract.checkpoints import Checkpoint, trusts_remote_code
 from extract.failures import load_errors
+from extract.published_tokenizer import read_as_published
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.probes.request import Ids
@@ -66,7 +68,12 @@ class DocumentTokenizer:
             it has none.
     """
 
-    def __init__(self, tokenizer: Any, spec: ModelSpec) -> None:
+    def __init__(
+        self,
+        tokenizer: Any,
+        spec: ModelSpec,
+        exact_ids: Callable[[str], list[int]] | None = None,
+    ) -> None:
         if not getattr(tokenizer, "is_fast", False):
             raise TokenmartError(
                 f"{spec.full_id}: its tokenizer gives no character spans (not a 'fast' one); "
@@ -74,6 +81,7 @@ class DocumentTokenizer:
                 " and point source to that folder"
             )
         self.library = tokenizer
+        self._exact_ids = exact_ids
         self.bos = self._bos(spec)
         described = tokenizer.backend_tokenizer.to_str() + f"|bos={self.bos}"
         self.sha256 = hashlib.sha256(described.encode()).hexdigest()
@@ -93,13 +101,34 @@ class DocumentTokenizer:
         return int(bos) if bos is not None and ids and ids[0] == bos else None
 
     def encode(self, text: str) -> TokenizedDocument:
-        """Tokens of a text, without special tokens, uncut."""
+        """Tokens of a text, without special tokens, uncut.
+
+        Raises:
+            TokenmartError: the tokenizer's own library splits this text otherwise.
+        """
         batch = self.library(
             text, add_special_tokens=False, return_offsets_mapping=True, verbose=False
         )
         ids = np.asarray(batch["input_ids"], dtype=np.int32)
         spans = np.asarray(batch["offset_mapping"], dtype=np.int32).reshape(-1, 2)
+        self._refuse_other_ids(text, ids, spans)
         return TokenizedDocument(ids, spans[:, 0], spans[:, 1], len(ids))
+
+    def _refuse_other_ids(self, text: str, ids: Ids, spans: NDArray[np.int32]) -> None:
+        special = self.library.added_tokens_decoder.values() if self._exact_ids else ()
+        if self._exact_ids is None or any(str(token) in text for token in special):
+            return
+        exact = self._exact_ids(text)
+        if exact != ids.tolist():
+            same = next(
+                (at for at, (a, b) in enumerate(zip(exact, ids, strict=False)) if a != b), 0
+            )
+            first = int(spans[min(same, len(spans) - 1), 0]) if len(spans) else 0
+            raise TokenmartError(
+                f"near character {first} ({text[max(0, first - 8) : first + 8]!r}): the normaliser "
+                "of its tokenizer.model reads the text otherwise than the library that gives the "
+                "tokens' places; remove the combining character there, or leave this text out"
+            )
 
 
 def load_tokenizer(checkpoint: Checkpoint, spec: ModelSpec) -> DocumentTokenizer:
@@ -109,9 +138,9 @@ def load_tokenizer(checkpoint: Checkpoint, spec: ModelSpec) -> DocumentTokenizer
         TokenmartError: it can't be loaded, or gives no character spans.
     """
     with load_errors(spec):
-        tokenizer = _tokenizer(checkpoint, trusts_remote_code(spec))
+        tokenizer, exact_ids = _tokenizer(checkpoint, trusts_remote_code(spec))
     _refuse_unknown_tokens(tokenizer, checkpoint.folder, spec)
-    return DocumentTokenizer(tokenizer, spec)
+    return DocumentTokenizer(tokenizer, spec, exact_ids)
 
 
 def _refuse_unknown_tokens(tokenizer: Any, folder: Path, spec: ModelSpec) -> None:
@@ -156,7 +185,10 @@ def tokenizer_fingerprint(checkpoint: Checkpoint, spec: ModelSpec, workspace: Wo
 
 
 @lru_cache(maxsize=2)
-def _tokenizer(checkpoint: Checkpoint, trust_remote_code: bool) -> Any:
+def _tokenizer(
+    checkpoint: Checkpoint, trust_remote_code: bool
+) -> tuple[Any, Callable[[str], list[int]] | None]:
+    """A tokenizer of transformers, and what checks its ids: see `read_as_published`."""
     from transformers import AutoTokenizer
 
     if needs_sentencepiece(checkpoint.folder):
@@ -164,59 +196,6 @@ def _tokenizer(checkpoint: Checkpoint, trust_remote_code: bool) -> Any:
     tokenizer = AutoTokenizer.from_pretrained(
         checkpoint.folder, trust_remote_code=trust_remote_code
     )
-    if getattr(tokenizer, "is_fast", False):
-        _read_as_published(tokenizer.backend_tokenizer, checkpoint.folder)
-    return tokenizer
-
-
-# what implementations differ in: a word at the start, spaces there and inside, lines, digits, bytes
-_SAMPLES = ("Report to  the Congress\n\n\tof 2019: §5 naïve €", " a", "\n b", "中文 12345\u00a0x")
-
-
-def _read_as_published(backend: Any, folder: Path) -> None:
-    """Make a tokenizer split text as the files of its repository say.
-
-    transformers 5 rebuilds some tokenizers by rules of its own: of a `tokenizer.model` it drops the
-    space that sentencepiece puts before the text, of a `tokenizer.json` the normaliser.
-
-    Raises:
-        TokenmartError: it still gives other tokens than sentencepiece.
-    """
-    from tokenizers import Tokenizer, normalizers
-
-    file = folder / "tokenizer.json"
-    if file.is_file():
-        published = Tokenizer.from_file(str(file))
-        published.no_truncation()
-        expected = [published.encode(text, add_special_tokens=False).ids for text in _SAMPLES]
-        if _ids(backend) != expected:
-            backend.model = published.model
-            backend.normalizer = published.normalizer
-            backend.pre_tokenizer = published.pre_tokenizer
-    elif needs_sentencepiece(folder):
-        from sentencepiece import SentencePieceProcessor, sentencepiece_model_pb2
-
-        processor = SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
-        expected = [processor.encode(text) for text in _SAMPLES]
-        if _ids(backend) != expected:
-            described: Any = sentencepiece_model_pb2
-            model = described.ModelProto.FromString(processor.serialized_model_proto())
-            rules = model.normalizer_spec
-            steps: list[Any] = []
-            if rules.precompiled_charsmap:
-                steps.append(normalizers.Precompiled(rules.precompiled_charsmap))
-            if rules.add_dummy_prefix:
-                steps.append(normalizers.Prepend("▁"))
-            backend.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", "▁")])
-            backend.pre_tokenizer = None
-    else:
-        return
-    if _ids(backend) != expected:
-        raise TokenmartError(
-            f"transformers {version('transformers')} splits text otherwise than its own tokenizer "
-            "files say; convert them to a tokenizer.json and point source to that folder"
-        )
-
-
-def _ids(backend: Any) -> list[list[int]]:
-    return [backend.encode(text, add_special_tokens=False).ids for text in _SAMPLES]
+    if not getattr(tokenizer, "is_fast", False):
+        return tokenizer, None
+    return tokenizer, read_as_published(tokenizer.backend_tokenizer, checkpoint.folder)

@@ -147,16 +147,21 @@ def _model(title: str, model: type[BaseModel], seen: set[type[BaseModel]]) -> li
         return []
     seen.add(model)
     lines = [f"## {title}", "", _docstring(model), ""]
+    described = any(field.description for field in model.model_fields.values())
     lines += ["| key | type | default |", "|---|---|---|"]
+    if described:
+        lines[-2:] = ["| key | type | default | meaning |", "|---|---|---|---|"]
     below: list[tuple[str, type[BaseModel]]] = []
     for name, field in model.model_fields.items():
         if field.exclude:
             continue
         default = "required" if field.is_required() else _default(field)
-        lines.append(f"| `{name}` | {_cell(_type(field))} | {default} |")
+        meaning = f" {_cell(field.description or '')} |" if described else ""
+        lines.append(f"| `{name}` | {_cell(_type(field))} | {default} |{meaning}")
         for each in _models_in(field.annotation):
             kind = each.model_fields.get("kind")
-            choice = get_args(kind.annotation) if kind else ()
+            literal = kind is not None and get_origin(kind.annotation) is Literal
+            choice = get_args(kind.annotation) if kind and literal else ()
             label = f"{name}: kind {choice[0]}" if choice else name
             below.append((f"{label}", each))
     lines.append("")
@@ -174,7 +179,7 @@ def _default(field: FieldInfo) -> str:
     value = field.default
     if field.default_factory is not None or value is PydanticUndefined:
         return ""
-    if value is None or value == ():
+    if value is None or value in ((), ""):
         return "none"
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 

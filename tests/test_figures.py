@@ -41,6 +41,7 @@ curate_series = of_benchmarks("curate_series")
 selection_methods = of_benchmarks("selection_methods")
 growth_table = of_benchmarks("growth_table")
 minimerge = of_benchmarks("minimerge")
+window_price = of_benchmarks("window_price")
 
 
 def test_the_guide_compares_methods_of_choosing(selection_methods: Any) -> None:
@@ -317,6 +318,12 @@ def test_the_coverage_of_intervals_is_that_of_the_committed_output() -> None:
     for (statistic, method), row in COVERAGE.items():
         cells = [covered(part, statistic, method) for part in (independent, shared)]
         assert f"| {row} | {' | '.join(cells)} |" in RESULTS
+
+
+def test_the_price_of_the_window_probe_is_the_committed_one(window_price: Any) -> None:
+    found = json.loads((ROOT / "benchmarks" / "window_price.json").read_text("utf-8"))
+    assert window_price.section(found) in RESULTS
+    assert found["prices"] == window_price.prices()
 
 
 def test_the_tables_of_the_simulation_are_the_committed_ones(statistics_selection: Any) -> None:

@@ -68,6 +68,11 @@ def percents(bounds: list[float]) -> str:
     return f"{100 * bounds[0]:.1f} to {100 * bounds[1]:.1f}"
 
 
+def points(difference: list[float]) -> str:
+    value, low, high = (f"{100 * each:.1f}".replace("-", "−") for each in difference)
+    return f"{value} points ({low} to {high})"
+
+
 def minilong_claims() -> list[str]:
     """Every piece of the page that has a figure, made from the recomputed figures."""
     f = committed(MINILONG)
@@ -88,6 +93,7 @@ def minilong_claims() -> list[str]:
         f"{f['on_one_checkpoint']} of the {f['models']} models are that one SmolLM2 checkpoint",
         f"there are {f['series']} series",
         f"Metrics are computed on {f['documents']} pages",
+        f"read {f['bytes_of_gemma'][0]:.0%} to {f['bytes_of_gemma'][1]:.0%} of the bytes",
         f"[recall](../../docs/explanation/recall.md) in {f['contexts']} contexts",
         f"printed results of {old['models']} of these {f['models']} models",
         f"on 4 documents first ({s(f['first_4_documents'])})",
@@ -110,7 +116,10 @@ def minilong_claims() -> list[str]:
         f"{cost['tokens_processed']:,} tokens were processed in {cost['hours']:.1f} hours",
         f"Mean number of places (of {f['models']})",
     ]
-    # "the highest is reached without attention windows and dropped layers"
+    # "the 95% intervals of all differences between the first five contain 0"
+    for pair, (low, high) in f["leads"].items():
+        assert ("bits_per_byte" in pair) or low < 0 < high
+    # "it is that without attention windows and dropped layers"
     assert set(two["bits_per_byte"]["highest"][1]) == {"window", "drop-last"}
     metrics = script(MINILONG).METRICS
     for name, row in of.items():
@@ -137,7 +146,7 @@ def minilong_claims() -> list[str]:
         row = [f"{task[name]:.2f}" for name in ("digits", "first_digit", "exact")
                for task in (planted, never)]  # fmt: skip
         claims.append(f"| {int(length):,} | {planted['n']} | {' | '.join(row)} |")
-        # "most of the digits score is reached without the key, and little of the exact score"
+        # "more than half of the digits score …, and at most half of the exact score"
         assert never["digits"] > planted["digits"] / 2
         assert never["exact"] <= planted["exact"] / 2
     return claims
@@ -183,6 +192,24 @@ def early_claims() -> list[str]:
         f"## Pythia: {pythia['runs']} models",
         f"Of the target's {pythia['tasks_in_the_mean']} tasks, {pythia['tasks']} have both",
     ]
+    compute, two = olmo["compute_minus"], olmo["first_minus_second"]
+    claims += [
+        points(compute["5%"]["bpb"]["single"]) + " on single tasks",
+        points(compute["5%"]["bpb"]["mean"]) + " on the mean",
+        f"{points(compute['25%']['bpb']['single'])} and {points(compute['25%']['bpb']['mean'])}",
+        "not distinguishable from 0, " + points(compute["25%"]["accuracy"]["mean"]),
+        "not distinguishable from 0, " + points(pythia["compute_minus"]["10%"]["acc"]["single"]),
+        "on single tasks, " + points(two["5%"]["single"]),
+        "on the mean over tasks, " + points(two["5%"]["mean"]),
+    ]
+    excludes_0 = [
+        *(compute[at]["bpb"][part] for at in ("5%", "25%") for part in ("single", "mean")),
+        two["5%"]["single"],
+    ]
+    assert all(low > 0 for _, low, _ in excludes_0)
+    contains_0 = (compute["25%"]["accuracy"]["mean"], two["5%"]["mean"],
+                  pythia["compute_minus"]["10%"]["acc"]["single"])  # fmt: skip
+    assert all(low < 0 < high for _, low, high in contains_0)
     # the words of the summary
     for part in ("single", "mean"):
         best = max(row[part] for rows in olmo["stages"].values() for row in rows.values())
@@ -317,7 +344,8 @@ QUOTED = {
     ],
     MODELS90: ["All 95% CIs", "own 95% CI", "95% CI |", "| 95% |", "0.03 to 8 billion", "(10%)",
                "abs/2409.05816", "abs/2404.09937"],
-    EARLY: ["(95%)", "95% CI", "chance is 50%", "at 5% of OLMo", "up to 25% of training"],
+    EARLY: ["(95%)", "95% CI", "chance is 50%", "at 5% of OLMo", "at 5% of training",
+            "at 25% the differences", "at 10% is"],
 }  # fmt: skip
 
 

@@ -22,6 +22,8 @@ DEEPEST = 64
 """Levels of JSON inside each other: no program that we read from writes more than ten."""
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_LONG_NUMBER = re.compile(r"\d{300}")
+"""As a decimal it would be infinite."""
 
 
 def read_text(path: Path, most_bytes: int = LARGEST_BYTES) -> str:
@@ -66,6 +68,15 @@ def text_lines(path: Path) -> Iterator[tuple[str, str]]:
         raise _unreadable(path, error) from error
 
 
+def is_text(name: str) -> bool:
+    """Whether a name has no half surrogate pair, as names of files have that aren't UTF-8."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def parse_json(text: str, place: str) -> Any:
     """JSON from a text; `place` names file and line for messages.
 
@@ -82,6 +93,8 @@ def parse_json(text: str, place: str) -> Any:
     except (ValueError, RecursionError) as error:
         what = "nested too deeply" if isinstance(error, RecursionError) else "a number too long"
         raise TokenmartError(f"{place}: not read as JSON ({what}); correct it") from error
+    if _LONG_NUMBER.search(text) and _has_long_number(content):
+        raise TokenmartError(f"{place}: not read as JSON (a number too long); correct it")
     if text.count("[") + text.count("{") > DEEPEST and _depth(content) > DEEPEST:
         raise TokenmartError(f"{place}: nested deeper than {DEEPEST} levels; correct it")
     if _SURROGATE.search(text) and (found := _half_pair(content)) is not None:
@@ -102,6 +115,17 @@ def _depth(content: Any) -> int:
             child for each in level for child in (each.values() if isinstance(each, dict) else each)
         ]
     return depth
+
+
+def _has_long_number(content: Any) -> bool:
+    level = [content]
+    while level:
+        each = level.pop()
+        if isinstance(each, int) and abs(each) >= 10**300:
+            return True
+        if isinstance(each, (dict, list)):
+            level += each.values() if isinstance(each, dict) else each
+    return False
 
 
 def _half_pair(content: Any) -> str | None:

@@ -69,8 +69,8 @@ def preregister(
     select` tests preregistered metrics first; everything else is exploratory. Entries are never
     removed, so the command asks first; all metrics registered for a problem share the level. An
     entry is refused if the problem file's `labels_known_since`, committed tables, git's history or
-    the data folder show that labels are known. If none of these is found, that is no proof that
-    nobody has read them. To prove the date, commit data/preregistered or send the hash to somebody.
+    the data folder show that labels are known. If none of these is found, the labels may still have
+    been read. To prove the date, commit data/preregistered or publish the hash.
 
     \b
     tokenmart preregister --problem no4k
@@ -99,7 +99,7 @@ def preregister(
         click.echo(json.dumps([entry.model_dump(mode="json") for entry in shown], indent=2))
         return
     if not shown:
-        click.echo(f"{loaded.name}: nothing is pre-registered; name it with --metric")
+        click.echo(f"{loaded.name}: nothing is preregistered; name it with --metric")
     since = loaded.labels_known_since
     replaced = {entry.supersedes: entry for entry in shown}
     for entry in shown:

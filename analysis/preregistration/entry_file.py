@@ -36,7 +36,8 @@ PUBLISHED = ("results/{}/downstream_scores.parquet", "studies/{}/tables/downstre
 """Where target scores of a problem are committed."""
 RULE = (
     "one-sided permutation test of Spearman's rho in the stated direction, series of models "
-    "permuted within families, the largest of all metrics registered for the problem"
+    "permuted among those of as many models in their family, the largest of all metrics registered "
+    "for the problem"
 )
 _MAXIMUM_BYTES = 4 << 20
 _LATER_FIELDS = ("covers", "supersedes", "reason")

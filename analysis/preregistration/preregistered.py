@@ -37,7 +37,7 @@ class PreregisteredMetric:
 
 
 def preregistered_metrics(workspace: Workspace, problem: Ranked) -> tuple[PreregisteredMetric, ...]:
-    """Every pre-registered metric of a problem, oldest first.
+    """Every preregistered metric of a problem, oldest first.
 
     Raises:
         TokenmartError: the file can't be read, or an entry was edited.

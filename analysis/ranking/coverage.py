@@ -1,7 +1,9 @@
-"""Models whose value rests on fewer documents than that of another: compared on unlike texts."""
+"""Models that a row leaves out, or compares on fewer documents than others."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from itertools import compress
 
 from analysis.ranking.metric_table import MetricColumn, MetricTable
@@ -22,6 +24,19 @@ def fewer_text(table: MetricTable, column: MetricColumn) -> str:
     named = [f"{full_id} {count} of {most}" for full_id, count in list(fewer.items())[:_NAMED]]
     more = f" and {len(fewer) - _NAMED} more models" if len(fewer) > _NAMED else ""
     return f"{', '.join(named)}{more}"
+
+
+def without_texts(table: MetricTable, columns: Sequence[MetricColumn]) -> Iterator[str]:
+    """A line for each set of models that some of these columns leave out."""
+    alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    ids = [model.full_id for model in table.models]
+    for column in columns:
+        alike[tuple(compress(ids, ~column.present))].append(column.name)
+    for models, names in alike.items():
+        if models:
+            more = f" and {len(names) - 1} more rows" if len(names) > 1 else ""
+            rest = f" and {len(models) - _NAMED} more models" if len(models) > _NAMED else ""
+            yield f"{names[0]}{more}: no value for {', '.join(models[:_NAMED])}{rest}"
 
 
 def _counts(table: MetricTable, column: MetricColumn) -> list[tuple[str, int]]:

@@ -105,7 +105,9 @@ def _number(where: str, text: str) -> float | None:
     try:
         return float(text) if text.strip() else None
     except ValueError as error:
-        raise TokenmartError(f"{where}: value is {text!r}; write a number, or nothing") from error
+        raise TokenmartError(
+            f"{where}: value is {text!r}; write a finite number, or nothing"
+        ) from error
 
 
 def _tries(
@@ -140,7 +142,7 @@ def _tries(
                 "where problem = $problem), or name them apart in a column variant"
             )
         values[ids[named]] = _value(row.where, row.content["value"])
-    if not any(math.isfinite(value) for values in found.values() for value in values.values()):
+    if all(math.isnan(value) for values in found.values() for value in values.values()):
         raise TokenmartError(f"{option}: no value for any model of {problem.name}")
     return [
         Try(name, variant, kind, definition, values) for variant, values in sorted(found.items())
@@ -153,4 +155,14 @@ def _value(where: str, value: Any) -> float:
         return math.nan
     if isinstance(value, bool) or not hasattr(value, "__float__"):
         raise TokenmartError(f"{where}: value is {value!r}; it must be a number")
-    return float(f"{float(value):.9e}")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        remedy = "case when isfinite(…) then … end" if where.startswith("--sql") else "nothing"
+        raise TokenmartError(
+            f"{where}: value is {number}, expected a finite number; write one, or {remedy} where "
+            "a model has none"
+        )
+    return float(f"{number:.9e}")

@@ -185,7 +185,7 @@ def rank_metrics(
 def _answers(
     table: MetricTable, inference: Inference
 ) -> tuple[tuple[Claim, ...], tuple[Claim, ...]]:
-    """What tracks the target, and what can't be told from the best, of this build and the ideas."""
+    """Metrics that track the target, and those not distinguishable from the best."""
     columns = list(enumerate(table.columns))
     known = [(row, c) for row, c in columns if inference.overall.tested[row]]
     known.sort(key=lambda pair: (-round(inference.rho(pair[0]), 10), pair[1].name))
@@ -228,7 +228,7 @@ def _most_alike(
             rho = spearman(column.oriented[both], other.oriented[both])
             found.append((other, rho))
     found = [pair for pair in found if not math.isnan(pair[1])]
-    return tuple(sorted(found, key=lambda pair: -abs(pair[1]))[:most])
+    return tuple(sorted(found, key=lambda pair: (-round(abs(pair[1]), 10), pair[0].name))[:most])
 
 
 def leaderboard_record(
@@ -287,6 +287,7 @@ def _row_record(row: LeaderboardRow, models: list[str]) -> dict[str, Any]:
         "p_adjusted_within_families": number(row.p_within),
         "tracks_target": bool(row.evidence) and not row.fewer,
         "models_with_fewer_documents": row.fewer,
+        "models_without_value": list(compress(models, ~row.column.present)),
     }
     if row.column.kind != "variant":
         record |= {

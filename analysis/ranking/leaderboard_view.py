@@ -15,7 +15,7 @@ from analysis.ranking.answers import (
     registered_names,
     tracking_lines,
 )
-from analysis.ranking.coverage import fewer_text
+from analysis.ranking.coverage import fewer_text, without_texts
 from analysis.ranking.documents import MINIMUM_DOCUMENTS
 from analysis.ranking.leaderboard import Leaderboard, LeaderboardRow
 from analysis.ranking.metric_selection import MINIMUM_MODELS
@@ -145,6 +145,7 @@ def _notes(board: Leaderboard, rows: Sequence[LeaderboardRow], variants: int) ->
     if unscored:
         more = f" and {len(unscored) - NAMED} more" if len(unscored) > NAMED else ""
         notes.append(f"extracted, without a target score: {', '.join(unscored[:NAMED])}{more}")
+    notes += without_texts(table, [row.column for row in rows])
     return notes
 
 

@@ -27,7 +27,9 @@ from analysis.statistics.simultaneous import indistinguishable, joint_errors, p_
 from warehouse.errors import TokenmartError
 
 MINIMUM_MODELS = 8
-BASELINE_METRIC = "perplexity"
+BASELINES = ("perplexity", "no_evaluation")
+"""Metrics that others are compared with; the second one, where scores were made elsewhere, is what
+is known of a run without evaluating it."""
 
 
 @dataclass(frozen=True)
@@ -234,15 +236,19 @@ def _may_be_chosen(column: MetricColumn) -> bool:
 
 
 def default_baseline(columns: Sequence[MetricColumn], named: str = "") -> MetricColumn | None:
-    """The baseline that the problem names; else the first perplexity variant with all values.
+    """The baseline that the problem names; else a perplexity variant with all values.
 
-    Of perplexity's variants, preferably one that is comparable across tokenizers.
+    Of perplexity's variants the first by name, preferably one that is comparable across
+    tokenizers. Without perplexity, parameters × tokens.
     """
     if named:
         return next((c for c in columns if c.name == named and _may_be_chosen(c)), None)
-    found = [c for c in columns if c.metric == BASELINE_METRIC and _may_be_chosen(c)]
-    by_byte = [c for c in found if "byte" in c.variant]
-    return next(iter(by_byte or found), None)
+    for metric in BASELINES:
+        found = [c for c in columns if c.metric == metric and _may_be_chosen(c)]
+        preferred = [c for c in found if "byte" in c.variant or "tokens" in c.variant]
+        if found:
+            return min(preferred or found, key=lambda column: column.name)
+    return None
 
 
 def _lead(

@@ -1,7 +1,7 @@
 """Preregistered metrics, tested apart and together: nothing was chosen afterwards.
 
 Their p comes from permuting whole series within families, so it respects both; their lead over the
-baseline from a paired bootstrap over series. Neither pays for what was tried besides.
+baseline from `analysis.statistics.comparison`. Neither pays for what was tried besides.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from analysis.statistics.bootstrap import Interval
 from analysis.statistics.comparison import Lead, lead_over
 from analysis.statistics.correlations import settled, spearman
 from analysis.statistics.families import family_interval
-from analysis.statistics.permutation import directed_test, exchangeable_strata
+from analysis.statistics.permutation import arrangements, directed_test, exchangeable_strata
 
 LEAD_LEVEL = 0.05
 """Of the one-sided test that a metric leads the baseline."""
@@ -30,6 +30,7 @@ class RegisteredResult:
 
     rho: Spearman, positive in the registered direction; NaN without a value for every model.
     p: one-sided, adjusted for all metrics registered for the problem.
+    arrangements: of series, among which the test compares the one found: p is at least one over it.
     models: behind rho.
     unscored: how many of the registered models have no target score: a part of them, a demo for
         instance, is not what was registered.
@@ -43,6 +44,7 @@ class RegisteredResult:
     rho: float
     interval: Interval
     p: float
+    arrangements: int
     models: int = 0
     unscored: int = 0
     lead: Lead | None = None
@@ -76,6 +78,12 @@ class RegisteredResult:
             )
         if np.isnan(self.p):
             return f"{name}: no value for every model, so it can't be tested"
+        if self.arrangements * entry.level < 1:
+            return (
+                f"{name}: can't be tested, because the series of its {self.models} models have "
+                f"{self.arrangements} arrangements only (whole series change places with those of "
+                f"as many models in their family) and p is at least {1 / self.arrangements:.2g}"
+            )
         ruling = "confirmed" if self.holds else "not confirmed"
         return (
             f"{name}: {ruling}, rho {self.rho:+.2f} (95% CI {self.interval.low:+.2f} to "
@@ -87,15 +95,23 @@ class RegisteredResult:
     def _lead_text(self) -> str:
         if self.lead is None:
             return ""
-        found = self.lead
-        text = f"; rho minus that of {self.baseline} {found.value:+.2f}"
-        if np.isnan(found.p):
-            return f"{text} ({found.series} series are too few for an interval)"
-        ruling = "is ahead" if found.p < LEAD_LEVEL else "not distinguishable"
-        return (
-            f"{text} (95% CI {found.interval.low:+.2f} to {found.interval.high:+.2f}, one-sided p "
-            f"{found.p:.4f}: {ruling})"
-        )
+        text = f"; rho minus that of {self.baseline} {self.lead.value:+.2f} ({lead_text(self.lead)}"
+        if np.isnan(self.lead.p):
+            return f"{text})"
+        return f"{text}: {'is ahead' if self.lead.p < LEAD_LEVEL else 'not distinguishable'})"
+
+
+def lead_text(lead: Lead) -> str:
+    """The interval and the p of a lead, where there are enough series for them."""
+    if np.isnan(lead.p):
+        return f"{lead.series} series are too few for a CI or a p"
+    interval = (
+        f"{lead.series} series are too few for a CI"
+        if np.isnan(lead.interval.low)
+        else f"95% CI {lead.interval.low:+.2f} to {lead.interval.high:+.2f}, paired bootstrap over "
+        f"{lead.series} series"
+    )
+    return f"{interval}; one-sided p {'within families ' if lead.within else ''}{lead.p:.4f}"
 
 
 def registered_results(
@@ -131,6 +147,7 @@ def registered_results(
             if index in whole
             else Interval(float("nan"), float("nan"), 0.95, "family", 0, 0),
             float(p[index]),
+            arrangements(strata, series),
             len(table.models),
             sum(model.full_id in table.without_target for model in said.entry.models),
             lead_over(
@@ -178,10 +195,11 @@ def lead_record(lead: Lead | None) -> dict[str, Any] | None:
     """A lead over the baseline as JSON-ready values; None without one."""
     if lead is None:
         return None
-    known = not np.isnan(lead.p)
+    low, high = lead.interval.low, lead.interval.high
     return {
         "value": round(lead.value, 12),
-        "ci95": [round(lead.interval.low, 12), round(lead.interval.high, 12)] if known else None,
-        "p_one_sided": round(lead.p, 12) if known else None,
+        "ci95": None if np.isnan(low) else [round(low, 12), round(high, 12)],
+        "p_one_sided": None if np.isnan(lead.p) else round(lead.p, 12),
+        "p_within_families": lead.within,
         "series": lead.series,
     }

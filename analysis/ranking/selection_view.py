@@ -20,7 +20,7 @@ from analysis.ranking.answers import (
 from analysis.ranking.documents import MINIMUM_DOCUMENTS
 from analysis.ranking.leaderboard import interval_record, new_family_record, number
 from analysis.ranking.metric_selection import Candidate, MetricSelection
-from analysis.ranking.registered import LEAD_LEVEL, lead_record, registered_record
+from analysis.ranking.registered import LEAD_LEVEL, lead_record, lead_text, registered_record
 from warehouse.terminal import Column, print_columns, print_notes, terminal_console
 
 
@@ -50,7 +50,7 @@ def selection_record(selection: MetricSelection, shown: Sequence[str] = ()) -> d
         "critical_within_families": number(inference.within_critical),
         "design_effect": number(inference.overall.design_effect),
         "held_out": {
-            "splits": len(splits.chosen),
+            "splits": splits.test.size,
             "splits_mean": number(splits.held_out),
             "splits_in_sample_mean": number(splits.held_out + splits.optimism),
             "optimism": number(splits.optimism),
@@ -252,7 +252,7 @@ def _selection_notes(selection: MetricSelection) -> list[str]:
         "models of a family or a series are alike",
         "within: rho of the ranks less their family means, with its CI; best? maybe: not "
         "distinguishable from the best (95%)",
-        f"held out: mean rho on {splits.tested} models drawn at random ({len(splits.chosen)} "
+        f"held out: mean rho on {splits.tested} models drawn at random ({splits.test.size} "
         f"splits); choosing on the others and scoring there: in sample "
         f"{_signed_or_dash(splits.held_out + splits.optimism)}, held out "
         f"{_signed_or_dash(splits.held_out)}",
@@ -272,14 +272,9 @@ def _selection_notes(selection: MetricSelection) -> list[str]:
             f"{selection.noise_ceiling:.2f} (Pearson) on average"
         )
     if (lead := selection.best_lead) is not None:
-        found = (
-            f"{lead.series} series are too few for a CI"
-            if math.isnan(lead.p)
-            else f"95% CI {span(lead.interval)}, one-sided p {_p(lead.p)}, paired bootstrap over "
-            f"{lead.series} series (p: and by design effect), not adjusted for the choice"
-        )
         lines.append(
-            f"{selection.best.column.name} minus baseline {_signed_or_dash(lead.value)} ({found})"
+            f"{selection.best.column.name} minus baseline {_signed_or_dash(lead.value)} "
+            f"({lead_text(lead)}), not adjusted for the choice"
         )
     uneven = tuple(c.column.name for c in selection.candidates if c.fewer)
     for what, names in (

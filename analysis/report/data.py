@@ -13,7 +13,7 @@ import numpy as np
 from analysis.ranking.documents import parts_reader
 from analysis.ranking.leaderboard import Leaderboard, LeaderboardRow, rank_metrics
 from analysis.ranking.metric_selection import (
-    BASELINE_METRIC,
+    BASELINES,
     MINIMUM_MODELS,
     Candidate,
     MetricSelection,
@@ -84,14 +84,12 @@ class ReportData:
 
     @property
     def baseline(self) -> LeaderboardRow | None:
-        """Perplexity's row, if it is among the metrics."""
+        """The row of what the others are compared with, if it is among the metrics."""
         wanted = self.selection.baseline if self.selection else None
-        matching = [
-            row
-            for row in self.board.rows
-            if row.column is wanted or (wanted is None and row.column.metric == BASELINE_METRIC)
-        ]
-        return matching[0] if matching else None
+        if wanted is not None:
+            return next((row for row in self.board.rows if row.column is wanted), None)
+        found = [[row for row in self.board.rows if row.column.metric == m] for m in BASELINES]
+        return next((rows[0] for rows in found if rows), None)
 
     def candidate(self, column: MetricColumn) -> Candidate | None:
         """What the selection says about a column; None where it may not be chosen."""

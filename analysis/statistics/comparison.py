@@ -1,18 +1,21 @@
 """A metric against a baseline on the same models: is its correlation with the target higher?
 
-Both correlations share the target and the models, so they are dependent: the bootstrap draws
-models and keeps metric, baseline and target of each together (paired). Models of a series (doses
-of one treatment, checkpoints of one run) follow each other and are drawn as wholes. Its one-sided
-p-value is the share of resamples in which the metric doesn't lead, ties half (percentile method;
-Efron & Tibshirani 1993, section 16.4).
+Both correlations share the target and the models, so they are dependent. Two things are computed:
 
-Drawing series leaves out that families share levels: where they share half of the variance, 10% of
-equal pairs are called different. The p-value reported is therefore the larger of that of the
-bootstrap and that of the difference of Fisher's z, whose variance the design effect of families and
-series widens (`simultaneous`): 2 to 5% of equal pairs then.
+* The interval of the difference of Spearman's rho: a paired bootstrap that keeps metric, baseline
+  and target of a model together and draws whole series, since models of a series (doses of one
+  treatment, checkpoints of one run) follow each other (percentile method; Efron & Tibshirani 1993,
+  section 13.3).
+* The one-sided p-value: the difference of the two Fisher z over its standard error
+  (`simultaneous`), over all models or within families, whichever of the two differences has the
+  smaller standard error. The standard error over all models is widened by the design effect of
+  families and series; that within families costs one model a family.
+
+The bootstrap gives no p: where families share half of the variance, it calls 10% of equal pairs
+different. The p-value calls 3 to 6% different, at more power (benchmarks/statistics_selection.py).
 
 It holds for a metric named beforehand. For the best of many, `simultaneous.p_above` pays for the
-choice. Simulated, type I errors and power, in benchmarks/statistics_selection.py.
+choice.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 
@@ -31,25 +35,29 @@ from analysis.statistics.bootstrap import (
     replicate,
 )
 from analysis.statistics.correlations import Floats, spearman_rows
-from analysis.statistics.simultaneous import joint_errors, p_above
+from analysis.statistics.simultaneous import difference_of_z, joint_errors, joint_errors_within
 
 MINIMUM_SERIES = 8
 """Fewer are too few to draw from: the bootstrap over them is too short."""
+
+MINIMUM_SERIES_OF_P = 5
+"""Fewer say too little about how alike models of a series are."""
 
 
 @dataclass(frozen=True)
 class Lead:
     """Spearman of a metric minus that of the baseline.
 
-    interval: of it, by the bootstrap, at 95%, two-sided.
-    p: one-sided, that the metric doesn't lead, the larger of two; both NaN with fewer than
-        `MINIMUM_SERIES`.
-    series: how many were drawn from.
+    interval: of it, by the bootstrap, at 95%, two-sided; NaN below `MINIMUM_SERIES`.
+    p: one-sided, that the metric doesn't lead; NaN below `MINIMUM_SERIES_OF_P`.
+    within: whether p is of the difference within families.
+    series: how many there are.
     """
 
     value: float
     interval: Interval
     p: float
+    within: bool
     series: int
 
 
@@ -76,9 +84,10 @@ def lead_over(
     value = float(_difference(metric[None], baseline[None], target[None])[0])
     labels = [str(label) for label in series]
     count = len(set(labels))
+    p, within = lead_p(metric, baseline, target, families, series)
     if count < MINIMUM_SERIES:
         unknown = Interval(math.nan, math.nan, 0.95, "too few series", 0, 0)
-        return Lead(value, unknown, math.nan, count)
+        return Lead(value, unknown, p, within, count)
 
     def statistic(rows: Floats, targets: Floats) -> Floats:
         models = rows.astype(np.intp)
@@ -86,11 +95,36 @@ def lead_over(
 
     index = np.arange(target.size, dtype=np.float64)
     found = replicate(statistic, index, target, draw(target.size, resamples, seed, labels))
-    defined = np.round(found[~np.isnan(found)], 10)
-    behind = float((defined < 0).sum() + 0.5 * (defined == 0).sum())
-    errors = joint_errors(np.stack([metric, baseline]), target, [families, series])
-    p = max((1 + behind) / (defined.size + 1), float(p_above(errors, 1)[0]))
-    return Lead(value, percentile_interval(found), p, count)
+    return Lead(value, percentile_interval(found), p, within, count)
+
+
+def lead_p(
+    metric: Floats,
+    baseline: Floats,
+    target: Floats,
+    families: Sequence[Hashable],
+    series: Sequence[Hashable],
+) -> tuple[float, bool]:
+    """One-sided p-value that a metric doesn't lead, and whether it is of the difference within.
+
+    Args:
+        metric: `[n]`, oriented, complete.
+        baseline: `[n]`, likewise.
+        target: `[n]`.
+        families: of each model.
+        series: of each model, each within one family.
+    """
+    if len(set(series)) < MINIMUM_SERIES_OF_P:
+        return math.nan, False
+    both = np.stack([metric, baseline])
+    overall = difference_of_z(joint_errors(both, target, [families, series]), 0, 1)
+    inside = difference_of_z(joint_errors_within(both, target, families, series), 0, 1)
+    within = inside[1] < overall[1]
+    gap, error = inside if within else overall
+    if math.isnan(gap):
+        return math.nan, False
+    # two that rank models alike have a difference without error
+    return (NormalDist().cdf(-gap / error) if error > 0 else 1.0), within
 
 
 def _difference(metric: Floats, baseline: Floats, target: Floats) -> Floats:

@@ -27,7 +27,7 @@ class PairCounts:
 
     told_apart: one-sided p below `SURE` for one of the two.
     tossups: neither, though the scores differ; ties: equal scores.
-    accuracy: share of the pairs told apart that the metric orders alike, ties half; NaN without.
+    accuracy: share of the distinguishable pairs in the metric's order, ties half; NaN without.
     """
 
     told_apart: int

@@ -2,12 +2,16 @@
 
 Models are not exchangeable: families share levels, and models of a series (doses of one treatment,
 checkpoints of one run) follow each other. The target is therefore permuted within families only
-(`strata`) and by whole series (`blocks`). Several metrics are tested together: each is compared
-with the largest rho over all of them in every permutation (max statistic; Westfall & Young 1993).
+(`strata`) and by whole series (`blocks`) of equally many models: the permutation test is exact for
+what is exchangeable, and a series of 3 models is not with one of 2. Several metrics are tested
+together: each is compared with the largest rho over all of them in every permutation (max
+statistic; Westfall & Young 1993).
 """
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
@@ -23,8 +27,8 @@ _ROUNDING = 1e-10
 def exchangeable_strata(families: Sequence[str], series: Sequence[Hashable]) -> list[str]:
     """Within which group the series of each model may change places with others.
 
-    The group is the family, or all families that hold one series only: given their number, these
-    are exchangeable among themselves.
+    The group is the series of as many models in the family, or in all families that hold one
+    series only: given their number, these are exchangeable among themselves.
 
     Args:
         families: of each model.
@@ -33,7 +37,20 @@ def exchangeable_strata(families: Sequence[str], series: Sequence[Hashable]) -> 
     of_family: dict[str, set[Hashable]] = {}
     for family, one in zip(families, series, strict=True):
         of_family.setdefault(family, set()).add(one)
-    return [f"family {f}" if len(of_family[f]) > 1 else "families of one series" for f in families]
+    models = Counter(series)
+    return [
+        f"{f'family {family}' if len(of_family[family]) > 1 else 'families of one series'}, "
+        f"series of {models[one]}"
+        for family, one in zip(families, series, strict=True)
+    ]
+
+
+def arrangements(strata: Sequence[str], blocks: Sequence[Hashable]) -> int:
+    """How many orders `permuted_indices` can draw; no p-value is below one over it."""
+    of_stratum: dict[str, set[Hashable]] = {}
+    for stratum, block in zip(strata, blocks, strict=True):
+        of_stratum.setdefault(stratum, set()).add(block)
+    return math.prod(math.factorial(len(held)) for held in of_stratum.values())
 
 
 def permuted_indices(
@@ -51,7 +68,7 @@ def permuted_indices(
         seed: of numpy's default generator.
         strata: `[n]` labels; points stay within theirs.
         blocks: `[n]` labels; the points of one block (within a stratum) stay together and in
-            order. Blocks of different size leave their borders: an order is still a permutation.
+            order. The blocks of a stratum have equally many points (`exchangeable_strata`).
     """
     generator = np.random.default_rng(seed)
     labels = _codes([""] * points if strata is None else strata)

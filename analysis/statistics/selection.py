@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.statistics.correlations import Flags, Floats, Indices, unit_ranks
+from analysis.statistics.correlations import Flags, Floats, unit_ranks
 
 MINIMUM_TRAINING = 5
 DEFAULT_SPLITS = 500
@@ -28,14 +28,15 @@ class Splits:
     """Repeated random train/test splits.
 
     tested: models in each test part; the choice is made on the others.
-    chosen: `[splits]` variant chosen on the training part.
-    train: `[splits]` rho of the choice there; test: `[splits]` its rho on the rest.
+    chosen: `[K, splits]` variants with the largest rho on the training part, mostly one.
+    train: `[splits]` rho of the choice there; test: `[splits]` its rho on the rest, the mean over
+        equal ones: which of them comes first is no reason to choose it.
     variant_test: `[K]` mean test rho of each variant.
     baseline_test: `[splits]` test rho of the baseline variant, or None.
     """
 
     tested: int
-    chosen: Indices
+    chosen: Flags
     train: Floats
     test: Floats
     variant_test: Floats
@@ -93,13 +94,13 @@ def repeated_splits(
     # a metric that is constant on a part of the models ranks them not at all: 0, not unknown
     train_rho = np.nan_to_num(_rho_of_parts(metrics, target, train))
     test_rho = np.nan_to_num(_rho_of_parts(metrics, target, ~train))
-    chosen = np.asarray(np.argmax(np.round(train_rho, _DIGITS), axis=0))
-    rows = np.arange(splits)
+    rounded = np.round(train_rho, _DIGITS)
+    chosen = rounded == rounded.max(axis=0)
     return Splits(
         tested=test_size,
         chosen=chosen,
-        train=train_rho[chosen, rows],
-        test=test_rho[chosen, rows],
+        train=train_rho.max(axis=0),
+        test=(test_rho * chosen).sum(axis=0) / chosen.sum(axis=0),
         variant_test=test_rho.mean(axis=1),
         baseline_test=None if baseline is None else test_rho[baseline],
     )

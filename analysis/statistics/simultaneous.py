@@ -37,7 +37,7 @@ with designs in which both hold and with families, series and 17 models.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import NormalDist
@@ -193,7 +193,7 @@ def smallest_claimed(errors: JointErrors, critical: float) -> float:
 
 
 def indistinguishable(errors: JointErrors, level: float = LEVEL) -> Flags:
-    """`[K]`, whether a metric can't be told from the best one.
+    """`[K]`, whether a metric is not distinguishable from the best one.
 
     Args:
         errors: of the metrics to compare, all tested.
@@ -228,6 +228,19 @@ def p_above(errors: JointErrors, other: int) -> Floats:
         reaching = maxima.size - np.searchsorted(maxima, statistic[0, known])
         result[known] = (1 + reaching) / (maxima.size + 1)
     return result
+
+
+def difference_of_z(errors: JointErrors, one: int, other: int) -> tuple[float, float]:
+    """z of one metric minus that of another, and its standard error.
+
+    The error is 0 where both rank models alike; both are NaN where one isn't tested.
+    """
+    if not (errors.tested[one] and errors.tested[other]):
+        return math.nan, math.nan
+    rows = np.array([other, one])
+    scaled = errors.factors[rows] * errors.error[rows, None]
+    _, spread = _paired(errors.z[rows], scaled, np.array([0]))
+    return float(errors.z[one] - errors.z[other]), float(spread[0, 1])
 
 
 def _paired(z: Floats, scaled: Floats, rows: Indices | None = None) -> tuple[Floats, Floats]:
@@ -311,10 +324,14 @@ def _design_effects(
 
 def _normals(factors: Floats, draws: int) -> Iterator[Floats]:
     """Normal columns `[K, draws]` with covariance factors · factorsᵀ, in parts; always the same."""
+    for part in _standard_normals(factors.shape[1], draws):
+        yield factors @ part
+
+
+def _standard_normals(rows: int, draws: int) -> Iterable[Floats]:
     generator = np.random.default_rng(0)
     for first in range(0, draws, _DRAWS_AT_ONCE):
-        count = min(_DRAWS_AT_ONCE, draws - first)
-        yield factors @ generator.standard_normal((factors.shape[1], count))
+        yield generator.standard_normal((rows, min(_DRAWS_AT_ONCE, draws - first)))
 
 
 def _without_means(ranks: Floats, keep: Flags, member: Floats, codes: Indices) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from extract.planning.devices import free_gpus
@@ -14,6 +15,7 @@ from extract.scoring.budgets import (
     activation_bytes_per_token,
 )
 from warehouse.errors import TokenmartError
+from warehouse.probes.request import Condition
 from warehouse.problem.changes import WindowIntervention
 from warehouse.problem.spec import ModelSpec
 
@@ -50,10 +52,9 @@ class Footprint:
         """The peak of what a GPU's allocator holds, with what is left between the tensors."""
         return self.weights + int(RESERVED_SHARE * self.forward)
 
-    @property
-    def smallest(self) -> int:
-        """What a forward needs beside weights and cache when it is cut into small pieces."""
-        return SMALLEST_FORWARD
+    def least(self, device: str) -> int:
+        """Bytes without which nothing runs: on a GPU the engine cuts a forward into pieces."""
+        return self.total if device == "cpu" else self.weights + SMALLEST_FORWARD
 
 
 def footprint(
@@ -110,18 +111,58 @@ def available_memory(device: str) -> int:
     return sum(free) + host if device == "auto-map" else max(free, default=0)
 
 
+def fitting(
+    needed: Footprint, conditions: Sequence[Condition], device: str, there: int
+) -> list[Condition]:
+    """The conditions that a device can score; none where the model itself is too large.
+
+    The engine refuses alone those conditions whose KV cache is too large for a GPU.
+
+    Args:
+        needed: from `footprint`.
+        conditions: those that are asked for.
+        device: as for `footprint`.
+        there: bytes that the model may take.
+    """
+    if needed.least(device) > there:
+        return []
+    # over several GPUs each holds the cache of its own layers
+    if not device.startswith("cuda") or needed.weights + needed.cache <= there:
+        return list(conditions)
+    return [condition for condition in conditions if not condition.kind.shares_prefix]
+
+
+def refused(
+    planned: Sequence[tuple[ModelSpec, Footprint]], conditions: Sequence[Condition], device: str
+) -> list[str]:
+    """What of a plan will be refused on a device that is here: models, then conditions."""
+    if not planned:
+        return []
+    there = available_memory(device)
+    large, partly = [], []
+    for spec, needed in planned:
+        able = fitting(needed, conditions, device, there)
+        without = " and ".join(each.name for each in conditions if each not in able)
+        if not able:
+            large.append(f"{spec.full_id} ({needed.least(device) / 2**30:.1f} GiB at least)")
+        elif without:
+            partly.append(f"{spec.full_id} without {without}")
+    found = {"Too large": large, "Scored in part, since the KV cache is too large": partly}
+    return [
+        f"{what} for {device}, where {there / 2**30:.1f} GiB are free: {', '.join(names)}."
+        for what, names in found.items()
+        if names
+    ]
+
+
 def refuse_too_large(spec: ModelSpec, needed: Footprint, device: str, longest: int) -> None:
     """Stop before anything is downloaded or loaded when a model can't fit.
-
-    On a GPU the weights must fit: the engine computes the rest in pieces, and refuses alone the
-    conditions whose KV cache is too large.
 
     Raises:
         TokenmartError: the predicted peak is above the device's memory; with the numbers.
     """
     there = available_memory(device)
-    least = needed.total if device == "cpu" else needed.weights + needed.smallest
-    if least > there:
+    if needed.least(device) > there:
         raise TokenmartError(
             f"{spec.full_id}: needs about {needed.total / 2**30:.1f} GiB (weights "
             f"{needed.weights / 2**30:.1f}, KV cache {needed.cache / 2**30:.1f}, activations "

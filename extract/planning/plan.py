@@ -13,7 +13,7 @@ from extract.backends.backend import DEFAULT, find_backend
 from extract.checkpoints import Checkpoint, find_checkpoint
 from extract.failures import Failure
 from extract.planning.devices import resolve_attention, resolve_dtype
-from extract.planning.unrecorded_weights import are_whole, lacks_record
+from extract.planning.unrecorded_weights import has_all_tensors, lacks_record
 from extract.scoring.numerics import ENGINE_VERSION, attention_class
 from extract.tokenization import (
     DocumentTokenizer,
@@ -337,7 +337,8 @@ def plan_model(
         c.name: finished_units(workspace, problem.name, spec.model_id, c.name)
         for c in selection.conditions
     }
-    recorded_only = not are_whole(finished.values(), checkpoint, spec, workspace)
+    unrecorded = any(lacks_record(unit) for units in finished.values() for unit in units.values())
+    recorded_only = unrecorded and not has_all_tensors(checkpoint, spec, workspace)
     tasks, failed, done = [], [], 0
     for document in documents:
         prints = {

@@ -22,7 +22,7 @@ from extract.planning.cost import (
 from extract.planning.current import current_units
 from extract.planning.cuts import cut_notes, read_lengths
 from extract.planning.devices import resolve_dtype
-from extract.planning.memory import Footprint
+from extract.planning.memory import Footprint, refused
 from extract.planning.model_size import UNKNOWN_SIZE, model_size
 from extract.planning.plan import Selection
 from warehouse.paths import Workspace
@@ -133,6 +133,7 @@ def make_plan(
                 assumed=size is not None and size.assumed,
             )
         )
+    planned = [(m.spec, m.memory) for m in models if m.memory and device_here]
     flops = sum(model.left * model.flops for model in models)
     dtypes = {resolve_dtype(m.spec, selection.dtype, selection.device) for m in models}
     speed = " or ".join(sorted({assumed_speed(selection.device, each)[1] for each in dtypes}))
@@ -148,6 +149,7 @@ def make_plan(
         f"measured one.{elsewhere}",
         *(f"{note}." for note in cut_notes(lengths, problem, selection.models, workspace)),
         *_unknown(models),
+        *refused(planned, selection.conditions, selection.device),
         *([f"To download: {to_fetch}."] if (to_fetch := downloads_text(needs)) else []),
         *_in_all(models, needs),
         *(_smallest_card(problem, selection, max(lengths, default=0), workspace) if large else []),

@@ -1,11 +1,10 @@
-"""Units stored before complete weights were recorded: kept only if the files have all tensors."""
+"""Rows stored before complete weights were recorded: kept only if the files have all tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-
 from extract.backends.backend import DEFAULT
 from extract.checkpoints import Checkpoint
+from extract.scoring.weights import COMPLETE
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.problem.spec import ModelSpec
@@ -18,26 +17,20 @@ def lacks_record(unit: UnitRecord) -> bool:
     return unit.status == "done" and not unit.weights and unit.backend == DEFAULT
 
 
-def are_whole(
-    finished: Iterable[Mapping[int, UnitRecord]],
-    checkpoint: Checkpoint,
-    spec: ModelSpec,
-    workspace: Workspace,
-) -> bool:
-    """Whether the units that lack the record came from files with all tensors of the model.
+def has_all_tensors(checkpoint: Checkpoint, spec: ModelSpec, workspace: Workspace) -> bool:
+    """Whether a checkpoint's files hold each tensor of its model; no weights are read.
 
-    Files and model are compared once for a checkpoint, without reading any weights.
+    Those that do are compared once; the others are refused when they are loaded.
     """
-    if not any(lacks_record(unit) for units in finished for unit in units.values()):
-        return True
 
     def compared() -> str:
         from extract.scoring.loading import check_weights
 
-        try:
-            check_weights(checkpoint, spec)
-        except TokenmartError:
-            return "incomplete"
-        return "complete"
+        check_weights(checkpoint, spec)
+        return COMPLETE
 
-    return remembered(f"weights|{checkpoint.revision}", compared, workspace) == "complete"
+    try:
+        remembered(f"all tensors|{checkpoint.revision}", compared, workspace)
+    except TokenmartError:
+        return False
+    return True

@@ -14,12 +14,14 @@ from extract.device_errors import DeviceLostError, raise_if_lost
 from extract.device_memory import release_memory
 from extract.failures import Failure, LibraryMessages, explain
 from extract.planning.plan import ModelPlan, Selection, plan_model
+from extract.planning.unrecorded_weights import has_all_tensors
 from extract.recall.contexts import make_contexts
 from extract.recall.items import build_items, describe_items, score_items
 from extract.recall.store import (
     extendable_fingerprint,
     is_measured,
     items_path,
+    lacks_record,
     measured_contexts,
     recall_items_path,
     store_answers,
@@ -141,6 +143,10 @@ class _Measuring:
         path = items_path(self.problem, self.spec.model_id, self.workspace)
         backend = self.selection.backend
         extendable = extendable_fingerprint(self.target, self.plan, backend)
+        files = self.plan.checkpoint, self.spec, self.workspace
+        if lacks_record(path, backend) and not has_all_tensors(*files):
+            # an earlier version asked a model of which a part was drawn at random
+            path.unlink()
         answers = stored_answers(path, extendable)
         there = measured_contexts(answers)
         whole = target_fingerprint(self.target, self.plan, backend)
@@ -169,7 +175,8 @@ class _Measuring:
                 [answers.replace_schema_metadata(None), score_items(scorer, items, self.target)]
             )
             so_far = self.target.model_copy(update={"contexts": number + 1})
-            store_answers(path, answers, target_fingerprint(so_far, self.plan, backend), extendable)
+            measured = target_fingerprint(so_far, self.plan, backend)
+            store_answers(path, answers, measured, extendable, scorer.weights)
         self._describe(self.target.contexts)
         return True
 

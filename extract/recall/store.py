@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from extract.backends.backend import DEFAULT
 from extract.planning.plan import ModelPlan, describe_corrections, describe_interventions
 from extract.recall.contexts import RECALL_VERSION
 from extract.recall.words import ADJECTIVES, LETTERS, LISTED, NOUNS
@@ -23,6 +24,8 @@ from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import DOWNSTREAM
 
 FINGERPRINT_KEY = b"tokenmart.fingerprint"
+WEIGHTS_KEY = b"tokenmart.weights"
+"""What the backend says of the loading of the model's weights; earlier versions stored nothing."""
 SAME_KEY = b"tokenmart.recall_apart_from_contexts"
 """The fingerprint with the number of contexts left out: such files can be added to."""
 USABLE_CONTEXTS = 9
@@ -109,12 +112,25 @@ def stored_answers(path: Path, extendable: str) -> pa.Table:
     return DOWNSTREAM.empty_table()
 
 
+def lacks_record(path: Path, backend: str) -> bool:
+    """Whether there are answers of which nothing says that the model had all its tensors."""
+    if backend != DEFAULT or not path.is_file():
+        return False
+    return WEIGHTS_KEY not in (pq.read_schema(footer(path)).metadata or {})
+
+
 def measured_contexts(answers: pa.Table) -> int:
     """From how many contexts answers are."""
     return len(answers["cluster"].unique())
 
 
-def store_answers(path: Path, answers: pa.Table, fingerprint_: str, extendable: str) -> None:
-    """Write measured items atomically, with their fingerprints."""
-    marks = {FINGERPRINT_KEY: fingerprint_.encode(), SAME_KEY: extendable.encode()}
+def store_answers(
+    path: Path, answers: pa.Table, fingerprint_: str, extendable: str, weights: str
+) -> None:
+    """Write measured items atomically, with their fingerprints and the record of the weights."""
+    marks = {
+        FINGERPRINT_KEY: fingerprint_.encode(),
+        SAME_KEY: extendable.encode(),
+        WEIGHTS_KEY: weights.encode(),
+    }
     write_table(path, answers.cast(DOWNSTREAM).replace_schema_metadata(marks))

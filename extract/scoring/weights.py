@@ -23,6 +23,8 @@ at any depth."""
 PARALLEL = "module."
 """What data parallelism puts before all names."""
 
+ADAPTER = "adapter_config.json"
+
 NAMED = 3
 """So many tensors are named in a message."""
 
@@ -52,11 +54,17 @@ def load_weights(folder: Path, who: str, **options: Any) -> LoadedWeights:
         options: of `from_pretrained`; `device_map="meta"` checks the files and loads nothing.
 
     Raises:
-        TokenmartError: tensors are missing, unknown to the model, or of another shape; the
-            message names the first of them.
+        TokenmartError: tensors are missing, unknown to the model, or of another shape (the message
+            names the first of them), or an adapter lies beside them.
     """
     from transformers import AutoModelForCausalLM
 
+    if (folder / ADAPTER).is_file():
+        raise TokenmartError(
+            f"{who}: {folder} holds an adapter ({ADAPTER}) beside the weights, which transformers "
+            "applies to them where peft is installed; merge it and give the merged checkpoint, or "
+            "give a copy of the folder without its adapter_* files as `source: {kind: local}`"
+        )
     mapping, record = _without_wrappers([] if "gguf_file" in options else _names(folder), who)
     model, found = AutoModelForCausalLM.from_pretrained(
         folder,

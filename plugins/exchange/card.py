@@ -42,10 +42,10 @@ def card(problems: Mapping[str, SharedProblem], values: Collection[str]) -> str:
         "",
         f"# {front['pretty_name']}",
         "",
-        "Exported with `tokenmart exchange export`. Ask SQL over it beside a warehouse of your "
-        "own: `tokenmart exchange attach ADDRESS`.",
+        "Exported with `tokenmart exchange export`. Attach it to your warehouse for SQL and "
+        "rankings: `tokenmart exchange attach ADDRESS`.",
         "",
-        "| problem | documents | licence of the texts | here | models | conditions |",
+        "| problem | documents | licence of the texts | contents | models | conditions |",
         "|---|---:|---|---|---:|---|",
     ]
     for name, each in sorted(problems.items()):
@@ -59,7 +59,7 @@ def card(problems: Mapping[str, SharedProblem], values: Collection[str]) -> str:
         "",
         "One row of `tokens` is one scored token in one context condition; log-probabilities and "
         "entropies are in nats. The ledger (model, document, cost, versions, hash of the rows) "
-        "lies in the footers of its files. `eval_results/` holds the scores as records of the "
+        "is stored in the footers of the files. `eval_results/` has the scores as records of the "
         "Every Eval Ever schema. `manifest.json` has the sha256 of every file.",
         "",
     ]

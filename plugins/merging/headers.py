@@ -14,7 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from warehouse.errors import TokenmartError
-from warehouse.sources.weights.interface import SAFETENSORS, has_weights
+from warehouse.sources.weights.interface import (
+    SAFETENSORS,
+    has_weights,
+    refuse_missing_shards,
+)
 
 _LARGEST_HEADER = 100_000_000
 """Bytes; the format's own limit."""
@@ -47,10 +51,10 @@ def read_headers(folder: Path) -> dict[str, Tensor]:
         TokenmartError: no such files or not all, one is damaged or cut short, a tensor is given
             twice, or weights are quantised (their number can't be told from their shapes).
     """
+    refuse_missing_shards(str(folder), folder, SAFETENSORS)
     if not has_weights(folder, SAFETENSORS):
         raise TokenmartError(
-            f"{folder}: contains no .safetensors weights (or not all); convert them with "
-            "save_pretrained"
+            f"{folder}: contains no .safetensors weights; convert them with save_pretrained"
         )
     found: dict[str, Tensor] = {}
     for path in sorted(folder.glob(SAFETENSORS)):

@@ -15,6 +15,7 @@ from typing import Any
 from filelock import FileLock
 
 from extract.checkpoints import find_checkpoint
+from extract.scoring.weights import COMPLETE
 from plugins.merging.eligibility import ExpertFiles, judge_experts, read_expert
 from plugins.merging.headers import count_parameters, read_headers
 from plugins.merging.problem import Expert, Merge, MergeProblem
@@ -56,9 +57,12 @@ class Plan:
 
     @property
     def record(self) -> dict[str, Any] | None:
-        """What was written down when it was made; None before."""
+        """What was written down when it was made; None before, or where that was done by an
+        earlier version, which did not make sure that the experts had all their tensors.
+        """
         path = self.folder / RECORD
-        return dict(json.loads(path.read_bytes())) if path.is_file() else None
+        found = dict(json.loads(path.read_bytes())) if path.is_file() else {}
+        return found if "weights" in found else None
 
 
 def versions() -> dict[str, str]:
@@ -195,6 +199,7 @@ def _make(
     merged = staging / "merged"
     record = _record(plan, merged, cost)
     write_whole(merged / RECORD, json.dumps(record, indent=2) + "\n")
+    shutil.rmtree(plan.folder, ignore_errors=True)
     merged.rename(plan.folder)
     return record
 
@@ -229,6 +234,7 @@ def _record(plan: Plan, merged: Path, cost: Cost) -> dict[str, Any]:
         "experts": plan.revisions,
         "versions": versions(),
         "parameters": count_parameters(read_headers(merged)),
+        "weights": COMPLETE,
         "weights_sha256": {path.name: sha256_file(path) for path in weights},
         "seconds": round(cost.seconds, 3),
         "peak_bytes": cost.peak_bytes,

@@ -6,9 +6,12 @@ A recipe is mergekit's own YAML, in which models are experts by their names.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import date
+from itertools import product
+from math import prod
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union
 
 from pydantic import Field, PrivateAttr, model_validator
@@ -32,6 +35,8 @@ else:
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
 GIGABYTE = 10**9
+MOST_TRIALS = 1000
+"""Combinations of a search that are all made; of a larger grid some are drawn."""
 OVERALL = "overall"
 """The ranking over all rounds; no round may have its name."""
 
@@ -57,12 +62,12 @@ class Expert(Frozen):
 
 
 class Rules(Frozen):
-    """Which experts are allowed; a rule that is left out allows all.
+    """Rules for experts; a missing rule allows every expert.
 
-    most_parameters: of an expert, an adapter counted with its base.
-    licences: allowed ones, as experts state them.
+    most_parameters: maximum parameters of an expert; an adapter includes its base.
+    licences: allowed licences, as experts state them.
     published_before: an expert's date must be before this one.
-    bases: experts that others may descend from.
+    bases: allowed bases of experts.
     same_tokenizer: all experts have the same tokenizer file.
     """
 
@@ -76,7 +81,7 @@ class Rules(Frozen):
 
 
 class Limits(Frozen):
-    """What one merge or one evaluation may take; None is no limit. Gigabytes are 10⁹ bytes."""
+    """Limits of one merge or one evaluation; None is no limit. Gigabytes are 10⁹ bytes."""
 
     seconds: float | None = Field(default=None, gt=0)
     memory_gb: float | None = Field(default=None, gt=0)
@@ -85,7 +90,7 @@ class Limits(Frozen):
 
 
 class Merge(Frozen):
-    """A merged model: its name and how it is made."""
+    """A merged model: its name and recipe."""
 
     name: Name
     recipe: dict[str, Any]
@@ -119,6 +124,70 @@ def _models(value: Any) -> Iterator[str]:
             yield from _models(each)
 
 
+class Search(Frozen):
+    """A recipe with variables (`$weight`), and their values: each combination is a merge.
+
+    trials: so many combinations, drawn at random; all of the grid when it is left out.
+    seed: of the draw, and of the merges.
+    """
+
+    name: Name
+    recipe: dict[str, Any]
+    values: dict[str, tuple[float | int | str, ...]] = Field(min_length=1)
+    trials: int | None = Field(default=None, ge=1)
+    seed: int = Field(default=0, ge=0)
+
+    @model_validator(mode="after")
+    def _variables_have_values(self) -> Search:
+        used = set(_variables(self.recipe))
+        for name in used - self.values.keys():
+            raise ValueError(f"{self.name}: the recipe has ${name}, which has no values")
+        for name in self.values.keys() - used:
+            raise ValueError(f"{self.name}: the recipe has no ${name}; remove its values or use it")
+        size = prod(len(each) for each in self.values.values())
+        if size == 0 or (size > MOST_TRIALS and self.trials is None):
+            raise ValueError(
+                f"{self.name}: the grid has {size:,} combinations, expected 1 to {MOST_TRIALS}; "
+                "give trials, or other values"
+            )
+        return self
+
+    def merges(self) -> tuple[Merge, ...]:
+        """Its trials in the order of the grid, named for their values."""
+        grid = list(product(*self.values.values()))
+        chosen = list(range(len(grid)))
+        if self.trials is not None and self.trials < len(grid):
+            chosen = sorted(Random(self.seed).sample(chosen, self.trials))
+        found = []
+        for place in chosen:
+            values = dict(zip(self.values, grid[place], strict=True))
+            name = "-".join([self.name, *(f"{key}{value}" for key, value in values.items())])
+            recipe = _filled(self.recipe, values)
+            found.append(Merge(name=name, recipe=recipe, seed=self.seed))
+        return tuple(found)
+
+
+def _variables(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for each in value.values():
+            yield from _variables(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _variables(each)
+    elif isinstance(value, str) and value.startswith("$"):
+        yield value[1:]
+
+
+def _filled(value: Any, values: Mapping[str, Any]) -> Any:
+    if isinstance(value, dict):
+        return {key: _filled(each, values) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_filled(each, values) for each in value]
+    if isinstance(value, str) and value.startswith("$"):
+        return values[value[1:]]
+    return value
+
+
 class HiddenRound(Frozen):
     """Tasks of a round, whose items lie beside this file, where only the organiser has them.
 
@@ -138,7 +207,7 @@ class HiddenRound(Frozen):
 
 
 class MergeProblem(Frozen):
-    """Experts, what is allowed, and the models made of them."""
+    """Experts, the rules for them, and the models merged from them."""
 
     kind: Literal["merge"]
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=100)
@@ -148,6 +217,7 @@ class MergeProblem(Frozen):
     rules: Rules = Rules()
     limits: Limits = Limits()
     merges: tuple[Merge, ...] = ()
+    searches: tuple[Search, ...] = ()
 
     _asked: str = PrivateAttr(default="")
 
@@ -156,9 +226,14 @@ class MergeProblem(Frozen):
         """What a command must be given to mean this problem: its name or the path of its file."""
         return shlex.quote(self._asked or self.name)
 
+    @property
+    def entries(self) -> tuple[Merge, ...]:
+        """Its merges, and the trials of its searches."""
+        return (*self.merges, *(each for search in self.searches for each in search.merges()))
+
     @model_validator(mode="after")
     def _names_are_known(self) -> MergeProblem:
-        names = [expert.name for expert in self.experts] + [each.name for each in self.merges]
+        names = [expert.name for expert in self.experts] + [each.name for each in self.entries]
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"two experts or merges are called {name!r}; rename one")
@@ -166,7 +241,7 @@ class MergeProblem(Frozen):
         used = [(f"expert {e.name}", e.base) for e in self.experts if e.base is not None]
         used += [("rules.bases", base) for base in self.rules.bases]
         used += [
-            (f"merge {merge.name}", model) for merge in self.merges for model in merge.models()
+            (f"merge {merge.name}", model) for merge in self.entries for model in merge.models()
         ]
         for where, name in used:
             if name not in known:
@@ -196,10 +271,10 @@ class MergeProblem(Frozen):
         Raises:
             ProblemFileError: there is none; the message lists what there is.
         """
-        for merge in self.merges:
+        for merge in self.entries:
             if merge.name == name:
                 return merge
-        known = [merge.name for merge in self.merges]
+        known = [merge.name for merge in self.entries]
         raise ProblemFileError(
             f"--merge {name}: not in problem {self.name}; {did_you_mean(name, known)}its merges "
             f"are: {', '.join(known) or 'none'}"

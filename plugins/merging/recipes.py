@@ -38,12 +38,12 @@ def _mistakes(merge: Merge, files: Mapping[str, ExpertFiles]) -> Iterator[str]:
     spec = specs[method]
     policy = spec.contract.base.value
     names = merge.models()
+    if policy == "forbidden" and merge.base is not None:
+        yield f"{method} takes no base_model"
     if policy == "required" and merge.base is None:
         yield f"{method} needs base_model, the expert that differences are taken from"
     if merge.base is not None and merge.base not in files:
         yield f"base_model {merge.base!r} is no expert"
-    if policy not in ("required", "optional") and merge.base is not None and method != "linear":
-        yield f"{method} takes no base_model"
     least = spec.contract.min_inputs
     if "slices" not in merge.recipe and len(names) < max(least, 1):
         yield f"{method} merges at least {least} experts, given: {', '.join(names) or 'none'}"

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 FOLDER = Path(__file__).parent
 PUBLISHED = FOLDER.parents[1] / "data" / "published"
 SEED = 0
-RESAMPLES = 4000
+RESAMPLES = 10_000
 CLOSE = 2.0
 """Pairs of runs whose compute differs by at most this factor are looked at apart."""
 
@@ -32,6 +32,9 @@ DCLM_CORE = (
 )
 PYTHIA_TASKS = ("arc_challenge", "arc_easy", "lambada_openai", "logiqa", "piqa", "sciq",
                 "winogrande", "wsc")  # fmt: skip
+
+PARTS = ("single", "mean")
+"""Decisions on single tasks, and on the mean over tasks."""
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -92,13 +95,12 @@ def interval(matrices: Sequence[Floats]) -> list[float]:
     """95% percentile interval of the first less the second (if given), runs drawn again."""
     random = np.random.default_rng(SEED)
     runs = len(matrices[0])
-    draws = []
-    for _ in range(RESAMPLES):
-        drawn = random.integers(0, runs, runs)
-        different = drawn[:, None] != drawn[None, :]
-        means = [m[np.ix_(drawn, drawn)][different].mean() for m in matrices]
-        draws.append(means[0] - sum(means[1:]))
-    return [float(q) for q in np.quantile(draws, [0.025, 0.975])]
+    counts = random.multinomial(runs, np.full(runs, 1 / runs), RESAMPLES).astype(float)
+    # a run that is drawn twice makes no pair with itself
+    pairs = counts.sum(axis=1) ** 2 - (counts**2).sum(axis=1)
+    apart = [np.where(np.eye(runs, dtype=bool), 0.0, matrix) for matrix in matrices]
+    means = [((counts @ matrix) * counts).sum(axis=1) / pairs for matrix in apart]
+    return [float(q) for q in np.quantile(means[0] - sum(means[1:]), [0.025, 0.975])]
 
 
 def over_training(
@@ -119,9 +121,20 @@ def over_training(
     ratio = data.compute[:, None] / data.compute[None, :]
     close = np.maximum(ratio, 1 / ratio) <= CLOSE * (1 + 1e-9)
 
+    def decided(early: dict[str, Floats]) -> dict[str, Floats]:
+        return {
+            "single": np.mean([agreement(early[b], last[b]) for b in tasks], axis=0),
+            "mean": agreement(np.mean([early[b] for b in tasks], axis=0), mean),
+        }
+
+    def minus(one: dict[str, Floats], other: dict[str, Floats]) -> dict[str, Any]:
+        found = {}
+        for part, first, second in ((p, decided(one)[p], decided(other)[p]) for p in PARTS):
+            found[part] = [share(first) - share(second), *interval([first, second])]
+        return found
+
     def row(early: dict[str, Floats]) -> dict[str, Any]:
-        single = np.mean([agreement(early[b], last[b]) for b in tasks], axis=0)
-        whole = agreement(np.mean([early[b] for b in tasks], axis=0), mean)
+        single, whole = decided(early).values()
         return {
             "single": share(single),
             "single_interval": interval([single]),
@@ -131,20 +144,27 @@ def over_training(
             "mean_close": share(whole, close),
         }
 
+    planned = dict.fromkeys(tasks, data.compute)
+    early = {(f"{100 * at:g}%", method): {b: data.early(method, b, at) for b in tasks}
+             for at in shares for method in methods}  # fmt: skip
     return {
         "runs": len(data.runs),
         "tasks": len(tasks),
         "tasks_in_the_mean": len(asked),
         "close_pairs": int(np.triu(close, 1).sum()),
         "without_evaluation": {
-            "parameters_x_tokens": row(dict.fromkeys(tasks, data.compute)),
+            "parameters_x_tokens": row(planned),
             "parameters": row(dict.fromkeys(tasks, data.size)),
         },
         "stages": {
-            f"{100 * at:g}%": {
-                method: row({b: data.early(method, b, at) for b in tasks}) for method in methods
-            }
-            for at in shares
+            stage: {method: row(early[stage, method]) for method in methods} for stage, _ in early
+        },
+        "compute_minus": {
+            stage: {method: minus(planned, early[stage, method]) for method in methods}
+            for stage, _ in early
+        },
+        "first_minus_second": {
+            stage: minus(early[stage, methods[0]], early[stage, methods[1]]) for stage, _ in early
         },
     }
 

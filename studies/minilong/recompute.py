@@ -21,7 +21,7 @@ from scipy.stats import rankdata
 
 FOLDER = Path(__file__).parent
 SEED = 0
-RESAMPLES = 4000
+RESAMPLES = 10_000
 COUNTED = (2048, 4096, 8064)
 """Lengths in the mean that is the target: `overall: without_shortest` of the problem file."""
 
@@ -45,7 +45,6 @@ PUBLISHED = (
 """The 15 models of data/problems/minilong.yml at commit 7189a07, the day before registration."""
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
-Statistic = Callable[[Sequence[int]], float]
 
 
 @cache
@@ -96,13 +95,31 @@ def values(models: list[str], documents: Sequence[int] | None = None) -> dict[st
     return found
 
 
-def interval(statistic: Statistic, groups: list[list[int]]) -> list[float]:
-    """95% percentile interval; whole series of models are drawn with replacement."""
+def drawn_rho(x: Floats, y: Floats, weights: Floats) -> Floats:
+    """`[draws]` Spearman where each model counts `[draws, models]` times.
+
+    A rank less the mean rank is half of (how many lie below - how many lie above).
+    """
+    a, b = (weights @ np.sign(v[None, :] - v[:, None]) for v in (x, y))
+    with np.errstate(invalid="ignore"):
+        found: Floats = (weights * a * b).sum(axis=1) / np.sqrt(
+            (weights * a * a).sum(axis=1) * (weights * b * b).sum(axis=1)
+        )
+    return found
+
+
+def drawn_series(groups: list[list[int]]) -> Floats:
+    """`[draws, models]`: how often each model is in a draw of whole series, with replacement."""
     random = np.random.default_rng(SEED)
-    draws = []
-    for _ in range(RESAMPLES):
-        chosen = random.integers(0, len(groups), len(groups))
-        draws.append(statistic([i for g in chosen for i in groups[g]]))
+    chosen = random.integers(0, len(groups), (RESAMPLES, len(groups)))
+    weights = np.zeros((RESAMPLES, sum(len(group) for group in groups)))
+    for number, group in enumerate(groups):
+        weights[:, group] = (chosen == number).sum(axis=1)[:, None]
+    return weights
+
+
+def interval(draws: Floats) -> list[float]:
+    """95% percentile interval; draws without two different values are left out."""
     return [float(q) for q in np.nanquantile(draws, [0.025, 0.975])]
 
 
@@ -122,12 +139,16 @@ def drawn_p(x: Floats, y: Floats, orders: np.ndarray[Any, np.dtype[np.intp]]) ->
 def within_families(
     groups: dict[tuple[str, str], list[int]], draws: int
 ) -> np.ndarray[Any, np.dtype[np.intp]]:
-    """`[draws, models]`: series in another order within each family, as the registration says."""
+    """`[draws, models]`: series change places with those of as many models in their family.
+
+    The registration says 'within families'; series of unequal length don't fit each other's places.
+    """
     random = np.random.default_rng(SEED)
     models = sum(len(group) for group in groups.values())
     orders = np.empty((draws, models), dtype=np.intp)
-    for family in dict.fromkeys(key[0] for key in groups):
-        own = [group for key, group in groups.items() if key[0] == family]
+    alike = {(key[0], len(group)) for key, group in groups.items()}
+    for family, size in sorted(alike):
+        own = [g for key, g in groups.items() if (key[0], len(g)) == (family, size)]
         places = np.concatenate(own)
         for order in orders:
             order[places] = np.concatenate([own[i] for i in random.permutation(len(own))])
@@ -199,8 +220,9 @@ def figures() -> dict[str, Any]:
     first4 = values(models, range(4))
     means = {name: np.array([v[group].mean() for group in series]) for name, v in x.items()}
     y_means = np.array([y[group].mean() for group in series])
-    random = np.random.default_rng(SEED)
-    free = np.array([random.permutation(len(series)) for _ in range(20000)])
+    weights = drawn_series(series)
+    drawn = {name: drawn_rho(v, y, weights) for name, v in x.items()}
+    alone = {key: [i] for i, key in enumerate(groups)}
     gain, perplexity = x["retrieval_gain"], x["bits_per_byte"]
     registered_orders = within_families(groups, 5000)
     two = {
@@ -213,6 +235,11 @@ def figures() -> dict[str, Any]:
     }
     tokens = [row["tokens"] for row in rows("metric_values")
               if (row["metric"], row["variant"]) == METRICS["text_key_gain"][:2]]  # fmt: skip
+    bytes_read: dict[str, list[float]] = {}
+    for row in sorted(rows("metric_documents"), key=lambda row: row["doc_id"]):
+        if (row["metric"], row["variant"]) == METRICS["bits_per_byte"][:2]:
+            bytes_read.setdefault(row["model_id"], []).append(row["denominator"])
+    other_bytes = np.divide(bytes_read["gemma3-270m"], bytes_read["smollm2-135m"])
     costs = rows("costs")
     asked = {f"{length} tokens": target(models, lambda t, n, length=length: n == length)
              for length in (1024, *COUNTED)}  # fmt: skip
@@ -223,21 +250,28 @@ def figures() -> dict[str, Any]:
     return {
         "models": len(models),
         "documents": len({row["doc_id"] for row in rows("metric_documents")}),
+        "bytes_of_gemma": [float(other_bytes.min()), float(other_bytes.max())],
         "contexts": len({row["cluster"] for row in rows("item_groups")}),
         "series": len(series),
         "variants": len(rows("metric_catalog")),
         "on_one_checkpoint": sum(name.startswith("smollm2-135m") for name in models),
         "spearman": {
-            name: {"all": rho(v, y), "interval": interval(lambda s, v=v: rho(v[s], y[s]), series),
+            name: {"all": rho(v, y), "interval": interval(drawn[name]),
                    "series_means": rho(means[name], y_means)}
             for name, v in x.items()
         },
         "difference": {
             "value": rho(gain, y) - rho(perplexity, y),
-            "interval": interval(lambda s: rho(gain[s], y[s]) - rho(perplexity[s], y[s]), series),
+            "interval": interval(drawn["retrieval_gain"] - drawn["bits_per_byte"]),
+        },
+        "leads": {
+            f"{one} - {other}": interval(drawn[one] - drawn[other])
+            for one, other in itertools.combinations(list(x), 2)
         },
         "registered_p": drawn_p(gain, y, registered_orders),
-        "series_means_p": drawn_p(means["retrieval_gain"], y_means, free),
+        "series_means_p": drawn_p(
+            means["retrieval_gain"], y_means, within_families(alone, 20000)
+        ),
         "first_4_documents": rho(first4["retrieval_gain"], y),
         "published": {
             "models": len(old),

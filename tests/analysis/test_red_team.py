@@ -261,7 +261,7 @@ def test_a_submission_says_what_was_tried_and_registered(library, tmp_path):
     claims = bundle(tmp_path / "after")
     assert claims["tried"] == len(tries(library.workspace, "minilong"))
     assert claims["preregistration"]["before_labels"] is True
-    assert "pre-registered" in (tmp_path / "after" / "README.md").read_text()
+    assert "preregistered" in (tmp_path / "after" / "README.md").read_text()
 
 
 READS = {

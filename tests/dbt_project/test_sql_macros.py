@@ -50,6 +50,32 @@ def test_gain_and_bits_per_byte(built: Warehouse) -> None:
     ]
 
 
+def test_bits_per_byte_count_every_byte_of_the_text_once(built: Warehouse) -> None:
+    """Characters of several bytes that several tokens share: macro, cookbook, and the text."""
+    found = built.rows(
+        "select model_id, bits_per_byte(logprob, bytes), sum(bytes), sum(logprob::double),"
+        " bool_or(shares_character) from token_features"
+        " inner join models using (problem, tokenizer_sha256)"
+        " inner join tokens using (problem, model_id, doc_id, position)"
+        " where condition = 'full' group by all order by all"
+    )
+    spans = built.rows(
+        "select model_id, doc_id, min(char_start), max(char_end) from tokens"
+        " where condition = 'full' group by all"
+    )
+    texts = dict(built.rows("select doc_id, text from documents"))
+    assert any(len(text.encode()) > len(text) for text in texts.values())
+    assert any(shared for *_, shared in found)
+    ready = (PROJECT.parent / "warehouse" / "sql" / "cookbook" / "perplexity.sql").read_text()
+    ready = ready.replace("$problem", "'synthetic'").replace("$condition", "'full'")
+    by_cookbook = dict(built.rows(f"select model_id, bits_per_byte from ({ready})"))
+    for model, value, size, logprob, _ in found:
+        own = [(doc, start, end) for name, doc, start, end in spans if name == model]
+        assert size == sum(len(texts[doc][start:end].encode()) for doc, start, end in own)
+        assert value == pytest.approx(-logprob / math.log(2) / size, rel=1e-12)
+        assert by_cookbook[model] == pytest.approx(value, rel=1e-12)
+
+
 def test_token_text_and_snippet(built: Warehouse) -> None:
     ((text,),) = built.rows("select text from documents where doc_id = 1")
     rows = built.rows(

@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from click.testing import CliRunner
 from gguf import GGUFWriter
 from safetensors.torch import load_file, save_file
 from tiny_models import make_checkpoint
-from tiny_runs import everything, ok, one_line_error, run
+from tiny_runs import everything, forget_weights, ok, one_line_error, run
 
 from extract.checkpoints import find_checkpoint
 from extract.scoring.engine import Engine
@@ -29,10 +28,10 @@ from warehouse.errors import TokenmartError
 from warehouse.maintenance.cli import data
 from warehouse.paths import Workspace
 from warehouse.probes.request import Request
+from warehouse.problem.new_problem import write_problem
 from warehouse.problem.spec import ModelSpec
-from warehouse.store.ledger import read_ledger, read_units
-from warehouse.store.parquet_files import write_table
-from warehouse.store.token_files import published_path, read_rows
+from warehouse.store.ledger import read_units
+from warehouse.store.token_files import published_path
 
 Tensors = dict[str, torch.Tensor]
 DOWN = "model.layers.1.mlp.down_proj.weight"
@@ -168,15 +167,6 @@ def test_a_model_that_lacks_tensors_fails_alone_and_the_ledger_records_the_other
     assert "no defects" in ok(checked) and "note:" not in checked.output
 
 
-def _forget_records(path: Path) -> None:
-    """Write a file as versions wrote it that did not record complete weights."""
-    from warehouse.store.ledger import with_units
-
-    units = [replace(unit, weights="") for unit in read_ledger(path).units]
-    rows = read_rows(path)
-    write_table(path, rows.replace_schema_metadata(with_units(rows.schema, units).metadata))
-
-
 @pytest.mark.parametrize("whole", [True, False])
 def test_units_of_earlier_versions_stay_only_if_the_files_have_all_tensors(
     whole: bool,
@@ -196,7 +186,7 @@ def test_units_of_earlier_versions_stay_only_if_the_files_have_all_tensors(
         ok(run(path))
     before = everything(workspace)
     for condition in CONDITIONS:
-        _forget_records(published_path(workspace, "tiny", "tiny--one", condition))
+        forget_weights(published_path(workspace, "tiny", "tiny--one", condition))
     assert "16 units of tiny--one were stored before" in ok(CliRunner().invoke(data, ["check"]))
     result = run(path)
     if whole:
@@ -208,7 +198,14 @@ def test_units_of_earlier_versions_stay_only_if_the_files_have_all_tensors(
         assert {(unit.status, unit.rows) for unit in units} == {("failed", 0)}
 
 
-def _gguf(path: Path, leave_out: str = "", parts: int = 0, named: bool = False) -> ModelSpec:
+def _gguf(
+    path: Path,
+    leave_out: str = "",
+    parts: int = 0,
+    named: bool = False,
+    more: str = "",
+    scaling: str = "",
+) -> ModelSpec:
     width, inner, names = 8, 16, ["<s>", "</s>", "a", "b", "ab"]
     file = path / ("tiny-00001-of-00003.gguf" if named else "tiny.gguf")
     writer = GGUFWriter(file, "llama")
@@ -225,18 +222,20 @@ def _gguf(path: Path, leave_out: str = "", parts: int = 0, named: bool = False) 
     writer.add_bos_token_id(0)
     if parts:
         writer.add_uint16("split.count", parts)
+    if scaling:
+        writer.add_string("llama.rope.scaling.type", scaling)
     square = ("attn_q", "attn_k", "attn_v", "attn_output")
     shapes: dict[str, tuple[int, ...]] = {
         "token_embd": (len(names), width), "output": (len(names), width),
         "output_norm": (width,), "blk.0.attn_norm": (width,), "blk.0.ffn_norm": (width,),
         **{f"blk.0.{name}": (width, width) for name in square},
         "blk.0.ffn_gate": (inner, width), "blk.0.ffn_up": (inner, width),
-        "blk.0.ffn_down": (width, inner),
+        "blk.0.ffn_down": (width, inner), **({more: (width // 2,)} if more else {}),
     }  # fmt: skip
     for name, shape in shapes.items():
         if name != leave_out:
             random = np.random.default_rng(0).normal(size=shape).astype(np.float32)
-            writer.add_tensor(f"{name}.weight", random)
+            writer.add_tensor(name if "bias" in name else f"{name}.weight", random)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -250,6 +249,11 @@ def _gguf(path: Path, leave_out: str = "", parts: int = 0, named: bool = False) 
         ({}, ""),
         ({"leave_out": "blk.0.ffn_up"}, r"lack 1 .*layers\.0\.mlp\.up_proj\.weight"),
         ({"parts": 3}, r"one of 3 parts; join them with `llama-gguf-split"),
+        # transformers leaves these out, and says nothing
+        ({"more": "rope_freqs"}, r"doesn't read rope_freqs\.weight of its GGUF file; give"),
+        ({"more": "blk.0.attn_q.bias"}, r"doesn't read blk\.0\.attn_q\.bias of"),
+        ({"scaling": "linear"}, r"doesn't read RoPE scaling 'linear' of"),
+        ({"scaling": "none"}, ""),
         ({"named": True}, r"tiny-00001-of-00003\.gguf is one of 3 parts"),
     ],
 )
@@ -265,25 +269,60 @@ def test_a_gguf_file_is_converted_only_if_it_is_whole(
     assert not [p for p in (workspace.cache / "checkpoints").iterdir() if p.is_dir()]
 
 
+@pytest.fixture
+def sharded(tmp_path: Path, tiny_checkpoint: Callable[..., Path]) -> Callable[..., Path]:
+    """A function that writes a checkpoint of two shards, without a tensor."""
+
+    def write(leave_out: str = "") -> Path:
+        folder = tmp_path / "m"
+        shutil.copytree(tiny_checkpoint(), folder)
+        weights = load_file(folder / "model.safetensors")
+        (folder / "model.safetensors").unlink()
+        names = list(weights)
+        weight_map = {}
+        for number, part in enumerate((names[::2], names[1::2]), start=1):
+            file = f"model-{number:05d}-of-00002.safetensors"
+            there = {name: weights[name] for name in part if name != leave_out}
+            save_file(there, folder / file, metadata={"format": "pt"})
+            weight_map |= dict.fromkeys(part, file)
+        index = {"metadata": {"total_size": 0}, "weight_map": weight_map}
+        (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+        return folder
+
+    return write
+
+
 def test_a_shard_without_a_tensor_of_its_index(
-    workspace: Workspace, tmp_path: Path, tiny_checkpoint: Callable[..., Path]
+    workspace: Workspace, sharded: Callable[..., Path]
 ) -> None:
-    folder = tmp_path / "m"
-    shutil.copytree(tiny_checkpoint(), folder)
-    weights = load_file(folder / "model.safetensors")
-    (folder / "model.safetensors").unlink()
-    names = list(weights)
-    weight_map = {}
-    for number, part in enumerate((names[::2], names[1::2]), start=1):
-        file = f"model-{number:05d}-of-00002.safetensors"
-        there = {name: weights[name] for name in part if name != DOWN}
-        save_file(there, folder / file, metadata={"format": "pt"})
-        weight_map |= dict.fromkeys(part, file)
-    index = {"metadata": {"total_size": 0}, "weight_map": weight_map}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    spec = spec_of(folder)
+    spec = spec_of(sharded(DOWN))
     with pytest.raises(TokenmartError, match=rf"lack 1 of its tensors \({DOWN}\)"):
         check_weights(find_checkpoint(spec, workspace, "tiny"), spec)
+
+
+def test_a_shard_that_is_not_there_is_named(
+    workspace: Workspace, sharded: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = sharded()
+    (folder / "model-00002-of-00002.safetensors").unlink()
+    words = r"lacks model-00002-of-00002\.safetensors, named by the index of its weights; fetch"
+    with pytest.raises(TokenmartError, match=words):
+        find_checkpoint(spec_of(folder), workspace, "tiny")
+    with pytest.raises(TokenmartError, match=words):
+        new = workspace.root / "new.yml"
+        write_problem(workspace, "new", tmp_path, [str(folder)], new)
+
+
+def test_an_adapter_beside_whole_weights_is_not_applied_to_them(
+    tmp_path: Path, tiny_checkpoint: Callable[..., Path]
+) -> None:
+    """What `save_pretrained` of peft leaves in a folder that is given to it."""
+    folder = write(tmp_path / "m", tiny_checkpoint(), lambda weights: weights)
+    adapter = {"peft_type": "LORA", "r": 1, "target_modules": ["q_proj"]}
+    (folder / "adapter_config.json").write_text(json.dumps(adapter))
+    for options in ({}, {"device_map": "meta"}):
+        with pytest.raises(TokenmartError, match=r"org/m: .* holds an adapter .*; merge it"):
+            load_weights(folder, "org/m", **options)
 
 
 @pytest.mark.parametrize(

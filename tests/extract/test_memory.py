@@ -25,6 +25,7 @@ from extract.planning.cost import planned_memory
 from extract.planning.memory import available_memory, footprint, refuse_too_large
 from extract.planning.model_size import count_parameters, model_size
 from extract.planning.plan import select
+from extract.planning.tables import make_plan
 from extract.scoring.budgets import Budgets, gpu_budgets
 from extract.scoring.engine import Engine
 from extract.scoring.head import ALIGNMENT, LogitTransform, VocabularyHead
@@ -159,6 +160,24 @@ def test_on_a_gpu_only_the_weights_must_fit(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("extract.planning.memory.available_memory", lambda device: 30e9)
     with pytest.raises(TokenmartError, match=r"needs about .* GiB free; use"):
         refuse_too_large(spec, needed, "cuda", 32_768)
+
+
+def test_the_plan_names_what_a_card_of_24_gb_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By hand: 28 GB of weights; Llama-2-7B has 12.6 GiB of weights and 16.5 GiB of KV cache."""
+    selection = select(LOCKED, device="cuda", dtype="bfloat16")
+    monkeypatch.setattr("extract.planning.memory.available_memory", lambda device: 23 * 2**30)
+    monkeypatch.setattr("extract.planning.cost.device_name", lambda device: "RTX 4090")
+    large, partly = make_plan(LOCKED, selection, CHECKOUT).notes[1:3]
+    expected = "Too large for cuda, where 23.0 GiB are free: Qwen/Qwen2.5-14B-Instruct (28.0 GiB"
+    assert large.startswith(expected) and large.count("/") == 1
+    assert partly.startswith("Scored in part, since the KV cache is too large for cuda")
+    models = re.findall(r"(\S+) without (\S+?)[,.]", partly)
+    assert {condition for _, condition in models} == {"retrieval_with"}
+    assert {name for name, _ in models} == {
+        spec.full_id for spec in LOCKED.ranked_models if spec.family == "llama2-leooyii"
+    }
+    elsewhere = make_plan(LOCKED, selection, CHECKOUT, device_here=False).notes
+    assert not any("Too large" in note for note in elsewhere)
 
 
 @pytest.mark.parametrize(

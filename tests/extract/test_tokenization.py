@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import random
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tiny_models import make_text
@@ -28,29 +30,35 @@ def spec_of(folder: Path) -> ModelSpec:
     return ModelSpec.model_validate({"full_id": "org/model", "family": "f", "source": source})
 
 
-def make_sentencepiece(folder: Path, architecture: str, dummy_prefix: bool = True) -> Path:
+def make_sentencepiece(
+    folder: Path, architecture: str, dummy_prefix: bool = True, **trained: Any
+) -> Path:
     """A repository with a `tokenizer.model` in the manner of Llama, and no `tokenizer.json`."""
     from sentencepiece import SentencePieceTrainer
 
+    given = {
+        "vocab_size": 340,
+        "model_type": "bpe",
+        "byte_fallback": True,
+        "character_coverage": 1.0,
+        "normalization_rule_name": "identity",
+        "add_dummy_prefix": dummy_prefix,
+        "remove_extra_whitespaces": False,
+        "split_digits": True,
+        "allow_whitespace_only_pieces": True,
+        "unk_id": 0,
+        "bos_id": 1,
+        "eos_id": 2,
+        "pad_id": -1,
+        "minloglevel": 2,
+    }
     SentencePieceTrainer.train(
         sentence_iterator=iter([make_text(seed) for seed in range(50)]),
         model_prefix=str(folder / "tokenizer"),
-        vocab_size=340,
-        model_type="bpe",
-        byte_fallback=True,
-        character_coverage=1.0,
-        normalization_rule_name="identity",
-        add_dummy_prefix=dummy_prefix,
-        remove_extra_whitespaces=False,
-        split_digits=True,
-        allow_whitespace_only_pieces=True,
-        unk_id=0,
-        bos_id=1,
-        eos_id=2,
-        pad_id=-1,
-        minloglevel=2,
+        **{**given, **trained},
     )
-    settings = {"tokenizer_class": "LlamaTokenizer", "add_bos_token": True, "add_eos_token": False}
+    name = "T5Tokenizer" if architecture == "t5" else "LlamaTokenizer"
+    settings = {"tokenizer_class": name, "add_bos_token": True, "add_eos_token": False}
     settings |= {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     (folder / "config.json").write_text(json.dumps({"model_type": architecture}))
@@ -73,6 +81,67 @@ def test_a_tokenizer_model_alone_is_read_as_sentencepiece_reads_it(
         assert found.ids.tolist() == processor.encode(text)
         assert found.char_end[-1] == len(text)
         assert (found.char_start <= found.char_end).all()
+
+
+ALPHABET = [*"abc  \n\t.é€中文Ａ①½ﬁ\u00a0\u3000가\u200b", "e\u0301", "  ", " the ", "12"]
+
+
+@pytest.mark.parametrize("rule", ["identity", "nfkc", "nmt_nfkc", "nmt_nfkc_cf"])
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+@pytest.mark.parametrize("removed", [True, False])
+def test_a_normaliser_of_its_own_is_read_as_sentencepiece_reads_it(
+    rule: str, kind: str, removed: bool, tmp_path: Path
+) -> None:
+    from sentencepiece import SentencePieceProcessor
+
+    folder = make_sentencepiece(
+        tmp_path,
+        "t5" if kind == "unigram" else "llama",
+        normalization_rule_name=rule,
+        remove_extra_whitespaces=removed,
+        model_type=kind,
+        hard_vocab_limit=False,
+    )
+    tokenizer = load_tokenizer(Checkpoint(folder, str(tmp_path)), spec_of(folder))
+    processor = SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
+    draw = random.Random(5)
+    texts = ["".join(draw.choices(ALPHABET, k=draw.randint(1, 20))) for _ in range(200)]
+    for text in [*TEXTS, *texts, "", "   "]:
+        found = tokenizer.encode(text)
+        assert found.ids.tolist() == processor.encode(text), text
+        assert (found.char_start <= found.char_end).all() and (found.char_end <= len(text)).all()
+    odd = "ab ﬁ\u0301 c"  # one character to people, two to sentencepiece
+    if rule != "identity":
+        with pytest.raises(TokenmartError, match=r"near character \d .*ﬁ.*the normaliser of its"):
+            tokenizer.encode(odd)
+    else:
+        assert tokenizer.encode(odd).ids.tolist() == processor.encode(odd)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"treat_whitespace_as_suffix": True}, "spaces behind words (trainer_spec.treat_whites"),
+        (
+            {
+                "model_type": "word",
+                "vocab_size": 40,
+                "hard_vocab_limit": False,
+                "byte_fallback": False,
+            },
+            "model_type word",
+        ),
+        ({"model_type": "char", "byte_fallback": False, "vocab_size": 20}, "model_type char"),
+    ],
+)
+def test_the_setting_that_libraries_differ_in_is_named(
+    settings: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    folder = make_sentencepiece(tmp_path, "llama", **settings)
+    with pytest.raises(TokenmartError) as caught:
+        load_tokenizer(Checkpoint(folder, str(tmp_path)), spec_of(folder))
+    message = caught.value.format_message()
+    assert words in message and "convert it to a tokenizer.json" in message, message
 
 
 @pytest.mark.parametrize("dummy_prefix", [True, False])

@@ -60,7 +60,8 @@ def shown() -> Commands:
             found += [(page.name, each) for each in line.split(" && ")]
     for name, command in commands():
         text = (command.help or "").replace("\\\n", " ")
-        found += [(f"{name} --help", line) for line in _whole_lines(text.splitlines())]
+        for line in _whole_lines(text.splitlines()):
+            found += [(f"{name} --help", each) for each in line.split(" && ")]
     return _ours(found)
 
 

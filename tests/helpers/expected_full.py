@@ -114,6 +114,11 @@ def induction_nll(oracle: Oracle, scored: Scored, variant: Variant) -> Terms | N
     return mean(scored.nll, repeats(oracle, scored, variant))
 
 
+def rare_recall(oracle: Oracle, scored: Scored, variant: Variant) -> Terms | None:
+    rare = {"max_frequency": variant["max_frequency"]}
+    return mean(scored.nll, repeats(oracle, scored, variant) & in_words(oracle, scored, rare))
+
+
 def induction_advantage(oracle: Oracle, scored: Scored, variant: Variant) -> Terms | None:
     keep = repeats(oracle, scored, variant)
     length = int(variant["ngram"])
@@ -149,6 +154,7 @@ def confident_mistakes(oracle: Oracle, scored: Scored, variant: Variant) -> Term
 EXPECTED: dict[str, Callable[[Oracle], Values]] = {
     "perplexity": exponentiated("perplexity", likelihood),
     "text_key_ppl": exponentiated("text_key_ppl", rare_word_nll),
+    "rare_recall": exponentiated("rare_recall", rare_recall),
 } | {
     metric: family(metric, whole, terms)
     for metric, terms in {

@@ -93,6 +93,17 @@ def rank_gain(oracle: Oracle, pairs: Pairs, variant: Variant) -> Terms:
     return float(long.sum() - short.sum()), float(len(long))
 
 
+def min_context(oracle: Oracle, pairs: Pairs, variant: Variant) -> Terms | None:
+    right = pairs.full.rank[pairs.at] == 1
+    if variant["sure"]:
+        right &= np.exp(pairs.full.top_logprob[pairs.at].astype(np.float64)) > float(
+            variant["sure"]
+        )
+    if not right.any():
+        return None
+    return float((pairs.short.rank[right] > 1).sum()), float(right.sum())
+
+
 def entropy_drop(oracle: Oracle, pairs: Pairs, variant: Variant) -> Terms:
     long = pairs.full.entropy[pairs.at].astype(np.float64).sum()
     short = pairs.short.entropy.astype(np.float64).sum()
@@ -131,6 +142,7 @@ EXPECTED: dict[str, Callable[[Oracle], Values]] = {
         "gain_quantile": gain_quantile,
         "key_share": key_share,
         "rank_gain": rank_gain,
+        "min_context": min_context,
         "entropy_drop": entropy_drop,
         "rare_word_gain": rare_word_gain,
         "text_key_gain": rare_word_gain,

@@ -77,6 +77,10 @@ class Meter(TorchDispatchMode):
         """Start anew; the peak is what is held now."""
         self.books, self.peak = Books(), self.allocated
 
+    def reset_peak(self) -> None:
+        """Let the peak start anew; the books go on."""
+        self.peak = self.allocated
+
     def hold(self, tensor: torch.Tensor) -> None:
         """Count a tensor's memory until nothing refers to it.
 
@@ -343,6 +347,9 @@ def fake_gpu(card: Card, taken: int = 0) -> Iterator[Meter]:
         "mem_get_info": lambda device=None: (meter.room - meter.allocated, card.memory),
         "memory_reserved": lambda device=None: meter.allocated,
         "memory_allocated": lambda device=None: meter.allocated,
+        "max_memory_allocated": lambda device=None: meter.peak,
+        "max_memory_reserved": lambda device=None: meter.peak,
+        "reset_peak_memory_stats": lambda device=None: meter.reset_peak(),
         "empty_cache": lambda: None,
         "current_stream": lambda device=None: _Stream(meter),
         "synchronize": lambda device=None: meter.wait("synchronize"),

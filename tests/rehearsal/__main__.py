@@ -16,16 +16,18 @@ sys.path[:0] = [str(CHECKOUT), str(CHECKOUT / "tests" / "helpers")]
 from tests.rehearsal.all_well import AllWell, Stage  # noqa: E402
 from tests.rehearsal.hub import Hub  # noqa: E402
 from tests.rehearsal.lookalikes import LOOK_ALIKES  # noqa: E402
+from tests.rehearsal.small_card import SmallCard  # noqa: E402
 from tests.rehearsal.steps import Steps  # noqa: E402
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--part",
-    type=click.Choice(["all", "well", "broken"]),
+    type=click.Choice(["all", "well", "card", "broken"]),
     default="all",
     show_default=True,
-    help="Run the rehearsal without failures, those with a broken model, or all of them.",
+    help="Run the rehearsal without failures, the one on an emulated card of 24 GB, those with a "
+    "broken model, or all of them.",
 )
 @click.option("--keep", type=click.Path(path_type=Path), help="Work in this new folder, keep it.")
 def main(part: str, keep: Path | None) -> None:
@@ -36,9 +38,11 @@ def main(part: str, keep: Path | None) -> None:
         steps = Steps(lambda line: console.print(line, markup=False, highlight=False))
         steps.run("make 17 look-alike repositories", stage.build)
         well = True
-        if part != "broken":
+        if part in ("all", "well"):
             well = rehearse_all_well(stage, steps, console)
-        if part != "well":
+        if part in ("all", "card"):
+            rehearse_on_a_small_card(stage, steps, console)
+        if part in ("all", "broken"):
             rehearse_broken(stage, steps)
     show_steps(steps, console)
     sys.exit(0 if well and not steps.failures else 1)
@@ -62,6 +66,14 @@ def rehearse_all_well(stage: Stage, steps: Steps, console: Console) -> bool:
     console.print(table)
     console.print(f"{complete} of {len(LOOK_ALIKES)} models", highlight=False)
     return complete == len(LOOK_ALIKES)
+
+
+def rehearse_on_a_small_card(stage: Stage, steps: Steps, console: Console) -> None:
+    """The true sizes on an emulated card, then the table of peaks."""
+    with Hub(stage.repositories) as hub:
+        card = SmallCard(stage.checkout("small-card", hub), steps)
+        card.run()
+    console.print(card.table())
 
 
 def rehearse_broken(stage: Stage, steps: Steps) -> None:

@@ -15,6 +15,8 @@ from tests.rehearsal.broken import BREAKAGES, rehearse
 from tests.rehearsal.hub import Hub, Repository
 from tests.rehearsal.lookalikes import LOOK_ALIKES, frozen_ntk_base
 from tests.rehearsal.scratch import PROBLEM, Scratch, state_true_sizes
+from tests.rehearsal.small_card import TOO_LARGE, SmallCard
+from tests.rehearsal.steps import Steps
 
 NAME = "some/model"
 
@@ -122,3 +124,14 @@ def test_all_17_models_come_from_the_hub_and_are_scored(stage: Stage) -> None:
 @pytest.mark.parametrize("name", ["no sentencepiece"])
 def test_a_broken_model_is_named_and_the_others_are_done(stage: Stage, name: str) -> None:
     rehearse(next(breakage for breakage in BREAKAGES if breakage.name == name), stage)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_on_a_card_of_24_gb_the_plan_names_what_the_engine_refuses(stage: Stage) -> None:
+    with Hub(stage.repositories) as hub:
+        steps = Steps(print)
+        models = ("Leooyii/PI_32k_Slimpajama_1B", "Qwen/Qwen2-0.5B-Instruct", TOO_LARGE)
+        SmallCard(stage.checkout("small-card", hub), steps, models).run()
+        assert not hub.unexpected
+    assert not steps.failures, steps.failures

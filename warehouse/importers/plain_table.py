@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-import glob
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import duckdb
 
 from warehouse.errors import TokenmartError
-from warehouse.importers.table_mistakes import (
-    check_columns,
-    numbers_in,
-    refuse_no_table,
-    refuse_separator,
-)
-
-OWN_COLUMNS = "hive_partitioning = false"
-"""Without it DuckDB takes `score=9` in the path for the column."""
-
-_READERS = {
-    ".csv": f"read_csv(?, {OWN_COLUMNS}, header = true, all_varchar = true, delim = ',')",
-    ".tsv": f"read_csv(?, {OWN_COLUMNS}, header = true, all_varchar = true, delim = '\t')",
-    ".jsonl": f"read_json(?, {OWN_COLUMNS}, format = 'newline_delimited', sample_size = -1)",
-    ".ndjson": f"read_json(?, {OWN_COLUMNS}, format = 'newline_delimited', sample_size = -1)",
-    ".parquet": f"read_parquet(?, {OWN_COLUMNS})",
-}
-
+from warehouse.importers.table_mistakes import check_columns, numbers_in
+from warehouse.importers.table_rows import load_rows
 
 OtherNames = Mapping[str, tuple[str, str]]
 """A name that files use, too → the column meant, and how its values are read."""
@@ -55,21 +37,7 @@ def read_plain(
         TokenmartError: it can't be read, has other columns or no row, or a value isn't of its
             column's type; one line with file, row, column, value and what to do.
     """
-    refuse_no_table(path)
-    reader = _READERS.get(path.suffix.lower())
-    if reader is None:
-        raise TokenmartError(
-            f"{path}: suffix {path.suffix!r} is not one of {', '.join(_READERS)}; rename or "
-            "convert it"
-        )
-    refuse_separator(path)
-    with _readable(path):
-        connection.execute(
-            f"create table given as select row_number() over () as row_number, * from {reader}",
-            [glob.escape(str(path))],
-        )
-    described = connection.execute("describe given").fetchall()
-    given = [str(row[0]) for row in described][1:]
+    given = load_rows(connection, path, "given")
     others = other_names or {}
     meant = _columns(path, given, columns, others)
     check_columns(
@@ -83,15 +51,6 @@ def read_plain(
     _type(connection, path, columns, meant)
     if connection.execute("select count(*) from plain").fetchall() == [(0,)]:
         raise TokenmartError(f"{path}: contains no row; nothing to score")
-
-
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except duckdb.Error as error:
-        reason = " ".join(str(error).split())[:200]
-        raise TokenmartError(f"{path}: can't be read ({reason}); correct it") from error
 
 
 def _columns(

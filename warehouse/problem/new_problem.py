@@ -19,7 +19,12 @@ from warehouse.problem.spec import Problem, checked_problem
 from warehouse.problem.yaml_file import parse_text
 from warehouse.sources.documents.folder import ENDINGS
 from warehouse.sources.documents.json_file import LINES
-from warehouse.sources.weights.interface import PICKLED, SAFETENSORS, has_weights
+from warehouse.sources.weights.interface import (
+    PICKLED,
+    SAFETENSORS,
+    has_weights,
+    refuse_missing_shards,
+)
 from warehouse.strict_json import StrictJsonError, read_json
 
 CHARACTERS_PER_TOKEN = 4
@@ -36,7 +41,9 @@ CHARACTERS_PER_TOKEN_AT_LEAST = 2
 RETRIEVAL_HEADROOM = (RETRIEVAL.excerpt + RETRIEVAL.answer) // CHARACTERS_PER_TOKEN_AT_LEAST
 """Tokens of a model's context that an excerpt and its answer take."""
 _JSON = (".json", ".json.gz", *LINES)
-_SHORTEST_WINDOW, _LONGEST_WINDOW = 32, 4096
+_SHORTEST_WINDOW, _LONGEST_WINDOW = 32, 3072
+"""With a stride of the same length, the longest has the mean context of LongPPL's published windows
+(4,096 tokens and strides of 1,024) at 40% of their price; see benchmarks/window_price.py."""
 SHARE_WITH_A_WINDOW = 0.9
 """Of all text: what documents of two windows or more hold, so that a few short ones don't set the
 window for all."""
@@ -235,11 +242,11 @@ def _local(path: Path, folder: Path) -> _Model:
         raise TokenmartError(
             f"--model {path}: its config.json {error}; give a folder written by save_pretrained"
         ) from error
+    refuse_missing_shards(f"--model {path}", path, SAFETENSORS)
     if not has_weights(path, SAFETENSORS):
         pickled = " (pickled ones may contain code)" if has_weights(path, PICKLED) else ""
         raise TokenmartError(
-            f"--model {path}: no .safetensors weights, or not all{pickled}; convert them with "
-            "save_pretrained"
+            f"--model {path}: no .safetensors weights{pickled}; convert them with save_pretrained"
         )
     kind = config.get("model_type") if isinstance(config, dict) else None
     kind = kind if isinstance(kind, str) and kind else "model"

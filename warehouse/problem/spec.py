@@ -65,30 +65,37 @@ def slug(full_id: str) -> str:
 class ModelSpec(Frozen):
     """One checkpoint, possibly with interventions; `base` is the full id of the one they act on.
 
-    `context` is the longest input that the model is meant for, where its configuration is stale.
-    A model `on_request` takes part only where it is named: never in a ranking or a submission.
-    `kind` names the series of doses or checkpoints that it is one of: see `series_of`.
+    A model `on_request` runs only if it is named; it is never ranked or submitted. `kind` names its
+    series of doses or checkpoints (`series_of`).
     """
 
     may_be_huge: ClassVar[frozenset[str]] = frozenset({"parameters"})
 
     full_id: str = Field(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9._+-]+)?$", max_length=200
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9._+-]+)?$",
+        max_length=200,
+        description="id as published, such as Qwen/Qwen2-7B",
     )
-    source: Source
-    family: str
-    kind: str | None = None
-    base: str | None = None
-    parameters: int | None = Field(default=None, gt=0, le=10**15)
-    shape: ModelShape | None = None
-    licence: str = "unknown"
-    dtype: Dtype = "auto"
-    context: int | None = Field(default=None, gt=0)
-    rope: Rope | None = None
-    on_request: bool = False
-    bos: Literal["tokenizer", "always", "never"] = "tokenizer"
-    interventions: tuple[Intervention, ...] = ()
-    note: str = ""
+    source: Source = Field(description="origin of the weights")
+    family: str = Field(description="models of one family are not independent")
+    kind: str | None = Field(default=None, description="series of doses or checkpoints")
+    base: str | None = Field(default=None, description="full id of the model to intervene on")
+    parameters: int | None = Field(
+        default=None, gt=0, le=10**15, description="number of parameters, for plans"
+    )
+    shape: ModelShape | None = Field(default=None, description="sizes of the model, for plans")
+    licence: str = Field(default="unknown", description="licence of the weights")
+    dtype: Dtype = Field(default="auto", description="number format of the weights")
+    context: int | None = Field(
+        default=None, gt=0, description="longest input the model was trained for, in tokens"
+    )
+    rope: Rope | None = Field(default=None, description="position encoding as trained")
+    on_request: bool = Field(default=False, description="run only if --model names it")
+    bos: Literal["tokenizer", "always", "never"] = Field(
+        default="tokenizer", description="whether BOS precedes the text"
+    )
+    interventions: tuple[Intervention, ...] = Field(default=(), description="changes to the base")
+    note: str = Field(default="", description="free text")
 
     @property
     def model_id(self) -> str:
@@ -136,7 +143,7 @@ else:
 
 
 class FileTarget(Frozen):
-    """Downstream scores in a JSON file that is locked, never computed here."""
+    """Downstream scores in a locked JSON file."""
 
     kind: Literal["file"]
     path: Path
@@ -144,7 +151,7 @@ class FileTarget(Frozen):
 
 
 class ImportedTarget(Frozen):
-    """Downstream scores measured elsewhere, brought in with `tokenmart data import`."""
+    """Downstream scores imported with `tokenmart data import`."""
 
     kind: Literal["imported"]
 
@@ -155,21 +162,24 @@ Target = Annotated[FileTarget | RecallTarget | ImportedTarget, Field(discriminat
 class Problem(Frozen):
     """Models, documents, probes and target that belong together.
 
-    `compare` lists pairs of conditions, the longer context first, whose tokens are compared beside
-    the pairs of the whole document and each window. Target scores of the models, or some of them,
-    are known from `labels_known_since` on: what is registered later is no prediction.
+    Each window is compared with the whole document by default; `compare` lists further pairs of
+    conditions. A metric registered after `labels_known_since` is not a prediction.
     """
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=100)
-    title: str
-    description: str = ""
-    documents: Documents
-    models: tuple[ModelSpec, ...] = Field(min_length=1)
-    probes: tuple[AnyProbe, ...] = Field(min_length=1)
-    compare: tuple[tuple[str, str], ...] = ()
-    target: Target | None = None
-    labels_known_since: date | None = None
-    demo: Demo | None = None
+    title: str = Field(description="title in tables and reports")
+    description: str = Field(default="", description="free text")
+    documents: Documents = Field(description="source of the texts")
+    models: tuple[ModelSpec, ...] = Field(min_length=1, description="models to score")
+    probes: tuple[AnyProbe, ...] = Field(min_length=1, description="context conditions to score")
+    compare: tuple[tuple[str, str], ...] = Field(
+        default=(), description="further pairs of conditions, the longer context first"
+    )
+    target: Target | None = Field(default=None, description="score to rank the models by")
+    labels_known_since: date | None = Field(
+        default=None, description="date from which target scores are known"
+    )
+    demo: Demo | None = Field(default=None, description="part of the problem for `--demo`")
 
     _asked: str = PrivateAttr(default="")
 
@@ -281,7 +291,7 @@ class Problem(Frozen):
 
 
 def _clashes(full_ids: list[str]) -> Iterator[tuple[int, str, str]]:
-    """Place, key and what is wrong, of each model that can't be told from an earlier one."""
+    """Place, key and error of each model whose id or folder clashes with an earlier one."""
     seen: dict[str, str] = {}
     for index, full_id in enumerate(full_ids):
         other = seen.setdefault(slug(full_id), full_id)

@@ -2,59 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from analysis.options import RESAMPLES, SEED
-from plugins.benchmarks.e2lm.curate_cli import curate
 from plugins.benchmarks.e2lm.new_cli import new
+from plugins.benchmarks.e2lm.outputs import as_text, say, workspace_for, write_out
 from plugins.benchmarks.e2lm.score_weights import WEIGHTS
-from warehouse.errors import visible
+from plugins.benchmarks.items.curate_cli import curate
 from warehouse.options import FILE, FORCE, JSON
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from warehouse.paths import Workspace
-
 
 OUT_JSON = click.option("--out", type=FILE, help="Write JSON to this file instead of printing it.")
 
 
 SHOWN_REASONS = 5
-
-
-def _workspace(out: Path | None, force: bool, own: bytes) -> Workspace:
-    """The checkout; what may not be written is refused before the work.
-
-    An earlier result has `own` in its first bytes and may be replaced without --force.
-    """
-    from warehouse.files import refuse_protected
-    from warehouse.paths import find_workspace
-
-    workspace = find_workspace()
-    if out is not None:
-        refuse_protected(out, workspace, force=force, own=own)
-    return workspace
-
-
-def _say(notes: Iterable[str]) -> None:
-    for note in notes:
-        click.echo(visible(f"note: {note}"), err=True)
-
-
-def _as_json(found: object) -> str:
-    return json.dumps(found, indent=2, allow_nan=False)
-
-
-def _write(out: Path, text: str, what: str = "") -> None:
-    from warehouse.files import write_whole
-
-    write_whole(out, text)
-    click.echo(f"written {out}{what}")
 
 
 @click.group()
@@ -110,10 +72,10 @@ def score(
     from plugins.benchmarks.e2lm.score_view import print_scores
     from warehouse.files import write_whole
 
-    workspace = _workspace(out, force, b'"autocorrelation"')
+    workspace = workspace_for(out, force, b'"autocorrelation"')
     found = score_table(scores, workspace, model, weights, last_checkpoints)
-    _say(found.notes)
-    text = _as_json(found.entries)
+    say(found.notes)
+    text = as_text(found.entries)
     if as_json:
         click.echo(text)
     else:
@@ -130,11 +92,15 @@ def score(
         if entry["reason"]
     ]
     more = len(without) - SHOWN_REASONS
-    _say([*without[:SHOWN_REASONS], *([f"and {more} more without SQ"] if more > 0 else [])])
+    say([*without[:SHOWN_REASONS], *([f"and {more} more without SQ"] if more > 0 else [])])
 
 
-@e2lm.command(short_help="Convert result files of the harness to a table.")
-@click.argument("results", nargs=-1, required=True, type=FILE)
+@e2lm.command(short_help="Convert result files of the harness, or evaluations, to a table.")
+@click.argument("results", nargs=-1, type=FILE)
+@click.option(
+    "--problem",
+    help="Use the scores that `tokenmart eval` measured for this problem, instead of RESULTS.",
+)
 @click.option(
     "--out",
     type=FILE,
@@ -150,16 +116,29 @@ def score(
     help="Which values of a metric are better, if its files don't state it; repeatable.",
 )
 @FORCE
-def collect(results: tuple[Path, ...], out: Path, directions: tuple[str, ...], force: bool) -> None:
+def collect(
+    results: tuple[Path, ...],
+    problem: str | None,
+    out: Path,
+    directions: tuple[str, ...],
+    force: bool,
+) -> None:
     """Convert result files of lm-evaluation-harness to a table.
 
     RESULTS are files or folders with results_….json, one per checkpoint. A problem of kind table
-    reads the table. Checkpoints are identified by all model arguments in the files.
+    reads the table. Checkpoints are identified by all model arguments in the files. With --problem,
+    the table has the scores that `tokenmart eval` measured, after `tokenmart dbt run --select
+    tag:benchmarks+`.
 
     \b
     tokenmart e2lm collect results --out scores.csv
+    tokenmart e2lm collect --problem mine --out scores.csv
     """
+    from plugins.benchmarks.scores.evaluated_scores import evaluated_scores
     from plugins.benchmarks.scores.harness_results import read_results
+
+    if bool(results) == (problem is not None):
+        raise click.UsageError("give either RESULTS or --problem")
 
     better = {}
     for given in directions:
@@ -167,11 +146,15 @@ def collect(results: tuple[Path, ...], out: Path, directions: tuple[str, ...], f
         if not metric or direction not in ("higher", "lower"):
             raise click.UsageError(f"--direction {given}: expected METRIC=higher or METRIC=lower")
         better[metric] = direction
-    _workspace(out, force, b"model,step,")
-    found = read_results(results, better)
-    _say(found.notes)
+    workspace = workspace_for(out, force, b"model,step,")
+    found = (
+        read_results(results, better)
+        if problem is None
+        else evaluated_scores(problem, workspace, better)
+    )
+    say(found.notes)
     models = {row["model"] for row in found.rows}
-    _write(out, found.csv(), f" ({len(found.rows)} scores of {len(models)} models)")
+    write_out(out, found.csv(), f" ({len(found.rows)} scores of {len(models)} models)")
 
 
 @e2lm.command(short_help="Write a page with curves, signal and decisions, or of models in pairs.")
@@ -191,9 +174,9 @@ def report(
 ) -> None:
     """Write a page for a table: curves with error bands, signal table, decisions by stage.
 
-    For a problem whose models `tokenmart eval` ran, the page has every two models on the same items
-    of each task: win, tie and loss, the smallest difference that can be found with 80% power, and
-    the items that the measured difference needs. One HTML file that needs no network.
+    For a problem with results of `tokenmart eval`, the page compares every pair of models on the
+    same items of each task: win, tie and loss, the smallest difference with 80% power, and the
+    number of items that the measured difference needs. One HTML file that needs no network.
 
     \b
     tokenmart e2lm report --problem ladder --out ladder.html
@@ -212,7 +195,7 @@ def report(
 
     if (problem is None) == (scores is None):
         raise TokenmartError("give either --problem or --scores")
-    workspace = _workspace(out, force, OWN_PAGE)
+    workspace = workspace_for(out, force, OWN_PAGE)
     if problem is not None and find_table(problem, workspace) is None:
         facts = read_problem_file(problem, workspace).value
         tasks = gather_pairs(str(facts["name"]), metric, workspace)
@@ -220,10 +203,10 @@ def report(
             page = pairs_page(str(facts.get("title") or facts["name"]), tasks, progress)
     else:
         data, notes = gather_page(problem, scores, metric, workspace)
-        _say(notes)
+        say(notes)
         with progress_bar(len(data.curves) + 1, "figures") as progress:
             page = signal_page(data, progress)
-    _write(out, page, f" ({len(page.encode()) / 1e6:.1f} MB)")
+    write_out(out, page, f" ({len(page.encode()) / 1e6:.1f} MB)")
 
 
 @e2lm.command(short_help="Compare scoring methods by decision accuracy.")
@@ -255,13 +238,13 @@ def readings(
     """
     from plugins.benchmarks.e2lm.readings import compare_readings, print_readings
 
-    workspace = _workspace(out, force, b'"held_out"')
+    workspace = workspace_for(out, force, b'"held_out"')
     found = [compare_readings(name, workspace, seed, resamples) for name in problems]
     if out is None:
-        click.echo(_as_json(found))
+        click.echo(as_text(found))
         return
     print_readings(found)
-    _write(out, _as_json(found) + "\n")
+    write_out(out, as_text(found) + "\n")
 
 
 @e2lm.command(short_help="Check a task and write submission.zip.")
@@ -318,8 +301,8 @@ def package(
     Checks in a clean clone: the patch applies, the task loads and runs, every item has a right
     answer among its choices, the metric is a number, there are 100 to 15,000 samples, no prompt
     contains its answer as a word, and the patch contains no secret. The organisers' access token
-    comes from $HF_TOKEN and is written to the zip only. Beside the zip, submission_judge.txt has 50
-    random items in the form that the organisers' judge reads.
+    comes from $HF_TOKEN and is written to the zip only. submission_judge.txt next to the zip has 50
+    random items in the format of the organisers' judge.
 
     \b
     tokenmart e2lm package --task element_symbols --harness lm-evaluation-harness
@@ -329,8 +312,8 @@ def package(
     from plugins.benchmarks.e2lm.package import Wish, judge_path
     from plugins.benchmarks.e2lm.package import package as write_package
 
-    _workspace(out, force, b"evaluation.patch")
-    _workspace(judge_path(out), force, b"Question: ")
+    workspace_for(out, force, b"evaluation.patch")
+    workspace_for(judge_path(out), force, b"Question: ")
     wish = Wish(
         task=task,
         harness=harness,
@@ -344,9 +327,9 @@ def package(
         seconds=seconds,
     )
     made = write_package(wish, out, lambda step: click.echo(f"{step} …", err=True))
-    _say(f"{path} is not tracked and left out of the patch" for path in made.patch.left_out)
+    say(f"{path} is not tracked and left out of the patch" for path in made.patch.left_out)
     if made.unchecked:
-        _say([f"{made.unchecked} samples have no prompt to search for their answer"])
+        say([f"{made.unchecked} samples have no prompt to search for their answer"])
     click.echo(
         f"written {out}: {made.task} by {made.metric}, {made.samples} samples, {made.leaks} leaks, "
         f"patch of {len(made.patch.files)} files onto {made.patch.base[:12]}"

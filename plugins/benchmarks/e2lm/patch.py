@@ -12,8 +12,12 @@ from pathlib import Path
 import yaml
 
 from warehouse.errors import TokenmartError
+from warehouse.text_file import is_text, read_text
 
 TASKS = Path("lm_eval/tasks")
+LARGEST_TASK = 32_000_000
+"""Bytes of a task's folder: ten times what 15,000 questions of a few lines take."""
+_LARGEST_YAML = 1_000_000
 
 # whatever a user's or a clone's git configuration says: prefixes, colours, context, length of ids
 _DIFF = (
@@ -98,7 +102,7 @@ def task_files(task: Path) -> list[Path]:
     """The files of a task's folder, without caches.
 
     Raises:
-        TokenmartError: no folder, nothing in it, or something that is no plain file.
+        TokenmartError: no folder, nothing in it, too much, or something that is no plain file.
     """
     if not task.is_dir():
         raise TokenmartError(f"{task}: no such folder; `tokenmart e2lm new` writes one")
@@ -108,10 +112,20 @@ def task_files(task: Path) -> list[Path]:
             continue
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
             raise TokenmartError(f"{path}: no plain file; a patch can't carry it, replace it")
+        if not is_text(path.name):
+            raise TokenmartError(f"{path}: its name is not UTF-8; rename it")
         if path.is_file():
             found.append(path)
     if not found:
         raise TokenmartError(f"{task}: holds no file; put the task's YAML there")
+    sizes = {path: path.stat().st_size for path in found}
+    if (total := sum(sizes.values())) > LARGEST_TASK:
+        largest = max(found, key=sizes.__getitem__)
+        raise TokenmartError(
+            f"{task}: {total / 1e6:,.0f} MB, of which {largest.name} has "
+            f"{sizes[largest] / 1e6:,.0f}; a patch may carry {LARGEST_TASK / 1e6:.0f} MB: move out "
+            "of the folder what the task doesn't read, or take fewer items"
+        )
     return found
 
 
@@ -133,11 +147,13 @@ def task_names(task: Path) -> list[str]:
         if path.suffix not in (".yaml", ".yml"):
             continue
         try:
-            tree = yaml.load(path.read_text(encoding="utf-8"), Loader=_AnyTag)
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            tree = yaml.load(read_text(path, _LARGEST_YAML), Loader=_AnyTag)
+        except RecursionError as error:
+            raise TokenmartError(f"{path}: not YAML (nested too deeply); correct it") from error
+        except (yaml.YAMLError, ValueError) as error:  # the latter of a date such as 2026-02-30
             where = getattr(error, "problem_mark", None)
             line = f":{where.line + 1}" if where else ""
-            what = getattr(error, "problem", None) or "not text"
+            what = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
             raise TokenmartError(f"{path}{line}: not YAML ({what}); correct it") from error
         if isinstance(tree, dict):
             defined = tree.get("group") or tree.get("task")

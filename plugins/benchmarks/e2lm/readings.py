@@ -1,7 +1,8 @@
 """Which reading of a benchmark, early on, decides between runs as the final score does?
 
 The decisions come from the model `int_decision_pairs`; here they are averaged, with intervals over
-runs and tasks, and the best reading is chosen on some tasks and tried on others.
+runs and tasks, and the best reading is chosen on some tasks and tried on others. Beside them stand
+the decisions of `int_planned_decisions`, for which nothing was evaluated: the larger run is taken.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from warehouse.metrics.model_sql import ModelSql
 from warehouse.paths import Workspace
 
 LEVEL = 0.95
+FEW_RUNS = 10
+"""With fewer runs, how few pairs they make is printed below the table."""
 SPLIT = re.compile("(_val|_test|_[0-9]+shot|_zeroshot|_fewshot)+$")
 """Ends of the names of benchmarks that ask the same task: they are drawn and held out together."""
 
@@ -33,6 +36,8 @@ class Decisions:
     """Agreement of early decisions with final ones, at one stage.
 
     readings, benchmarks: names; every reading has every benchmark.
+    evaluated: how many of the readings, the first ones, were evaluated; the others rank runs by
+        what was known before training.
     agreement: `[readings, benchmarks, pairs]` in 0 … 1, NaN where a run lacks a score.
     first, second: `[pairs]` indices of the runs compared; runs: how many there are.
     related: `[pairs]`, whether both are of one family.
@@ -41,6 +46,7 @@ class Decisions:
 
     readings: tuple[str, ...]
     benchmarks: tuple[str, ...]
+    evaluated: int
     agreement: Floats
     first: np.ndarray[Any, np.dtype[np.intp]]
     second: np.ndarray[Any, np.dtype[np.intp]]
@@ -76,9 +82,10 @@ def compare_readings(name: str, workspace: Workspace, seed: int, resamples: int)
     with open_problem(problem.name, read_table(problem, workspace)) as database:
         models = ModelSql(database, workspace)
         pairs, signal = models.build("int_decision_pairs"), models.build("benchmark_signal")
+        planned = models.build("int_planned_decisions")
         stages = [_share_name(share) for share in problem.predict.shares]
         stages += list(problem.predict.sizes)
-        found = {stage: _decisions(database, pairs, problem, stage) for stage in stages}
+        found = {stage: _decisions(database, pairs, planned, problem, stage) for stage in stages}
         quality = {
             stage: _quality(database, signal, decisions.benchmarks)
             for stage, decisions in found.items()
@@ -113,7 +120,7 @@ def print_readings(found: list[dict[str, Any]]) -> None:
                 view.add_row(
                     problem["problem"],
                     stage["stage"],
-                    row["reading"],
+                    f"{row['reading']}, no evaluation" if row["no_evaluation"] else row["reading"],
                     f"{row['decision_accuracy']:.3f}",
                     _interval(row["interval"]),
                     f"{row['minus_target']:+.3f}",
@@ -121,7 +128,20 @@ def print_readings(found: list[dict[str, Any]]) -> None:
                     *(_or_dash(row[name]) for name in ("within_families", "sq", "snr")),
                     f"{chosen}×",
                 )
-    Console(markup=False, emoji=False, width=130).print(view)
+    console = Console(markup=False, emoji=False, width=140)
+    console.print(view)
+    for problem in found:
+        for stage in problem["stages"]:
+            if stage["runs"] < FEW_RUNS:
+                pairs, tasks = stage["pairs"], stage["tasks"]
+                console.print(
+                    f"{problem['problem']}, {stage['stage']}: {stage['runs']} runs make {pairs} "
+                    f"{'pair' if pairs == 1 else 'pairs'} on {tasks} "
+                    f"{'task' if tasks == 1 else 'tasks'}: one pair that turns on one task changes "
+                    f"a decision accuracy by {1 / (pairs * tasks):.3f}, and one run by up to "
+                    f"{2 / stage['runs']:.3f}",
+                    highlight=False,
+                )
 
 
 def _share_name(share: float) -> str:
@@ -129,26 +149,35 @@ def _share_name(share: float) -> str:
 
 
 def _decisions(
-    database: duckdb.DuckDBPyConnection, pairs: str, problem: TableProblem, stage: str
+    database: duckdb.DuckDBPyConnection,
+    pairs: str,
+    planned: str,
+    problem: TableProblem,
+    stage: str,
 ) -> Decisions:
     """Decisions at a stage, on the target's benchmarks that every reading has there.
 
     A reading of fewer than half as many benchmarks as the widest one is left out.
     """
     assert problem.target is not None
-    rows = database.execute(
-        f"select metric, benchmark, subject, other_subject, agreement from {pairs}"
-        " where kind = $kind and stage = $stage and later_metric = $metric"
-        " and later_stage = $later and (len($benchmarks) = 0 or benchmark in (select"
-        " unnest($benchmarks)))",
-        {
-            "kind": "size" if problem.predict.sizes else "share",
-            "stage": stage,
-            "metric": problem.target.metric,
-            "later": problem.target.size or "final",
-            "benchmarks": list(problem.target.benchmarks),
-        },
-    ).fetchall()
+    target = problem.target
+
+    def asked(decisions: str) -> list[tuple[Any, ...]]:
+        return database.execute(
+            f"select metric, benchmark, subject, other_subject, agreement from {decisions}"
+            " where kind = $kind and stage = $stage and later_metric = $metric"
+            " and later_stage = $later and (len($benchmarks) = 0 or benchmark in (select"
+            " unnest($benchmarks)))",
+            {
+                "kind": "size" if problem.predict.sizes else "share",
+                "stage": stage,
+                "metric": target.metric,
+                "later": target.size or "final",
+                "benchmarks": list(target.benchmarks),
+            },
+        ).fetchall()
+
+    rows = asked(pairs)
     measured = {(row[0], row[1]) for row in rows}
     on_benchmarks = Counter(reading for reading, _ in measured)
     most = max(on_benchmarks.values(), default=0)
@@ -162,12 +191,15 @@ def _decisions(
             f"reading at {stage} and {problem.target.metric} at the end; 3 runs and one benchmark "
             "are needed"
         )
+    rows += (without := asked(planned))
+    evaluated = len(readings)
+    readings += sorted({row[0] for row in without})
     first, second = np.triu_indices(len(runs), 1)
     place = {name: index for index, name in enumerate(runs)}
     pair = {(int(a), int(b)): i for i, (a, b) in enumerate(zip(first, second, strict=True))}
     agreement = np.full((len(readings), len(benchmarks), len(first)), np.nan)
     for metric, benchmark, one, other, value in rows:
-        if metric in readings and benchmark in benchmarks:
+        if metric in readings and benchmark in benchmarks and {one, other} <= place.keys():
             ends = sorted((place[one], place[other]))
             at = pair[ends[0], ends[1]]
             agreement[readings.index(metric), benchmarks.index(benchmark), at] = value
@@ -178,6 +210,7 @@ def _decisions(
     return Decisions(
         readings=tuple(readings),
         benchmarks=tuple(benchmarks),
+        evaluated=evaluated,
         agreement=agreement,
         first=first,
         second=second,
@@ -306,6 +339,7 @@ def _stage_record(
     rows = [
         {
             "reading": reading,
+            "no_evaluation": index >= decisions.evaluated,
             "decision_accuracy": round(float(observed[index]), 6),
             "interval": _percentiles(drawn[index]),
             "minus_target": round(float(observed[index] - observed[own]), 6),
@@ -330,7 +364,7 @@ def _stage_record(
 
 def _held_out(decisions: Decisions, own: int) -> dict[str, Any]:
     """Each task decided by the reading that is best on all others; ties: the first by name."""
-    by_benchmark = np.nanmean(decisions.agreement, axis=2)
+    by_benchmark = np.nanmean(decisions.agreement[: decisions.evaluated], axis=2)
     reached = np.empty(by_benchmark.shape[1])
     chosen = Counter[str]()
     for index, task in enumerate(decisions.task):

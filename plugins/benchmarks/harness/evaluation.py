@@ -21,6 +21,7 @@ from extract.device_errors import DeviceLostError, raise_if_lost
 from extract.device_memory import PeakMemory
 from extract.failures import Failure, explain
 from extract.planning.plan import Document, ModelPlan, Selection, Task, model_parts
+from extract.planning.unrecorded_weights import has_all_tensors, lacks_record
 from extract.unit_rows import ScoredUnit, model_row, unit_record
 from extract.work_claims import claim
 from plugins.benchmarks.harness.encoding import PairEncoder, TooLong
@@ -189,7 +190,12 @@ class EvalRun:
             found is not None
             and found.status == "done"
             and found.fingerprint == self._fingerprint(unit)
+            and (not lacks_record(found) or self._has_all_tensors)
         )
+
+    @cached_property
+    def _has_all_tensors(self) -> bool:
+        return has_all_tensors(self.plan.checkpoint, self.plan.spec, self.workspace)
 
     def _claim_and_score(self, task: EvalTask, unit: EvalUnit) -> None:
         folder = self.workspace.store / "claims" / self.problem.name / self.plan.spec.model_id

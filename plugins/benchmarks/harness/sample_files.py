@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +33,14 @@ class RunFacts:
     Attributes:
         shots: worked examples; None where no file says it.
         chat: hash of the chat template, system instruction and turns; empty for plain prompts.
+        values: `metric,filter` → value of the whole task, without standard errors.
+        better: metric → whether higher values are better.
     """
 
     shots: int | None = None
     chat: str = ""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    better: Mapping[str, bool] = field(default_factory=dict)
 
 
 def task_of(path: Path) -> str:
@@ -65,6 +69,11 @@ def read_samples(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         if not isinstance(content, dict) or "doc_id" not in content:
             raise TokenmartError(
                 f"{place}: no doc_id; expected samples of lm-evaluation-harness (--log_samples)"
+            )
+        if type(content["doc_id"]) is not int:
+            raise TokenmartError(
+                f"{place}: doc_id is {str(content['doc_id'])[:40]!r}, expected a whole number; "
+                "write the number of the document in its task"
             )
         if "filter" not in content:
             item = str(content["doc_id"])
@@ -107,22 +116,51 @@ def arguments_of(sample: dict[str, Any]) -> list[list[Any]]:
 
 
 def facts_beside(path: Path, task: str) -> RunFacts:
-    """Worked examples and chat of a run, from `results_<date>.json` beside its samples.
+    """What `results_<date>.json` beside samples says of their run.
 
     Raises:
         TokenmartError: that file can't be read.
     """
     name = _NAME.fullmatch(path.name)
-    results = path.with_name(f"results_{name['date']}.json") if name and name["date"] else None
-    if results is None or not results.is_file():
+    if name is None or not name["date"]:
         return RunFacts()
+    # `--output_path out.json` writes out_<date>.json
+    beside = [
+        each
+        for each in sorted(path.parent.glob("*.json"))
+        if each.name.endswith(f"_{name['date']}.json")
+    ]
+    if not beside:
+        return RunFacts()
+    if len(beside) > 1:
+        raise TokenmartError(
+            f"{path}: {beside[0].name} and {beside[1].name} beside it are of its date; keep the "
+            "results of this run there"
+        )
+    (results,) = beside
     tree = parse_json(read_text(results), str(results))
     if not isinstance(tree, dict):
         return RunFacts()
-    shots = (tree.get("n-shot") or {}).get(task)
+    shots, values, better = (
+        _of_task(tree, name, task) for name in ("n-shot", "results", "higher_is_better")
+    )
     put = [tree.get(key) for key in ("chat_template_sha", "system_instruction_sha")]
     chat = ""
     if any(put):
         parts = json.dumps([*put, bool(tree.get("fewshot_as_multiturn"))])
         chat = hashlib.sha256(parts.encode()).hexdigest()[:8]
-    return RunFacts(shots if isinstance(shots, int) else None, chat)
+    return RunFacts(
+        shots=shots if isinstance(shots, int) else None,
+        chat=chat,
+        values={
+            key: value
+            for key, value in (values.items() if isinstance(values, dict) else ())
+            if "," in key and not key.partition(",")[0].endswith("_stderr")
+        },
+        better=better if isinstance(better, dict) else {},
+    )
+
+
+def _of_task(tree: dict[str, Any], name: str, task: str) -> Any:
+    part = tree.get(name)
+    return part.get(task) if isinstance(part, dict) else None

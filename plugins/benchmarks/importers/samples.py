@@ -13,9 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from plugins.benchmarks.harness.eval_answer import ROUNDING
 from plugins.benchmarks.harness.gold_choices import ChoiceSample, choice_text, gold_choices
 from plugins.benchmarks.harness.imported_answers import EvalImporter
+from plugins.benchmarks.harness.logged_scores import logged_scores, renamed_filters
 from plugins.benchmarks.harness.sample_files import (
+    RunFacts,
     arguments_of,
     facts_beside,
     metrics_of,
@@ -67,21 +70,25 @@ class HarnessSamples(EvalImporter):
         facts = facts_beside(path, task)
         generations: dict[int, Row] = {}
         logged: dict[int, _Logged] = {}
+        seen: set[tuple[int, str]] = set()
         common = {"task": task, "backend": "lm_eval", "shots": facts.shots, "chat": facts.chat}
-        for place, sample in read_samples(path):
+        for place, sample in _named(path, facts):
             try:
-                item, asked = int(sample["doc_id"]), arguments_of(sample)
+                item, asked = sample["doc_id"], arguments_of(sample)
+                if (item, str(sample["filter"])) in seen:
+                    raise TokenmartError(
+                        f"{place}: item {item} under the filter {sample['filter']!r} was given "
+                        "before; keep one (nothing was imported)"
+                    )
+                seen.add((item, str(sample["filter"])))
                 if len(asked[0]) == 2 and isinstance(asked[0][1], dict):
                     texts = sample["filtered_resps"][0]
                     fields = {**common, "item": item, **_asked(sample, asked)}
                     row = generations.setdefault(item, Row(place, fields))
                     answer = texts[0] if isinstance(texts, list) else texts
-                    if sample["filter"] in row.fields["answers"]:
-                        raise TokenmartError(
-                            f"{place}: item {item} under the filter {sample['filter']!r} was "
-                            "given before; keep one (nothing was imported)"
-                        )
-                    row.fields["answers"][str(sample["filter"])] = str(answer)
+                    row.fields["answers"][str(sample["filter"])] = (
+                        None if answer is None else str(answer)
+                    )
                 elif item not in logged:
                     logged[item] = _logged(place, item, sample, asked)
             except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
@@ -93,6 +100,21 @@ class HarnessSamples(EvalImporter):
         for place, fields in _scored(list(logged.values()), task):
             yield Row(place, {**common, **fields})
 
+    def scores(self, path: Path) -> Iterator[dict[str, Any]]:
+        """The task's own metrics, as logged: see `logged_scores`."""
+        facts = facts_beside(path, task_of(path))
+        yield from logged_scores(_named(path, facts), facts)
+
+
+def _named(path: Path, facts: RunFacts) -> list[tuple[str, dict[str, Any]]]:
+    """The samples of a file, their filters by the names of the file of results."""
+    samples = list(read_samples(path))
+    names = renamed_filters([sample for _, sample in samples], facts)
+    return [
+        (place, {**sample, "filter": names.get(sample["filter"], sample["filter"])})
+        for place, sample in samples
+    ]
+
 
 def _logged(place: str, item: int, sample: dict[str, Any], asked: list[list[Any]]) -> _Logged:
     answers = [
@@ -101,6 +123,12 @@ def _logged(place: str, item: int, sample: dict[str, Any], asked: list[list[Any]
     ]
     if len(answers) != len(asked):
         raise ValueError(f"{len(asked)} requests, {len(answers)} responses")
+    highest = max((score for score, _ in answers), default=0.0)
+    if highest > ROUNDING:
+        raise TokenmartError(
+            f"{place}: a log-likelihood is {highest:g}, above 0: no probability is above 1; run "
+            "it again (nothing was imported)"
+        )
     if any(score != score for score, _ in answers):
         raise TokenmartError(
             f"{place}: a log-likelihood is NaN: the model's logits overflowed; run it again in "
@@ -121,12 +149,16 @@ def _asked(sample: dict[str, Any], asked: list[list[Any]]) -> dict[str, Any]:
         "context": asked[0][0],
         "gold": [str(each) for each in target] if isinstance(target, list) else [str(target)],
         "answers": {},
+        # how its texts are compared, only the task knows: what it logged counts
+        "options": {"generation": asked[0][1], "exact_match": None},
     }
 
 
 def _scored(samples: list[_Logged], task: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Fields of each request, with its place."""
     chosen = [each for each in samples if len(each.asked[0]) > 1 and len(each.choices) > 1]
+    # such a task counts in its own way, and its metrics are in the file
+    shares = any(_is_share(each.metrics.get("acc")) for each in chosen)
     golds = (
         gold_choices(
             [
@@ -141,10 +173,10 @@ def _scored(samples: list[_Logged], task: str) -> Iterator[tuple[str, dict[str, 
             ],
             task,
         )
-        if chosen
+        if chosen and not shares
         else None
     )
-    right = dict(zip((each.item for each in chosen), golds.golds if golds else [], strict=True))
+    right = dict(zip((each.item for each in chosen), golds.golds, strict=True)) if golds else {}
     for sample in samples:
         if len(sample.asked[0]) == 1:
             yield sample.place, _rolling(sample)
@@ -169,11 +201,22 @@ def _scored(samples: list[_Logged], task: str) -> Iterator[tuple[str, dict[str, 
                     "reference": choice_text(str(arguments[1]), golds.delimiter)
                     if golds and many
                     else None,
-                    "is_gold": choice in right[sample.item] if many else True,
+                    "is_gold": (choice in right[sample.item] if golds else None) if many else True,
+                    "options": {"own_metrics": _counts_itself(sample)},
                     "loglikelihood": min(answer[0], 0.0),
                     "is_greedy": answer[1],
                 },
             )
+
+
+def _is_share(accuracy: Any) -> bool:
+    return isinstance(accuracy, float) and 0 < accuracy < 1
+
+
+def _counts_itself(sample: _Logged) -> bool:
+    """Whether the harness's metrics of a sample can't be had from its log-likelihoods alone."""
+    accuracy = sample.metrics.get("acc")
+    return accuracy not in (0, 1) or (len(sample.choices) > 1 and len(set(sample.choices)) == 1)
 
 
 def _refuse_other_accuracy(sample: _Logged) -> None:

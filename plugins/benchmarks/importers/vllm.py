@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from plugins.benchmarks.harness.eval_answer import ROUNDING
 from plugins.benchmarks.harness.imported_answers import EvalImporter
 from plugins.benchmarks.importers.token_logprobs import json_lines
 from warehouse.errors import TokenmartError
@@ -55,6 +56,11 @@ def _fields(place: str, content: dict[str, Any]) -> dict[str, Any]:
             raise ValueError("a scored token without log-prob")
         own = choices[str(token_id)]
         top = max(choice["logprob"] for choice in choices.values())
+        if top > ROUNDING:
+            raise TokenmartError(
+                f"{place}: a log-probability is {top:g}, above 0: no probability is above 1; "
+                "score it again"
+            )
         # without further choices the largest is the token's own, which says nothing
         known = own["rank"] == 1 or len(choices) > 1
         tokens.append(

@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 
 MOST_RUNS = 8
-"""Lines in one panel: more can't be told apart."""
+"""Lines in one panel: more are not readable."""
 
 FEWEST_PAIRS = 10
 """Pairs behind a decision accuracy on the page: fewer are mostly chance."""

@@ -59,7 +59,7 @@ class _Score:
 
     @property
     def point(self) -> tuple[Any, ...]:
-        """Where a table has it; two checkpoints at one point are told apart by their run."""
+        """Where a table has it; two checkpoints at one point are distinguished by their run."""
         return self.checkpoint.step, self.checkpoint.tokens, self.benchmark, self.metric
 
 
@@ -114,8 +114,14 @@ def read_results(
             f"{''.join(f'; {note}' for note in notes[:_SHOWN])}; name files with results"
         )
     rows = _rows(list(latest.values()), directions or {}, notes)
-    ordered = sorted(rows, key=lambda row: [(row[n] is not None, row[n]) for n in FIELDS[:5]])
-    return HarnessResults(tuple(ordered), tuple(notes))
+    return HarnessResults(sorted_rows(rows), tuple(notes))
+
+
+def sorted_rows(rows: Iterable[ScoreRow]) -> tuple[ScoreRow, ...]:
+    """Rows by model, step, tokens, benchmark and metric."""
+    return tuple(
+        sorted(rows, key=lambda row: [(row[name] is not None, row[name]) for name in FIELDS[:5]])
+    )
 
 
 def _replaced(early: _Score, late: _Score) -> str:

@@ -18,6 +18,7 @@ from dbt_harness import Warehouse
 from harness_forms import FORMS, GROUP, write_forms
 
 from plugins.benchmarks.commands.eval import eval_command
+from tokenmart import cli
 from warehouse.paths import Workspace
 
 pytest.importorskip("lm_eval")
@@ -30,12 +31,15 @@ OWN = {"truthfulqa_mc2", "winogrande", "wsc273", "wikitext", "drop", "crows_pair
 MODELS = {"tiny--bos": ("llama", True, 0), "tiny--plain": ("gemma3_text", False, 1)}
 
 
-def results_of_harness(checkpoint: Path, forms: Path, names: list[str]) -> dict[str, Any]:
+def results_of_harness(
+    checkpoint: Path, forms: Path, names: list[str], logged: Path
+) -> dict[str, Any]:
     """Task or group → metric,filter → value, by the harness's own class and arithmetic.
 
-    Task by task: where one can't be counted, the harness ends.
+    Task by task: where one can't be counted, the harness ends. Its own files go to `logged`.
     """
     from lm_eval import simple_evaluate
+    from lm_eval.loggers import EvaluationTracker
     from lm_eval.models.huggingface import HFLM
     from lm_eval.tasks import TaskManager
 
@@ -44,8 +48,22 @@ def results_of_harness(checkpoint: Path, forms: Path, names: list[str]) -> dict[
     manager = TaskManager(include_path=str(forms), include_defaults=False)
     found: dict[str, Any] = {}
     for name in names:
-        run = simple_evaluate(model, tasks=[name], task_manager=manager, bootstrap_iters=0)
-        for task, values in dict(run)["results"].items():
+        run = dict(
+            simple_evaluate(
+                model,
+                tasks=[name],
+                task_manager=manager,
+                bootstrap_iters=0,
+                log_samples=True,
+            )
+        )
+        samples = run.pop("samples")
+        tracker = EvaluationTracker(output_path=str(logged / name))
+        tracker.general_config_tracker.model_name_sanitized = "tiny"
+        tracker.save_results_aggregated(run, samples)
+        for task, found_samples in samples.items():
+            tracker.save_results_samples(task_name=task, samples=found_samples)
+        for task, values in run["results"].items():
             found[task] = {
                 key: value for key, value in values.items() if "," in key and "_stderr," not in key
             }
@@ -75,17 +93,28 @@ def test_every_number_under_the_harness_s_names_is_the_harness_s(
     words = ["--problem", str(problem), "--include-path", str(forms), "--device", "cpu"]
     done = CliRunner().invoke(eval_command, [*words, "--tasks", ",".join(names)])
     assert done.exit_code == 0, done.output
+    every = {
+        model: results_of_harness(folder, forms, names, tmp_path / model)
+        for model, folder in folders.items()
+    }
+    for model in folders:
+        files = sorted(map(str, (tmp_path / model).rglob("samples_*.jsonl")))
+        words = ["--problem", str(problem), "--model", model.replace("--", "/")]
+        done = CliRunner().invoke(cli, ["data", "import", *words, "--format", "samples", *files])
+        assert done.exit_code == 0, done.output
     built = Warehouse(workspace.data, workspace.root / "t.duckdb")
     built.run("--select", "+eval_metrics")
     query = (
         "select model_id, task, metric || ',' || filter, value, reason, items from eval_metrics "
+        "where part = 'all' and (condition like '%-samples') = "
     )
-    ours = {row[:3]: row[3:] for row in built.rows(query + "where part = 'all'")}
+    ours, imported = (
+        {row[:3]: row[3:] for row in built.rows(query + which)} for which in ("false", "true")
+    )
     catalogued = built.rows("select metric from eval_metric_catalog where origin = 'harness'")
     harness_s = {name for (name,) in catalogued}
     lines: dict[str, tuple[str, str, str]] = {}
-    for model, folder in folders.items():
-        theirs = results_of_harness(folder, forms, names)
+    for model, theirs in every.items():
         assert theirs.keys() == {*names, *GROUP[1]}
         for task, values in theirs.items():
             assert values
@@ -93,9 +122,14 @@ def test_every_number_under_the_harness_s_names_is_the_harness_s(
                 mine, reason, _ = ours[model, task, key]
                 assert reason is None, (task, key, reason)
                 assert mine == pytest.approx(value, rel=1e-4, abs=1e-6), (model, task, key)
+                if task != GROUP[0]:
+                    assert imported[model, task, key][:2] == (
+                        pytest.approx(value, rel=1e-12),
+                        None,
+                    ), (task, key)
             items = str(max(ours[model, task, key][2] for key in values))
             lines[task] = (task, items, ", ".join(sorted(values)))
-        for found, task, key in ours:
+        for found, task, key in [*ours, *imported]:
             if found == model and task.removeprefix("form_") in OWN and key not in theirs[task]:
                 assert key.partition(",")[0] not in harness_s, (task, key)
     query = """
@@ -105,7 +139,8 @@ def test_every_number_under_the_harness_s_names_is_the_harness_s(
             from staging.stg_eval_tokens join staging.stg_eval_items
                 using (problem, condition, doc_id, segment)
             where task = 'form_winogrande' and is_gold group by model_id, item
-        ) using (model_id, item) where task = 'form_winogrande' and metric = 'bpb'
+        ) using (model_id, item)
+        where task = 'form_winogrande' and metric = 'bpb' and condition not like '%-samples'
     """
     [(largest,)] = built.rows(query)
     assert largest < 1e-9

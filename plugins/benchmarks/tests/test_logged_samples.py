@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
@@ -123,8 +125,13 @@ def test_the_right_choice_is_read(tmp_path: Path, name: str) -> None:
 
 
 CONTRADICTORY = [
+    ("an item twice", sample(0, "1", [-1, -2, -3], NLI, acc=0.0), "item 0 under the filter 'none'"),
+    ("above 1", sample(1, "0", [5.0, -2, -3], NLI, acc=1.0), "a log-likelihood is 5, above 0"),
+    ("an accuracy in quotes", sample(1, "0", [-1, -2, -3], NLI, acc="1.0"), "acc is '1.0'"),
+    ("an accuracy of NaN", sample(1, "0", [-1, -2, -3], NLI, acc=math.nan), "acc is nan"),
+    ("half an item", sample(1, "0", [-1, -2], NLI[:2]) | {"doc_id": 1.5}, "doc_id is '1.5', exp"),
+    ("a truth value", sample(1, "0", [-1, -2], NLI[:2]) | {"doc_id": True}, "doc_id is 'True'"),
     ("another target than acc says", sample(1, "1", [-1, -2, -3], NLI, acc=1.0), "acc is 1.0"),
-    ("a share", sample(1, "0", [-1, -2, -3], NLI, acc=0.4), "acc is 0.4"),
     ("no such choice", sample(1, "7", [-1, -2, -3], NLI, acc=1.0), "no choice is right"),
     ("another length", sample(1, "0", [-1, -9, -9], NLI, acc=1, acc_norm=0), "acc_norm is 0"),
     ("not a number", sample(1, "0", ["nan", -9, -9], NLI, acc=1), "log-likelihood is NaN"),
@@ -141,6 +148,14 @@ def test_a_line_that_contradicts_itself_is_named(
         right(path)
     message = raised.value.format_message()
     assert message.startswith(f"{path}:2: ") and said in message, message
+
+
+def test_a_task_that_counts_shares_tells_no_right_choice(tmp_path: Path) -> None:
+    """Of several true answers acc is their share of probability: the file's metrics are taken."""
+    path = write(tmp_path, sample(0, "0", [-1, -2], NLI[:2], acc=0.73))
+    rows = list(HarnessSamples().read(path))
+    assert [row.fields["is_gold"] for row in rows] == [None, None]
+    assert [row.fields["options"] for row in rows] == [{"own_metrics": True}] * 2
 
 
 def test_what_the_file_does_not_say_is_not_guessed(tmp_path: Path) -> None:
@@ -268,6 +283,103 @@ def test_unknown_worked_examples_are_asked_for(problem: Workspace, tmp_path: Pat
     assert code == 1 and "put the results_<date>.json of the same run" in output, output
 
 
+def own_scores(
+    problem: Workspace, path: Path, task: str = "qa", **values: Any
+) -> dict[tuple[str, str, int | None], tuple[Any, ...]]:
+    """What an import stores of the task's own metrics, with a file of results if it has values."""
+    if values:
+        results = {"results": {task: {"alias": task, **values}}, "n-shot": {task: 0}, "config": {}}
+        results["higher_is_better"] = {task: {"bleu": True, "loss": False}}
+        (path.parent / f"results_{DATE}.json").write_text(json.dumps(results))
+    code, output = run(path)
+    assert code == 0, output
+    (file,) = problem.eval_scores.rglob("scores.parquet")
+    rows = pq.read_table(file, partitioning=None).to_pylist()
+    with connect_to_parquet(problem) as connection:
+        ((asked,),) = connection.execute(
+            "select sha256(string_agg(unit_sha256, ',' order by doc_id)) from (select distinct"
+            " doc_id, unit_sha256 from eval_items)"
+        ).fetchall()
+    assert {row["requests_sha256"] for row in rows} == {asked}
+    return {
+        (row["metric"], row["filter"], row["item"]): (
+            row["value"], row["weight"], row["aggregate"], row["better"], row["reason"],
+        )
+        for row in rows
+    }  # fmt: skip
+
+
+def test_generations_keep_the_metrics_that_they_were_logged_with(
+    problem: Workspace, tmp_path: Path
+) -> None:
+    """How texts are compared only the task knows: `$7.` may be 7."""
+    lines = [
+        generation(number, answer, filter=name, metrics=["exact_match"], exact_match=value)
+        for name, answers in (("strict", ("$7.", "8")), ("loose", ("7", "7")))
+        for number, (answer, value) in enumerate(zip(answers, (1.0, 0.0), strict=True))
+    ]
+    found = own_scores(problem, write(tmp_path, *lines))
+    assert found == {
+        ("exact_match", name, item): (value, 1.0, "mean", None, None)
+        for name in ("strict", "loose")
+        for item, value in ((0, 1.0), (1, 0.0))
+    }
+
+
+def test_filters_without_a_name_have_that_of_the_results(
+    problem: Workspace, tmp_path: Path
+) -> None:
+    """0.4.3 to 0.4.6."""
+    lines = [
+        generation(0, "7", exact_match=1.0), generation(1, "8", exact_match=0.0),
+        generation(0, "x", exact_match=0.0), generation(1, "y", exact_match=0.0),
+    ]  # fmt: skip
+    path = write(tmp_path, *lines)
+    values = {"exact_match,strict": 0.5, "exact_match_stderr,strict": 0.1, "exact_match,loose": 0.0}
+    found = own_scores(problem, path, **values)
+    assert {key[1] for key in found} == {"strict", "loose"}
+    assert found["exact_match", "strict", None] == (0.5, None, None, None, None)
+    assert found["exact_match", "loose", 0] == (0.0, 1.0, "mean", None, None)
+    values = dict(zip(values, (0.25, 0.1, 0.0), strict=True))
+    again = own_scores(problem, path, **values)
+    assert {key[1] for key in again} == {"none", "filter-2"}, "means fit no name: numbers stay"
+
+
+def test_a_task_s_value_is_that_of_its_results(problem: Workspace, tmp_path: Path) -> None:
+    lines = [
+        sample(0, "0", [-1, -2], NLI[:2], acc=1.0, bleu=["a", "b"], loss=2.0, perplexity=-3.0),
+        sample(1, "0", [-2, -1], NLI[:2], acc=0.0, bleu=["a", "c"], loss=4.0, perplexity=-5.0),
+    ]
+    given = {"acc,none": 0.5, "bleu,none": 12.5, "loss,none": 7.0, "perplexity,none": math.exp(4)}
+    found = own_scores(problem, write(tmp_path, *lines), **given)
+    assert found["bleu", "none", None] == (12.5, None, None, "higher", None)
+    assert found["loss", "none", None] == (7.0, None, None, "lower", None)
+    # the task makes 7 of 2 and 4: their mean would be another number under its name
+    assert ("loss", "none", 0) not in found and ("bleu", "none", 0) not in found
+    assert found["perplexity", "none", 1] == (5.0, 1.0, "exp", None, None)
+    assert found["acc", "none", 0] == (1.0, 1.0, "mean", None, None)
+
+
+def test_results_of_another_run_are_refused(problem: Workspace, tmp_path: Path) -> None:
+    path = write(tmp_path, sample(0, "0", [-1, -2], NLI[:2], acc=1.0))
+    results = {"results": {"qa": {"acc,none": 0.25}}, "n-shot": {"qa": 0}}
+    (tmp_path / f"results_{DATE}.json").write_text(json.dumps(results))
+    code, output = run(path)
+    assert code == 1 and f"{path}:1: the mean acc of the samples is 1, in the file of" in output
+    assert not problem.eval_items.exists()
+
+
+def test_an_infinite_value_is_no_number_and_stops_nothing(
+    problem: Workspace, tmp_path: Path
+) -> None:
+    lines = sample(0, "0", ["-inf", "-inf"], NLI[:2], acc=1.0, perplexity=-math.inf, loss=2.0)
+    given = {"acc,none": 1.0, "perplexity,none": math.inf}
+    found = own_scores(problem, write(tmp_path, lines), **given)
+    assert found["perplexity", "none", None][-1] == "its value is inf, not one finite number"
+    assert found["acc", "none", None][0] == 1.0
+    assert "no results_<date>.json beside the samples says" in found["loss", "none", None][-1]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -275,6 +387,7 @@ def test_unknown_worked_examples_are_asked_for(problem: Workspace, tmp_path: Pat
         ('{"doc_id": 0, "x":' * 100_000, "nested too deeply"),
         ('{"doc_id": ' + "[" * 80 + "]" * 80 + "}", "nested deeper than 64"),
         ('{"doc_id": ' + "9" * 5000 + "}", "a number too long"),
+        ('{"doc_id": 0, "x": ' + "9" * 400 + "}", "a number too long"),
         ("\xff", "not UTF-8"),
     ],
 )

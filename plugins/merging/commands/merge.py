@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from plugins.merging.submission_cli import submission
+from plugins.merging.kit.submission_cli import submission
 from plugins.merging.tasks_cli import tasks
 from warehouse.errors import TokenmartError, visible
 from warehouse.options import FILE, JSON, PROBLEM
@@ -81,7 +81,7 @@ def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> Non
 
     workspace = find_workspace()
     problem = load_merge_problem(problem_name, workspace)
-    wanted = [problem.merge(name) for name in names] or list(problem.merges)
+    wanted = [problem.merge(name) for name in names] or list(problem.entries)
     failures: list[TokenmartError] = []
     with progress_bar(len(wanted), "merges") as progress:
         for each in wanted:
@@ -303,7 +303,7 @@ def eval_command(
 
     workspace = find_workspace()
     problem = load_merge_problem(problem_name, workspace)
-    wanted = [problem.merge(name) for name in merges] or list(problem.merges)
+    wanted = [problem.merge(name) for name in merges] or list(problem.entries)
     asked = [name for each in names for name in each.split(",") if name]
     if hidden_round is not None and round_name is None and not asked:
         round_ = Round.hidden(hidden_round, workspace)

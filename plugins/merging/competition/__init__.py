@@ -1,1 +1,1 @@
-"""Entries of a competition ranked fairly: win rates, intervals, and who can't be told apart."""
+"""Rankings of a competition: win rates, intervals, pairs that are not distinguishable."""

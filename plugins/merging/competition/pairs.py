@@ -1,8 +1,10 @@
-"""Which pairs of entries are distinguishable when only results of whole tasks are known.
+"""Which pairs of entries are distinguishable.
 
-Resampling a handful of groups of tasks calls too many equal pairs different: 16% with five groups,
-12% with eight. Pairs of such a round are tested by exact sign flips of their differences in mean
-win rate, group by group, and adjusted by Holm for the number of pairs of the round.
+Where items were resampled, a pair is when its order is the same in more than 97.5% of the draws,
+not adjusted for the number of pairs. Where only results of whole tasks are known, that would be
+wrong: resampling a handful of groups of tasks calls too many equal pairs different, 16% with five
+groups and 12% with eight. Pairs of such a round are tested by exact sign flips of their differences
+in mean win rate, group by group, and adjusted by Holm for the number of pairs of the round.
 """
 
 from __future__ import annotations
@@ -15,12 +17,14 @@ import numpy as np
 from analysis.statistics.sign_flip import holm, sign_flip_p
 
 LEVEL = 0.05
+SAME_ORDER = 1 - LEVEL / 2
+"""Share of the draws over items, beyond which the order of a pair is distinguishable."""
 
 Row = dict[str, Any]
 
 
 def tested_pairs(marts: dict[str, list[Row]]) -> list[Row]:
-    """The rows of `ranking_pairs`, those of task rounds with the test's verdict in `told_apart`.
+    """The rows of `ranking_pairs` with `distinguishable` and `p_adjusted`.
 
     `p_adjusted` is None where items were resampled, and with fewer groups than the test needs.
 
@@ -34,16 +38,25 @@ def tested_pairs(marts: dict[str, list[Row]]) -> list[Row]:
             group = (row["round"], row["task_group"])
             rates[row["round"], row["entry"]][group] = row["mean_win_rate"]
             rates["overall", row["entry"]][group] = row["mean_win_rate"]
-    found = [row | {"p_adjusted": None} for row in marts["ranking_pairs"]]
+    found = [
+        row | {"distinguishable": _same_order(row["above_share"]), "p_adjusted": None}
+        for row in marts["ranking_pairs"]
+    ]
     for name in of_tasks:
         rows = [row for row in found if row["round"] == name]
         p = np.full(len(rows), np.nan)
+        alike: dict[tuple[tuple[str, str], ...], dict[int, list[float]]] = defaultdict(dict)
         for place, row in enumerate(rows):
             one, other = (rates[name, row[key]] for key in ("entry", "other_entry"))
-            shared = sorted(one.keys() & other.keys())
-            difference = np.array([[one[group] - other[group] for group in shared]])
-            p[place] = sign_flip_p(difference)[0]
+            shared = tuple(sorted(one.keys() & other.keys()))
+            alike[shared][place] = [one[group] - other[group] for group in shared]
+        for differences in alike.values():
+            p[list(differences)] = sign_flip_p(np.array(list(differences.values())))
         for row, adjusted in zip(rows, holm(p).tolist(), strict=True):
-            row["told_apart"] = adjusted < LEVEL
+            row["distinguishable"] = adjusted < LEVEL
             row["p_adjusted"] = None if np.isnan(adjusted) else float(f"{adjusted:.12g}")
     return found
+
+
+def _same_order(above: float | None) -> bool:
+    return above is not None and max(above, 1 - above) > SAME_ORDER

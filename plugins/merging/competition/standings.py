@@ -24,6 +24,7 @@ MARTS = {
     "ranking_tasks": "round, task_group, rank nulls last, entry",
     "ranking_pairs": "round, entry, other_entry",
     "ranking_stability": "round, other_round",
+    "ranking_drops": "round, other_round, rank, entry",
     "merge_costs": "entry, stage desc, round",
     "ranking_fronts": "round, seconds, entry",
 }
@@ -33,6 +34,9 @@ Row = dict[str, Any]
 
 _NO_RUNS = pa.schema([pa.field("model_id", pa.string()), *MERGE_RUNS]).empty_table()
 
+
+OPEN = "open"
+"""The round whose items participants have, and tune on."""
 
 BUILD = "tokenmart dbt run --select tag:benchmarks+ tag:rankings+"
 """Builds the marts of rankings."""
@@ -58,6 +62,15 @@ class Standings:
         """Its rounds; `overall`, where there is one, comes last."""
         found = {str(row["round"]) for row in self.marts["rankings"]}
         return sorted(found, key=lambda name: (name == "overall", name))
+
+    @property
+    def drops(self) -> dict[str, list[Row]]:
+        """Round → rows of `ranking_drops` from the round `open` to it, best entries first."""
+        found: dict[str, list[Row]] = {}
+        for row in self.marts["ranking_drops"]:
+            if row["round"] == OPEN:
+                found.setdefault(row["other_round"], []).append(row)
+        return found
 
 
 def rank_file(

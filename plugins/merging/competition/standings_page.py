@@ -1,4 +1,4 @@
-"""A ranking as one HTML page: scores, rank intervals, who can't be told apart, costs and fronts."""
+"""A ranking as one HTML page: scores, rank intervals, indistinguishable pairs, costs, fronts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,14 @@ from analysis.report.svg import page_svg
 from analysis.templates import environment
 from plugins.merging.competition.standings import Row, Standings
 from plugins.merging.competition.standings_figures import front_figure, ranks_figure
-from plugins.merging.competition.standings_view import note, number, rivals, span, stability
+from plugins.merging.competition.standings_view import (
+    drop_note,
+    note,
+    number,
+    rivals,
+    span,
+    stability,
+)
 from warehouse.progress import Progress
 
 
@@ -26,7 +33,7 @@ class RoundView:
     Attributes:
         name: the round.
         rows: of `rankings`, in their order.
-        alike: entry → entries it can't be told apart from.
+        alike: entry → entries that are not distinguishable from it.
         groups: task groups, in order; those of `overall` are shown with their rounds.
         win_rates: entry → task group → row of `ranking_tasks`.
         ranks: figure of the ranks' intervals; None without a ranked entry.
@@ -56,6 +63,8 @@ def standings_page(standings: Standings, progress: Progress) -> str:
         name=standings.name,
         rounds=rounds,
         costs=standings.marts["merge_costs"],
+        drops=standings.drops,
+        drop_note=drop_note,
         stability=[stability(pair) for pair in standings.marts["ranking_stability"]],
         span=span,
         colour_roles=ROLES,

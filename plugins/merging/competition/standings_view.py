@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from analysis.statistics.sign_flip import MINIMUM_GROUPS
-from plugins.merging.competition.standings import Row, Standings
+from plugins.merging.competition.standings import OPEN, Row, Standings
 from warehouse.errors import visible
 from warehouse.terminal import print_whole
 
@@ -22,7 +22,7 @@ def rivals(standings: Standings, round_name: str) -> dict[str, list[str]]:
     """Entry → entries of the round that it isn't distinguishable from, by name."""
     found: dict[str, list[str]] = {}
     for pair in standings.marts["ranking_pairs"]:
-        if pair["round"] == round_name and not pair["told_apart"]:
+        if pair["round"] == round_name and not pair["distinguishable"]:
             found.setdefault(pair["entry"], []).append(pair["other_entry"])
             found.setdefault(pair["other_entry"], []).append(pair["entry"])
     return {entry: sorted(names) for entry, names in found.items()}
@@ -37,6 +37,31 @@ def print_standings(standings: Standings, round_name: str | None = None) -> None
     for pair in standings.marts["ranking_stability"]:
         if round_name in (None, pair["round"], pair["other_round"]):
             console.print(visible(stability(pair)), highlight=False)
+    if round_name in (None, OPEN):
+        for name, rows in standings.drops.items():
+            _print_drops(console, name, rows)
+
+
+def _print_drops(console: Console, name: str, rows: list[Row]) -> None:
+    view = Table(box=None, pad_edge=False, header_style="bold")
+    view.add_column("entry", overflow="fold")
+    for heading in (OPEN, name, "drop", "95%"):
+        view.add_column(visible(heading), justify="right", no_wrap=True)
+    for row in rows:
+        interval = span(row["drop_low"], row["drop_high"])
+        scores = (number(row[key]) for key in ("score", "other_score", "drop"))
+        view.add_row(visible(row["entry"]), *scores, interval)
+    console.print(visible(f"from {OPEN} to {name}"), style="bold", highlight=False)
+    print_whole(console, view)
+    console.print(visible(drop_note(rows)), style="dim", highlight=False)
+
+
+def drop_note(rows: list[Row]) -> str:
+    """What a drop of the first of so many entries means, in words."""
+    return (
+        f"{rows[0]['entries']} entries were compared in the open round; the first of many falls "
+        "elsewhere by chance alone, and what was tuned on the round falls further"
+    )
 
 
 def _print_round(console: Console, standings: Standings, name: str) -> None:

@@ -215,6 +215,7 @@ def test_layers_of_two_models_and_slerp_and_a_seeded_draw(
         experts,
         workspace,
         {"name": "layers", "recipe": layers},
+        {"name": "layers-and-base", "recipe": {**layers, "base_model": "one"}},
         {"name": "slerp", "recipe": slerp},
         {"name": "dare", "recipe": dare, "seed": 3},
         {"name": "dare-again", "recipe": dare, "seed": 4},
@@ -223,6 +224,8 @@ def test_layers_of_two_models_and_slerp_and_a_seeded_draw(
     for layer, source in ((0, "one"), (1, "one"), (2, "two")):
         name = f"model.layers.{layer}.mlp.up_proj.weight"
         np.testing.assert_array_equal(stacked[name], weights(experts / source)[name])
+    for name, value in weights(made(path, workspace, "layers-and-base")).items():
+        np.testing.assert_array_equal(value, stacked[name])
     first = weights(experts / "one")
     for name, value in weights(made(path, workspace, "slerp")).items():
         np.testing.assert_allclose(value, first[name], atol=1e-5 * np.abs(first[name]).max())
@@ -243,6 +246,13 @@ def test_a_merge_is_made_once_and_named_by_what_it_depends_on(
     stamp = (folder / "merge.json").stat().st_mtime_ns
     assert made(path, workspace, "m") == folder
     assert (folder / "merge.json").stat().st_mtime_ns == stamp
+    # an earlier version may have merged into weights that were drawn at random
+    record = json.loads((folder / "merge.json").read_text())
+    assert record.pop("weights") == "complete"
+    (folder / "merge.json").write_text(json.dumps(record))
+    (folder / "model.safetensors").write_bytes(b"")
+    assert made(path, workspace, "m") == folder
+    assert weights(folder).keys() == weights(experts / "one").keys()
     path = problem_of(experts, workspace, {"name": "m", "recipe": {**LINEAR, "dtype": "bfloat16"}})
     from plugins.merging.make import plan_merge
 

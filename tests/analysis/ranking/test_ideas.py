@@ -110,6 +110,9 @@ def test_leaving_variants_out_of_the_build_does_not_help_those_that_stay(minilon
         ("select 'smollm2-135m' as model_id, null::double as value", "no value for any model"),
         ("select model_id, avg(score) as value from Downstream_scores group by 1", "names Downst"),
         ("create table x as select 1; drop table metric_values", "DROP is not allowed"),
+        ("select 'smollm2-135m' as model_id, 'inf'::double as value", "row 1: value is inf, exp"),
+        ("select 'smollm2-135m' as model_id, 'nan'::double as value", "or case when isfinite(…)"),
+        ("select 'smollm2-135m' as model_id, 1e308::double * 9 as value", "row 1: value is inf"),
         ("selct 1", "syntax error"),
     ],
 )
@@ -137,8 +140,19 @@ def test_numbers_made_elsewhere_come_from_a_file(minilong, tmp_path):
     assert (down["variant"], down["n"]) == ("down", 21)
     shown = run(cli.correlate, "--values", path, "--top", 1, "--resamples", 100).stdout
     assert "idea/up ranks the models most like:" in shown and "† not admissible" in shown
-    path.write_text("model_id,value\nsmollm2-135m,1\ngemma3-270m,much\n")
-    result = run(cli.correlate, "--values", path)
-    assert f"{path}, line 3: value is 'much'; write a number" in result.stderr
+    left_out = [*full_ids.values()][-2:]
+    assert down["models_without_value"] == left_out and up["models_without_value"] == []
+    assert f"idea/down: no value for {', '.join(left_out)}" in shown
+    for given, words in (
+        ("much", "value is 'much'; write a finite number, or nothing"),
+        ("inf", "value is inf, expected a finite number; write one, or nothing where a model has"),
+        ("-Infinity", "value is -inf, expected"),
+        ("nan", "value is nan, expected"),
+        ("1e999", "value is inf, expected"),
+    ):
+        path.write_text(f"model_id,value\nsmollm2-135m,1\ngemma3-270m,{given}\n")
+        for form in ([], ["--json"]):
+            result = run(cli.correlate, "--values", path, *form)
+            assert f"{path}, line 3: {words}" in result.stderr, result.output
     both = run(cli.correlate, "--values", path, "--sql", "select 1")
     assert both.exit_code == 2 and "give one of" in both.stderr

@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from analysis.statistics.permutation import directed_test, exchangeable_strata, permuted_indices
+from analysis.statistics.permutation import (
+    arrangements,
+    directed_test,
+    exchangeable_strata,
+    permuted_indices,
+)
 
 
 def test_one_metric_agrees_with_all_permutations():
@@ -55,6 +60,34 @@ def test_whole_series_change_places_within_their_family():
     pairs = order[:, :6].reshape(300, 3, 2)
     assert (pairs[:, :, 1] == pairs[:, :, 0] + 1).all() and (pairs[:, :, 0] % 2 == 0).all()
     assert {tuple(row) for row in order[:, 6:].tolist()} == {(6, 7), (7, 6)}
+
+
+def test_only_series_of_as_many_models_change_places():
+    """Of a (2 models), b (2), c (1) and d (1): in c's place, a would be cut in two."""
+    families, series = ["q"] * 6, ["a", "a", "b", "b", "c", "d"]
+    strata = exchangeable_strata(families, series)
+    order = permuted_indices(6, 300, 0, strata, series)
+    assert {tuple(row) for row in order.tolist()} == {
+        (*first, *last) for first in ((0, 1, 2, 3), (2, 3, 0, 1)) for last in ((4, 5), (5, 4))
+    }
+    assert arrangements(strata, series) == 4
+
+
+def test_the_test_holds_its_level_with_series_of_unequal_length():
+    """The exact level: of all arrangements of 12 series of 1, 2 or 3 models, each is as likely."""
+    series = [
+        str(i) for i, size in enumerate((3, 2, 1, 3, 2, 2, 2, 3, 2, 1, 1, 1)) for _ in range(size)
+    ]
+    places = np.array([int(one) for one in series])
+    families = ["q"] * len(series)
+    strata = exchangeable_strata(families, series)
+    called = 0
+    for seed in range(400):
+        generator = np.random.default_rng([seed, 1])
+        shared = generator.normal(size=(2, 12))[:, places]
+        x, y = np.sqrt(0.7) * shared + np.sqrt(0.3) * generator.normal(size=(2, len(series)))
+        called += directed_test(x[None], y, seed, 199, strata, series)[0] <= 0.05
+    assert called <= 32  # 20 expected, a standard deviation of 4.4; more than 32 once in 300
 
 
 def test_families_that_share_a_level_cost_the_test_its_level_only_without_strata():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pingouin
 import pytest
@@ -10,11 +12,11 @@ import scipy.stats
 from analysis.statistics.sign_flip import holm, sign_flip_p
 
 
-@pytest.mark.parametrize("groups", [6, 9])
+@pytest.mark.parametrize("groups", [6, 9, 18])
 def test_it_is_scipys_exact_permutation_test(groups):
     differences = np.random.default_rng(groups).normal(0.6, 1, size=(5, groups))
     found = sign_flip_p(differences)
-    for row, difference in enumerate(differences):
+    for row, difference in enumerate(differences[: 1 if groups == 18 else 5]):
         exact = scipy.stats.permutation_test(
             (difference,), np.sum, permutation_type="samples", n_resamples=np.inf
         )
@@ -36,6 +38,30 @@ def test_many_groups_are_drawn_at_random():
         (differences[0],), np.sum, permutation_type="samples", n_resamples=200_000, rng=0
     )
     assert sign_flip_p(differences)[0] == pytest.approx(exact.pvalue, abs=0.003)
+
+
+def test_ties_reach_the_observed_sum():
+    """Sums of the same numbers in another order differ in their last bits."""
+    differences = np.array([[0.1, 0.2, 0.3, 0.1, 0.2, 0.3, 0.7, -0.7]])
+    signs = np.array(list(itertools.product([-1, 1], repeat=8)))
+    sums = np.round(np.abs(signs @ differences[0]), 9)
+    expected = (sums >= round(abs(differences.sum()), 9)).mean()
+    assert sign_flip_p(differences)[0] == expected
+
+
+def test_many_pairs_over_many_groups_take_seconds_and_can_be_distinguished():
+    """300 entries on 300 tasks: their p must reach 0.05 / 44,850, as no random pattern does."""
+    generator = np.random.default_rng(1)
+    skill = np.repeat([0.0, 1.0], 150)
+    rates = skill[:, None] + generator.normal(0, 1, size=(300, 300))
+    first, second = np.triu_indices(300, 1)
+    p = sign_flip_p(rates[first] - rates[second])
+    unequal = skill[first] != skill[second]
+    adjusted = holm(p)
+    assert (adjusted[unequal] < 0.05).mean() > 0.98
+    assert not (adjusted[~unequal] < 0.05).any()
+    # under the null p is uniform
+    assert (p[~unequal] < 0.05).mean() == pytest.approx(0.05, abs=0.02)
 
 
 def test_holm_is_pingouins():

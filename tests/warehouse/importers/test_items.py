@@ -119,7 +119,7 @@ def test_a_wrong_row_stops_everything(
     [
         ("scores.xls", b"x", "suffix '.xls' is not one of .csv"),
         ("scores.parquet", b"not parquet", "can't be read ("),
-        ("scores.json", b'[{"task": "qa"', "can't be read ("),
+        ("scores.json", b'[{"task": "qa"', "not JSON (Expecting ',' delimiter)"),
         ("scores.csv", b"task,item\nqa,0\n", "column 'score' is missing; add it"),
         ("scores.csv", b"task,item,score\n", "contains no scored item"),
         ("none.csv", None, "no such file"),
@@ -134,6 +134,15 @@ def test_an_unreadable_file_is_one_line(
     assert (code, output.count("\n")) == (1, 1)
     assert message in output
     assert not stored(workspace).exists()
+
+
+def test_truth_values_are_scores(workspace: Workspace, tmp_path: Path) -> None:
+    """As Python, pandas and JSON write them."""
+    (tmp_path / "a.csv").write_text("task,item,score\nqa,0,True\nqa,1,false\n")
+    (tmp_path / "b.jsonl").write_text('{"task": "qb", "item": 0, "score": true}\n')
+    assert run(tmp_path / "a.csv", tmp_path / "b.jsonl")[0] == 0
+    table = pq.read_table(stored(workspace), partitioning=None)
+    assert table["score"].to_pylist() == [1.0, 0.0, 1.0]
 
 
 def test_other_scores_are_replaced_only_by_force(workspace: Workspace, tmp_path: Path) -> None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from warehouse.errors import LockedFileError
+from warehouse.errors import LockedFileError, TokenmartError
+from warehouse.paths import Workspace
+from warehouse.sources.documents.folder import FolderDocuments
 from warehouse.sources.documents.interface import Document, documents_table
 from warehouse.sources.documents.json_file import parse_documents
+from warehouse.sources.place import Place
 from warehouse.store.schema import DOCUMENTS
 
 PATH = Path("data/proxy/file.json")
@@ -71,6 +75,22 @@ def test_refused_formats_name_the_document(content: Any, message: str) -> None:
 def test_what_is_not_json_is_refused(content: bytes) -> None:
     with pytest.raises(LockedFileError, match="not valid JSON"):
         parse_documents(content, PATH)
+
+
+@pytest.mark.parametrize("name", ["documents.json", "documents.jsonl"])
+def test_a_field_that_is_given_twice_drops_no_text(name: str) -> None:
+    row = b'{"id": 1, "text": "one", "text": "two"}'
+    content = row if name.endswith("l") else b"[" + row + b"]"
+    with pytest.raises(LockedFileError, match="an object has the field 'text' twice"):
+        parse_documents(content, Path(name))
+
+
+def test_a_file_s_name_that_is_no_text_is_refused(tmp_path: Path, workspace: Workspace) -> None:
+    (tmp_path / "a.txt").write_text("one")
+    (tmp_path / os.fsdecode(b"bad\xff.txt")).write_text("two")
+    source = FolderDocuments(kind="folder", path=tmp_path)
+    with pytest.raises(TokenmartError, match="its name is not UTF-8; rename the file"):
+        source.read(Place(workspace, "mine"))
 
 
 def test_token_ids_are_decoded_by_the_tokenizer_they_name(tmp_path: Path) -> None:

@@ -12,12 +12,13 @@ from warehouse.files import sha256_file
 from warehouse.sources.archives import unpacked
 from warehouse.sources.documents.interface import Document, DocumentSource
 from warehouse.sources.place import Need, Place
+from warehouse.text_file import is_text
 
 ENDINGS = (".txt", ".md", ".txt.gz", ".md.gz")
 
 
 class FolderDocuments(DocumentSource):
-    """Every text file of a folder and the folders in it, sorted by path; or one such file."""
+    """All text files of a folder and its subfolders, sorted by path, or one text file."""
 
     kind: Literal["folder"]
     path: Path
@@ -85,6 +86,11 @@ class FolderDocuments(DocumentSource):
                 f"documents.path {top}: no file that ends in {', '.join(ENDINGS)} (found: "
                 f"{others or 'nothing'}); save texts as .txt, or use kind: json for .json, .jsonl"
             )
+        for name in texts:
+            if not is_text(name):
+                raise TokenmartError(
+                    f"documents.path {found[name]}: its name is not UTF-8; rename the file"
+                )
         return [(name, found[name]) for name in texts]
 
 

@@ -24,25 +24,32 @@ class Document:
 
 
 class DocumentSource(Frozen, ABC):
-    """The `documents` of a problem file; a kind declares `kind: Literal[…]` and what it asks for.
+    """The `documents` of a problem file; a kind declares `kind: Literal[…]` and its own keys.
 
-    `count` and `expected_tokens` (of the longest document) are what plans assume before the
-    documents are here. A document is cut behind the last word within `max_characters`, so that
-    every model reads the same text, and at `max_tokens`, which is other text for each tokenizer.
-    One that is longer than a model's context fails for that model alone (`refuse`), is truncated so
-    that `room` tokens of the context stay free for what a probe puts behind it, or is run while it
-    is at most `margin` tokens longer (`run`).
+    Plans assume `count` and `expected_tokens` before the documents are present. A document that is
+    longer than a model's context fails for that model alone (`refuse`), is truncated (`truncate`),
+    or is run if it is at most `margin` tokens longer (`run`).
     """
 
     kind: str
-    count: int | None = Field(default=None, gt=0)
-    expected_tokens: int = Field(default=32_768, gt=0)
-    max_characters: int | None = Field(default=None, gt=1)
-    max_tokens: int | None = Field(default=None, gt=1)
-    too_long: Literal["refuse", "truncate", "run"] = "refuse"
-    margin: int = Field(default=512, ge=0)
-    room: int = Field(default=0, ge=0)
-    licence: str = "unknown"
+    count: int | None = Field(default=None, gt=0, description="number of documents")
+    expected_tokens: int = Field(
+        default=32_768, gt=0, description="tokens of the longest document, for plans"
+    )
+    max_characters: int | None = Field(
+        default=None, gt=1, description="cut after the last word within this many characters"
+    )
+    max_tokens: int | None = Field(
+        default=None, gt=1, description="cut at this many tokens; different text per tokenizer"
+    )
+    too_long: Literal["refuse", "truncate", "run"] = Field(
+        default="refuse", description="documents longer than a model's context"
+    )
+    margin: int = Field(default=512, ge=0, description="excess tokens that `run` accepts")
+    room: int = Field(
+        default=0, ge=0, description="headroom: tokens of the context that `truncate` reserves"
+    )
+    licence: str = Field(default="unknown", description="licence of the texts")
 
     @model_validator(mode="after")
     def _margin_and_room_are_used(self) -> DocumentSource:

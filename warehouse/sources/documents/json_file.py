@@ -28,9 +28,9 @@ _CHARACTERS_PER_TOKEN = 4
 
 
 class JsonDocuments(DocumentSource):
-    """Documents in one file: .json, or .jsonl with a document on each line; .gz is unpacked.
+    """Documents in one file: .json, or .jsonl with one document per line; .gz is decompressed.
 
-    `locked` records its sha256 at first use and keeps to it.
+    `locked` records its sha256 at first use and refuses a changed file.
     """
 
     kind: Literal["json"]
@@ -109,7 +109,7 @@ def parse_documents(content: bytes, path: Path) -> list[Document]:
 def _parsed(content: bytes, path: Path) -> Any:
     if not path.name.lower().endswith(LINES):
         try:
-            return json.loads(content)
+            return json.loads(content, object_pairs_hook=_unique)
         except (ValueError, RecursionError) as error:
             raise LockedFileError(
                 f"{path}: not valid JSON ({error}); fetch it again, or correct it (JSON lines are "
@@ -119,13 +119,23 @@ def _parsed(content: bytes, path: Path) -> Any:
     for number, line in enumerate(content.splitlines(), start=1):
         if line.strip():
             try:
-                rows.append(json.loads(line))
+                rows.append(json.loads(line, object_pairs_hook=_unique))
             except (ValueError, RecursionError) as error:
                 raise LockedFileError(
                     f"{path}: line {number} is not valid JSON ({error}); each line is a text in "
                     "quotes, or an object with one"
                 ) from error
     return rows
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object; of two equal fields, Python would keep the last and drop a text unseen."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"an object has the field {twice!r} twice")
+    return found
 
 
 def _rows(parsed: Any, path: Path) -> tuple[list[Any], str | None]:

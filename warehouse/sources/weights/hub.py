@@ -17,6 +17,7 @@ from warehouse.sources.weights.interface import (
     Located,
     WeightSource,
     has_weights,
+    refuse_missing_shards,
 )
 
 _WANTED = ("*.json", "*.model", "*.txt", "*.jinja", "*.tiktoken")
@@ -25,8 +26,8 @@ _WANTED = ("*.json", "*.model", "*.txt", "*.jinja", "*.tiktoken")
 class HubSource(WeightSource):
     """A repository on the Hugging Face hub; `revision` is resolved to a commit at first use.
 
-    `repository` is where it isn't the model's full id: checkpoints of one training run, each a
-    revision of one repository, are models with ids of their own.
+    `repository` is needed if it differs from the model's full id: checkpoints of one training run
+    are revisions of one repository, and models with their own ids.
     """
 
     kind: Literal["hub"]
@@ -65,16 +66,18 @@ class HubSource(WeightSource):
             commit = str(info.sha)
             names = [PurePosixPath(file.rfilename) for file in info.siblings or ()]
             pickled = self._only_pickled(full_id, commit, names)
-            snapshot_download(repository, revision=commit, allow_patterns=self._wanted(pickled))
+            wanted = self._wanted(pickled)
+            folder = Path(snapshot_download(repository, revision=commit, allow_patterns=wanted))
         except TokenmartError:
             raise
         except Exception as error:  # the hub client raises unrelated classes for one event
             raise _explained(full_id, self.revision, place, error) from error
         found = self._here(repository, commit)
         if found is None:
-            raise TokenmartError(
-                f"{full_id}: commit {commit} lacks weights that its index names; correct `revision`"
-            )
+            who = f"{full_id}: commit {commit}"
+            for pattern in (SAFETENSORS, PICKLED):
+                refuse_missing_shards(who, folder / self.subfolder, pattern, "correct `revision`")
+            raise TokenmartError(f"{who} holds no weights; correct `revision` or `subfolder`")
         record_revision(place.workspace, place.problem, record, commit)
         return found
 

@@ -39,6 +39,33 @@ def has_weights(folder: Path, pattern: str) -> bool:
     Raises:
         TokenmartError: an index is damaged, or names a file outside the folder.
     """
+    return any(folder.glob(pattern)) and not _missing_shards(folder, pattern)
+
+
+def refuse_missing_shards(
+    who: str, folder: Path, pattern: str, remedy: str = "fetch the model again"
+) -> None:
+    """Stop at a folder that lacks files of its index.
+
+    Args:
+        who: the model's name in the message, or where it is.
+        folder: of the checkpoint.
+        pattern: of its weights' names.
+        remedy: what to do.
+
+    Raises:
+        TokenmartError: it does; with the first of their names.
+    """
+    if missing := _missing_shards(folder, pattern):
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        raise TokenmartError(
+            f"{who} lacks {', '.join(missing[:3])}{more}, named by the index of its weights; "
+            f"{remedy}"
+        )
+
+
+def _missing_shards(folder: Path, pattern: str) -> list[str]:
+    missing: set[str] = set()
     for index in folder.glob(f"{pattern}.index.json"):
         try:
             shards = set(read_json(index, _LARGEST_INDEX).content["weight_map"].values())
@@ -50,9 +77,8 @@ def has_weights(folder: Path, pattern: str) -> bool:
             raise TokenmartError(
                 f"{index}: names files outside its folder; fetch the model from its publisher"
             )
-        if not all((folder / shard).is_file() for shard in shards):
-            return False
-    return any(folder.glob(pattern))
+        missing |= {shard for shard in shards if not (folder / shard).is_file()}
+    return sorted(missing)
 
 
 class WeightSource(Frozen, ABC):

@@ -14,13 +14,15 @@ from warehouse.sources.weights.interface import (
     Located,
     WeightSource,
     has_weights,
+    refuse_missing_shards,
 )
 
 _HASHED = (".safetensors", ".json", ".model")
 
 
 class LocalSource(WeightSource):
-    """A folder with a config, a tokenizer and safetensors weights, or, if allowed, pickled ones."""
+    """A folder with a configuration, a tokenizer and safetensors weights or, if allowed, pickled
+    ones."""
 
     kind: Literal["local"]
     path: Path
@@ -31,7 +33,7 @@ class LocalSource(WeightSource):
         """The folder; its revision is the hash of its files.
 
         Raises:
-            TokenmartError: no configuration, or no safetensors weights in it.
+            TokenmartError: no configuration, no safetensors weights in it, or not all of them.
         """
         folder = place.resolve(self.path)
         if not (folder / "config.json").is_file():
@@ -41,11 +43,13 @@ class LocalSource(WeightSource):
             )
         safe = has_weights(folder, SAFETENSORS)
         if not safe and not (self.pickled and has_weights(folder, PICKLED)):
+            for pattern in (SAFETENSORS, PICKLED) if self.pickled else (SAFETENSORS,):
+                refuse_missing_shards(f"{full_id}: source.path {folder}", folder, pattern)
             remedy = (
                 "" if self.pickled else ", or allow pickled ones with `pickled: true` in source"
             )
             raise TokenmartError(
-                f"{full_id}: source.path {folder} contains no .safetensors weights (or not all); "
+                f"{full_id}: source.path {folder} contains no .safetensors weights; "
                 f"convert them with save_pretrained{remedy}"
             )
         hashed = _HASHED if safe else (".bin", *_HASHED)

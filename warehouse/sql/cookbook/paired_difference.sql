@@ -8,10 +8,11 @@ with by_document as (
         tokens.model_id,
         tokens.doc_id,
         -sum(tokens.logprob::double) / ln(2)
-        / (
-            (max(tokens.char_end) - min(tokens.char_start))
-            * any_value(documents.bytes / documents.characters)
-        ) as bits_per_byte
+        / strlen(substring(
+            any_value(documents.text),
+            min(tokens.char_start) + 1,
+            max(tokens.char_end) - min(tokens.char_start)
+        )) as bits_per_byte
     from tokens
     inner join documents
         on tokens.problem = documents.problem and tokens.doc_id = documents.doc_id

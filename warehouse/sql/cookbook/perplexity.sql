@@ -1,6 +1,5 @@
 -- Perplexity and bits per byte of each model, over tokens with full context
--- Bits per byte are comparable between tokenizers; bytes = characters spanned × the document's
--- bytes per character.
+-- Bits per byte compares tokenizers; bytes are those of the text that the scored tokens span.
 -- param problem  -- which problem
 -- param condition  -- a condition that scores every token
 with by_document as (
@@ -9,8 +8,11 @@ with by_document as (
         tokens.doc_id,
         count(*) as tokens,
         -sum(tokens.logprob::double) as nll,
-        (max(tokens.char_end) - min(tokens.char_start))
-        * any_value(documents.bytes / documents.characters) as bytes
+        strlen(substring(
+            any_value(documents.text),
+            min(tokens.char_start) + 1,
+            max(tokens.char_end) - min(tokens.char_start)
+        )) as bytes
     from tokens
     inner join documents
         on tokens.problem = documents.problem and tokens.doc_id = documents.doc_id

@@ -72,6 +72,37 @@ def package(task: Path, harness: Path, out: Path, *more: str) -> Result:
     return CliRunner().invoke(cli, ["e2lm", "package", *words])
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("task: " + "[" * 100_000, "nested too deeply"),
+        ("task: a\nday: 2026-02-30\n", "not YAML (day is out of range"),
+        ("task: a\x00", "not YAML (special characters"),
+        ("task: 'a\n", "two.yaml:2: not YAML"),
+        ("#" * 1_100_000, "expected at most 1 MB"),
+    ],
+)
+def test_yaml_that_nobody_writes_is_one_line(task: Path, text: str, words: str) -> None:
+    (task / "two.yaml").write_text(text)
+    with pytest.raises(TokenmartError) as caught:
+        task_names(task)
+    assert words in caught.value.format_message() and "\n" not in caught.value.format_message()
+
+
+def test_a_byte_order_mark_before_yaml_is_left_out(task: Path) -> None:
+    (task / "two.yaml").write_bytes(b"\xef\xbb\xbftask: two\n")
+    assert task_names(task) == ["elements", "two"]
+
+
+def test_a_folder_that_no_patch_can_carry_is_refused_before_it_is_read(
+    clone: Path, task: Path, tmp_path: Path
+) -> None:
+    with (task / "cache.bin").open("wb") as file:
+        file.truncate(60_000_000)
+    with pytest.raises(TokenmartError, match=r"60 MB, of which cache.bin has 60; a patch may"):
+        make_patch(task, clone, find_base(clone, "HEAD"), tmp_path)
+
+
 def test_a_patch_adds_the_task_and_the_changes_of_the_clone(
     clone: Path, task: Path, tmp_path: Path
 ) -> None:

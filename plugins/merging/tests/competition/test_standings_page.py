@@ -69,7 +69,7 @@ def test_it_shows_scores_intervals_rivals_costs_and_fronts(page: Path) -> None:
     assert "strong&lt;b&gt;" in text and "strong<b>" not in text
     assert "Overall: weighted final score" in text
     assert re.search(r"leads with [0-9.]+; it came first in \d+% of the draws", text)
-    assert re.search(r"can't be told apart from (alike|strong&lt;b&gt;)\.", text)
+    assert re.search(r"not distinguishable from (alike|strong&lt;b&gt;)\.", text)
     assert "no win rate in 1 of 1 groups" in text  # of the entry whose run failed
     assert "rank 3" in text and "up to 1B" in text and "too slow" in text
     assert "strong&lt;b&gt;: score" in text and "2.00 GB, on the front" in text

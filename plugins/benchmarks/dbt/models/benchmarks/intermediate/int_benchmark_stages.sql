@@ -90,7 +90,8 @@ at_sizes as (
         'size' as kind,
         size as stage,
         avg(compute) as position,
-        avg(oriented) as oriented,
+        -- beyond are the last bits of sums, which must not break ties
+        round(avg(oriented), 10) as oriented,
         avg(score) as score
     from runs
     where is_last and recipe is not null and size is not null

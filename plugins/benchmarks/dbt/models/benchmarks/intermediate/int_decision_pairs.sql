@@ -83,7 +83,8 @@ select
         1
         + sign(one.oriented - other.oriented)
         * sign(one.later_oriented - other.later_oriented)
-    ) / 2 as agreement
+    ) / 2 as agreement,
+    sign(one.later_oriented - other.later_oriented) as later_order
 from moves as one
 inner join moves as other
     on one.problem = other.problem

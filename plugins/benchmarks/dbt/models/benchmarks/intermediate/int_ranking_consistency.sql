@@ -12,7 +12,8 @@ runs as (
         benchmark,
         metric,
         max(progress) filter (where early_checkpoint is not null) as early_end,
-        avg(oriented) filter (where early_checkpoint is not null) as early_mean,
+        -- beyond are the last bits of sums, which must not break ties
+        round(avg(oriented) filter (where early_checkpoint is not null), 10) as early_mean,
         arg_max(oriented, checkpoint) filter (where early_checkpoint is not null) as early_last,
         arg_max(oriented, checkpoint) as last_score,
         max(progress) as last_progress

@@ -13,6 +13,10 @@ directions as (
         mode(direction) as direction
     from series
     group by metric
+    union all
+    select
+        'no_evaluation' as metric,
+        'higher' as direction
 ),
 
 variants as (
@@ -35,11 +39,22 @@ select
     true as admissible,
     cast(null as varchar) as transform,
     'early score' as code,
-    concat(variants.metric, ' at an early stage') as formula,
-    concat(
-        'The score of a run as its table gives it in the column `', variants.metric,
-        '`, at the share of training or the size that the variant names.'
-    ) as description
+    case
+        when variants.metric = 'no_evaluation' then replace(variants.variant, '_x_', ' × ')
+        else concat(variants.metric, ' at an early stage')
+    end as formula,
+    case
+        when variants.metric = 'no_evaluation'
+            then concat(
+                    'What is known of a run before it is evaluated: its parameters, or these ',
+                    'times the tokens of its whole training. An early score should do better.'
+                )
+        else
+            concat(
+                'The score of a run as its table gives it in the column `', variants.metric,
+                '`, at the share of training or the size that the variant names.'
+            )
+    end as description
 from variants
 inner join directions
     on variants.metric = directions.metric

@@ -51,28 +51,76 @@ variants as (
         metric,
         stage
     from scored
+),
+
+planned as (
+    select * from {{ ref('int_planned_compute') }}
+),
+
+-- what no evaluation was needed for, beside what one gives: the first thing to compare it with
+without_evaluation as (
+    select distinct
+        subjects.problem,
+        'no_evaluation' as metric,
+        case
+            when planned.size is null then planned.metric
+            else concat(planned.metric, '@', planned.size)
+        end as variant,
+        subjects.subject as model_id,
+        planned.value,
+        cast(null as varchar) as reason
+    from subjects
+    inner join planned
+        on subjects.problem = planned.problem
+        and subjects.kind = planned.kind
+        and subjects.subject = planned.subject
+    inner join wanted_stages
+        on planned.problem = wanted_stages.problem
+        and planned.kind = wanted_stages.kind
+        and (planned.size is null or planned.size = wanted_stages.stage)
+    -- models of one size are not ranked by it
+    qualify
+        min(planned.value) over (partition by planned.problem, planned.size, planned.metric)
+        < max(planned.value) over (partition by planned.problem, planned.size, planned.metric)
+),
+
+of_evaluations as (
+    select
+        variants.problem,
+        variants.metric,
+        concat(variants.benchmark, '@', variants.stage) as variant,
+        subjects.subject as model_id,
+        scored.score as value,
+        case
+            when scored.score is null
+                then concat('no score of ', variants.benchmark, ' at ', variants.stage)
+        end as reason
+    from variants
+    inner join subjects
+        on variants.problem = subjects.problem
+        and variants.kind = subjects.kind
+    left join scored
+        on variants.problem = scored.problem
+        and variants.kind = scored.kind
+        and variants.benchmark = scored.benchmark
+        and variants.metric = scored.metric
+        and variants.stage = scored.stage
+        and subjects.subject = scored.subject
+),
+
+every_score as (
+    select * from of_evaluations
+    union all by name
+    select * from without_evaluation
 )
 
 select
-    variants.problem,
-    variants.metric,
-    concat(variants.benchmark, '@', variants.stage) as variant,
-    subjects.subject as model_id,
-    scored.score as value,
+    problem,
+    metric,
+    variant,
+    model_id,
+    value,
     cast(0 as bigint) as tokens,
     cast(0 as bigint) as documents,
-    case
-        when scored.score is null
-            then concat('no score of ', variants.benchmark, ' at ', variants.stage)
-    end as reason
-from variants
-inner join subjects
-    on variants.problem = subjects.problem
-    and variants.kind = subjects.kind
-left join scored
-    on variants.problem = scored.problem
-    and variants.kind = scored.kind
-    and variants.benchmark = scored.benchmark
-    and variants.metric = scored.metric
-    and variants.stage = scored.stage
-    and subjects.subject = scored.subject
+    reason
+from every_score

@@ -26,10 +26,7 @@ ranking_pairs as (
         entry,
         other_entry,
         max(above) filter (where draw = 0) as measured_above,
-        avg(above) filter (where draw > 0) as above_share,
-        coalesce(
-            abs(avg(above) filter (where draw > 0) - 0.5) > 0.475, false
-        ) as told_apart
+        avg(above) filter (where draw > 0) as above_share
     from compared
     group by problem, round, entry, other_entry
     having max(draw) filter (where draw = 0) = 0

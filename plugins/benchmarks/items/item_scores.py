@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import glob
 from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
 
 from warehouse.errors import TokenmartError, did_you_mean
-from warehouse.importers.plain_table import OWN_COLUMNS
-from warehouse.importers.table_mistakes import check_columns, refuse_no_table
+from warehouse.importers.table_mistakes import check_columns
+from warehouse.importers.table_rows import load_rows
 
 REQUIRED = ("model", "item", "score")
 PROGRESS = ("tokens", "step")
 OF_MODELS = ("recipe", "size", "architecture")
 NUMBERS = ("confidence", "prompt_score")
 OPTIONAL = ("subject", "characters", "metric", *OF_MODELS, *NUMBERS)
-
-_READERS = {
-    ".csv": f"read_csv(?, {OWN_COLUMNS}, header = true, all_varchar = true)",
-    ".parquet": f"read_parquet(?, {OWN_COLUMNS})",
-    ".jsonl": f"read_json(?, {OWN_COLUMNS}, sample_size = -1)",
-}
 
 
 @dataclass(frozen=True)
@@ -60,22 +53,8 @@ def read_items(path: Path, metric: str | None) -> ItemScores:
     Raises:
         TokenmartError: other columns, a value that is none, a row given twice, or nothing left.
     """
-    refuse_no_table(path)
-    reader = _READERS.get(path.suffix.lower())
-    if reader is None:
-        raise TokenmartError(
-            f"{path}: suffix {path.suffix!r} is not one of {', '.join(_READERS)}; convert it"
-        )
     database = duckdb.connect()
-    try:
-        database.execute(
-            f"create table given as select row_number() over () as row_number, * from {reader}",
-            [glob.escape(str(path))],
-        )
-    except duckdb.Error as error:
-        reason = " ".join(str(error).split())[:200]
-        raise TokenmartError(f"{path}: can't be read ({reason}); correct it") from error
-    columns = [row[0] for row in database.execute("describe given").fetchall()][1:]
+    columns = load_rows(database, path, "given")
     if database.execute("select count(*) from given").fetchall() == [(0,)]:
         raise TokenmartError(f"{path}: contains no row; nothing to choose from")
     progress = _check_columns(path, columns)

@@ -1,0 +1,3 @@
+-- Formulas: variants/min_context.csv; sums: token_metrics; values: metric_values.
+select * exclude (unit_id, definition) from {{ ref('token_metrics') }}
+where metric = 'min_context'

@@ -1,0 +1,56 @@
+"""What the commands of `tokenmart e2lm` print and write."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from warehouse.errors import visible
+
+if TYPE_CHECKING:
+    from warehouse.paths import Workspace
+
+
+def workspace_for(out: Path | None, force: bool, own: bytes) -> Workspace:
+    """The checkout; what may not be written is refused before the work.
+
+    An earlier result has `own` in its first bytes and may be replaced without --force.
+    """
+    from warehouse.files import refuse_protected
+    from warehouse.paths import find_workspace
+
+    workspace = find_workspace()
+    if out is not None:
+        refuse_protected(out, workspace, force=force, own=own)
+    return workspace
+
+
+def say(notes: Iterable[str]) -> None:
+    """Print notes on standard error, a line each."""
+    for note in notes:
+        click.echo(visible(f"note: {note}"), err=True)
+
+
+def as_text(found: object) -> str:
+    """A result as JSON without NaN.
+
+    Raises:
+        ValueError: a number isn't finite.
+    """
+    return json.dumps(found, indent=2, allow_nan=False)
+
+
+def write_out(out: Path, text: str, what: str = "") -> None:
+    """Write a file whole, and print its name and what it holds.
+
+    Raises:
+        StorageError: it can't be written.
+    """
+    from warehouse.files import write_whole
+
+    write_whole(out, text)
+    click.echo(f"written {out}{what}")

@@ -1,0 +1,201 @@
+"""Answers made elsewhere as rows of the tables of `eval`, and those tables' files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timezone
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from plugins.benchmarks.harness.eval_answer import EvalAnswer
+from warehouse.files import storage_errors
+from warehouse.paths import Workspace
+from warehouse.store.eval_items import UNIT_ITEMS, lengths_of
+from warehouse.store.ledger import UnitRecord
+from warehouse.store.parquet_files import write_table
+from warehouse.store.schema import EVAL_ANSWERS, EVAL_ITEMS, EVAL_SCORES, TOKENS
+from warehouse.store.token_files import partition, publish, write_unit
+
+
+def item_rows_of(answers: Sequence[EvalAnswer]) -> pa.Table:
+    """Requests in the schema of `eval_items`; the position in a unit is that in the file."""
+    units: dict[int, list[EvalAnswer]] = {}
+    for answer in answers:
+        units.setdefault(answer.item // UNIT_ITEMS, []).append(answer)
+    rows: list[dict[str, Any]] = []
+    for number, members in units.items():
+        asked = [(a.item, a.choice, a.unconditional, a.context, a.continuation) for a in members]
+        sha256 = hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+        for segment, answer in enumerate(members):
+            reference = answer.reference
+            if reference is None:
+                first = answer.gold[0] if answer.gold else ""
+                reference = answer.continuation.lstrip() or answer.continuation or first
+            rows.append(
+                {
+                    "doc_id": number,
+                    "segment": segment,
+                    "task": answer.task,
+                    "shots": answer.shots,
+                    "item": answer.item,
+                    "cluster": str(answer.item),
+                    "subject": answer.subject,
+                    "request_type": answer.request_type,
+                    "choice": answer.choice,
+                    "unconditional": answer.unconditional,
+                    "repeat": 0,
+                    "is_gold": answer.is_gold,
+                    "gold": None if answer.gold is None else json.dumps(answer.gold),
+                    "context": answer.context,
+                    "continuation": answer.continuation,
+                    "reference": reference,
+                    **lengths_of(reference),
+                    **{n: v for n in ("words", "bytes") if (v := getattr(answer, n)) is not None},
+                    "options": json.dumps(answer.options, default=str),
+                    "unit_sha256": sha256,
+                    "source": "imported",
+                }
+            )
+    return pa.Table.from_pylist(rows, schema=EVAL_ITEMS)
+
+
+_Keys = tuple[str, str, str]
+
+
+def _placed(answers: Sequence[EvalAnswer], items: pa.Table) -> Iterator[tuple[EvalAnswer, Any]]:
+    columns = items.select(["doc_id", "segment", "unit_sha256"]).to_pylist()
+    return zip(answers, columns, strict=True)
+
+
+def store_answers(
+    workspace: Workspace, keys: _Keys, answers: Sequence[EvalAnswer], items: pa.Table
+) -> None:
+    """Write log-likelihoods and generated texts of the requests in `items`, in their order.
+
+    Raises:
+        StorageError: the disk is full or the folder can't be written.
+    """
+    rows = []
+    for answer, place in _placed(answers, items):
+        common = {
+            "doc_id": place["doc_id"],
+            "segment": place["segment"],
+            "fingerprint": place["unit_sha256"],
+            "backend": answer.backend,
+        }
+        if answer.loglikelihood is not None:
+            said = {"loglikelihood": answer.loglikelihood, "is_greedy": answer.is_greedy}
+            rows.append({**common, **said, "filter": "none", "answer": None})
+        for name, text in answer.answers.items():
+            said = {"loglikelihood": None, "is_greedy": None}
+            rows.append({**common, **said, "filter": name, "answer": text})
+    path = workspace.eval_answers / partition(*keys) / "answers.parquet"
+    if rows:
+        write_table(path, pa.Table.from_pylist(rows, schema=EVAL_ANSWERS))
+
+
+def store_scores(
+    workspace: Workspace,
+    keys: _Keys,
+    answers: Sequence[EvalAnswer],
+    items: pa.Table,
+    scores: Sequence[dict[str, Any]],
+) -> None:
+    """Write a task's own metrics; those of an earlier import that had some are gone.
+
+    Raises:
+        StorageError: the disk is full or the folder can't be written.
+    """
+    path = workspace.eval_scores / partition(*keys) / "scores.parquet"
+    if not scores:
+        with storage_errors(path):
+            path.unlink(missing_ok=True)
+        return
+    units = dict(zip(*(items[name].to_pylist() for name in ("doc_id", "unit_sha256")), strict=True))
+    joined = ",".join(units[number] for number in sorted(units))
+    common = {
+        "requests_sha256": hashlib.sha256(joined.encode()).hexdigest(),
+        "backend": answers[0].backend,
+    }
+    rows = [{**row, **common} for row in scores]
+    write_table(path, pa.Table.from_pylist(rows, schema=EVAL_SCORES))
+
+
+def store_tokens(
+    workspace: Workspace, keys: _Keys, answers: Sequence[EvalAnswer], items: pa.Table
+) -> None:
+    """Write and publish the tokens of answers that have any, with their units' records.
+
+    Raises:
+        StorageError: the disk is full or the folder can't be written.
+    """
+    units: dict[int, list[tuple[EvalAnswer, Any]]] = {}
+    for answer, place in _placed(answers, items):
+        if answer.tokens:
+            units.setdefault(place["doc_id"], []).append((answer, place))
+    for number, members in units.items():
+        rows = [
+            {
+                **token.model_dump(),
+                "doc_id": number,
+                "segment": place["segment"],
+                "position": answer.context_tokens + index,
+                "context_tokens": answer.context_tokens + index,
+                "char_start": 0,
+                "char_end": 0,
+            }
+            for answer, place in members
+            for index, token in enumerate(answer.tokens)
+        ]
+        table = pa.Table.from_pylist(rows, schema=TOKENS)
+        write_unit(workspace.evals, _record(keys, number, members, table), table, rounded=False)
+    if units:
+        publish(workspace.evals, *keys)
+
+
+def _record(
+    keys: _Keys, number: int, members: Sequence[tuple[EvalAnswer, Any]], rows: pa.Table
+) -> UnitRecord:
+    problem, model_id, condition = keys
+    answer, place = members[0]
+    longest = int(np.max(rows["position"].to_numpy())) + 1
+    digest = hashlib.sha256(str([a.model_dump() for a, _ in members]).encode()).hexdigest()
+    return UnitRecord(
+        problem=problem,
+        model_id=model_id,
+        condition=condition,
+        condition_kind="benchmark",
+        probe="import",
+        probe_params=json.dumps({"task": answer.task}),
+        doc_id=number,
+        fingerprint=digest[:16],
+        status="done",
+        reason="",
+        rows=rows.num_rows,
+        tokens_processed=0,
+        tokens_scored=rows.num_rows,
+        seconds=0.0,
+        peak_bytes=0,
+        device="elsewhere",
+        dtype="",
+        backend=answer.backend,
+        attention="",
+        prefixes="",
+        engine="",
+        document_sha256=place["unit_sha256"],
+        document_tokens=longest,
+        document_tokens_total=longest,
+        torch_version="",
+        transformers_version="",
+        tokenmart_version=version("tokenmart"),
+        code_revision="",
+        code_dirty=False,
+        seed=0,
+        finished_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        content_sha256="",
+    )

@@ -1,0 +1,132 @@
+"""`tokenmart e2lm curate`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from analysis.options import SEED
+from plugins.benchmarks.e2lm.outputs import as_text, say, workspace_for, write_out
+from plugins.benchmarks.e2lm.score_weights import WEIGHTS
+from warehouse.options import FILE, FORCE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command(short_help="Choose the items whose scores rise most steadily.")
+@click.option(
+    "--items",
+    required=True,
+    type=FILE,
+    help="Table with model, tokens or step, item, score, and optional columns.",
+)
+@click.option("--metric", help="Scoring method, if the table has several.")
+@click.option(
+    "--method",
+    type=click.Choice(["signal", "rise", "easiest", "prompts"]),
+    default="signal",
+    show_default=True,
+    help="Choose by signal to noise, by a positive slope, the easiest half, or without "
+    "odd prompts.",
+)
+@click.option(
+    "--subject", "subjects", multiple=True, help="Use only items of this subject; repeatable."
+)
+@WEIGHTS
+@click.option(
+    "--compare", is_flag=True, help="Compare all methods for which the table has the columns."
+)
+@click.option(
+    "--fewest",
+    type=click.IntRange(2),
+    default=100,
+    show_default=True,
+    help="Minimum number of items.",
+)
+@click.option(
+    "--most",
+    type=click.IntRange(2),
+    default=15_000,
+    show_default=True,
+    help="Maximum number of items.",
+)
+@click.option(
+    "--folds",
+    type=click.IntRange(2),
+    default=5,
+    show_default=True,
+    help="Number of cross-validation folds over models.",
+)
+@SEED
+@click.option("--out", type=FILE, help="Write the chosen items and figures as JSON to this file.")
+@click.option(
+    "--task-items",
+    type=FILE,
+    help="The task's items.jsonl, one line per item, in the order of the item numbers from 0.",
+)
+@click.option(
+    "--chosen-items", type=FILE, help="Write the chosen lines of --task-items to this file."
+)
+@FORCE
+def curate(
+    items: Path,
+    metric: str | None,
+    method: str,
+    subjects: tuple[str, ...],
+    weights: tuple[float, float, float],
+    compare: bool,
+    fewest: int,
+    most: int,
+    folds: int,
+    seed: int,
+    out: Path | None,
+    task_items: Path | None,
+    chosen_items: Path | None,
+    force: bool,
+) -> None:
+    """Choose the items of a benchmark whose scores rise most steadily.
+
+    If the table has models with recipe science and with recipe web, items are chosen for their rise
+    and for the gap between the recipes, with the weights of SQ and CS. The value of the choice is
+    estimated on held-out models (and checkpoints, if each model has 16) and compared with all items
+    and as many random ones. Optimism is the in-sample value minus the held-out value. The signal by
+    subject and by answer length follows.
+
+    \b
+    tokenmart e2lm curate --items item_scores.parquet --out chosen.json
+    tokenmart e2lm curate --items item_scores.parquet --compare
+    tokenmart e2lm curate --items item_scores.parquet --task-items task/items.jsonl \\
+        --chosen-items shorter/items.jsonl
+    """
+    from plugins.benchmarks.items.chosen_lines import chosen_lines
+    from plugins.benchmarks.items.curation import Choice, compare_methods
+    from plugins.benchmarks.items.curation import curate as choose
+    from plugins.benchmarks.items.curation_view import print_curation, print_methods
+    from plugins.benchmarks.items.item_scores import read_items
+    from warehouse.errors import TokenmartError
+    from warehouse.files import refuse_protected
+
+    if most < fewest:
+        raise TokenmartError(f"--most {most} is less than --fewest {fewest}; swap them")
+    if (task_items is None) != (chosen_items is None):
+        raise click.UsageError("--task-items and --chosen-items go together")
+    workspace = workspace_for(out, force, b'"items": [')
+    if chosen_items is not None:
+        refuse_protected(chosen_items, workspace, "--chosen-items", force=force)
+    scores = read_items(items, metric)
+    say(scores.notes)
+    choice = Choice(fewest, most, method, subjects, weights, folds)
+    found = choose(scores, workspace, choice, seed)
+    if found["reason"]:
+        say([found["reason"]])
+    print_curation(found)
+    if compare:
+        found["methods"] = compare_methods(scores, workspace, choice, seed)
+        print_methods(found["methods"])
+    click.echo(f"\nchosen: {len(found['items'])} of {found['of']} items")
+    if out is not None:
+        write_out(out, as_text(found) + "\n")
+    if task_items is not None and chosen_items is not None:
+        write_out(chosen_items, chosen_lines(task_items, found["items"]))

@@ -1,0 +1,107 @@
+"""Scores that `tokenmart eval` measured, or imports brought, as rows of a plain table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import duckdb
+
+from plugins.benchmarks.scores.checkpoint_names import checkpoint_of
+from plugins.benchmarks.scores.harness_results import HarnessResults, ScoreRow, sorted_rows
+from plugins.benchmarks.scores.metric_directions import direction_of
+from warehouse.errors import TokenmartError
+from warehouse.paths import Workspace
+from warehouse.problem.spec import ModelSpec, load_problem
+from warehouse.sql.connection import connect_read_only
+
+_BUILD = "tokenmart dbt run --select tag:benchmarks+"
+
+
+def evaluated_scores(
+    problem: str, workspace: Workspace, directions: Mapping[str, str] | None = None
+) -> HarnessResults:
+    """The scores of a problem's benchmarks, of whole tasks and of groups.
+
+    A benchmark is named by its condition (`arc_easy-0shot`), a metric with its filter unless that
+    is `none`. A model's step and tokens are read from its full id, else from its revision.
+
+    Args:
+        problem: name or path of a problem file.
+        workspace: with a built warehouse.
+        directions: metric → higher or lower, where no table and no name says it.
+
+    Raises:
+        TokenmartError: no such problem, no score of it, or a metric of unknown direction.
+        StorageError: no warehouse yet, or dbt is writing it.
+    """
+    chosen = load_problem(problem, workspace)
+    with connect_read_only(workspace) as connection:
+        try:
+            rows = connection.execute(
+                """
+                select model_id, condition, metric, filter, value, stderr, reason
+                from eval_metrics where problem = ? and part = 'all' order by all
+                """,
+                [chosen.name],
+            ).fetchall()
+            better = dict(
+                connection.execute(
+                    """
+                    select metric, any_value(better) from (
+                        select metric, better from eval_metric_catalog
+                        union all
+                        select metric, better from stg_eval_scores
+                        where problem = ? and better is not null
+                    ) group by metric having count(distinct better) = 1
+                    """,
+                    [chosen.name],
+                ).fetchall()
+            )
+        except duckdb.CatalogException as error:
+            raise TokenmartError(
+                f"{workspace.database}: has no eval_metrics yet; run `{_BUILD}`"
+            ) from error
+    better |= directions or {}
+    found: list[ScoreRow] = []
+    notes = []
+    named = {model.model_id: _checkpoint(model) for model in chosen.models}
+    for model_id, condition, metric, filter_name, value, stderr, reason in rows:
+        if value is None:
+            notes.append(f"{model_id}, {condition}: {metric} left out ({reason or 'no value'})")
+            continue
+        direction = better.get(metric) or direction_of(metric)
+        if direction is None:
+            raise TokenmartError(
+                f"{condition}: whether higher or lower values of {metric} are better, neither its "
+                f"task nor its name says; add --direction {metric}=higher or lower"
+            )
+        model, step, tokens = named.get(model_id, (model_id, None, None))
+        found.append(
+            {
+                "model": model,
+                "step": step,
+                "tokens": tokens,
+                "benchmark": condition,
+                "metric": metric if filter_name == "none" else f"{metric},{filter_name}",
+                "direction": direction,
+                "score": value,
+                "stderr": stderr,
+            }
+        )
+    if not found:
+        raise TokenmartError(
+            f"problem {chosen.name}: no score of a benchmark is built; run `tokenmart eval`, then "
+            f"`{_BUILD}`"
+        )
+    return HarnessResults(sorted_rows(found), tuple(notes))
+
+
+def _checkpoint(model: ModelSpec) -> tuple[str, int | None, float | None]:
+    """Name of the run, step and tokens of a model."""
+    revision = getattr(model.source, "revision", None)
+    by_name = checkpoint_of(model.full_id, None)
+    by_revision = checkpoint_of(model.full_id, {"revision": revision})
+    assert by_name is not None and by_revision is not None
+    counted = by_name.step is not None or by_name.tokens is not None
+    found = by_name if counted else by_revision
+    return found.model, found.step, found.tokens

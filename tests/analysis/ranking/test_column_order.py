@@ -1,0 +1,41 @@
+"""Nothing that is reported of a metric depends on where its column stands."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from analysis.ranking.leaderboard import leaderboard_record, rank_metrics
+from analysis.ranking.metric_selection import select_metric
+from analysis.ranking.metric_table import MetricColumn, MetricTable, Model
+from analysis.ranking.selection_view import selection_record
+
+FAMILIES = "q" * 9 + "l" * 5 + "mm" + "y"
+
+
+def table(order):
+    """20 variants of 17 models: noise, a good one, copies of both that rank models alike."""
+    generator = np.random.default_rng(4)
+    target = generator.normal(size=17)
+    values = generator.normal(size=(20, 17))
+    values[3] = target + 0.5 * generator.normal(size=17)
+    values[4], values[5] = np.exp(values[3]), 3 * values[0]
+    values[6] = np.where(np.arange(17) < 9, values[3], np.nan)
+    names = ["perplexity", "perplexity", *["made_up"] * 18]
+    columns = [
+        MetricColumn(name, f"v{number}", "noise", {}, "higher", True, "", "", row)
+        for number, (name, row) in enumerate(zip(names, values, strict=True))
+    ]
+    models = tuple(Model(f"m{n}", f"a/m{n}", family, None) for n, family in enumerate(FAMILIES))
+    return MetricTable("p", models, target, tuple(columns[place] for place in order), (), {}, {})
+
+
+def test_select_and_correlate_report_the_same_in_any_order_of_columns():
+    orders = [np.arange(20), np.arange(20)[::-1], np.random.default_rng(0).permutation(20)]
+    selections, boards = [], []
+    for order in orders:
+        made = table(order)
+        base = made.column("perplexity", "v1")
+        selections.append(selection_record(select_metric(made, 0, 50, baseline=base)))
+        boards.append(leaderboard_record(rank_metrics(made, 0, 20, top=3)))
+    assert selections[0] == selections[1] == selections[2]
+    assert boards[0] == boards[1] == boards[2]

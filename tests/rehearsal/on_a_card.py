@@ -1,0 +1,61 @@
+"""`python -m tests.rehearsal.on_a_card CARD COMMAND …`: a command on a GPU that is not there.
+
+The card is emulated (`tests/helpers/fake_gpu.py`). Models have the sizes that the problem file
+states, and weights that are only shapes; the look-alikes' own files give tokenizers. Plan, engine,
+memory and ledger are the product's; the numbers in the rows mean nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "helpers")]
+
+from fake_gpu import fake_gpu  # noqa: E402
+from true_size_models import build  # noqa: E402
+
+from extract.planning.cards import CARDS  # noqa: E402
+from extract.scoring.engine import Engine  # noqa: E402
+from tokenmart import cli  # noqa: E402
+
+
+def main(name: str, *words: str) -> None:
+    """Run one `tokenmart` command; the last line says what the card had to do.
+
+    Args:
+        name: of the card, as in `CARDS`.
+        words: of the command.
+    """
+    card = next(card for card in CARDS if card.name == name)
+    code: Any = 0
+    with tempfile.TemporaryDirectory() as folder, fake_gpu(card) as meter:
+
+        def load_model(checkpoint: Any, spec: Any, **options: Any) -> Any:
+            return build(spec, Path(folder))
+
+        def check(engine: Engine) -> None:
+            real_check(engine)
+            assert engine.attention  # remembered: the thread that stores rows sees no card
+
+        real_check = Engine.check
+        with (
+            patch.object(Engine, "check", check),
+            patch("extract.scoring.loading.load_model", load_model),
+            patch("extract.planning.model_size._of_files", lambda path: (None, None, None)),
+        ):
+            try:
+                cli(list(words), prog_name="tokenmart")
+            except SystemExit as end:
+                code = end.code
+    print(
+        f"{card.name}: {meter.books.seconds:.0f} s by roofline, {meter.books.shortages} shortages"
+    )
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
