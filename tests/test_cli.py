@@ -156,6 +156,13 @@ def test_a_closed_pipe_is_quiet(workspace: Workspace) -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_closed_stream_is_quiet(workspace: Workspace, closed: str) -> None:
+    command = f"{sys.executable} {ROOT / 'tokenmart.py'} sql 'select 1 as one' {closed}"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_dbt_runs_in_its_project_with_this_workspace(workspace: Workspace, tmp_path: Path) -> None:
     fake = tmp_path / "dbt"
     fake.write_text('#!/bin/sh\necho "$PWD|$TOKENMART_DATABASE|$@"\nexit 3\n')

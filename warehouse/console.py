@@ -27,6 +27,9 @@ def run(command: click.Command, name: str) -> NoReturn:
         command: what to run.
         name: of the program, for its help.
     """
+    # closed streams (`>&-`) are as good as /dev/null
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
     try:
         code = command.main(prog_name=name, standalone_mode=False)
         sys.stdout.flush()

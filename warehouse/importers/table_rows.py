@@ -88,8 +88,10 @@ def _load_text(
     count = 0
     for columns in batches:
         for name in columns:
+            if name == "row_number":
+                raise TokenmartError(f"{path}: a column is called {name!r}; rename or remove it")
             # SQL knows no capitals
-            if seen.setdefault(name.casefold(), name) != name or name == "row_number":
+            if seen.setdefault(name.casefold(), name) != name:
                 raise TokenmartError(
                     f"{path}: columns {seen[name.casefold()]!r} and {name!r} can't be told apart; "
                     "rename one"
