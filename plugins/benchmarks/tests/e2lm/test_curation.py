@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from plugins.benchmarks.e2lm.curation import Choice, compare_methods
-from plugins.benchmarks.e2lm.curation import curate as choose
-from plugins.benchmarks.e2lm.items import ItemScores, read_items
+from plugins.benchmarks.curation.curation import Choice, compare_methods
+from plugins.benchmarks.curation.curation import curate as choose
+from plugins.benchmarks.curation.items import ItemScores, read_items
 from tokenmart import cli
 from warehouse.errors import TokenmartError
 from warehouse.paths import find_workspace

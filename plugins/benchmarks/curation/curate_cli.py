@@ -97,11 +97,11 @@ def curate(
     tokenmart e2lm curate --items item_scores.parquet --task-items task/items.jsonl \\
         --chosen-items shorter/items.jsonl
     """
-    from plugins.benchmarks.e2lm.chosen_lines import chosen_lines
-    from plugins.benchmarks.e2lm.curation import Choice, compare_methods
-    from plugins.benchmarks.e2lm.curation import curate as choose
-    from plugins.benchmarks.e2lm.curation_view import print_curation, print_methods
-    from plugins.benchmarks.e2lm.items import read_items
+    from plugins.benchmarks.curation.chosen_lines import chosen_lines
+    from plugins.benchmarks.curation.curation import Choice, compare_methods
+    from plugins.benchmarks.curation.curation import curate as choose
+    from plugins.benchmarks.curation.curation_view import print_curation, print_methods
+    from plugins.benchmarks.curation.items import read_items
     from warehouse.errors import TokenmartError
     from warehouse.files import refuse_protected
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import duckdb
 
-from plugins.benchmarks.e2lm.curation_trial import Fold, held_out
-from plugins.benchmarks.e2lm.items import ItemScores
+from plugins.benchmarks.curation.curation_trial import Fold, held_out
+from plugins.benchmarks.curation.items import ItemScores
 from plugins.benchmarks.e2lm.score import WEIGHTS
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.metrics.model_sql import ModelSql
