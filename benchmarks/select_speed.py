@@ -47,10 +47,13 @@ def main(rounds: int) -> None:
         table = made_up(models, variants)
         seconds = []
         for _ in range(rounds):
-            start = time.perf_counter()
+            start, used = time.perf_counter(), time.process_time()
             select_metric(table, 0)
-            seconds.append(time.perf_counter() - start)
-        click.echo(f"{models} models x {variants} variants: {min(seconds):.1f} s")
+            seconds.append((time.perf_counter() - start, time.process_time() - used))
+        wall, processor = min(seconds)
+        click.echo(
+            f"{models} models x {variants} variants: {wall:.1f} s, {processor:.1f} s of processor"
+        )
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 from marked_tables import RESULTS, ROOT, machine, marked, replace_marked, table
 
@@ -55,8 +56,8 @@ MODELS = (
 )
 SHOWN = {
     "context_gain": "mean",
-    "key_share": "alpha_2",
-    "longppl": "alpha_2_beta_-2",
+    "key_share": "share_alpha_2_beta_-2",
+    "longppl": "alpha_0.5_beta_-2",
 }
 
 
@@ -163,9 +164,9 @@ def compared(found: dict[str, Any]) -> list[dict[str, Any]]:
         rhos = []
         for by_window in found["values"].values():
             models = sorted(by_window[first])
-            here, there = ([by_window[w][m] for m in models] for w in (name, first))
-            if len(set(there)) > 1 and len(set(here)) > 1:
-                rhos.append(float(spearman(here, there)))
+            here, there = (np.array([by_window[w][m] for m in models]) for w in (name, first))
+            if np.ptp(there) > 0 and np.ptp(here) > 0:
+                rhos.append(spearman(here, there))
         row |= {"least": min(rhos), "median": statistics.median(rhos), "variants": len(rhos)}
         for metric, variant in SHOWN.items():
             by_window = found["values"][f"{metric}/{variant}"]

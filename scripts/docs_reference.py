@@ -160,7 +160,8 @@ def _model(title: str, model: type[BaseModel], seen: set[type[BaseModel]]) -> li
         lines.append(f"| `{name}` | {_cell(_type(field))} | {default} |{meaning}")
         for each in _models_in(field.annotation):
             kind = each.model_fields.get("kind")
-            choice = get_args(kind.annotation) if kind and get_origin(kind.annotation) else ()
+            literal = kind is not None and get_origin(kind.annotation) is Literal
+            choice = get_args(kind.annotation) if kind and literal else ()
             label = f"{name}: kind {choice[0]}" if choice else name
             below.append((f"{label}", each))
     lines.append("")

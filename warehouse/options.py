@@ -62,7 +62,7 @@ def last_problem(context: click.Context, parameter: click.Parameter, given: str 
 LAST_PROBLEM = click.option(
     "--problem",
     callback=last_problem,
-    help="Problem by name, or path of its .yml file; by default the one extracted last.",
+    help="Name of the problem, or path of its .yml file; default: the one extracted last.",
 )
 PROBLEM = problem_option(required=True)
 ANY_PROBLEM = problem_option()

@@ -120,7 +120,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             raise StrictJsonError(f"has the key {shown(key)} twice in one object")
         if isinstance(value, StrictJsonError):
             beside = {name: text for name, text in pairs if isinstance(text, str)}
-            where = f" beside {shown(beside, 200)}" if beside else ""
+            where = f", next to {shown(beside, 200)}" if beside else ""
             raise StrictJsonError(f"{value}, under {shown(key, 200)}{where}")
         found[key] = value
     return found

@@ -69,8 +69,8 @@ def preregister(
     select` tests preregistered metrics first; everything else is exploratory. Entries are never
     removed, so the command asks first; all metrics registered for a problem share the level. An
     entry is refused if the problem file's `labels_known_since`, committed tables, git's history or
-    the data folder show that labels are known. If none of these is found, that is no proof that
-    nobody has read them. To prove the date, commit data/preregistered or send the hash to somebody.
+    the data folder show that labels are known. If none of these is found, the labels may still have
+    been read. To prove the date, commit data/preregistered or publish the hash.
 
     \b
     tokenmart preregister --problem no4k

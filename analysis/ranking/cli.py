@@ -29,9 +29,7 @@ TOP = click.option(
     help="Number of rows to show.",
 )
 
-WIDE = click.option(
-    "--wide", is_flag=True, help="Show all columns, however narrow the terminal is."
-)
+WIDE = click.option("--wide", is_flag=True, help="Show all columns, wider than the terminal.")
 
 
 @click.command()

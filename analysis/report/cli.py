@@ -42,7 +42,7 @@ def report(
 ) -> None:
     """Write the report of a problem: one HTML file that needs no network.
 
-    Models × metrics stand first. Without a target the report compares models and judges no metric.
+    The page begins with a table of models and metrics. Without a target it compares models only.
 
     \b
     tokenmart report --problem minilong --out report.html
@@ -97,7 +97,7 @@ def report(
     "models",
     multiple=True,
     required=True,
-    help="Show this model's reading; given twice, two models side by side.",
+    help="Model to show; given twice, two models side by side.",
 )
 @click.option(
     "--measure",
@@ -115,8 +115,8 @@ def report(
 @click.option(
     "--start",
     type=int,
-    help="First character to show; by default 0, in the terminal with --measure gain that of the "
-    "first token that has one.",
+    help="First character to show; default: 0, or in the terminal with --measure gain "
+    "the first token with a gain.",
 )
 @click.option(
     "--characters",

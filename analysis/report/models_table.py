@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from analysis.ranking.metric_selection import BASELINE_METRIC
+from analysis.ranking.metric_selection import BASELINES
 from warehouse.sql.connection import connect_read_only
 
 if TYPE_CHECKING:
     from warehouse.paths import Workspace
     from warehouse.problem.kinds import Ranked
 
-FIRST_METRICS = (BASELINE_METRIC, "longppl", "context_gain", "retrieval_gain")
+FIRST_METRICS = (*BASELINES, "longppl", "context_gain", "retrieval_gain")
 """Stand first; the others follow by name."""
 
 
@@ -113,7 +113,7 @@ def models_table(problem: Ranked, workspace: Workspace, scores: Mapping[str, flo
     for metric, variant in names:
         best = max((n for n in names if n[0] == metric), key=lambda n: found[n])
         direction = described[metric, variant][2] if (metric, variant) in described else ""
-        shown = metric == BASELINE_METRIC or (metric, variant) == best
+        shown = metric in BASELINES or (metric, variant) == best
         columns.append(ValueColumn(metric, variant, direction, shown))
     return ModelsTable(
         columns=tuple(columns),

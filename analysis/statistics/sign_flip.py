@@ -90,8 +90,7 @@ def _drawn(differences: Floats, generator: np.random.Generator) -> Floats:
         drawn[left] += count
         total += count
         left = left[reaching[left] < _ENOUGH]
-    result: Floats = np.fmin(reaching / drawn, bound)
-    return result
+    return np.asarray(np.fmin(reaching / drawn, bound))
 
 
 def holm(p: Floats) -> Floats:

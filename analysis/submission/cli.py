@@ -108,7 +108,8 @@ def submit(
     in the catalogue, or if dbt's lineage has downstream scores among the metric's ancestors.
 
     \b
-    tokenmart submit --metric perplexity/bits_per_byte --negate --out results/mine
+    tokenmart submit --problem minilong --metric perplexity/bits_per_byte \\
+        --negate --out results/mine
     """
     from analysis.submission.submit import SubmissionRequest, write_submission
     from analysis.submission.verifier import result_text

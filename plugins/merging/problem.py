@@ -62,12 +62,12 @@ class Expert(Frozen):
 
 
 class Rules(Frozen):
-    """Which experts are allowed; a rule that is left out allows all.
+    """Rules for experts; a missing rule allows every expert.
 
-    most_parameters: of an expert, an adapter counted with its base.
-    licences: allowed ones, as experts state them.
+    most_parameters: maximum parameters of an expert; an adapter includes its base.
+    licences: allowed licences, as experts state them.
     published_before: an expert's date must be before this one.
-    bases: experts that others may descend from.
+    bases: allowed bases of experts.
     same_tokenizer: all experts have the same tokenizer file.
     """
 
@@ -81,7 +81,7 @@ class Rules(Frozen):
 
 
 class Limits(Frozen):
-    """What one merge or one evaluation may take; None is no limit. Gigabytes are 10⁹ bytes."""
+    """Limits of one merge or one evaluation; None is no limit. Gigabytes are 10⁹ bytes."""
 
     seconds: float | None = Field(default=None, gt=0)
     memory_gb: float | None = Field(default=None, gt=0)
@@ -90,7 +90,7 @@ class Limits(Frozen):
 
 
 class Merge(Frozen):
-    """A merged model: its name and how it is made."""
+    """A merged model: its name and recipe."""
 
     name: Name
     recipe: dict[str, Any]
@@ -207,7 +207,7 @@ class HiddenRound(Frozen):
 
 
 class MergeProblem(Frozen):
-    """Experts, what is allowed, and the models made of them."""
+    """Experts, the rules for them, and the models merged from them."""
 
     kind: Literal["merge"]
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=100)

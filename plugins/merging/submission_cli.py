@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Write or check submission.csv for the 2024 merging competition.")
 @click.option("--kit", required=True, type=FILE, help="The kit's CSV, such as data/test.csv.")
-@click.option("--problem", "problem_name", help="A merge problem; see `tokenmart merge run`.")
-@click.option("--merge", "name", help="Ask this merge of the problem.")
-@click.option("--check", "checked", type=FILE, help="Or check this file instead of writing one.")
+@click.option("--problem", "problem_name", help="Merge problem; see `tokenmart merge run`.")
+@click.option("--merge", "name", help="Merge of the problem to run.")
+@click.option("--check", "checked", type=FILE, help="Check this file instead of writing one.")
 @click.option(
     "--max-tokens",
     default=64,
     show_default=True,
     type=click.IntRange(1),
-    help="Let the model write at most so many tokens for an item.",
+    help="Maximum number of generated tokens per item.",
 )
-@click.option("--device", default="auto", show_default=True, help="Compute on auto, cpu or cuda.")
+@click.option("--device", default="auto", show_default=True, help="Device: auto, cpu or cuda.")
 @click.option(
     "--out",
     type=FILE,
@@ -45,9 +45,9 @@ def submission(
 ) -> None:
     """Write submission.csv (id, prediction, dummy_field) for a CSV of the competition's kit.
 
-    Of a multiple choice the prediction is the index of the choice with the largest log-likelihood,
-    as acc takes it; of a generation it is the text. Items that were answered before are not asked
-    again. The file is checked against the kit's: every id once, every index one of a choice.
+    The prediction of a multiple-choice item is the index of the choice with the largest
+    log-likelihood, as for acc; that of a generation is the text. Answered items are not run again.
+    The file is checked against the kit's: every id occurs once, every index is that of a choice.
 
     \b
     tokenmart merge submission --kit data/test.csv --problem minimerge --merge ties

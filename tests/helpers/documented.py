@@ -60,7 +60,8 @@ def shown() -> Commands:
             found += [(page.name, each) for each in line.split(" && ")]
     for name, command in commands():
         text = (command.help or "").replace("\\\n", " ")
-        found += [(f"{name} --help", line) for line in _whole_lines(text.splitlines())]
+        for line in _whole_lines(text.splitlines()):
+            found += [(f"{name} --help", each) for each in line.split(" && ")]
     return _ours(found)
 
 
@@ -238,7 +239,14 @@ class Desk:
 
     def _bundle(self, path: Path) -> None:
         self._labels()
-        words = ["--problem", "no4k", "--metric", "perplexity/bits_per_byte", "--resamples", "100"]
+        words = [
+            "--problem",
+            "minilong",
+            "--metric",
+            "perplexity/bits_per_byte",
+            "--resamples",
+            "100",
+        ]
         run(["submit", *words, "--negate", "--out", str(path.relative_to(self.folder))])
 
 

@@ -24,7 +24,7 @@ REFUSED = [
     (b'{"a": NaN}', "contains NaN"),
     (b'{"a": -Infinity}', "contains -Infinity"),
     (b'{"a": NaN}', 'finite number, under "a"'),
-    (b'[{"model": "m", "s": NaN, "n": 1}]', 'number, under "s" beside {"model": "m"}'),
+    (b'[{"model": "m", "s": NaN, "n": 1}]', 'number, under "s", next to {"model": "m"}'),
     (b'{"a": 1e999}', 'too large for a number, under "a"'),
     (b'{"a": [1, -Infinity]}', "contains -Infinity"),
     (b"NaN", "contains NaN"),

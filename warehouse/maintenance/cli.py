@@ -33,8 +33,7 @@ def init(folder: Path) -> None:
     use it; $TOKENMART_HOME names it from elsewhere. Nothing that is there is replaced.
 
     \b
-    tokenmart init study && cd study
-    tokenmart data new mine --texts texts --model org/model
+    tokenmart init study
     """
     from warehouse.maintenance.new_workspace import make_workspace
 
@@ -103,7 +102,7 @@ def check(problem_name: str | None, repair: bool, as_json: bool) -> None:
     started = time.monotonic()
     documents: dict[str, dict[int, DocumentFacts] | None] = {}
     defects: list[Defect] = []
-    mended: dict[Path, str] = {}
+    repaired: dict[Path, str] = {}
     units = rows = 0
     unrecorded: dict[tuple[str, str], int] = {}
     with progress_bar(len(files), "files") as progress:
@@ -121,16 +120,16 @@ def check(problem_name: str | None, repair: bool, as_json: bool) -> None:
                 key = problem, path.parts[-3].partition("=")[2]
                 unrecorded[key] = unrecorded.get(key, 0) + found.unrecorded
             if repair and found.defects and (done := repair_file(store, path, texts)):
-                mended[path] = done
+                repaired[path] = done
             progress("checking", 1)
     seconds = time.monotonic() - started
     asked = shlex.quote(problem_name) if problem_name else ""
     defects = [replace(defect, asked=asked) for defect in defects]
-    left = [d for d in defects if d.file not in mended or d.mend in ("superseded", "refetch")]
+    left = [d for d in defects if d.file not in repaired or d.mend in ("superseded", "refetch")]
     if as_json:
-        click.echo(_as_json(defects, mended, len(files), units, rows, seconds))
+        click.echo(_as_json(defects, repaired, len(files), units, rows, seconds))
     else:
-        _say(defects, mended)
+        _say(defects, repaired)
         for (of, model), count in unrecorded.items():
             click.echo(
                 f"note: {of}: {counted(count, 'unit')} of {model} were stored before it was "
@@ -142,7 +141,7 @@ def check(problem_name: str | None, repair: bool, as_json: bool) -> None:
             f"{rows:,} rows in {seconds:.1f} s: "
             + (f"{len(defects)} defects" if defects else "no defects")
         )
-    if mended:
+    if repaired:
         lost = sorted({d.extract_command for d in defects if d.mend in ("move", "drop")})
         for command in lost:
             click.echo(f"next: {command}", err=as_json)
@@ -163,20 +162,20 @@ def _name_of(problem_name: str | None, workspace: Workspace) -> str | None:
     return load_problem(problem_name, workspace).name
 
 
-def _say(defects: Sequence[Defect], mended: dict[Path, str]) -> None:
+def _say(defects: Sequence[Defect], repaired: dict[Path, str]) -> None:
     said: set[Path] = set()
     for defect in defects:
         unit = "" if defect.doc_id is None else f"document {defect.doc_id}: "
-        remedy = "" if defect.file in mended else f"\n    → {defect.remedy}"
+        remedy = "" if defect.file in repaired else f"\n    → {defect.remedy}"
         click.echo(visible(f"{defect.file}: {unit}{defect.what}{remedy}"))
-        if defect.file in mended and defect.file not in said:
+        if defect.file in repaired and defect.file not in said:
             said.add(defect.file)
-            click.echo(f"    mended: {mended[defect.file]}")
+            click.echo(f"    repaired: {repaired[defect.file]}")
 
 
 def _as_json(
     defects: Sequence[Defect],
-    mended: dict[Path, str],
+    repaired: dict[Path, str],
     files: int,
     units: int,
     rows: int,
@@ -192,7 +191,7 @@ def _as_json(
             "defect": d.what,
             "remedy": d.remedy,
             "extract": d.extract_command,
-            "mended": mended.get(d.file),
+            "repaired": repaired.get(d.file),
         }
         for d in defects
     ]

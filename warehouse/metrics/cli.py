@@ -228,9 +228,9 @@ def new(name: str, numerator: str, denominator: str, where: str, over: str, dire
 def dbt_command(arguments: tuple[str, ...]) -> None:
     """Run dbt in dbt_project/, with this checkout's data and database.
 
-    All arguments are dbt's. By default the core variants are computed. The variable grids adds all
-    other variants of all metrics, or of the named ones. `build` also runs dbt's data and unit
-    tests.
+    All arguments are passed to dbt. By default the core variants are computed. The variable grids
+    adds all other variants of all metrics, or of the named ones. `build` also runs dbt's data and
+    unit tests.
 
     \b
     tokenmart dbt run

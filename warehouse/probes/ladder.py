@@ -16,12 +16,12 @@ RUNG = ConditionKind("ladder")
 class LadderProbe(Probe):
     """The same targets after each of `contexts` tokens, one condition for each.
 
-    Targets are `spans` stretches of a document, `targets` tokens in all, spread evenly over what
-    lies behind the longest context that the document has room for. A context slides in steps of
-    `slack` of its length: a token sees at least `context` tokens and less than
-    (1 + slack) · `context`. So a rung costs about targets · (1 + 1 / slack) tokens, or spans ·
-    context where a step is longer than a span. Unlike those of the window probe, every text begins
-    with the model's BOS, so that rungs differ in what they show of the document only.
+    Targets are `spans` passages of a document with `targets` tokens in total, spread evenly over
+    the text after the longest context that fits into the document. A context slides in steps of
+    `slack` of its length: a token has at least `context` tokens of context and less than (1 +
+    slack) · `context`. A rung costs about targets · (1 + 1 / slack) tokens, or spans · context if a
+    step is longer than a span. Every text begins with the model's BOS, unlike in the window probe,
+    so rungs differ only in their context.
     """
 
     condition_kinds: ClassVar[tuple[ConditionKind, ...]] = (RUNG,)

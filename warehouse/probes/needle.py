@@ -18,13 +18,13 @@ ABSENT = ConditionKind("needle_absent", shares_prefix=True)
 
 
 class NeedleProbe(Probe):
-    """Sentences of the document, moved to given depths and asked for again at its end.
+    """Sentences of the document, moved to given depths and repeated as questions at its end.
 
-    As many sentences as there are `depths` are taken out of the document; in the first of
-    `rounds` each is put back at one depth, in the next round at the next depth, and so on. After
-    the document so rearranged a sentence is begun again (its `cue` share) and the rest is scored;
-    in `…_absent` after the document without the sentences. A round costs one document, and
-    `…_absent` another.
+    As many sentences as `depths` are removed from the document. In the first of `rounds` each is
+    inserted at one depth, in the next round at the next depth, and so on. After the rearranged
+    document the beginning of a sentence is repeated (its `cue` share) and the rest is scored; in
+    `…_absent` after the document without the sentences. A round costs one document, and `…_absent`
+    another.
 
     A row's segment is depth · sentences + sentence, both counted from 0; in `…_absent` it is the
     sentence.

@@ -40,12 +40,11 @@ class RetrievalProbe(Probe):
 
     Excerpts start in the first `region` share of the document, at least `min_gap` tokens
     before its end, drawn without overlap with the given seed. Counted in characters, models with
-    different tokenizers are asked about the same text (see `excerpt_places`); counted in tokens,
-    about other passages each.
+    different tokenizers are scored on the same text (see `excerpt_places`); counted in tokens, on
+    different passages.
 
-    `controls` puts something else in the document's place: `foreign`, another document;
-    `shuffled`, its words in random order; `tail`, only its last `min_gap` tokens, which no
-    excerpt overlaps.
+    `controls` replace the document: `foreign` by another document, `shuffled` by its words in
+    random order, `tail` by its last `min_gap` tokens, which no excerpt overlaps.
     """
 
     condition_kinds: ClassVar[tuple[ConditionKind, ...]] = (

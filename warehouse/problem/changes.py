@@ -10,10 +10,10 @@ from warehouse.frozen import Frozen
 
 
 class Rope(Frozen):
-    """Rotary position encoding as the model was trained, instead of what its configuration says.
+    """Rotary position encoding as the model was trained, instead of that of its configuration.
 
-    `theta` and `factor` are those of transformers' `rope_parameters`; a `theta` that is not given
-    stays that of the configuration. Not an intervention: it corrects a configuration.
+    `theta` and `factor` are those of transformers' `rope_parameters`; without `theta`, that of the
+    configuration is used. It corrects a configuration and is not an intervention.
     """
 
     type: Literal["default", "linear", "dynamic", "yarn"]

@@ -14,8 +14,8 @@ class ModelShape(Frozen):
     """Sizes of a decoder.
 
     `kind` is its `model_type` in transformers, `inner` the width of the feed-forward layers,
-    `window` the sliding window of its local layers in tokens; `tied` says that the head shares
-    the weights of the embeddings.
+    `window` the sliding window of its local layers in tokens; with `tied` the head shares the
+    weights of the embeddings.
     """
 
     kind: str

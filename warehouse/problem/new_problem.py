@@ -41,7 +41,9 @@ CHARACTERS_PER_TOKEN_AT_LEAST = 2
 RETRIEVAL_HEADROOM = (RETRIEVAL.excerpt + RETRIEVAL.answer) // CHARACTERS_PER_TOKEN_AT_LEAST
 """Tokens of a model's context that an excerpt and its answer take."""
 _JSON = (".json", ".json.gz", *LINES)
-_SHORTEST_WINDOW, _LONGEST_WINDOW = 32, 4096
+_SHORTEST_WINDOW, _LONGEST_WINDOW = 32, 3072
+"""With a stride of the same length, the longest has the mean context of LongPPL's published windows
+(4,096 tokens and strides of 1,024) at 40% of their price; see benchmarks/window_price.py."""
 SHARE_WITH_A_WINDOW = 0.9
 """Of all text: what documents of two windows or more hold, so that a few short ones don't set the
 window for all."""

@@ -32,16 +32,16 @@ Tasks = Annotated[tuple[RecallTask, ...], Field(min_length=1), AfterValidator(_t
 
 
 class RecallTarget(Frozen):
-    """Recall over long contexts in the manner of RULER, measured by the project.
+    """Recall over long contexts, measured with tasks modelled on RULER.
 
-    Each of `contexts` contexts is `lengths[-1]` tokens of filler with planted sentences, one per
-    `key_every` tokens, those of all `tasks` in turn; at each length, what was told so far is asked.
-    `overall` is what the overall score averages: `all` lengths, or those `without_shortest`, at
-    which models differ in other things than their memory. Tasks count the same.
+    Each of `contexts` contexts has `lengths[-1]` tokens of filler with planted sentences, one per
+    `key_every` tokens, alternating between all `tasks`. At each length the questions ask for the
+    sentences so far. The overall score averages `all` lengths, or those `without_shortest`, where
+    models differ for other reasons than memory. Tasks have equal weights.
 
     `control_keys` times at each length, a planted value is asked for after a name that was never
-    planted (task `no_key`, no part of the overall score): what a model scores there is copying of
-    digits, not recall.
+    planted (task `no_key`, no part of the overall score): its score measures copying of digits, not
+    recall.
     """
 
     kind: Literal["recall"]

@@ -65,9 +65,8 @@ def slug(full_id: str) -> str:
 class ModelSpec(Frozen):
     """One checkpoint, possibly with interventions; `base` is the full id of the one they act on.
 
-    `context` is the longest input that the model is meant for, where its configuration is stale.
-    A model `on_request` takes part only where it is named: never in a ranking or a submission.
-    `kind` names the series of doses or checkpoints that it is one of: see `series_of`.
+    A model `on_request` runs only if it is named; it is never ranked or submitted. `kind` names its
+    series of doses or checkpoints (`series_of`).
     """
 
     may_be_huge: ClassVar[frozenset[str]] = frozenset({"parameters"})
@@ -144,7 +143,7 @@ else:
 
 
 class FileTarget(Frozen):
-    """Downstream scores in a JSON file that is locked, never computed here."""
+    """Downstream scores in a locked JSON file."""
 
     kind: Literal["file"]
     path: Path
@@ -152,7 +151,7 @@ class FileTarget(Frozen):
 
 
 class ImportedTarget(Frozen):
-    """Downstream scores measured elsewhere, brought in with `tokenmart data import`."""
+    """Downstream scores imported with `tokenmart data import`."""
 
     kind: Literal["imported"]
 
@@ -163,9 +162,8 @@ Target = Annotated[FileTarget | RecallTarget | ImportedTarget, Field(discriminat
 class Problem(Frozen):
     """Models, documents, probes and target that belong together.
 
-    `compare` lists pairs of conditions, the longer context first, whose tokens are compared beside
-    the pairs of the whole document and each window. Target scores of the models, or some of them,
-    are known from `labels_known_since` on: what is registered later is no prediction.
+    Each window is compared with the whole document by default; `compare` lists further pairs of
+    conditions. A metric registered after `labels_known_since` is not a prediction.
     """
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=100)

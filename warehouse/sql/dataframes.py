@@ -34,15 +34,15 @@ def query(
     """Run SQL on the warehouse of this checkout, read-only, and return the rows.
 
     Args:
-        sql: statements over `tokens`, `documents`, `models`, `units`, `downstream`, and the
-            tables dbt built; the rows are those of the last one.
+        sql: statements over `tokens`, `documents`, `models`, `units`, `downstream`, and the tables
+        built by dbt; the rows are those of the last statement.
         into: `arrow` (a table), `pandas`, `polars` (data frames, if installed) or `relation`
             (for more SQL: `query(…, "relation").filter("nll > 5")`).
-        limits: time and memory it may take; see `Limits`.
+        limits: time and memory of the query; see `Limits`.
         **parameters: values of `$name` in the SQL.
 
     Returns:
-        All rows, in memory: the warehouse isn't held open, dbt may write it at once.
+        All rows, in memory. The database is closed again, so dbt can write.
 
     Raises:
         TokenmartError: a mistake in the SQL, a statement that would write, an unknown `into`
@@ -75,13 +75,12 @@ def tokens(
     into: Kind = "arrow",
     limits: Limits | None = None,
 ) -> Any:
-    """Statistics of every token of a problem, in the order of the text.
+    """Statistics of every token of a problem, in text order.
 
     Args:
         problem: its name.
         model: its id; None for all models.
-        condition: the context that tokens were scored after, such as `full` or `window_512`; None
-            for all conditions.
+        condition: the context condition, such as `full` or `window_512`; None for all conditions.
         into: see `query`.
         limits: see `query`.
 
@@ -119,7 +118,7 @@ def metric_values(
     into: Kind = "arrow",
     limits: Limits | None = None,
 ) -> Any:
-    """Values of the metrics that `tokenmart dbt build` has computed.
+    """Values of the metrics, as `tokenmart dbt build` computed them.
 
     Args:
         problem: its name.

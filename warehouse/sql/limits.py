@@ -25,7 +25,7 @@ PATIENCE_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Limits:
-    """What one question may take: wall-clock seconds (0 = no limit), memory as DuckDB writes it."""
+    """Limits of a query: wall-clock seconds (0 = no limit), memory in DuckDB's notation."""
 
     seconds: float = 600.0
     memory: str = "5GiB"

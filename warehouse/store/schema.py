@@ -244,7 +244,9 @@ BENCHMARK_TABLES = pa.schema(
         _field("early_until_share", pa.float64(), "the same, as a share of a run's training", True),
         _field("early_every_steps", pa.int64(), "only steps that this divides are early", True),
         _field("early_checkpoints", pa.int32(), "number of early checkpoints, evenly spaced", True),
-        _field("predict_from", pa.string(), "shares, sizes or metrics, separated by commas"),
+        _field(
+            "predict_from", pa.string(), "shares of training, sizes or metrics, separated by commas"
+        ),
         _field("target_metric", pa.string(), "scoring method of the final score", True),
         _field("target_size", pa.string(), "size whose scores other sizes predict", True),
     ]

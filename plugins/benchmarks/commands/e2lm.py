@@ -97,7 +97,10 @@ def score(
 
 @e2lm.command(short_help="Convert result files of the harness, or evaluations, to a table.")
 @click.argument("results", nargs=-1, type=FILE)
-@click.option("--problem", help="Take what `tokenmart eval` measured for this problem instead.")
+@click.option(
+    "--problem",
+    help="Use the scores that `tokenmart eval` measured for this problem, instead of RESULTS.",
+)
 @click.option(
     "--out",
     type=FILE,
@@ -171,9 +174,9 @@ def report(
 ) -> None:
     """Write a page for a table: curves with error bands, signal table, decisions by stage.
 
-    For a problem whose models `tokenmart eval` ran, the page has every two models on the same items
-    of each task: win, tie and loss, the smallest difference that can be found with 80% power, and
-    the items that the measured difference needs. One HTML file that needs no network.
+    For a problem with results of `tokenmart eval`, the page compares every pair of models on the
+    same items of each task: win, tie and loss, the smallest difference with 80% power, and the
+    number of items that the measured difference needs. One HTML file that needs no network.
 
     \b
     tokenmart e2lm report --problem ladder --out ladder.html
@@ -298,8 +301,8 @@ def package(
     Checks in a clean clone: the patch applies, the task loads and runs, every item has a right
     answer among its choices, the metric is a number, there are 100 to 15,000 samples, no prompt
     contains its answer as a word, and the patch contains no secret. The organisers' access token
-    comes from $HF_TOKEN and is written to the zip only. Beside the zip, submission_judge.txt has 50
-    random items in the form that the organisers' judge reads.
+    comes from $HF_TOKEN and is written to the zip only. submission_judge.txt next to the zip has 50
+    random items in the format of the organisers' judge.
 
     \b
     tokenmart e2lm package --task element_symbols --harness lm-evaluation-harness

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     type=click.IntRange(0),
     default=1234,
     show_default=True,
-    help="Draw worked examples with this seed, where the task draws them.",
+    help="Random seed of few-shot examples, if the task draws them.",
 )
 @click.option(
     "--limit",

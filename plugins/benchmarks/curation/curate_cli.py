@@ -15,57 +15,60 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@click.command(short_help="Choose the items that make a score rise without wavering.")
+@click.command(short_help="Choose the items whose scores rise most steadily.")
 @click.option(
     "--items",
     required=True,
     type=FILE,
-    help="Table with model, tokens or step, item, score; optional columns: see the guide.",
+    help="Table with model, tokens or step, item, score, and optional columns.",
 )
-@click.option("--metric", help="The reading, where the table has several.")
+@click.option("--metric", help="Scoring method, if the table has several.")
 @click.option(
     "--method",
     type=click.Choice(["signal", "rise", "easiest", "prompts"]),
     default="signal",
     show_default=True,
-    help="By signal to noise, by a positive slope, the easiest half, or without odd prompts.",
+    help="Choose by signal to noise, by a positive slope, the easiest half, or without "
+    "odd prompts.",
 )
 @click.option(
-    "--subject", "subjects", multiple=True, help="Choose among these subjects; may be repeated."
+    "--subject", "subjects", multiple=True, help="Use only items of this subject; repeatable."
 )
 @WEIGHTS
 @click.option(
-    "--compare", is_flag=True, help="Try every method for which the table has the columns."
+    "--compare", is_flag=True, help="Compare all methods for which the table has the columns."
 )
 @click.option(
     "--fewest",
     type=click.IntRange(2),
     default=100,
     show_default=True,
-    help="Keep at least this many items.",
+    help="Minimum number of items.",
 )
 @click.option(
     "--most",
     type=click.IntRange(2),
     default=15_000,
     show_default=True,
-    help="Keep at most this many items.",
+    help="Maximum number of items.",
 )
 @click.option(
     "--folds",
     type=click.IntRange(2),
     default=5,
     show_default=True,
-    help="Hold out the models in so many parts; fewer parts have more pairs of models each.",
+    help="Number of cross-validation folds over models.",
 )
 @SEED
-@click.option("--out", type=FILE, help="Where to write the JSON with chosen items and figures.")
+@click.option("--out", type=FILE, help="Write the chosen items and figures as JSON to this file.")
 @click.option(
     "--task-items",
     type=FILE,
-    help="The task's items.jsonl: a line an item, in the order of the items' numbers from 0.",
+    help="The task's items.jsonl, one line per item, in the order of the item numbers from 0.",
 )
-@click.option("--chosen-items", type=FILE, help="Where to write the chosen lines of --task-items.")
+@click.option(
+    "--chosen-items", type=FILE, help="Write the chosen lines of --task-items to this file."
+)
 @FORCE
 def curate(
     items: Path,
@@ -83,13 +86,13 @@ def curate(
     chosen_items: Path | None,
     force: bool,
 ) -> None:
-    """Choose the items that make a benchmark's score rise without wavering.
+    """Choose the items of a benchmark whose scores rise most steadily.
 
-    Where the table has models with recipe science and with recipe web, items are chosen for both, a
-    rise and a gap between the recipes, by the weights of SQ and CS. What the choice is worth is
-    measured on models (and checkpoints, where each model has 16) that had no part in it, beside all
-    items and as many random ones. Optimism is what the choice seems to be worth where it was made,
-    less that. Signal of subjects and of answer lengths stands below.
+    If the table has models with recipe science and with recipe web, items are chosen for their rise
+    and for the gap between the recipes, with the weights of SQ and CS. The value of the choice is
+    estimated on held-out models (and checkpoints, if each model has 16) and compared with all items
+    and as many random ones. Optimism is the in-sample value minus the held-out value. The signal by
+    subject and by answer length follows.
 
     \b
     tokenmart e2lm curate --items item_scores.parquet --out chosen.json

@@ -36,21 +36,21 @@ if TYPE_CHECKING:
     type=click.IntRange(0, 16),
     default=0,
     show_default=True,
-    help="Number of worked examples before each question.",
+    help="Number of few-shot examples before each question.",
 )
 @click.option(
     "--sampler",
     type=click.Choice(["first_n", "random"]),
     default="first_n",
     show_default=True,
-    help="Use the same first examples for every question, or draw them for each question.",
+    help="Use the same first few-shot examples for every question, or draw them for each question.",
 )
 @click.option(
     "--seed",
     type=click.IntRange(0),
     default=0,
     show_default=True,
-    help="Random seed that decides which elements become examples; the task states it.",
+    help="Random seed of the choice of examples; the task records it.",
 )
 def new(
     task: str,
@@ -63,7 +63,7 @@ def new(
     """Write a task for the harness that runs without changes.
 
     Its 118 items ask for chemical elements. Replace them with your own, one JSON object per line.
-    With worked examples, 18 of them are in examples.jsonl instead.
+    With few-shot examples, 18 of them are in examples.jsonl instead.
 
     \b
     tokenmart e2lm new element_symbols --kind multiple-choice

@@ -44,9 +44,9 @@ class ScoreFile(Frozen):
 
 
 class Early(Frozen):
-    """Which checkpoints of a run are early: all that every given condition lets pass.
+    """Early checkpoints of a run: those that satisfy every given condition.
 
-    `checkpoints` is how many, evenly spaced up to `until_share`.
+    `checkpoints` is their number, evenly spaced up to `until_share`.
     """
 
     until_tokens: float | None = Field(default=None, gt=0)
@@ -62,10 +62,10 @@ class Early(Frozen):
 
 
 class Predict(Frozen):
-    """What the metrics are: scores at these shares of a run's training, or at these sizes.
+    """Metrics: scores at these shares of a run's training, or at these sizes.
 
-    Where models are ranked and not runs, `metrics` predict. With `each_document`, each document of
-    a score is a metric of its own beside the mean over documents.
+    For models instead of runs, `metrics` names the predicting scores. With `each_document`, each
+    document of a score is a metric of its own, in addition to the mean over documents.
     """
 
     shares: tuple[float, ...] = ()
@@ -98,7 +98,7 @@ class TableTarget(Frozen):
 
 
 class TableProblem(Frozen):
-    """A plain table of scores, what in it predicts and what is predicted."""
+    """A table of scores, its early scores as metrics and its final scores as target."""
 
     kind: Literal["table"]
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")

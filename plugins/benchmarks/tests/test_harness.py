@@ -278,6 +278,8 @@ def test_worked_examples_and_subjects_are_asked_for_by_option(
             ("else",),
             ("europe",),
         ]
+    planned = evaluate(two_models, tasks, *words, "--fewshot-seed", "7", "--dry-run")
+    assert "made_four-1shot-seed7: " in planned.output
 
 
 def read(connection: duckdb.DuckDBPyConnection, query: str) -> list[tuple[Any, ...]]:

@@ -115,7 +115,7 @@ def test_a_narrower_target_leaves_nothing_of_the_earlier_one(workspace: Workspac
         ("{sizes: [small]}", "{shares: [0.5]}", "target.size and predict.sizes go together"),
         ("{sizes: [small]}", "{shares: [1.5]}", "share 1.5 is not between 0 and 1"),
         ("{sizes: [small]}", "{sizes: [large]}", "size 'large' can't predict itself"),
-        ("{sizes: [small]}", "{}", "give either shares"),
+        ("{sizes: [small]}", "{}", "give one of: shares"),
         ("until_share: 0.5, ", "", "checkpoints needs until_share"),
         ("title:", "titel:", "unknown key 'titel'; did you mean 'title'?"),
     ],

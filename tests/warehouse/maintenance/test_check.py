@@ -120,8 +120,8 @@ def test_each_rule_names_the_unit_and_is_mended(
     assert result.exit_code == 4
     assert words in result.output and str(stored) in result.output
     assert "tokenmart extract --problem sample --model some--model --probe full" in result.output
-    mended = run("check", "--repair")
-    assert mended.exit_code == 0, mended.output
+    repaired = run("check", "--repair")
+    assert repaired.exit_code == 0, repaired.output
     assert [unit.doc_id for unit in read_units(stored)] == [0, 1, 3]
     assert run("check").exit_code == 0
 
@@ -130,8 +130,8 @@ def test_a_truncated_file_is_moved_away_whole(stored: Path) -> None:
     content = stored.read_bytes()
     stored.write_bytes(content[: len(content) // 2])
     assert run("check").exit_code == 4
-    mended = run("check", "--repair")
-    assert mended.exit_code == 0 and "next: tokenmart extract" in mended.output
+    repaired = run("check", "--repair")
+    assert repaired.exit_code == 0 and "next: tokenmart extract" in repaired.output
     assert not stored.exists() and stored.with_suffix(".damaged").is_file()
     assert run("check").exit_code == 0
 
@@ -140,7 +140,7 @@ def test_findings_as_json(stored: Path) -> None:
     rewrite(stored, with_value("rank", 0))
     found = json.loads(run("check", "--json").stdout)
     (defect,) = found["defects"]
-    assert (defect["file"], defect["doc_id"], defect["mended"]) == (str(stored), 2, None)
+    assert (defect["file"], defect["doc_id"], defect["repaired"]) == (str(stored), 2, None)
     assert found["checked"]["units"] == 4
 
 

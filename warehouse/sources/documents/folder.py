@@ -18,7 +18,7 @@ ENDINGS = (".txt", ".md", ".txt.gz", ".md.gz")
 
 
 class FolderDocuments(DocumentSource):
-    """Every text file of a folder and the folders in it, sorted by path; or one such file."""
+    """All text files of a folder and its subfolders, sorted by path, or one text file."""
 
     kind: Literal["folder"]
     path: Path

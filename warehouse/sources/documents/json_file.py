@@ -28,9 +28,9 @@ _CHARACTERS_PER_TOKEN = 4
 
 
 class JsonDocuments(DocumentSource):
-    """Documents in one file: .json, or .jsonl with a document on each line; .gz is unpacked.
+    """Documents in one file: .json, or .jsonl with one document per line; .gz is decompressed.
 
-    `locked` records its sha256 at first use and keeps to it.
+    `locked` records its sha256 at first use and refuses a changed file.
     """
 
     kind: Literal["json"]

@@ -26,8 +26,8 @@ _WANTED = ("*.json", "*.model", "*.txt", "*.jinja", "*.tiktoken")
 class HubSource(WeightSource):
     """A repository on the Hugging Face hub; `revision` is resolved to a commit at first use.
 
-    `repository` is where it isn't the model's full id: checkpoints of one training run, each a
-    revision of one repository, are models with ids of their own.
+    `repository` is needed if it differs from the model's full id: checkpoints of one training run
+    are revisions of one repository, and models with their own ids.
     """
 
     kind: Literal["hub"]

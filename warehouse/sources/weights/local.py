@@ -21,7 +21,8 @@ _HASHED = (".safetensors", ".json", ".model")
 
 
 class LocalSource(WeightSource):
-    """A folder with a config, a tokenizer and safetensors weights, or, if allowed, pickled ones."""
+    """A folder with a configuration, a tokenizer and safetensors weights or, if allowed, pickled
+    ones."""
 
     kind: Literal["local"]
     path: Path
