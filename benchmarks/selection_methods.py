@@ -27,8 +27,8 @@ import duckdb
 import numpy as np
 from marked_tables import ROOT, marked, replace_marked
 
-from plugins.benchmarks.curation.curation import METHODS, Choice, curate
-from plugins.benchmarks.curation.items import read_items
+from plugins.benchmarks.items.curation import METHODS, Choice, curate
+from plugins.benchmarks.items.item_scores import read_items
 from warehouse.paths import find_workspace
 from warehouse.problem.spec import load_problem
 from warehouse.progress import progress_bar

@@ -63,7 +63,7 @@ def tasks(
     tokenmart merge tasks --out real_tasks --real boolq --real mawps --count 300
     tokenmart merge tasks --out kit_tasks --kit data/validation/cosmos_qa.csv
     """
-    from plugins.merging.kit import write_kit_tasks
+    from plugins.merging.kit.kit_files import write_kit_tasks
     from plugins.merging.leaks import refuse_leaks
     from plugins.merging.real_sets import real_sets
     from plugins.merging.tasks import (

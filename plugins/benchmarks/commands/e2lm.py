@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from analysis.options import RESAMPLES, SEED
-from plugins.benchmarks.curation.curate_cli import curate
 from plugins.benchmarks.e2lm.new_cli import new
 from plugins.benchmarks.e2lm.outputs import as_text, say, workspace_for, write_out
 from plugins.benchmarks.e2lm.score_weights import WEIGHTS
+from plugins.benchmarks.items.curate_cli import curate
 from warehouse.options import FILE, FORCE, JSON
 
 OUT_JSON = click.option("--out", type=FILE, help="Write JSON to this file instead of printing it.")

@@ -99,3 +99,19 @@ def test_what_is_missing_is_named(workspace: Workspace, tmp_path: Path) -> None:
     Warehouse(workspace.data, workspace.database).run("--select", "+eval_pairs", "--empty")
     done = invoke("e2lm", "report", "--problem", "tiny", "--out", str(tmp_path / "p.html"))
     assert done.exit_code == 1 and "no two models have answered the same items" in done.stderr
+
+
+def test_another_fewshot_seed_is_another_condition(workspace: Workspace, tmp_path: Path) -> None:
+    pytest.importorskip("lm_eval")
+    (workspace.problems / "tiny.yml").write_text(PROBLEM.format(MODEL.format("a")))
+    words = ["e2lm", "new", "drawn", "--num-fewshot", "2", "--sampler", "random", "--seed", "1"]
+    assert invoke(*words, "--folder", str(tmp_path)).exit_code == 0
+    words = ["eval", "--problem", "tiny", "--tasks", "drawn", "--dry-run", "--device", "cpu"]
+    words += ["--include-path", str(tmp_path / "drawn"), "--limit", "3"]
+    for more, condition in (
+        ([], "drawn-2shot-first3"),
+        (["--fewshot-seed", "7"], "drawn-2shot-seed7-first3"),
+    ):
+        done = invoke(*words, *more)
+        assert done.exit_code == 0, done.output
+        assert f"{condition}: 12 requests in 1 unit" in done.output

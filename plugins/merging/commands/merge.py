@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from plugins.merging.submission_cli import submission
+from plugins.merging.kit.submission_cli import submission
 from plugins.merging.tasks_cli import tasks
 from warehouse.errors import TokenmartError, visible
 from warehouse.options import FILE, JSON, PROBLEM

@@ -13,7 +13,12 @@ from dbt_harness import PROJECT
 from merge_samples import local, write_problem
 from tiny_models import make_checkpoint
 
-from plugins.merging.kit import check_submission, read_kit, write_kit_tasks, write_submission
+from plugins.merging.kit.kit_files import (
+    check_submission,
+    read_kit,
+    write_kit_tasks,
+    write_submission,
+)
 from tokenmart import cli
 from warehouse.errors import TokenmartError
 

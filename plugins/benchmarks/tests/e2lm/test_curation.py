@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from plugins.benchmarks.curation.curation import Choice, compare_methods
-from plugins.benchmarks.curation.curation import curate as choose
-from plugins.benchmarks.curation.items import ItemScores, read_items
+from plugins.benchmarks.items.curation import Choice, compare_methods
+from plugins.benchmarks.items.curation import curate as choose
+from plugins.benchmarks.items.item_scores import ItemScores, read_items
 from tokenmart import cli
 from warehouse.errors import TokenmartError
 from warehouse.paths import find_workspace
@@ -292,7 +292,17 @@ def test_what_a_method_lacks_is_named(recipes: Path, tmp_path: Path) -> None:
 
 
 def test_the_methods_are_printed_side_by_side(recipes: Path) -> None:
-    words = ["e2lm", "curate", "--items", str(recipes), "--fewest", "30", "--folds", "3"]
+    words = [
+        "e2lm",
+        "curate",
+        "--items",
+        str(recipes),
+        "--fewest",
+        "30",
+        "--folds",
+        "3",
+        "--compare",
+    ]
     done = CliRunner().invoke(cli, words)
     assert done.exit_code == 0, done.output
     table = done.output[done.output.index("method (held out)") :].splitlines()

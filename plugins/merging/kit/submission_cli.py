@@ -53,7 +53,7 @@ def submission(
     tokenmart merge submission --kit data/test.csv --problem minimerge --merge ties
     tokenmart merge submission --kit data/test.csv --check submission.csv
     """
-    from plugins.merging.kit import check_submission, read_kit, write_submission
+    from plugins.merging.kit.kit_files import check_submission, read_kit, write_submission
     from warehouse.errors import TokenmartError, visible
     from warehouse.files import refuse_protected
     from warehouse.paths import find_workspace
@@ -63,8 +63,8 @@ def submission(
         notes = check_submission(checked, items)
         click.echo(f"{checked}: {len(items)} predictions, as the kit wants them")
     elif checked is None and problem_name is not None and name is not None:
+        from plugins.merging.kit.predictions import predict
         from plugins.merging.make import plan_merge
-        from plugins.merging.predictions import predict
         from plugins.merging.problem import load_merge_problem
 
         workspace = find_workspace()

@@ -100,11 +100,11 @@ def curate(
     tokenmart e2lm curate --items item_scores.parquet --task-items task/items.jsonl \\
         --chosen-items shorter/items.jsonl
     """
-    from plugins.benchmarks.curation.chosen_lines import chosen_lines
-    from plugins.benchmarks.curation.curation import Choice, compare_methods
-    from plugins.benchmarks.curation.curation import curate as choose
-    from plugins.benchmarks.curation.curation_view import print_curation, print_methods
-    from plugins.benchmarks.curation.items import read_items
+    from plugins.benchmarks.items.chosen_lines import chosen_lines
+    from plugins.benchmarks.items.curation import Choice, compare_methods
+    from plugins.benchmarks.items.curation import curate as choose
+    from plugins.benchmarks.items.curation_view import print_curation, print_methods
+    from plugins.benchmarks.items.item_scores import read_items
     from warehouse.errors import TokenmartError
     from warehouse.files import refuse_protected
 

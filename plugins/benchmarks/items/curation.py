@@ -8,9 +8,9 @@ from typing import Any
 
 import duckdb
 
-from plugins.benchmarks.curation.curation_trial import Fold, held_out
-from plugins.benchmarks.curation.items import ItemScores
 from plugins.benchmarks.e2lm.score import WEIGHTS
+from plugins.benchmarks.items.held_out import Fold, held_out
+from plugins.benchmarks.items.item_scores import ItemScores
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.metrics.model_sql import ModelSql
 from warehouse.paths import Workspace

@@ -1,1 +1,0 @@
-"""Which items of a benchmark carry signal: read, chosen, tried on other models, printed."""
