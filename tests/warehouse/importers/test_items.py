@@ -190,7 +190,7 @@ def test_the_problem_must_want_imported_scores(
 
 def test_unknown_names_list_what_there_is(workspace: Workspace, tmp_path: Path) -> None:
     path = written(tmp_path, ".csv")
-    assert "formats: items" in run(path, format="csv")[1]
+    assert "items" in run(path, format="csv")[1].partition("formats: ")[2]
     assert "did you mean 'items'?" in run(path, format="itens")[1]
     assert "its models are: org/a, org/b" in run(path, model="org/c")[1]
 

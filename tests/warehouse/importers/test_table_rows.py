@@ -81,7 +81,7 @@ def test_a_quote_after_many_rows_is_one(tmp_path: Path) -> None:
         ("csv", "a;b\n1;0,5\n", ": ';' separates its columns, expected ','"),
         ("csv", "a,b\ncafé,1\n".encode("latin-1"), ": can't be read (not UTF-8); save it as"),
         ("csv", "a,b\nx,1\n".encode("utf-16"), ": can't be read (not UTF-8)"),
-        ("csv", "", ": holds nothing; name a file with rows"),
+        ("csv", "", ": is empty; name a file with rows"),
         ("csv.gz", "a,b\n", ": suffix '.gz' is not one of .csv"),
         ("jsonl", '{"a": 1, "a": 2}\n', ":1: field 'a' is given twice; keep one"),
         ("jsonl", '{"a": 1}\n{"a"', ":2: not JSON ("),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -14,6 +15,8 @@ from sql_samples import ask, build_mart, rounded
 from warehouse.paths import Workspace
 from warehouse.sql.dataframes import cookbook, query
 from warehouse.sql.queries import list_queries
+
+ROOT = Path(__file__).resolve().parents[3]
 
 EXPECTED: dict[str, tuple[list[str], tuple[str, ...], list[tuple[Any, ...]]]] = {
     "coverage": (
@@ -407,3 +410,31 @@ def test_cookbook_queries_run_before_anything_is_extracted(workspace: Workspace)
     for recipe in list_queries():
         if recipe.name not in OF_MARTS:
             assert ask("--name", recipe.name) == []
+
+
+@pytest.mark.parametrize("name", ["perplexity", "paired_difference"])
+def test_bytes_are_those_of_the_scored_characters(name: str) -> None:
+    """Three bytes a character at the end, one at the beginning, which is not scored."""
+    text = "ab 中文字"
+    spans = {"a": [(2, 3), (3, 4), (3, 4), (4, 6)], "b": [(3, 4), (4, 5), (5, 6)]}
+    nats = {"a": 6.0, "b": 3.0}
+    rows = ", ".join(
+        f"('p', '{model}', 'full', 0, {start}, {end}, {-nats[model] / len(places)}::float)"
+        for model, places in spans.items()
+        for start, end in places
+    )
+    ready = (ROOT / "warehouse" / "sql" / "cookbook" / f"{name}.sql").read_text("utf-8")
+    query = ready.replace(
+        "with by_document as",
+        "with tokens(problem, model_id, condition, doc_id, char_start, char_end, logprob)"
+        f" as (values {rows}), documents(problem, doc_id, text)"
+        f" as (values ('p', 0, '{text}')), by_document as",
+    )
+    for parameter, value in (("problem", "p"), ("condition", "full"), ("model", "a")):
+        query = query.replace(f"${parameter}", f"'{value}'")
+    found = duckdb.sql(query).to_arrow_table().to_pylist()
+    bits = {model: nats[model] / math.log(2) / size for model, size in (("a", 10), ("b", 9))}
+    if name == "perplexity":
+        assert {row["model_id"]: row["bits_per_byte"] for row in found} == pytest.approx(bits)
+    else:
+        assert [row["difference"] for row in found] == [pytest.approx(bits["b"] - bits["a"])]
