@@ -110,7 +110,7 @@ class Session:
             except OverTimeError:
                 raise
             except Exception:
-                # whoever was reading met it as an error of the stream
+                # the reader of the stream got it as an error of the stream
                 if failed:
                     raise failed[0] from None
                 raise

@@ -398,4 +398,6 @@ def test_a_closed_pipe_is_one_line(minilong, closed_pipe):
     base = ["--problem", "minilong", "--resamples", "100", "--out", str(closed_pipe)]
     result = CliRunner().invoke(cli.report, base)
     assert result.exit_code == 4 and result.stdout == ""
-    assert result.stderr.splitlines()[-1].startswith(f"error: {closed_pipe}: whoever was reading")
+    assert result.stderr.splitlines()[-1].startswith(
+        f"error: {closed_pipe}: the reader closed the pipe"
+    )

@@ -164,7 +164,9 @@ def test_out_never_overwrites_a_lock_file_and_a_long_name_is_one_line(
 def test_a_closed_pipe_is_one_line(run, write_json, closed_pipe):
     result = run("--submission", write_json(GOOD), "--out", closed_pipe, "--resamples", 100)
     assert result.exit_code == 4
-    assert result.stderr.splitlines()[-1].startswith(f"error: {closed_pipe}: whoever was reading")
+    assert result.stderr.splitlines()[-1].startswith(
+        f"error: {closed_pipe}: the reader closed the pipe"
+    )
 
 
 def test_partly_constant_scores_still_get_a_spearman(run, write_json, verify_schema, tmp_path):
