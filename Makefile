@@ -77,7 +77,7 @@ test-slow: $(READY)  ## run the tests marked slow: kills, whole rebuilds, long r
 
 SCALE_TESTS = plugins/cluster/tests/test_beyond_one_machine.py plugins/cluster/tests/test_cluster.py \
   plugins/cluster/tests/test_bucket_store.py plugins/cluster/tests/test_bucket.py \
-  plugins/exchange/tests tests/warehouse/metrics/test_shards.py \
+  plugins/exchange/tests plugins/cluster/tests/test_shards.py \
   plugins/cluster/tests/test_build_over_bucket.py
 
 test-scale: $(READY)  ## run the tests of Ray, Slurm, shards and buckets, and install what they need

@@ -336,6 +336,32 @@ def test_the_tables_of_the_simulation_are_the_committed_ones(statistics_selectio
     assert named == {d.name for d in (*designs, *statistics_selection.FEW_SERIES)}
 
 
+def test_the_limits_with_17_models_are_the_committed_ones() -> None:
+    found = json.loads((ROOT / "benchmarks" / "statistics_limits.json").read_text("utf-8"))
+    text = (ROOT / "docs" / "explanation" / "statistics.md").read_text("utf-8")
+    page = " ".join(text.split())
+    low, usual = (found["largest_error"][level] for level in ("95.0%", "97.5%"))
+    power = found["power"]
+
+    def best(share: str, name: str = "spearman") -> str:
+        of = power[f"17 models, {share}"]
+        both = zip(of[name], of[f"{name} within families"], strict=True)
+        return " to ".join(f"{100 * max(pair):.0f}" for pair in both) + "%"
+
+    for claim in (
+        f"only if a ≥ {low:.2f},",
+        f"So a + b ≥ {low + 1.645:.2f} ",
+        f"is {usual:.2f} + 1.96 = {usual + 1.96:.2f},",
+        f"3.6 + 1.96 = {3.6 + 1.96:.2f} when",
+        f"{1 - (usual + 1.96) / 5.56:.0%} of that is saved, and more than "
+        f"{1 - (low + 1.645) / 5.56:.0%} can't be",
+        f"more than {best('independent')} of studies",
+        f"it is {best('families share 30%')} and {best('families share 50%')}",
+        f"Pearson's r would allow {best('independent', 'pearson')},",
+    ):
+        assert claim in page, claim
+
+
 def test_the_simulation_keeps_its_promises(statistics_selection: Any) -> None:
     """Errors at most 5% and coverage at least 95%, each but for three Monte-Carlo errors."""
     tables = json.loads((ROOT / "benchmarks" / "statistics_selection.json").read_text("utf-8"))

@@ -129,7 +129,7 @@ def correlate(
         for note in lab.notes:
             click.echo(visible(f"{lab.name}: {note}"), err=True)
     table = load_table(chosen, workspace, ideas, better, others)
-    record_tested(workspace, table)
+    record_tested(workspace, table.problem, table.present)
     ranked = len(ideas) + sum(c.kind == "variant" for c in table.named(metrics))
     detailed = ranked if as_json else min(top + len(ideas) + 1, ranked)
     with progress_bar(detailed * (1 + as_json), "variants") as progress:
@@ -197,7 +197,7 @@ def select(
     workspace = find_workspace()
     table = load_table(load_ranked(problem, workspace), workspace)
     table.named(metrics)
-    record_tested(workspace, table)
+    record_tested(workspace, table.problem, table.present)
     parts_of = parts_reader(workspace, table)
     selection = select_metric(table, seed, splits, unofficial, parts_of=parts_of)
     if as_json:

@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING
 from warehouse.metrics.tries import Try, is_same, remember, tries
 
 if TYPE_CHECKING:
-    from analysis.ranking.metric_table import MetricTable
     from warehouse.paths import Workspace
 
 
-def record_tested(workspace: Workspace, table: MetricTable) -> None:
-    """Record the metrics and ideas of a table as tested; each command that tests them does so.
+def record_tested(workspace: Workspace, problem: str, present: Sequence[Try]) -> None:
+    """Record metrics and ideas as tested for a problem; each command that tests them does so.
 
     Raises:
         StorageError: the record can't be written; nothing would count it then.
     """
-    remember(workspace, table.problem, table.present)
+    remember(workspace, problem, present)
 
 
 def tested_besides(workspace: Workspace, problem: str, present: Sequence[Try]) -> list[Try]:

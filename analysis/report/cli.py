@@ -68,7 +68,7 @@ def report(
     scored = chosen.target is not None and len(load_target(chosen, workspace)[0]) >= FEWEST_SCORED
     table = load_table(chosen, workspace) if scored else None
     if table is not None:
-        record_tested(workspace, table)
+        record_tested(workspace, table.problem, table.present)
     steps = FIGURES_OF_THE_PAGE + (detailed_rows(table) if table else 0)
     with progress_bar(steps, "steps") as progress:
         data = gather(chosen, table, workspace, seed, resamples, progress) if table else None

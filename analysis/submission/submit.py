@@ -83,7 +83,7 @@ def write_submission(workspace: Workspace, request: SubmissionRequest, out: Path
         raise StorageError(f"{out}: already there; choose a new folder with --out")
     problem = load_problem(request.problem, workspace)
     table = load_table(problem, workspace)
-    record_tested(workspace, table)
+    record_tested(workspace, table.problem, table.present)
     column = table.column(request.metric)
     lineage = read_lineage(manifest_path(workspace), column.metric)
     _check_sign(column, request)
@@ -140,7 +140,7 @@ def rebuild(workspace: Workspace, request: SubmissionRequest, path: Path) -> Reb
     """
     problem = load_problem(request.problem, workspace)
     table = load_table(problem, workspace)
-    record_tested(workspace, table)
+    record_tested(workspace, table.problem, table.present)
     column = table.column(request.metric)
     lineage = read_lineage(manifest_path(workspace), column.metric)
     return _make(path, problem, workspace, request, table, column, lineage)

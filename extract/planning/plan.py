@@ -394,8 +394,7 @@ def is_settled(
     if unit is None or unit.fingerprint != wanted:
         return False
     if unit.status == "done":
-        if recorded_only and lacks_record(unit):
-            return False
         wants = condition.top_k and unit.rows
-        return not wants or has_top_tokens(workspace, unit, condition.top_k)
+        listed = not wants or has_top_tokens(workspace, unit, condition.top_k)
+        return listed and not (recorded_only and lacks_record(unit))
     return since is not None and unit.finished_at >= since

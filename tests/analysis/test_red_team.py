@@ -216,7 +216,7 @@ def test_a_preregistered_metric_leads_text_and_table(library):
         lines = run(command, "--problem", "minilong", *arguments).stdout.splitlines()
         assert lines[0].startswith("Preregistered: good/b (preregistration 1, higher is better): ")
         rows = [line for line in lines if "(preregistered)" in line]
-        heading = next(n for n, line in enumerate(lines) if line.startswith(("variant", "metric ")))
+        heading = next(n for n, line in enumerate(lines) if line.startswith("metric/variant"))
         assert rows == [lines[heading + 1]] and "minus that of perplexity" in " ".join(lines)
 
 

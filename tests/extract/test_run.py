@@ -193,10 +193,10 @@ def test_a_model_on_request_runs_only_when_it_is_named(
     assert "2 models" in planned and "On request only, with --model: tiny/extra." in planned
     assert "extracted 8 units" in ok(run(path))
     before = ok(CliRunner().invoke(status, ["--problem", str(path)]))
-    assert "│ tiny/extra" not in before and "incomplete" not in before
+    assert "\ntiny/extra " not in before and "incomplete" not in before
     ok(run(path, "--model", "tiny/extra", "--probe", "full"))
     after = ok(CliRunner().invoke(status, ["--problem", str(path)]))
-    assert "│ tiny/extra" in after and "incomplete" not in after
+    assert "\ntiny/extra " in after and "incomplete" not in after
 
 
 def test_rows_depend_on_the_position_encoding_as_trained(

@@ -48,7 +48,7 @@ def test_asking_for_what_is_not_there_names_what_is(minilong):
 
 def recorded(marts, problem="minilong"):
     found = table(marts, problem)
-    record_tested(marts.workspace, found)
+    record_tested(marts.workspace, found.problem, found.present)
     return found
 
 

@@ -97,6 +97,8 @@ def test_excerpts_are_counted_in_characters(own: Path, workspace: Workspace) -> 
         ([300, 300, 900], ["full", "window_128"]),
         ([671, 671], ["full", "window_256"]),
         ([672, 672], ["full", "window_256", "retrieval"]),
+        # the mean context of windows of 4,096 tokens with strides of 1,024, at 40% of their price
+        ([9000, 9000], ["full", "window_3072", "retrieval"]),
         # most documents have excerpts; the short one is left out of the value
         ([300, 900, 900], ["full", "window_128", "retrieval"]),
     ],

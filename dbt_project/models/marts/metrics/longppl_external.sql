@@ -38,7 +38,8 @@ evaluator_tokens as (
 ),
 
 key_tokens as (
-    {%- for filter, _ in variants(['evaluator_key_tokens'], 'longppl_external') | groupby('where_clause') %}
+    {%- for filter, _ in variants(['evaluator_key_tokens'], 'longppl_external')
+        | groupby('where_clause') %}
     select
         '{{ filter }}' as where_clause,
         unit_id,

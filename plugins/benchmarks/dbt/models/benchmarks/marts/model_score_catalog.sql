@@ -26,6 +26,10 @@ select
     if(document is null, concat('mean ', metric), metric) as formula,
     concat(
         'The score of a model as its table gives it in the column `', metric, '`, ',
-        if(document is null, 'its mean over documents where it has one for each.', 'on one document.')
+        if(
+            document is null,
+            'its mean over documents where it has one for each.',
+            'on one document.'
+        )
     ) as description
 from variants
