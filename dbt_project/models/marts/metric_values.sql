@@ -1,5 +1,6 @@
--- Documents to one value per model. `aggregation` is a column of variants/*.csv; `transform: exp`
--- is in the metric's YAML. A missing value has a row with the reason.
+-- Documents to one value per model, as the variant's `aggregation` says (variants/*.csv). Then exp()
+-- where the metric's YAML has `transform: exp` and the variant's unit is token, the default: bits per
+-- byte stay bits. A missing value has a row with the reason.
 
 with documents as (
     select
@@ -36,7 +37,6 @@ combined as (
             when 'q10' then quantile_cont(documents.ratio, 0.1)
             when 'q90' then quantile_cont(documents.ratio, 0.9)
         end as combined_ratio,
-        -- bits per byte stay bits
         any_value(families.transform = 'exp' and variants.unit = 'token') as is_exponentiated,
         any_value(variants.min_tokens) as min_tokens,
         cast(sum(documents.tokens) as bigint) as tokens,

@@ -121,7 +121,8 @@ fct_tokens as (
     left join features
         on full_context.tokenization_id = features.tokenization_id
         and full_context.position = features.position
-    -- one row per short context that scored the token, and one at least (is_first_pair)
+    -- A token has one row in its first pair, scored in the short context or not, and one more for
+    -- each further short context that scored it. is_first_pair counts tokens once.
     where full_context.is_first_pair
         or short_context.unit_id is not null
 )

@@ -16,8 +16,9 @@
 -- Numerator, denominator and count of tokens per unit (model, document, short context) and variant.
 -- For the row of variants/perplexity.csv that is called micro, `variant_sums` writes
 --     select unit_id, sum(nll) as numerator, count(*) as denominator from tokens group by unit_id
--- `tokens`: every token of the full context once, however many short contexts it is compared with.
--- `token_pairs`: tokens that were scored in both contexts, with less text before them in the short one.
+-- `tokens` is the CTE below, not the source: each token of the full context once, also those that no
+-- short context scored. `token_pairs`: tokens scored in both contexts, with less text before them in
+-- the short one.
 -- New units get every variant; units of earlier builds get the variants added since.
 {%- set in_use = variants(over = ['tokens', 'token_pairs']) -%}
 {%- set added = [] -%}
