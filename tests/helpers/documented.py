@@ -30,6 +30,7 @@ OF_PLUGINS = {
     "exchange": "exchange",
     "merge": "merging",
     "rank": "merging",
+    "shards": "cluster",
 }
 """Command → the plugin that ships with it."""
 ABSENT = {name for name, plugin in OF_PLUGINS.items() if not (ROOT / "plugins" / plugin).is_dir()}

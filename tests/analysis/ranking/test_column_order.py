@@ -34,7 +34,7 @@ def test_select_and_correlate_report_the_same_in_any_order_of_columns():
     selections, boards = [], []
     for order in orders:
         made = table(order)
-        base = made.column("perplexity", "v1")
+        base = made.column("perplexity/v1")
         selections.append(selection_record(select_metric(made, 0, 50, baseline=base)))
         boards.append(leaderboard_record(rank_metrics(made, 0, 20, top=3)))
     assert selections[0] == selections[1] == selections[2]

@@ -13,6 +13,7 @@ import scipy.stats
 from click.testing import CliRunner
 
 from analysis.ranking import cli
+from analysis.statistics.comparison import MINIMUM_SERIES, MINIMUM_SERIES_OF_P
 from analysis.submission import cli as submission_cli
 
 
@@ -134,8 +135,9 @@ def test_too_few_series_say_nothing_of_a_lead(minilong):
     file.write_text(text)
     arguments = ("--problem", "minilong", "--splits", 20)
     lead = json.loads(run(cli.select, *arguments, "--json").stdout)["best_minus_baseline"]
-    few = lead["series"] < 8
-    assert (lead["ci95"] is None) == few and (lead["p_one_sided"] is None) == few
+    few = lead["series"] < MINIMUM_SERIES
+    assert (lead["ci95"] is None) == few
+    assert (lead["p_one_sided"] is None) == (lead["series"] < MINIMUM_SERIES_OF_P)
     printed = " ".join(run(cli.select, *arguments).stdout.split())
     assert (f"{lead['series']} series are too few for a CI" in printed) == few
 

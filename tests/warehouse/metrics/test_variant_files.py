@@ -99,7 +99,7 @@ def test_a_mistake_in_a_row_is_named(project: Path, row: str, said: str) -> None
         ("", "line 1: no column metric; the first line names the columns, metric,variant,aggre"),
         ("metric,variant,aggregation,over,numerator\n", "line 1: no column denominator; the first"),
         (f"{HEADER},wher\n", "line 1: column wher is unknown; did you mean 'where'? the columns"),
-        (f"{HEADER},where\n", "line 1: column where stands there twice"),
+        (f"{HEADER},where\n", "line 1: column where is there twice"),
     ],
 )
 def test_a_mistake_in_the_columns_is_named(project: Path, text: str, said: str) -> None:

@@ -187,6 +187,11 @@ EXPECTED: dict[str, tuple[list[str], tuple[str, ...], list[tuple[Any, ...]]]] = 
         ("model_id", "tokens", "key_tokens", "key_share", "key_perplexity"),
         [("good", 4, 1, 0.25, round(math.exp(0.1), 4)), ("bad", 4, 0, 0.0, None)],
     ),
+    "key_intervals": (
+        ["model=good"],
+        ("document_sha256", "char_start", "char_end"),
+        [("9c56cc51b374c3ba189210d5b6d4bf57790d351c96c47c02190ecf1e430635ab", 4, 5)],
+    ),
     "intervention_effect": (
         [],
         ("model_id", "base_id", "from_position", "tokens", "nll_added"),

@@ -150,7 +150,7 @@ WRITER = """
 import duckdb, sys
 with duckdb.connect(sys.argv[1]) as connection:
     connection.execute("begin; insert into metric_values values"
-        " ('minilong', 'new', 'v', 'good', 9.5, 8, 1)")
+        " ('minilong', 'new', 'v', 'good', 9.5, 8, 1, null)")
     print("writing", flush=True)
     sys.stdin.readline()
     connection.execute("commit")
