@@ -128,6 +128,16 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
             "needs many checkpoints' item scores: plugins/benchmarks/tests/e2lm/test_curation.py",
         ),
     ),
+    "data gc --yes": ("data gc", "would remove what later commands read"),
+    "e2lm collect --problem mine --out scores.csv": (
+        None,
+        "needs evaluated models; plugins/benchmarks/tests/test_evaluated_scores.py",
+    ),
+    "e2lm curate --items item_scores.parquet --task-items task/items.jsonl "
+    "--chosen-items shorter/items.jsonl": (
+        None,
+        "needs scores of items; plugins/benchmarks/tests/test_evaluated_scores.py",
+    ),
     "e2lm collect results --out scores.csv": (
         None,
         "files of other programs: plugins/benchmarks/tests/test_harness_results.py",
