@@ -181,6 +181,8 @@ def write_samples(folder: Path, found: dict[str, Any]) -> list[Path]:
     tracker = EvaluationTracker(output_path=str(folder))
     tracker.general_config_tracker.model_name_sanitized = "tiny"
     tracker.date_id = "2026-11-23T01-02-03.456789"
+    run = {key: value for key, value in found.items() if key != "samples"}
+    tracker.save_results_aggregated(run, found["samples"])
     for task, samples in found["samples"].items():
         tracker.save_results_samples(task_name=task, samples=samples)
     return sorted(folder.rglob("samples_*.jsonl"))
