@@ -185,8 +185,8 @@ token_units as (
             and tokenizations.condition = paired.condition
         ) as is_tokenization,
         coalesce(paired.model_id = evaluators.model_id, false) as is_evaluator,
-        -- One pair of each full context, or its only row: metrics of the full context count these, so
-        -- that a token counts once however many short contexts it is compared with.
+        -- One pair of each full context, or its only row: metrics of the full context count these,
+        -- so that a token counts once however many short contexts it is compared with.
         (
             paired.condition_kind = 'full'
             and row_number() over (
