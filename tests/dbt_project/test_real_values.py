@@ -50,6 +50,7 @@ def oracle(real: Warehouse) -> Oracle:
 UNASKED = {
     "choice_divergence",
     "ladder_gain",
+    "ladder_power",
     "ladder_reach",
     "needle_nll",
     "needle_recall",

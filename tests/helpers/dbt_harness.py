@@ -43,7 +43,7 @@ SHAPE = Shape(
         min_gap=32,
         controls=("foreign", "shuffled", "tail"),
     ),
-    ladder=(32, 64, 256),
+    ladder=(32, 64, 128, 256),
     depths=(0.2, 0.5, 0.9),
     top_k=4,
     compare=(("full", "ladder_64"), ("ladder_256", "ladder_32")),

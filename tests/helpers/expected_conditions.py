@@ -58,6 +58,28 @@ def ladder_gain_terms(oracle: Oracle, model: str, variant: Variant) -> Iterator[
             yield tokens * (nll[0] - nll[-1]), tokens
 
 
+def ladder_power_terms(oracle: Oracle, model: str, variant: Variant) -> Iterator[Terms]:
+    exponents = np.arange(1, 301) / 100
+    for contexts, nll, _ in curves(oracle, model):
+        fitted = [power_law(exponent, contexts, nll) for exponent in exponents]
+        best = int(np.argmax(fitted))
+        fits = fitted[best] > 0 and 0 < best < len(exponents) - 1
+        if variant["statistic"] == "r_squared":
+            yield fitted[best], 1.0
+        elif variant["statistic"] == "share_fit":
+            yield float(fits), 1.0
+        elif fits:
+            yield float(exponents[best]), 1.0
+
+
+def power_law(exponent: float, contexts: list[int], nll: list[float]) -> float:
+    """R² of the best a · c^-exponent + gamma with a > 0, else 0."""
+    x, y = np.array(contexts, dtype=float) ** -exponent, np.array(nll)
+    slope, constant = np.polyfit(x, y, 1)
+    residual = ((y - slope * x - constant) ** 2).sum()
+    return float(1 - residual / ((y - y.mean()) ** 2).sum()) if slope > 0 else 0.0
+
+
 def ladder_reach(oracle: Oracle) -> Values:
     def terms(oracle: Oracle, model: str, variant: Variant) -> Iterator[Terms]:
         for contexts, nll, _ in curves(oracle, model):
@@ -211,6 +233,7 @@ def of(metric: str, ending: str, terms: Callable[[Oracle, str, Variant], Iterato
 
 EXPECTED: dict[str, Callable[[Oracle], Values]] = {
     "ladder_gain": of("ladder_gain", "@ladder", ladder_gain_terms),
+    "ladder_power": of("ladder_power", "@ladder", ladder_power_terms),
     "ladder_reach": ladder_reach,
     "retrieval_lookup": of("retrieval_lookup", "@retrieval", control_terms("foreign")),
     "retrieval_order": of("retrieval_order", "@retrieval", control_terms("shuffled")),
