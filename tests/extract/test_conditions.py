@@ -20,6 +20,7 @@ from extract.planning.cost import planned_reading, work_of
 from extract.scoring.engine import Engine
 from warehouse.maintenance.check import check_documents, check_file
 from warehouse.paths import Workspace
+from warehouse.probes.copy import CopyProbe
 from warehouse.probes.ladder import LadderProbe
 from warehouse.probes.needle import NeedleProbe
 from warehouse.probes.retrieval import RetrievalProbe
@@ -38,6 +39,7 @@ PROBES = [
         controls=("foreign", "shuffled", "tail"),
     ),
     NeedleProbe(kind="needle", depths=(0.2, 0.8), rounds=2, min_characters=20),
+    CopyProbe(kind="copy", lengths=(8, 21), passages=2),
 ]
 CONDITIONS = [condition for probe in PROBES for condition in probe.conditions()]
 
@@ -77,6 +79,7 @@ def test_they_are_extracted_stored_and_checked(
             "controls": ["foreign", "shuffled", "tail"],
         },
         {"kind": "needle", "depths": [0.2], "min_characters": 10, "max_characters": 2000},
+        {"kind": "copy", "lengths": [8, 20], "passages": 2},
     ]
     texts = [
         make_text(seed, words=50) + " A sentence to look for. " + make_text(seed + 9, words=50)

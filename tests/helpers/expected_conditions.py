@@ -145,6 +145,25 @@ def rows_of(scored: Scored, segment: int) -> Scored:
     return Scored({name: values[there] for name, values in scored.columns.items()}, scored.length)
 
 
+def copy_terms(oracle: Oracle, model: str, variant: Variant) -> Iterator[Terms]:
+    folders = (oracle.folder / f"model_id={model}").glob("condition=copy_*_present")
+    lengths = sorted(int(folder.name.split("_")[-2]) for folder in folders)
+    sides = [
+        (oracle.documents(model, f"copy_{n}_present"), oracle.documents(model, f"copy_{n}_absent"))
+        for n in lengths
+    ]
+    for doc in sides[0][0] if sides else ():
+        right = [
+            ((present[doc].rank == 1).mean(), (absent[doc].rank == 1).mean())
+            for present, absent in sides
+            if doc in present and doc in absent
+        ]
+        if variant["longest"]:
+            right = right[-1:]
+        plain = variant["statistic"] == "copy"
+        yield sum(float(one if plain else one - other) for one, other in right), len(right)
+
+
 def needle_terms(oracle: Oracle, model: str, variant: Variant) -> Iterator[Terms]:
     low, high = number(variant["from_share"], 0), number(variant["to_share"], 1)
     for answers in needles(oracle, model, low, high):
@@ -232,6 +251,7 @@ def of(metric: str, ending: str, terms: Callable[[Oracle, str, Variant], Iterato
 
 
 EXPECTED: dict[str, Callable[[Oracle], Values]] = {
+    "forgetting_curve": of("forgetting_curve", "@copy", copy_terms),
     "ladder_gain": of("ladder_gain", "@ladder", ladder_gain_terms),
     "ladder_power": of("ladder_power", "@ladder", ladder_power_terms),
     "ladder_reach": ladder_reach,

@@ -11,6 +11,7 @@
     'entropy',
     'entropy_drop',
     'entropy_resolved',
+    'forgetting_curve',
     'gain_quantile',
     'in_context_score',
     'induction_advantage',

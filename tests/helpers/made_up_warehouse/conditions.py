@@ -53,6 +53,35 @@ def add_ladder(
         )
 
 
+def add_copies(
+    shape: Shape,
+    add: Any,
+    doc_id: int,
+    nll: Floats,
+    at: Any,
+    skill: float,
+    rng: np.random.Generator,
+) -> None:
+    """The second half of passages of each length, behind themselves and behind another text."""
+    for length in shape.copies:
+        where = np.arange(length // 2, length)
+        for side, values in (
+            ("absent", nll[where]),
+            ("present", nll[where] * rng.uniform(0.1, 1.1 - 0.3 * skill, len(where))),
+        ):
+            add(
+                f"copy_{length}_{side}",
+                f"copy_{side}",
+                "copy",
+                {"lengths": list(shape.copies), "length": length, "passages": 1},
+                doc_id,
+                segment=np.zeros(len(where)),
+                context_tokens=where + length,
+                **at(where),
+                **scores(values, rng),
+            )
+
+
 def add_needles(
     shape: Shape,
     add: Any,
