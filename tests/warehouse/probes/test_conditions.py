@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from readings import reading_of
 
 from warehouse.probes.copy import CopyProbe, passage_starts
+from warehouse.probes.far import FarProbe
 from warehouse.probes.ladder import LadderProbe, target_spans
 from warehouse.probes.needle import NeedleProbe, needles
 from warehouse.probes.request import Reading, Request
@@ -269,6 +270,36 @@ def test_a_passage_stands_behind_itself_or_behind_another_text(bos: int | None) 
             assert request.context_tokens.tolist() == [*range(length + length // 2, 2 * length)]
     # 30 tokens have room for two passages of 12 with 2 tokens before, between and behind them
     assert [int(r.positions[0]) for r in found["copy_12_present"]] == [2 + 6, 16 + 6]
+
+
+@pytest.mark.parametrize("bos", BOS)
+def test_only_what_is_far_is_replaced(bos: int | None) -> None:
+    ids, other = np.arange(100, 130, dtype=np.int32), np.arange(500, 530, dtype=np.int32)
+    found = built(FarProbe(kind="far", near=6, targets=4), reading_of(ids, bos, other))
+    assert list(found) == ["far_shuffled", "far_foreign"]
+    for name, (request,) in found.items():
+        seen = visible(request, bos)
+        assert seen[20:] == ids[20:26].tolist()
+        assert request.targets.tolist() == ids[26:].tolist()
+        assert request.positions.tolist() == [26, 27, 28, 29]
+        assert request.context_tokens.tolist() == [6, 7, 8, 9]
+        if name == "far_foreign":
+            assert seen[:20] == other[:20].tolist()
+        else:
+            assert seen[:20] != ids[:20].tolist() and sorted(seen[:20]) == ids[:20].tolist()
+
+
+def test_a_document_without_distant_context_has_no_targets() -> None:
+    found = built(FarProbe(kind="far", near=6, targets=4), reading_of(range(10), 7, range(10)))
+    assert list(found.values()) == [[], []]
+
+
+def test_another_way_to_replace_leaves_the_other_condition_as_it_is() -> None:
+    one, both = (
+        FarProbe(kind="far", near=6, targets=4, replaced=names).conditions()[0]
+        for names in (("shuffled",), ("shuffled", "foreign"))
+    )
+    assert one.params == both.params == {"near": 6, "targets": 4, "seed": 0}
 
 
 @pytest.mark.parametrize("length", [1, 4, 8, 9, 10, 40])
