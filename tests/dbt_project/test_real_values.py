@@ -53,6 +53,7 @@ UNASKED = {
     "ladder_gain",
     "ladder_power",
     "ladder_reach",
+    "mutual_information",
     "needle_nll",
     "needle_recall",
     "needle_slope",

@@ -22,6 +22,7 @@ from warehouse.maintenance.check import check_documents, check_file
 from warehouse.paths import Workspace
 from warehouse.probes.copy import CopyProbe
 from warehouse.probes.far import FarProbe
+from warehouse.probes.halves import HalvesProbe
 from warehouse.probes.ladder import LadderProbe
 from warehouse.probes.needle import NeedleProbe
 from warehouse.probes.retrieval import RetrievalProbe
@@ -42,6 +43,7 @@ PROBES = [
     NeedleProbe(kind="needle", depths=(0.2, 0.8), rounds=2, min_characters=20),
     CopyProbe(kind="copy", lengths=(8, 21), passages=2),
     FarProbe(kind="far", near=20, targets=12),
+    HalvesProbe(kind="halves", lengths=(8, 64)),
 ]
 CONDITIONS = [condition for probe in PROBES for condition in probe.conditions()]
 
@@ -83,6 +85,7 @@ def test_they_are_extracted_stored_and_checked(
         {"kind": "needle", "depths": [0.2], "min_characters": 10, "max_characters": 2000},
         {"kind": "copy", "lengths": [8, 20], "passages": 2},
         {"kind": "far", "near": 20, "targets": 12},
+        {"kind": "halves", "lengths": [8, 64]},
     ]
     texts = [
         make_text(seed, words=50) + " A sentence to look for. " + make_text(seed + 9, words=50)

@@ -45,6 +45,7 @@ SHAPE = Shape(
     ),
     ladder=(32, 64, 128, 256),
     copies=(16, 64),
+    halves=(16, 64, 256),
     depths=(0.2, 0.5, 0.9),
     top_k=4,
     compare=(("full", "ladder_64"), ("ladder_256", "ladder_32")),

@@ -164,6 +164,26 @@ def copy_terms(oracle: Oracle, model: str, variant: Variant) -> Iterator[Terms]:
         yield sum(float(one if plain else one - other) for one, other in right), len(right)
 
 
+def halves_terms(oracle: Oracle, model: str, variant: Variant) -> Iterator[Terms]:
+    folders = (oracle.folder / f"model_id={model}").glob("condition=halves_*")
+    lengths = sorted(int(folder.name.rpartition("_")[2]) for folder in folders)
+    full = oracle.documents(model, "full")
+    halves = [oracle.documents(model, f"halves_{length}") for length in lengths]
+    for doc, own in full.items():
+        found = [
+            float((half[doc].nll - own.nll[np.isin(own.position, half[doc].position)]).sum())
+            for half in halves
+            if doc in half
+        ]
+        if variant["statistic"] == "growth":
+            if found and len(found) == len(lengths):
+                yield found[-1], found[0]
+        else:
+            at = 0 if variant["statistic"] == "shortest" else -1
+            if doc in halves[at]:
+                yield found[at], float(len(halves[at][doc].nll))
+
+
 def needle_terms(oracle: Oracle, model: str, variant: Variant) -> Iterator[Terms]:
     low, high = number(variant["from_share"], 0), number(variant["to_share"], 1)
     for answers in needles(oracle, model, low, high):
@@ -255,6 +275,7 @@ EXPECTED: dict[str, Callable[[Oracle], Values]] = {
     "ladder_gain": of("ladder_gain", "@ladder", ladder_gain_terms),
     "ladder_power": of("ladder_power", "@ladder", ladder_power_terms),
     "ladder_reach": ladder_reach,
+    "mutual_information": of("mutual_information", "@halves", halves_terms),
     "retrieval_lookup": of("retrieval_lookup", "@retrieval", control_terms("foreign")),
     "retrieval_order": of("retrieval_order", "@retrieval", control_terms("shuffled")),
     "retrieval_distance": of("retrieval_distance", "@retrieval", control_terms("tail")),

@@ -25,6 +25,7 @@
     'longppl_external',
     'longppl_soft',
     'min_context',
+    'mutual_information',
     'needle_nll',
     'needle_recall',
     'needle_slope',

@@ -82,6 +82,31 @@ def add_copies(
             )
 
 
+def add_halves(
+    shape: Shape,
+    add: Any,
+    doc_id: int,
+    nll: Floats,
+    at: Any,
+    skill: float,
+    rng: np.random.Generator,
+) -> None:
+    """The second half of each length, behind another document's first half."""
+    for length in shape.halves:
+        where = np.arange(length // 2, length)
+        add(
+            f"halves_{length}",
+            "halves_foreign",
+            "halves",
+            {"lengths": list(shape.halves), "length": length},
+            doc_id,
+            segment=np.zeros(len(where)),
+            context_tokens=where - length // 2,
+            **at(where),
+            **scores(nll[where] * rng.uniform(1.0, 1.2 + 0.4 * skill, len(where)), rng),
+        )
+
+
 def add_needles(
     shape: Shape,
     add: Any,

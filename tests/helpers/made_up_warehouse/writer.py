@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from made_up_warehouse.conditions import (
     add_copies,
+    add_halves,
     add_ladder,
     add_needles,
     add_retrieval,
@@ -233,6 +234,7 @@ class _Writer:
             add_ladder(self.shape, add, doc_id, nll, at, skill, more)
             add_needles(self.shape, add, doc_id, nll, at, skill, more)
             add_copies(self.shape, add, doc_id, nll, at, skill, more)
+            add_halves(self.shape, add, doc_id, nll, at, skill, more)
         for condition, columns in parts.items():
             table = {
                 name: np.concatenate([c[name] for c in columns])

@@ -13,6 +13,7 @@ from readings import reading_of
 
 from warehouse.probes.copy import CopyProbe, passage_starts
 from warehouse.probes.far import FarProbe
+from warehouse.probes.halves import HalvesProbe
 from warehouse.probes.ladder import LadderProbe, target_spans
 from warehouse.probes.needle import NeedleProbe, needles
 from warehouse.probes.request import Reading, Request
@@ -289,6 +290,19 @@ def test_only_what_is_far_is_replaced(bos: int | None) -> None:
             assert seen[:20] != ids[:20].tolist() and sorted(seen[:20]) == ids[:20].tolist()
 
 
+@pytest.mark.parametrize("bos", BOS)
+def test_a_second_half_stands_behind_another_first_half(bos: int | None) -> None:
+    ids, other = np.arange(100, 130, dtype=np.int32), np.arange(500, 510, dtype=np.int32)
+    found = built(HalvesProbe(kind="halves", lengths=(8, 20, 22, 40)), reading_of(ids, bos, other))
+    # 22 tokens need 11 of the other document, 40 need as many of this one
+    assert [len(requests) for requests in found.values()] == [1, 1, 0, 0]
+    for half, (request,) in zip((4, 10), list(found.values())[:2], strict=True):
+        assert visible(request, bos) == other[:half].tolist()
+        assert request.targets.tolist() == ids[half : 2 * half].tolist()
+        assert request.positions.tolist() == [*range(half, 2 * half)]
+        assert request.context_tokens.tolist() == [*range(half)]
+
+
 def test_a_document_without_distant_context_has_no_targets() -> None:
     found = built(FarProbe(kind="far", near=6, targets=4), reading_of(range(10), 7, range(10)))
     assert list(found.values()) == [[], []]
@@ -337,6 +351,8 @@ def test_a_passage_without_another_text_as_long_is_not_asked_for() -> None:
         (LadderProbe, {"contexts": (8, 16), "targets": 5}, "multiple of spans"),
         (CopyProbe, {"lengths": (8, 8)}, "lengths must increase, from 2 tokens on"),
         (CopyProbe, {"lengths": (1, 8)}, "lengths must increase, from 2 tokens on"),
+        (HalvesProbe, {"lengths": (8, 9)}, "lengths must be even and increase"),
+        (HalvesProbe, {"lengths": (8, 4)}, "lengths must be even and increase"),
         (NeedleProbe, {"depths": (0.5, 0.2)}, "depths must increase"),
         (NeedleProbe, {"depths": (0.5,), "rounds": 2}, "at most the number of depths"),
     ],
