@@ -97,6 +97,7 @@ class _Writer:
                 "characters": [len(text) for text in self.texts],
                 "bytes": [len(text.encode()) for text in self.texts],
                 "text": self.texts,
+                "document_group": [("prose", "code", None)[i % 3] for i in range(shape.documents)],
             },
         )
         if shape.compare:
