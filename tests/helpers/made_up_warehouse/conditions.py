@@ -39,7 +39,7 @@ def add_ladder(
     where = np.arange(len(nll) - 40, len(nll))
     for index, context in enumerate(contexts):
         # not every document gains from every rung
-        gain = rng.normal(0.08 * skill * index, 0.05)
+        gain = rng.normal(0.6 * skill * (1 - 0.5**index), 0.05)
         add(
             f"ladder_{context}",
             "ladder",
