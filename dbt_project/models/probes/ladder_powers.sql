@@ -8,8 +8,8 @@ exponents as (
     select unnest(range(1, 301)) / 100 as exponent
 ),
 
--- For a given exponent the law is a line in (context / shortest context) ^ -exponent, so least squares
--- need a search of the exponent alone.
+-- For a given exponent the law is a line in (context / shortest context) ^ -exponent: only the
+-- exponent is searched.
 fits as (
     select
         rungs.problem,
@@ -29,7 +29,14 @@ fits as (
 -- Where the NLL rises with the context, the law explains nothing.
 falling as (
     select
-        * replace (if(slope > 0, r_squared, 0) as r_squared)
+        problem,
+        model_id,
+        probe,
+        doc_id,
+        document_tokens,
+        tokens,
+        exponent,
+        if(slope > 0, r_squared, 0) as r_squared
     from fits
     where r_squared is not null
 ),
