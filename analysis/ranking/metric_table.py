@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from analysis.preregistration.preregistered import PreregisteredMetric, preregistered_metrics
-from analysis.ranking.metrics_tested import tested_besides
 from analysis.ranking.target import load_target
 from analysis.statistics.correlations import Flags, Floats, settled
 from warehouse.errors import TokenmartError, did_you_mean
-from warehouse.metrics.tries import built_tries
+from warehouse.metrics.tries import built_tries, tested_besides
 from warehouse.problem.series import series_of
 
 if TYPE_CHECKING:
@@ -290,7 +289,7 @@ def load_table(
     of_metric = {row[0]: row for row in catalogue}
     for idea in ideas:
         if idea.metric in of_metric:
-            raise TokenmartError(f"--name {idea.metric}: a metric has this name; choose another")
+            raise TokenmartError(f"name {idea.metric!r}: a metric has this name; choose another")
     present = (*built, *ideas)
     besides = tested_besides(workspace, problem.name, present)
     return MetricTable(

@@ -95,6 +95,26 @@ def tries(workspace: Workspace, problem: str) -> list[Try]:
     return _read(_path(workspace, problem))
 
 
+def tested_besides(workspace: Workspace, problem: str, present: Sequence[Try]) -> list[Try]:
+    """Metrics and ideas tested for a problem that are not among those present.
+
+    An idea tested under two names counts once. Nothing is recorded.
+
+    Raises:
+        StorageError: the file can't be read.
+    """
+    here = {_identity(entry) for entry in present}
+    named: dict[tuple[str, str, str], list[Try]] = {}
+    for entry in present:
+        named.setdefault((entry.kind, entry.metric, entry.variant), []).append(entry)
+    besides: dict[tuple[str, str, str, str], Try] = {}
+    for entry in tries(workspace, problem):
+        alike = named.get((entry.kind, entry.metric, entry.variant), ())
+        if _identity(entry) not in here and not any(is_same(entry, one) for one in alike):
+            besides.setdefault(_identity(entry), entry)
+    return list(besides.values())
+
+
 def as_json(rows: Iterable[Try]) -> str:
     """The text of such a file."""
     return json.dumps([asdict(row) for row in rows], indent=0)
@@ -116,6 +136,11 @@ def built_tries(
         definition = json.dumps({"parameters": json.loads(parameters), "code": code})
         found.setdefault(name, []).append(Try(metric, variant, "variant", definition, values))
     return found
+
+
+def _identity(entry: Try) -> tuple[str, str, str, str]:
+    metric = entry.metric if entry.kind == "variant" else ""
+    return entry.kind, metric, entry.variant, entry.definition
 
 
 def _path(workspace: Workspace, problem: str) -> Path:
