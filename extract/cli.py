@@ -13,8 +13,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from warehouse.errors import visible
-from warehouse.options import BACKEND, DEVICE, DTYPE, JSON, MODELS, PROBLEM
-from warehouse.terminal import counted, print_columns, print_notes, print_whole, terminal_console
+from warehouse.options import BACKEND, DEVICE, DTYPE, JSON, MODELS, PROBLEM, WIDE
+from warehouse.terminal import (
+    counted,
+    left_out_notes,
+    print_columns,
+    print_notes,
+    terminal_console,
+)
 
 if TYPE_CHECKING:
     from extract.planning.plan import Document, Selection
@@ -304,8 +310,9 @@ def _extract(
 @click.option(
     "--conditions", "by_condition", is_flag=True, help="Show a row for each condition of a model."
 )
+@WIDE
 @JSON
-def status(problem_name: str, by_condition: bool, as_json: bool) -> None:
+def status(problem_name: str, by_condition: bool, wide: bool, as_json: bool) -> None:
     """Show how many units of each model are done, failed or missing.
 
     A unit is one document in one condition, or a batch of a benchmark's items. Peak memory is the
@@ -338,7 +345,8 @@ def status(problem_name: str, by_condition: bool, as_json: bool) -> None:
         return
     console = terminal_console()
     title = f"{problem.name}: what has been extracted"
-    print_columns(console, status_columns(rows, by_condition), title)
+    left_out = print_columns(console, status_columns(rows, by_condition), title, wide)
+    print_notes(console, left_out_notes(left_out), "dim")
     for line in fallbacks(rows):
         click.echo(visible(f"warning: {line}"))
     print_notes(console, status_notes(problem, selection, rows))
@@ -350,5 +358,8 @@ def status(problem_name: str, by_condition: bool, as_json: bool) -> None:
             f"`tokenmart extract --problem {problem.asked}`"
         )
     for section in sections:
-        print_whole(console, section.table())
-        print_notes(console, section.notes())
+        console.print()
+        left_out = print_columns(
+            console, section.columns(), f"{problem.name}: {section.kind}", wide
+        )
+        print_notes(console, [*section.notes(), *left_out_notes(left_out)])

@@ -84,7 +84,7 @@ def print_columns(
         last_is_total: whether the last row is a sum of the others.
 
     Returns:
-        Headings of the columns that were left out.
+        Headings of the columns that were left out; `left_out_notes` names them.
     """
     if not wide and sum(map(_width, columns)) + _GAP * (len(columns) - 1) > console.width:
         left_out = [column.heading.replace("\n", " ") for column in columns if column.extra]
@@ -101,13 +101,9 @@ def print_columns(
     return left_out
 
 
-def print_whole(console: Console, table: Table) -> None:
-    """Print a table; where a terminal is too narrow its lines run on, and no heading is cut."""
-    from rich.measure import Measurement
-
-    unbounded = console.options.update(max_width=10_000)
-    console.width = max(console.width, Measurement.get(console, unbounded, table).maximum)
-    console.print(table)
+def left_out_notes(headings: Sequence[str]) -> list[str]:
+    """A note that names the columns for which the terminal is too narrow, if there are any."""
+    return [f"not shown (--wide): {', '.join(headings)}"] if headings else []
 
 
 def _width(column: Column) -> int:

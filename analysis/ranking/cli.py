@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from analysis.options import PROBLEM, RESAMPLES, SEED
-from warehouse.options import FILE, JSON
+from warehouse.options import FILE, JSON, WIDE
 
 if TYPE_CHECKING:
     from analysis.ranking.metric_table import Direction
@@ -28,8 +28,6 @@ TOP = click.option(
     type=click.IntRange(1),
     help="Number of rows to show.",
 )
-
-WIDE = click.option("--wide", is_flag=True, help="Show all columns, wider than the terminal.")
 
 
 @click.command()

@@ -20,7 +20,7 @@ from analysis.ranking.documents import MINIMUM_DOCUMENTS
 from analysis.ranking.leaderboard import Leaderboard, LeaderboardRow
 from analysis.ranking.metric_selection import MINIMUM_MODELS
 from analysis.statistics.bootstrap import Interval
-from warehouse.terminal import Column, print_columns, print_notes, terminal_console
+from warehouse.terminal import Column, left_out_notes, print_columns, print_notes, terminal_console
 
 FEW_MODELS = 12
 """With 12 independent models, a rho of 0.57 has a 95% CI (Fisher z) that ends at 0."""
@@ -54,8 +54,7 @@ def print_leaderboard(board: Leaderboard, top: int, wide: bool = False) -> None:
         if alike:
             print_notes(console, [f"{row.column.name} ranks the models most like: {alike}"])
     notes = _notes(board, rows, len(variants))
-    if left_out:
-        notes.append(f"not shown (--wide): {', '.join(left_out)}")
+    notes += left_out_notes(left_out)
     print_notes(console, notes, "dim")
     print_notes(console, (f"warning: {warning}" for warning in _warnings(board, rows)), "bold")
 

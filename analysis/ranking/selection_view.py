@@ -21,7 +21,7 @@ from analysis.ranking.documents import MINIMUM_DOCUMENTS
 from analysis.ranking.leaderboard import interval_record, new_family_record, number
 from analysis.ranking.metric_selection import Candidate, MetricSelection
 from analysis.ranking.registered import LEAD_LEVEL, lead_record, lead_text, registered_record
-from warehouse.terminal import Column, print_columns, print_notes, terminal_console
+from warehouse.terminal import Column, left_out_notes, print_columns, print_notes, terminal_console
 
 
 def selection_record(selection: MetricSelection, shown: Sequence[str] = ()) -> dict[str, Any]:
@@ -119,8 +119,7 @@ def print_selection(
     rows += [c for c in selection.candidates if c.column is selection.baseline and c not in rows]
     left_out = print_columns(console, _columns(selection, rows, first), wide=wide)
     notes = [exploratory_line(selection.registered), *_selection_notes(selection)]
-    if left_out:
-        notes.append(f"not shown (--wide): {', '.join(left_out)}")
+    notes += left_out_notes(left_out)
     print_notes(console, notes, "dim")
 
 

@@ -11,7 +11,7 @@ from warehouse.plugins import kinds
 from warehouse.problem.spec import Problem
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from warehouse.terminal import Column
 
 
 class StatusSection(ABC):
@@ -32,7 +32,7 @@ class StatusSection(ABC):
         """Read the rows from the store."""
 
     @abstractmethod
-    def table(self) -> Table:
+    def columns(self) -> list[Column]:
         """The rows for the terminal."""
 
     @abstractmethod

@@ -11,10 +11,7 @@ from plugins.benchmarks.e2lm.new_cli import new
 from plugins.benchmarks.e2lm.outputs import as_text, say, workspace_for, write_out
 from plugins.benchmarks.e2lm.score_weights import WEIGHTS
 from plugins.benchmarks.items.curate_cli import curate
-from warehouse.options import FILE, FORCE, JSON
-
-OUT_JSON = click.option("--out", type=FILE, help="Write JSON to this file instead of printing it.")
-
+from warehouse.options import FILE, FORCE, JSON, WIDE
 
 SHOWN_REASONS = 5
 
@@ -44,6 +41,7 @@ e2lm.add_command(curate)
     type=click.IntRange(2),
     help="Number of last checkpoints to measure the noise on.",
 )
+@WIDE
 @JSON
 @click.option("--out", type=FILE, help="Also write JSON to this file.")
 @FORCE
@@ -52,6 +50,7 @@ def score(
     model: str | None,
     weights: tuple[float, float, float],
     last_checkpoints: int,
+    wide: bool,
     as_json: bool,
     out: Path | None,
     force: bool,
@@ -79,7 +78,7 @@ def score(
     if as_json:
         click.echo(text)
     else:
-        print_scores(found)
+        print_scores(found, wide)
     if out is not None:
         benchmarks = {name for entry in found.entries.values() for name in entry}
         write_whole(out, text + "\n")
@@ -220,10 +219,18 @@ def report(
 )
 @RESAMPLES
 @SEED
-@OUT_JSON
+@WIDE
+@JSON
+@click.option("--out", type=FILE, help="Also write JSON to this file.")
 @FORCE
 def readings(
-    problems: tuple[str, ...], resamples: int, seed: int, out: Path | None, force: bool
+    problems: tuple[str, ...],
+    resamples: int,
+    seed: int,
+    wide: bool,
+    as_json: bool,
+    out: Path | None,
+    force: bool,
 ) -> None:
     """Compare scoring methods: how often does an early score order runs as the final score does?
 
@@ -236,15 +243,19 @@ def readings(
     tokenmart e2lm readings --problem ladder
     tokenmart e2lm readings --out readings.json
     """
-    from plugins.benchmarks.e2lm.readings import compare_readings, print_readings
+    from plugins.benchmarks.e2lm.readings import compare_readings
+    from plugins.benchmarks.e2lm.readings_view import print_readings
+    from warehouse.files import write_whole
 
     workspace = workspace_for(out, force, b'"held_out"')
     found = [compare_readings(name, workspace, seed, resamples) for name in problems]
-    if out is None:
+    if as_json:
         click.echo(as_text(found))
-        return
-    print_readings(found)
-    write_out(out, as_text(found) + "\n")
+    else:
+        print_readings(found, wide)
+    if out is not None:
+        write_whole(out, as_text(found) + "\n")
+        click.echo(f"written {out}", err=as_json)
 
 
 @e2lm.command(short_help="Check a task and write submission.zip.")

@@ -309,7 +309,7 @@ def test_the_methods_are_printed_side_by_side(recipes: Path) -> None:
     assert [line.split("  ")[0] for line in table[1:7]] == [
         "all items", "random items", "signal", "rise", "easiest", "prompts"
     ]  # fmt: skip
-    assert "CS" in table[0] and "decision accuracy" in table[0]
+    assert "SQ and CS" in table[0] and "accuracy" in table[0]
 
 
 def test_the_command_of_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
