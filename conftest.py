@@ -1,4 +1,4 @@
-"""Fixtures that all tests may use: those of the core in tests/, those of plugins beside them."""
+"""Fixtures that all tests may use: the core's in tests/, a plugin's in its own folder."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ FUNCTIONS = {
     "query": "warehouse.sql.dataframes",
     "tokens": "warehouse.sql.dataframes",
 }
-"""What `import tokenmart` gives beside the command → the module it is defined in."""
+"""Name that `import tokenmart` offers → the module that defines it."""
 
 GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Set up": {

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _LARGEST_CONFIG = 16 << 20
 _GGUF_MADE = "conversion.json"
-"""What a GGUF file says beside its weights, and that all of them were there; conversions without it
+"""Metadata of a GGUF file, written once all weights are there; conversions without it
 are an earlier version's, which may have drawn weights at random."""
 
 
@@ -284,7 +284,7 @@ def _unpickle(spec: ModelSpec, file: Path) -> dict[str, Tensor]:
             file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file)
         )
     except Exception as error:  # a damaged pickle raises whatever its bytes lead to
-        # torch explains at length how to load it all the same; what it met stands further down
+        # torch first explains how to load it regardless; the cause is further down
         met = re.search(r"Unsupported (?:global: GLOBAL )?\S+(?: \d+)?", str(error))
         first = met[0] if met else next(iter(str(error).strip().splitlines()), type(error).__name__)
         first = first[:120].rstrip(". ")

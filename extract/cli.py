@@ -199,10 +199,10 @@ def extract(
 
 
 def _guard_processor(plan: Plan, *, asked_by_name: bool) -> None:
-    """Warn of what a processor will take; refuse unless it was asked for by name.
+    """Warn how long a processor takes; refuse unless the user chose it with --device.
 
     Raises:
-        TokenmartError: nobody asked for the processor, and it would take too long, or for a time
+        TokenmartError: --device cpu was not given, and the run would take too long, or a time
             that is unknown.
     """
     from warehouse.errors import TokenmartError

@@ -50,7 +50,7 @@ class NoKernelError(TokenmartError):
 
 
 class DoesNotFitError(TokenmartError):
-    """More memory is needed than the device has, however little is computed at once."""
+    """More memory is needed than the device has, even with the smallest batch."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:

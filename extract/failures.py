@@ -122,7 +122,8 @@ def load_errors(spec: ModelSpec) -> Iterator[None]:
 
 
 class LibraryMessages:
-    """Warnings of Python and of libraries, kept from the terminal; each is told once, at the end.
+    """Warnings of Python and of libraries, kept from the terminal; each is printed once, at the
+    end.
 
     Libraries repeat the same for every model; two messages are the same when they come from one
     place in the code.

@@ -60,7 +60,7 @@ class DocumentTokenizer:
 
     Attributes:
         library: the tokenizer of transformers.
-        bos: what stands before a text, None for nothing.
+        bos: the token before a text, None for none.
         sha256: hash of its files' content and of the BOS policy.
 
     Raises:

@@ -1,8 +1,8 @@
 """Further processes of one extraction: their commands, their share of the machine, their end.
 
-Workers share nothing but the folder: each goes through all models and takes the documents that
-nobody has claimed. The parent shows what the ledger says, and afterwards does what a worker
-that failed has left.
+Workers share nothing but the folder: each goes through all models and takes the unclaimed
+documents. The parent reports the progress in the ledger, and afterwards computes what a failed
+worker has left.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 OWN_TO_PARENT = ("workers", "dry_run", "as_worker", "on", "address", "slurm")
 POLL_SECONDS = 1.0
 GRACE_SECONDS = 60.0
-"""What a worker that is told to stop has for storing what it computed."""
+"""Seconds that a stopped worker has for storing what it computed."""
 
 
 def worker_arguments(command: click.Command, values: Mapping[str, Any]) -> list[str]:

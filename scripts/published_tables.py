@@ -4,8 +4,8 @@
     python scripts/published_tables.py --perplexity CLONE --scaling CLONE --compression CLONE
 
 A clone is a folder that git can read (a bare one will do) and that holds the commit named below.
-Each table is one Parquet file in the columns of a plain table of scores; `sources.json` beside
-them names repository, commit, licence, rows, bytes and sha256.
+Each table is one Parquet file in the columns of a plain table of scores; `sources.json` in the same
+folder names repository, commit, licence, rows, bytes and sha256.
 """
 
 from __future__ import annotations

@@ -192,7 +192,8 @@ def refuse_partitions(place: str, remedy: str) -> None:
 
 
 def find_workspace(start: Path | None = None) -> Workspace:
-    """Find the checkout: $TOKENMART_HOME, else upwards from `start`, else beside this package.
+    """Find the checkout: $TOKENMART_HOME, else upwards from `start`, else the parent of this
+    package.
 
     $TOKENMART_DATA and $TOKENMART_DATABASE move the data folder and the DuckDB file;
     $TOKENMART_STORE is the address of a bucket that holds the Parquet files.

@@ -1,6 +1,6 @@
 """Stores that are no folder of this machine, such as a bucket: what the core asks of their paths.
 
-A plugin's `stores/` brings the class of an address, such as `s3://bucket/prefix`.
+A plugin's `stores/` defines the class of an address, such as `s3://bucket/prefix`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Marks(NamedTuple):
 class RemotePath(PurePosixPath, ABC):
     """An object or a prefix in a store; `kind` is the scheme of its address.
 
-    Beside these methods a subclass has those of `pathlib.Path` that read, list and remove.
+    A subclass also has the methods of `pathlib.Path` that read, list and remove.
     """
 
     kind: ClassVar[str]

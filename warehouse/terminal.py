@@ -30,7 +30,7 @@ class Column:
     Attributes:
         heading: above it; may have line breaks.
         cells: one a row, as they are shown.
-        text: stands at the left and is folded where there is no room; numbers are never folded.
+        text: aligned left, and folded on a narrow terminal; numbers are never folded.
         extra: shown only where the whole table fits, or with --wide.
     """
 
@@ -142,7 +142,7 @@ def _table(columns: Sequence[Column], width: int, last_is_total: bool) -> Table:
 
 
 def broken(name: str, width: int) -> str:
-    """A name on lines of so many columns, broken behind `/` and before `@` where it can be."""
+    """A name on lines of this width, broken after `/` and before `@` where possible."""
     if len(name) <= width:
         return name
     lines = [""]

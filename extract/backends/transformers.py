@@ -11,7 +11,7 @@ from warehouse.errors import TokenmartError
 
 
 def report_layers(model: Any, passed: Callable[[float], None]) -> None:
-    """Tell of tokens as they pass through each layer: a long text is one forward of minutes."""
+    """Report tokens as they pass each layer: the forward pass of a long text takes minutes."""
     layers = getattr(model.get_decoder(), "layers", ())
 
     def report(layer: Any, inputs: tuple[Any, ...], named: dict[str, Any], output: Any) -> None:

@@ -42,7 +42,7 @@ class Work:
         tokens: through the backbone; a text that several requests continue counts once.
         rows: scored tokens.
         pairs: (token, visible token), what attention computes.
-        choices: rows of the side table of first choices.
+        choices: rows of the side table of top-k tokens.
     """
 
     tokens: int
@@ -103,7 +103,7 @@ def _made_up_text(words: int) -> str:
 
 
 def planned_reading(tokens: int, longest: int | None = None) -> Reading:
-    """A document of so many tokens, each a word, and another one of the same length.
+    """A document of the given number of tokens, each a word, and another one of the same length.
 
     Args:
         tokens: its length.
@@ -197,7 +197,7 @@ def planned_memory(
     """Predicted peak of one model of a selection; None where its size is not known.
 
     Args:
-        problem: cuts documents, and its name tells a repository's commit.
+        problem: cuts documents; its name gives the commit of a repository.
         spec: the model.
         selection: dtype, device and conditions.
         longest: tokens of the longest document, before it is cut to the model's context.

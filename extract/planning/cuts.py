@@ -10,7 +10,7 @@ from warehouse.problem.spec import ModelSpec, Problem
 from warehouse.terminal import counted
 
 NAMED = 3
-"""So many models are named; the rest is counted."""
+"""Number of models that are named; the rest is counted."""
 
 
 def most_tokens(problem: Problem, spec: ModelSpec, workspace: Workspace) -> int | None:

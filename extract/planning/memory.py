@@ -39,7 +39,7 @@ class Footprint:
 
     @property
     def forward(self) -> int:
-        """What a forward needs beside the weights."""
+        """Memory that a forward pass needs in addition to the weights."""
         return self.cache + self.activations + self.logits
 
     @property
@@ -83,7 +83,7 @@ def footprint(
     if on_cpu:
         weights += shape.vocabulary * shape.width * 4 + HOST_PROCESS
         if dtype == "float32":
-            # packed copies of the linear layers; the mapped file stays resident beside them
+            # packed copies of the linear layers; the mapped file stays resident as well
             weights += 4 * linear_parameters(shape)
     kept = longest + suffix_tokens if suffix_tokens else 0
     cache = 2 * shape.layers * shape.kv_width * kept * number

@@ -38,7 +38,7 @@ class ModelSize:
 
 
 UNKNOWN_SIZE = ModelSize(1, ModelShape.assumed(1), assumed=True)
-"""Stands in for a size that nothing says."""
+"""Placeholder for an unknown size."""
 
 
 def model_size(

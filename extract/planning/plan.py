@@ -389,7 +389,8 @@ def is_settled(
 ) -> bool:
     """Whether the ledger holds this unit with this fingerprint: done, or failed in this run.
 
-    Done is a unit with as many first choices as its condition asks for, and on record (if asked).
+    A unit is done when it has as many top-k tokens as its condition requests and is on record (if
+    requested).
     """
     if unit is None or unit.fingerprint != wanted:
         return False

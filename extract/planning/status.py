@@ -1,4 +1,4 @@
-"""What has been extracted of a problem: rows, a table and what stands below it."""
+"""What has been extracted of a problem: rows, a table and its notes."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def status_columns(rows: Sequence[dict[str, Any]], by_condition: bool = False) -
 def status_notes(
     problem: Problem, selection: Selection, rows: Sequence[dict[str, Any]]
 ) -> list[str]:
-    """What stands below the table: why units failed, what ran over its limit, what to know."""
+    """Notes below the table: why units failed, which documents were cut, other remarks."""
     failures = [Failure(row["model"], reason) for row in rows for reason in row["reasons"]]
     over: dict[str, int] = {}
     for row in rows:

@@ -239,6 +239,6 @@ def _smallest_card(
     cards = smallest_cards(needed)
     held = " or ".join(card.name for card in cards[:CARDS_NAMED]) or "none; use --device auto-map"
     return [
-        f"Smallest GPU that holds each model and its longest document at once "
+        f"Smallest GPU for any one of these models with its longest document "
         f"({needed / 2**30:.1f} GiB in bfloat16): {held}."
     ]

@@ -85,7 +85,7 @@ def measure_recall(
 ) -> RecallOutcome:
     """Measure what is missing, model by model; a model that fails does not stop the others.
 
-    Answers are stored context by context: a run that is stopped goes on behind the last one. More
+    Answers are stored context by context: an interrupted run resumes after the last one. More
     contexts than are asked for stay.
 
     Args:

@@ -31,7 +31,7 @@ def give_back(device: torch.device) -> None:
 
 
 class Attempts:
-    """How much is computed at once on a device, and with which kernels.
+    """Batch sizes on a device, and the kernels used.
 
     Attributes:
         device: where.

@@ -22,8 +22,8 @@ FUSED = (
     SDPBackend.EFFICIENT_ATTENTION,
 )
 """In the order of preference. Flash takes no masks, so packed suffixes go to cuDNN or the
-memory-efficient kernel. The math path is left out: it holds heads × length² scores, 128 GiB for
-32 heads at 32,768 tokens in float32 (reckoned)."""
+memory-efficient kernel. The math path is left out: it holds heads × length² scores, 128 GiB for 32
+heads at 32,768 tokens in float32 (computed)."""
 
 HOPPER = (9, 0)
 """Compute capability from which cuDNN's attention is the fastest."""

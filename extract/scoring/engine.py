@@ -74,8 +74,8 @@ class Engine:
         compiled: fuse norms, feed-forward layers and the head's tiles with `torch.compile`; the
             first document waits for the compiler.
         sample: tokens of real text for `check`; fixed random ones without it.
-        check: call `check` at once.
-        top_k: how many first choices of each token to give, at most the vocabulary.
+        check: call `check` now.
+        top_k: number of top-k tokens per position, at most the vocabulary.
 
     Raises:
         TokenmartError: see `check`; or the model's forward does something after its head.
@@ -156,7 +156,7 @@ class Engine:
 
     @property
     def budgets(self) -> Budgets:
-        """How much is computed at once."""
+        """Batch sizes."""
         return self.attempts.budgets
 
     @property
@@ -361,7 +361,7 @@ class Engine:
     def _score_short_groups(
         self, requests: Sequence[Request], pack: Sequence[list[int]]
     ) -> dict[int, _OnDevice]:
-        """One packed forward over several groups; the head runs over all their targets at once."""
+        """One packed forward over several groups; the head runs once over all their targets."""
         pieces = pieces_of(requests, pack)
         layout = in_one_forward(*(self._ids(column) for column in columns_of(pieces)))
         hidden = self._packed_states(np.concatenate([piece.ids for piece in pieces]), layout)

@@ -42,8 +42,9 @@ REDRAWN = 2
 """Forward passes with redrawn roundings."""
 
 ROUNDS = 16
-"""So many times as many are made, one round after another, where the first don't explain a
-difference."""
+"""Factor by which more are made, one round after another, if the first don't explain a
+difference.
+"""
 
 RMS_FACTOR, WORST_FACTOR = 2.0, 4.0
 """Accepted multiples of the redrawn forwards' root mean square and of their largest difference.
@@ -51,7 +52,7 @@ Two right computations differ about as much as two draws; the largest of 95 heav
 differences varies more than their mean square."""
 
 ROUNDINGS = 4
-"""Accepted multiple of a reckoned rounding error; at most three half steps add up in a logit
+"""Accepted multiple of a computed rounding error; at most three half steps add up in a logit
 (product, scaling, capping)."""
 
 VOCABULARY_TILE = 16_384
@@ -137,7 +138,7 @@ def drawn_more(model: Any, reference: Reference, transform: LogitTransform) -> R
     weight, bias = resident_weight(head)
     ids = torch.from_numpy(reference.ids).long().to(execution_device(model.get_input_embeddings()))
     redrawn = [reference.redrawn]
-    # one round after another: logits of all at once would take gigabytes
+    # one round after another: the logits of all would take gigabytes
     for seed in range(1, ROUNDS):
         hidden, _ = _with_redrawn_roundings(model, head, ids, seed)
         raw = _float32_logits(hidden.to(execution_device(head)).float(), weight, bias)
@@ -294,7 +295,7 @@ def check_paths(engine: Any, reference: Reference) -> str:
     try:
         # both in one forward, so that neither may see the other
         suffixes = [suffix_request(ids, start) for start in SUFFIX_STARTS]
-        # and with another group beside theirs
+        # and with another group in the same batch
         for path, requests in (("suffix", suffixes), ("packed", [*suffixes, other_group(ids)])):
             for scored in engine.score(requests):
                 agree(path, scored.scores)

@@ -27,7 +27,7 @@ class Layout:
 
     Attributes:
         mask: shape (n, p + n), what each token sees.
-        positions: shape (n,), where each stands in its own text.
+        positions: shape (n,), position of each in its own text.
         keys: shape (p + n,), the same of everything that may be seen.
     """
 
@@ -37,7 +37,7 @@ class Layout:
 
 
 def behind_cache(suffix: Tensor, place: Tensor, visible: Tensor, prefix_tokens: int) -> Layout:
-    """Lay out suffixes behind the cache of their prefix: each sees its part of it and itself.
+    """Arrange suffixes after the cache of their prefix: each sees its part of it and itself.
 
     Args:
         suffix: shape (n,), the suffix of each token.
@@ -57,12 +57,12 @@ def behind_cache(suffix: Tensor, place: Tensor, visible: Tensor, prefix_tokens: 
 
 
 def in_one_forward(group: Tensor, suffix: Tensor, position: Tensor, visible: Tensor) -> Layout:
-    """Lay out whole groups, prefixes and suffixes, in one forward without a cache.
+    """Arrange whole groups, prefixes and suffixes, in one forward pass without a cache.
 
     Args:
         group: shape (n,), the group of each token.
         suffix: shape (n,), its suffix; -1 in the prefix.
-        position: shape (n,), where it stands in its own text.
+        position: shape (n,), position in its own text.
         visible: shape (n,), how much of the prefix its suffix sees; 0 in the prefix.
     """
     same = (suffix[:, None] == suffix[None]) & (position[None] <= position[:, None])

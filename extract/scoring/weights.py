@@ -26,7 +26,7 @@ PARALLEL = "module."
 ADAPTER = "adapter_config.json"
 
 NAMED = 3
-"""So many tensors are named in a message."""
+"""Number of tensors named in a message."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def load_weights(folder: Path, who: str, **options: Any) -> LoadedWeights:
 
     Raises:
         TokenmartError: tensors are missing, unknown to the model, or of another shape (the message
-            names the first of them), or an adapter lies beside them.
+            names the first of them), or the folder has an adapter, too.
     """
     from transformers import AutoModelForCausalLM
 

@@ -1,4 +1,4 @@
-"""What a person gets wrong in a plain table as a whole, each told with its way out."""
+"""Mistakes that concern a plain table as a whole, each with what to do."""
 
 from __future__ import annotations
 

@@ -355,7 +355,7 @@ def _first_line(error: Exception) -> str:
 def repair_file(
     workspace: Workspace, path: Path, documents: Mapping[int, DocumentFacts] | None
 ) -> str:
-    """Mend one file so that the next extraction computes only what was lost.
+    """Repair one file so that the next extraction computes only what was lost.
 
     A file whose ledger can't be read, and a damaged pending unit, is renamed to `*.damaged`;
     from a published one the damaged units are dropped. The file is checked again under the

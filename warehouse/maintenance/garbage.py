@@ -182,7 +182,9 @@ def _in_published(path: Path, reason: Callable[[UnitRecord], str]) -> Iterator[G
 
 
 def _choices_without_unit(workspace: Workspace, problem: str) -> Iterator[Garbage]:
-    """Files of first choices whose unit is gone; those of the last hour may be getting theirs."""
+    """Files of top-k tokens whose unit is gone, except those of the last hour: their unit may
+    follow.
+    """
     units: dict[Path, set[tuple[int, str]]] = {}
     for path in _older(workspace.store / "top_tokens" / f"problem={problem}", "doc-*.parquet"):
         keys = partition_keys(path.parent)

@@ -257,7 +257,9 @@ def dbt_command(arguments: tuple[str, ...]) -> None:
 
 
 def _catalog(workspace: Workspace) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
-    """What was built; before a build what the metrics' files say, which is told in one line."""
+    """The built metrics; before a build those described by the metrics' files, with a note in one
+    line.
+    """
     from warehouse.metrics.catalog import open_catalog, unbuilt_catalog
 
     if workspace.database.is_file():

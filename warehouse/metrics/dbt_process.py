@@ -22,7 +22,7 @@ from warehouse.files import storage_errors
 from warehouse.paths import Workspace
 
 PROBLEMS_NAMED = 3
-"""Of so many problems the next commands are printed."""
+"""Number of problems for which the next commands are printed."""
 
 _KEPT = ("DBT_TARGET_PATH", "DBT_LOG_PATH")
 """Variables of dbt that reach it. All others may be those of another project: its profile, its
@@ -128,7 +128,7 @@ def next_steps(workspace: Workspace) -> list[str]:
     for (problem,) in rows[:PROBLEMS_NAMED]:
         asked = problem if problem in list_problems(workspace) else f"{problem}.yml"
         target = None
-        with suppress(TokenmartError):  # a file that lies elsewhere
+        with suppress(TokenmartError):  # a file in another folder
             target = load_ranked(asked, workspace).target
         if target is not None:
             lines.append(f"  tokenmart correlate --problem {asked}")

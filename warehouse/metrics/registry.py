@@ -39,14 +39,14 @@ class Family:
     """A metric family, as its YAML declares it.
 
     metric: name of the metric, of its model and of its files.
-    family: the heading it stands under in the catalogue.
+    family: its heading in the catalogue.
     direction: which values are better, `higher` or `lower`.
     admissible: whether an official submission may use it.
     needs: the kind of probe it is computed from (`full`, `window`, `retrieval`, …).
     transform: `exp` where the combined value is exponentiated last, else None.
     sql: the file of its model.
     caution: what to be careful about, if anything.
-    description: as its YAML has it, where dbt's `doc("…")` stands for a text of docs/.
+    description: as its YAML has it, where dbt's `doc("…")` refers to a text of docs/.
     """
 
     metric: str
@@ -64,8 +64,8 @@ def find_families(project: Path) -> list[Family]:
     """All families of a dbt project, by name.
 
     Raises:
-        TokenmartError: a YAML can't be read, lacks a field or describes another model than the
-            SQL files beside it; or a family lacks variants or its place in the list, or one of
+        TokenmartError: a YAML can't be read, lacks a field or describes another model than the SQL
+            files in its folder; or a family lacks variants or its place in the list, or one of
             these lacks the family. One line names the file, the field and what to do.
     """
     described: dict[str, tuple[Path, dict[str, Any]]] = {}

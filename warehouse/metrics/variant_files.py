@@ -162,7 +162,7 @@ def _check_file(path: Path, metric: str, tables: Tables, checker: ExpressionChec
             )
         if row.variant in names:
             raise TokenmartError(
-                f"{path}, line {row.line}: the variant {row.variant} stands in line "
+                f"{path}, line {row.line}: the variant {row.variant} is in line "
                 f"{names[row.variant]} already; rename one"
             )
         names[row.variant] = row.line

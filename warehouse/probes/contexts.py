@@ -1,4 +1,4 @@
-"""Which contexts a problem gives to metrics, as they stand behind `@` in a variant's name."""
+"""Contexts of a problem for which metrics are computed, as named after `@` in a variant's name."""
 
 from __future__ import annotations
 

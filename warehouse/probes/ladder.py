@@ -74,7 +74,7 @@ def target_spans(length: int, probe: LadderProbe) -> list[tuple[int, int]]:
         return []
     first, size = fitting[-1], probe.targets // probe.spans
     steps = max(1, probe.spans - 1)
-    # a single span stands at the document's end
+    # a single span is at the document's end
     places = range(probe.spans) if probe.spans > 1 else [steps]
     starts = [first + place * (length - size - first) // steps for place in places]
     return [(start, start + size) for start in starts]

@@ -29,7 +29,7 @@ class Probe(Frozen, ABC):
     A subclass declares `kind: Literal[…]`, its parameters as fields, `condition_kinds`, and
     `conditions`. It may give `name` a default.
 
-    `top_k` of any probe: how many first choices of each token are kept, with their log-probs, in
+    `top_k` of any probe: number of top-k tokens stored for each position, with their log-probs, in
     the side table `top_tokens`.
     """
 

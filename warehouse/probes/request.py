@@ -127,7 +127,7 @@ class Condition:
         probe: name of the probe in the problem file.
         seed: of what is drawn at random, 0 where nothing is.
         build: makes the requests.
-        top_k: how many first choices of each scored token go to the side table; no part of a
+        top_k: number of top-k tokens of each scored position for the side table; no part of a
             fingerprint.
     """
 

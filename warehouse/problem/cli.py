@@ -224,9 +224,9 @@ def _fetch_documents(problem: Problem, workspace: Workspace, offline: bool) -> N
 
 
 def _about_target(problem: Problem, workspace: Workspace, kind: str | None) -> str:
-    """What a locked target ends, said before it is brought; empty where it was brought before.
+    """A warning that the locked target closes preregistration; empty if the target is here already.
 
-    Nor is it said to who asks for the target alone and has registered something.
+    No warning either if only the target is fetched and a metric is preregistered.
     """
     from warehouse.problem.needs import later_target
 

@@ -29,9 +29,9 @@ def inherit(models: Any, fields: Collection[str], tree: YamlTree) -> Inherited:
     """Fill each model that has `base` with the source, family, licence … of that model.
 
     Args:
-        models: what stands under `models`, whatever it is.
+        models: the value of `models`, unchecked.
         fields: the keys that a model may have.
-        tree: where the models stand.
+        tree: the file's positions of the models.
     """
     if not isinstance(models, list):
         return Inherited(models)

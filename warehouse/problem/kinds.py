@@ -114,7 +114,7 @@ class ProblemKind(ABC):
         self.refuse()
 
     def fetch(self, dry_run: bool) -> None:
-        """Bring what the problem needs (`tokenmart data fetch`), and print what was brought.
+        """Download what the problem needs (`tokenmart data fetch`), and print what was downloaded.
 
         Raises:
             TokenmartError: the file or its data are wrong, or nothing is fetched for this kind.
@@ -122,7 +122,7 @@ class ProblemKind(ABC):
         self.refuse()
 
     def missing(self) -> tuple[str, str]:
-        """What `tokenmart doctor` prints: what is here, and the command that brings what is not.
+        """What `tokenmart doctor` prints: what is present, and the command that fetches the rest.
 
         Returns:
             Finding; remedy, empty where all is here.

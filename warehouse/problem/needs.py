@@ -1,4 +1,4 @@
-"""What a problem needs on disk, what brings it, and what a user should know beforehand."""
+"""Files that a problem needs, how to get them, and what a user should know beforehand."""
 
 from __future__ import annotations
 

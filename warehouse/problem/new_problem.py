@@ -1,4 +1,4 @@
-"""A problem file for somebody's own texts and models, checked before it is written."""
+"""A problem file for the user's own texts and models, checked before it is written."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class NewProblem:
 
     Attributes:
         path: the file.
-        problem: what it stands for.
+        problem: its content.
         lengths: tokens of each document, estimated, uncut.
         context: the shortest of the models' contexts in tokens, as far as they are known.
         context_of: the model that has it.
@@ -295,7 +295,7 @@ def _has_excerpts(lengths: Sequence[int]) -> bool:
 
 
 def _path(path: Path, folder: Path) -> str:
-    """A path as it stands in a file of this folder."""
+    """A path as written in a file of this folder."""
     absolute = Path(os.path.abspath(path.expanduser()))  # noqa: PTH100 - links stay as given
     try:
         relative = os.path.relpath(absolute, folder)

@@ -340,7 +340,7 @@ def load_ranked(name: str, workspace: Workspace) -> Ranked:
 
 
 def checked_problem(tree: YamlTree, workspace: Workspace) -> Problem:
-    """The problem that a file's content stands for.
+    """The problem described by a file's content.
 
     Raises:
         ProblemFileError: see `load_problem`.

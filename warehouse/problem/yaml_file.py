@@ -18,7 +18,7 @@ LARGEST_BYTES = 256 << 10
 DEEPEST = 32
 MOST_VALUES = 20_000
 LONGEST_NUMBER = 40
-"""Limits of a file: PyYAML is slow, and aliases make few bytes stand for any number of values."""
+"""Limits of a file: PyYAML is slow, and aliases expand few bytes to any number of values."""
 
 _TAG = "tag:yaml.org,2002:"
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -190,7 +190,9 @@ def parse_text(content: bytes, path: Path) -> YamlTree:
 
 
 def _repeated(root: yaml.Node | None) -> Iterator[tuple[int, str]]:
-    """Line and name of each key that its section has already, aliased sections looked at once."""
+    """Line and name of each key that its section has already, aliased sections are searched
+    once.
+    """
     seen: set[int] = set()
     waiting = [] if root is None else [root]
     while waiting:

@@ -1,6 +1,6 @@
 """A problem's documents, on disk and checked.
 
-`ensure_documents` is idempotent: it returns at once what is there and right, fetches what is
+`ensure_documents` is idempotent: it returns files that are there and correct, fetches what is
 missing, and leaves either a whole file or none. A model's weights come from its source:
 `spec.locate(place)`.
 """
@@ -28,7 +28,7 @@ class HasName(Protocol):
 
     @property
     def name(self) -> str:
-        """The name, which stands in paths."""
+        """The name, which is used in paths."""
 
 
 class HasDocuments(HasName, Protocol):

@@ -63,8 +63,8 @@ class Place:
 class Need:
     """One thing a problem needs.
 
-    `path` is where it lies (a file to place by hand, where that works), `source` where it
-    comes from, `remedy` the command or action that brings it. `download_bytes` is about what a
+    `path` is where it is stored (a file to place by hand, where that works), `source` where it
+    comes from, `remedy` the command or action that fetches it. `download_bytes` is about what a
     checkpoint of the hub takes, None where nothing says its size; `copy_bytes` is what its
     conversion may add.
     """

@@ -1,4 +1,4 @@
-"""Values for a cookbook query's parameters that nobody gave: chosen from what is there."""
+"""Default values of a cookbook query's parameters, chosen from the data."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Written:
     """What was written.
 
     rows: how many.
-    left_out: rows that a table left out, at least (1 stands for 'more').
+    left_out: rows that a table left out, at least (1 means 'more').
     narrowed: what a table left out to fit the terminal; empty for nothing.
     """
 

@@ -72,7 +72,7 @@ class TimeLimit:
     Args:
         connection: where they run.
         seconds: how long they may take together; 0 = no limit.
-        give_up: called when a step was interrupted and goes on: functions that compute one large
+        give_up: called when an interrupted step continues: functions that compute one large
             value never look for an interrupt. Without it the step is left behind, and the
             connection can't be used or closed any more (`lost`).
     """

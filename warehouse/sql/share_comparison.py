@@ -29,7 +29,7 @@ class Difference:
 
 
 def describe(connection: duckdb.DuckDBPyConnection, problem: Problem, texts: bool) -> SharedProblem:
-    """A problem as it lies in this store.
+    """A problem as this store has it.
 
     Args:
         connection: with the public views.

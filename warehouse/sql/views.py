@@ -166,7 +166,7 @@ def _create_over_files(
 def create_ledger_view(
     connection: duckdb.DuckDBPyConnection, place: str, ledger: str, counted: list[str]
 ) -> None:
-    """The ledger as a view, from the footers; what units have in common stands there once."""
+    """The ledger as a view, from the footers; what units have in common is stored there once."""
     types = _sql_types(UNITS)
     record = ", ".join(f'"{name}": "{kind}"' for name, kind in types.items())
     footers = "(select ''::blob as key, ''::blob as value)"

@@ -22,7 +22,7 @@ from warehouse.store.schema import SCHEMA_KEY, SCHEMA_VERSION, UNITS_KEY
 from warehouse.store.schema_version import OtherVersionError, refuse_version
 
 DIGESTS_KEY = b"tokenmart.unit_digests"
-"""Footer key beside the ledger: one hash per record, in the ledger's order."""
+"""Footer key next to the ledger's: one hash per record, in the ledger's order."""
 
 _LATER_FIELDS = ("weights", "reserved_bytes")
 

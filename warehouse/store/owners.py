@@ -18,7 +18,7 @@ EXPIRY_SECONDS = 120.0
 
 
 CLOCK_SECONDS = 60.0
-"""By how much a start may seem to have moved where only the clock of the day tells it."""
+"""By how much a start time may differ where it is known from the wall clock only."""
 
 
 def identity() -> str:
@@ -34,7 +34,7 @@ def _identity(pid: int) -> str:
 
 
 def _ticks(pid: int) -> str:
-    """When a process started, in ticks since boot; empty where the system doesn't tell."""
+    """When a process started, in ticks since boot; empty if the system doesn't report it."""
     if not psutil.LINUX:
         return ""
     try:

@@ -4,7 +4,7 @@ Files are written in these schemas, and the public views of `tokenmart sql` and 
 (`warehouse.sql.views`) take their columns, types and order from them.
 
 One row of `TOKENS` is one scored token in one context condition. `problem`, `model_id` and
-`condition` are partition keys: they stand in the path (`problem=…/model_id=…/condition=…`), not in
+`condition` are partition keys: they are in the path (`problem=…/model_id=…/condition=…`), not in
 the file.
 """
 

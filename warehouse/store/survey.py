@@ -63,8 +63,8 @@ class Stranger:
 def counted_files(data: Path, table: str, strangers: list[Stranger]) -> list[str]:
     """Where the rows of a table come from: a pattern, or the files when some of them don't count.
 
-    Files are patterns, too, as DuckDB takes every name for one: what stands for something else in
-    them is escaped.
+    Files are patterns, too, as DuckDB takes every name for one: special characters in them are
+    escaped.
 
     A damaged file stays: a question that reads it must fail, and others be answered.
     """

@@ -78,8 +78,8 @@ def publication_lock(
 ) -> Iterator[None]:
     """Hold the right to replace the published file of one (problem, model, condition).
 
-    In a bucket nothing is held: whoever replaces a file names the version it has read, and only
-    one of several can.
+    In a bucket there is no lock: a process that replaces a file names the version it has read, and
+    only one of several succeeds.
 
     Raises:
         StorageError: the folder can't be written.
@@ -192,7 +192,7 @@ def publish(workspace: Workspace, problem: str, model_id: str, condition: str) -
 
 
 def _merge(folder: Path, target: Path) -> int:
-    """Units merged; in a bucket only if nobody else has merged since the target was read."""
+    """Units merged; in a bucket only if no other process has merged since the target was read."""
     files = pending_files(folder)
     version = version_of(target)
     fresh: dict[int, tuple[UnitRecord, Path]] = {}

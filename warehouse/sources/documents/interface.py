@@ -99,7 +99,9 @@ class DocumentSource(Frozen, ABC):
 
 
 def cut_text(text: str, characters: int | None) -> str:
-    """The text up to the last word that ends within so many characters; all of it for None."""
+    """The text up to the last word that ends within this number of characters; all of it for
+    None.
+    """
     if characters is None or len(text) <= characters:
         return text
     spaces = (text.rfind(space, 0, characters + 1) for space in (" ", "\n", "\t"))

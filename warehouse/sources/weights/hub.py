@@ -82,7 +82,7 @@ class HubSource(WeightSource):
         return found
 
     def present(self, full_id: str, place: Place) -> Path | None:
-        """The folder when the recorded commit lies complete in the hub's cache."""
+        """The folder if the hub's cache has the recorded commit completely."""
         commit = recorded_revision(place.workspace, place.problem, self._record(full_id))
         found = self._here(self.repository or full_id, commit) if commit else None
         return None if found is None else found.path

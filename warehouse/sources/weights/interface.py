@@ -17,7 +17,7 @@ from warehouse.strict_json import StrictJsonError, read_json
 class Located:
     """Weights on this machine.
 
-    `path` is a folder that transformers can load, or one GGUF file; `revision` stands for its
+    `path` is a folder that transformers can load, or one GGUF file; `revision` identifies its
     content: a commit, or a sha256. The weights of a folder that `is_pickled` are `.bin` files.
     """
 

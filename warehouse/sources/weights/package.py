@@ -77,5 +77,5 @@ class PackageSource(WeightSource):
         return Need("models", full_id, file.is_file(), str(file), names, remedy)
 
     def gguf_path(self, place: Place) -> Path:
-        """Where the unpacked GGUF file lies, once it is here."""
+        """Path of the unpacked GGUF file."""
         return place.workspace.cache / "weights" / self.sha256 / "model.gguf"
