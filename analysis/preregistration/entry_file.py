@@ -1,8 +1,8 @@
 """The file of a problem's pre-registrations: entries that are added, never changed.
 
 `data/preregistered/<problem>.json` is meant to be committed. Each entry carries a hash over its own
-content and that of the entry before, so that an edit is noticed. Nobody can be kept from writing
-a whole file again: what proves the date is the commit, or the hash shown to somebody else.
+content and that of the entry before, so that an edit is noticed. A whole file can still be
+rewritten: the proof of the date is the commit, or the hash published elsewhere.
 """
 
 from __future__ import annotations

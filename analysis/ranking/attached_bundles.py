@@ -1,4 +1,4 @@
-"""Models of other labs beside one's own: values and targets from attached bundles."""
+"""Models of other labs, ranked with one's own: values and targets from attached bundles."""
 
 from __future__ import annotations
 

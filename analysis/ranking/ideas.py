@@ -26,7 +26,7 @@ _LABELS = re.compile("downstream", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class _Row:
-    """One row and where it stands, for the message about it."""
+    """One row and its place, for messages."""
 
     where: str
     content: Mapping[str, Any]
@@ -123,7 +123,7 @@ def _check_columns(option: str, columns: list[str]) -> None:
     if lacking or unknown:
         raise TokenmartError(
             f"{option}: the columns are {', '.join(columns) or 'none'}; give model_id and value, "
-            "and variant to tell several ideas apart"
+            "and variant to name several ideas"
         )
 
 

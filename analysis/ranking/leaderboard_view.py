@@ -117,7 +117,7 @@ def _notes(board: Leaderboard, rows: Sequence[LeaderboardRow], variants: int) ->
         f"{table.problem}: {len(table.models)} models"
         + (f"; {shown} of {variants} variants shown (--top)" if shown < variants else ""),
         exploratory_line(board.registered),
-        f"95% CI, p adj.: simultaneous for everything that was tried ({table.tries_text}), "
+        f"95% CI, p adj.: simultaneous for all {table.tries_text}, "
         "whatever is shown, so valid for a chosen one; variances are typically "
         f"{board.inference.overall.design_effect:.2f} times those of independent models, as "
         "families and series are alike (named beforehand, or for a new family: --json)",

@@ -78,8 +78,8 @@ class MetricSelection:
     """Everything `tokenmart select` reports about a problem.
 
     option: what `--problem` says to mean the problem. candidates: largest rho first.
-    inference: of everything that was ever tried for the problem, which every p counts.
-    tries: how much that is, see `MetricTable.tries`.
+    inference: of all metrics ever tested for the problem; every p counts them.
+    tries: their number by kind, see `MetricTable.tries`.
     incomplete, inadmissible: names of variants that could not compete.
     best_lead: of the best candidate over the baseline, not adjusted for the choice.
     new_family: what the best one's rho may be for a model of another family.

@@ -28,7 +28,7 @@ Direction = Literal["higher", "lower"]
 
 @dataclass(frozen=True)
 class Model:
-    """A model of the problem. `parameters` is None where nobody stated it.
+    """A model of the problem. `parameters` is None if it is not stated.
 
     kind: the dose series or training run it is one point of; alone, its own id.
     """
@@ -81,12 +81,12 @@ class MetricColumn:
 
 @dataclass(frozen=True)
 class MetricTable:
-    """All metric columns of a problem beside its target.
+    """All metric columns of a problem, with its target.
 
     models: those with a target score, in the problem's order.
     target: `[models]`.
     columns: of the present build, and ideas that are being asked about.
-    tried: what else was ever tried for the problem; it counts in every adjustment.
+    tried: other metrics ever tested for the problem; every adjustment counts them.
     registered: preregistered metrics.
     baseline: name of the column that the others are compared with; empty for perplexity.
     without_target: full ids of the problem's models that have none (yet).
@@ -118,7 +118,7 @@ class MetricTable:
 
     @property
     def everything(self) -> tuple[MetricColumn, ...]:
-        """All that was ever tried: what every adjusted p counts."""
+        """All metrics ever tested: every adjusted p counts them."""
         return (*self.columns, *self.tried)
 
     @property
@@ -135,7 +135,7 @@ class MetricTable:
 
     @property
     def tries_text(self) -> str:
-        """The same in words."""
+        """The number of metrics tested, in words."""
         count = self.tries
         parts = [
             f"{count[name]} {words if count[name] == 1 else words.replace(word, word + 's')}"
@@ -146,7 +146,7 @@ class MetricTable:
             )
             if count[name]
         ]
-        return f"{count['all']} tries ({', '.join(parts)})"
+        return f"{count['all']} metrics tested ({', '.join(parts)})"
 
     def named(self, metrics: Sequence[str]) -> tuple[MetricColumn, ...]:
         """The columns of these METRICs or METRIC/VARIANTs, to be shown; all when none is named.
@@ -229,7 +229,7 @@ def load_table(
     Args:
         problem: whose models and target count.
         workspace: where the DuckDB file and the locked files are.
-        ideas: to compare beside the variants that were built.
+        ideas: to rank together with the variants of the build.
         better: which values of the ideas are better.
         others: labs whose models are ranked, too.
 

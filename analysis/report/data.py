@@ -119,7 +119,7 @@ def gather(
         workspace: the checkout.
         seed: of bootstrap, permutations and splits.
         resamples: of each interval.
-        progress: told of each of `detailed_rows`.
+        progress: called for each of `detailed_rows`.
     """
     parts_of = parts_reader(workspace, table)
     board = rank_metrics(
@@ -141,7 +141,7 @@ def gather(
 
 
 def point_labels(names: Sequence[str]) -> dict[str, str]:
-    """Name → what to write beside its point: a variant of another model drops that one's name."""
+    """Name → label of its point: a variant of another model drops that model's name."""
     labels = {}
     for name in names:
         bases = [other for other in names if name != other and name.startswith(f"{other}-")]

@@ -66,7 +66,7 @@ def page_svg(chart: Chart, name: str, title: str) -> str:
 
 
 def file_svg(chart: Chart, *, ground: bool = False) -> str:
-    """A stand-alone SVG in the light theme.
+    """A self-contained SVG in the light theme.
 
     Args:
         chart: the figure.

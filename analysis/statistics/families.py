@@ -1,7 +1,7 @@
 """Intervals for Spearman's rho when models come in families.
 
-Models of one family resemble each other, so n models tell less than n independent ones. The
-bootstrap over models doesn't know that and its interval is too short; the bootstrap over
+Models of one family resemble each other, so n models carry less information than n independent
+ones. The bootstrap over models doesn't know that and its interval is too short; the bootstrap over
 families needs more than a handful of them (both: see benchmarks/statistics_coverage.py).
 
 `family_interval` is for the correlation over all models. It widens the usual interval (Fisher's
@@ -103,7 +103,7 @@ def design_effects(x: Floats, y: Floats, groups: Indices) -> Floats:
 
 
 def intraclass(values: Floats, groups: Indices) -> float:
-    """Share of the variance that lies between families: the ANOVA estimate, 0 to 1.
+    """Share of the variance between families: the ANOVA estimate, 0 to 1.
 
     0 where every model is a family of its own: there is nothing to share.
     """

@@ -21,7 +21,7 @@ from analysis.statistics.correlations import Floats, Indices, unit_ranks
 DEFAULT_PERMUTATIONS = 10_000
 
 _ROUNDING = 1e-10
-"""Correlations that agree to so much are equal: what is left is the rounding of the processor."""
+"""Correlations closer than this are equal: the difference is rounding of the processor."""
 
 
 def exchangeable_strata(families: Sequence[str], series: Sequence[Hashable]) -> list[str]:

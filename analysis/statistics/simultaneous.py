@@ -171,7 +171,7 @@ def interval_after_choice(
         errors: see `joint_errors`.
         metric: its row.
         critical: see `critical_value`.
-        best: whether it has the largest signed rho of all that was tried.
+        best: whether it has the largest signed rho of all metrics tested.
     """
     z, error = float(errors.z[metric]), float(errors.error[metric])
     low = math.tanh(z - critical * error)

@@ -2,9 +2,9 @@
 
 Two different statistics share the word. The locked problem asks for the first:
 
-* `mcd_skipped`: drop points whose squared robust Mahalanobis distance (`MinCovDet`) lies
-  above the 0.975 quantile of chi-squared with 2 degrees of freedom. Its flags depend on a seed;
-  `exact_skipped` stands beside it and tells when the seed has missed the optimum.
+* `mcd_skipped`: drop points whose squared robust Mahalanobis distance (`MinCovDet`) is above the
+  0.975 quantile of chi-squared with 2 degrees of freedom. Its flags depend on a seed;
+  `exact_skipped` is reported as well and shows whether the seed missed the optimum.
 * `projection_skipped` (Wilcox; Pernet, Wilcox & Rousselet 2013): drop points that are far
   out on any of the lines through the robust centre and a point.
 """

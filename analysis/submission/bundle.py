@@ -179,7 +179,7 @@ def _line(value: object) -> str:
 
 
 def _cell(value: object) -> str:
-    """A name as Markdown that doesn't break the table it stands in."""
+    """A name as Markdown that doesn't break its table."""
     return _line(value).replace("|", "\\|")
 
 

@@ -28,12 +28,12 @@ def claims_record(
 ) -> dict[str, Any]:
     """Number tried, adjusted p-values, the interval that allows for the choice, preregistration.
 
-    p_adjusted is simultaneous for everything that was tried and widened by the design effect of
+    p_adjusted is simultaneous for all metrics tested and widened by the design effect of
     families and series; p_adjusted_within_families is the same of the ranks less family means.
 
     Args:
         problem: its models and groups.
-        workspace: where the record of tries and of pre-registrations is.
+        workspace: with the records of metrics tested and of preregistrations.
         table: of the problem.
         column: the one submitted.
         as_of: count what was tried until then; empty for now.

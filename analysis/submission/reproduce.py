@@ -33,7 +33,7 @@ _MAXIMUM_BYTES = 16 << 20
 _REMEDY = "restore the bundle that `tokenmart submit` wrote"
 
 _MAY_MOVE = ("code", "versions", "extraction_code")
-"""Told, but not held against a bundle: other code on other packages may give the same numbers."""
+"""Reported, but no failure: other code on other packages may give the same numbers."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ _NAMES = {
     "files": "proxy documents and target",
     "code": "code revision",
     "extraction_code": "code revision of the extraction",
-    "claims": "tries, p-values and pre-registration",
+    "claims": "metrics tested, p-values and preregistration",
 }
 
 

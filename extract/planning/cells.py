@@ -26,7 +26,7 @@ def rounded(number: float, unit: str = "") -> str:
 
 
 def gigabytes(size: int | None) -> str:
-    """A size in GB; empty for 0 bytes, '?' for an unknown size."""
+    """A size in GB; empty for 0 bytes, `unknown` for None."""
     return UNKNOWN if size is None else f"{size / 1e9:,.1f} GB" if size else ""
 
 

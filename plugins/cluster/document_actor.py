@@ -25,7 +25,7 @@ class Report:
 
     units, tokens: computed by it.
     elsewhere: units that another process holds, to be asked for again.
-    failures: as `Extraction` tells them.
+    failures: as `Extraction` reports them.
     notes: what libraries said.
     loads: how often this seat has loaded a checkpoint so far.
     """

@@ -49,7 +49,7 @@ class Shard:
     folder: absolute; its database, its log and what it hands on lie there.
     models: model_ids whose rows it hands on.
     verb: dbt's command, `run` or `build`.
-    variables: dbt's, beside `models`.
+    variables: dbt's, in addition to `models`.
     """
 
     number: int

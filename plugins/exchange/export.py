@@ -1,7 +1,7 @@
 """`tokenmart exchange export`: what others need to ask SQL over a store, and nothing they may not.
 
 A file that is there already is left alone, and the manifest is written last: an export that was
-cut off is no bundle, and the same command goes on with it.
+cut off is no bundle, and the same command resumes it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ Texts = Literal["licence", "never"]
 class Export:
     """What would be, or was, exported.
 
-    problems: name → what is told of it.
+    problems: name → its facts in the manifest.
     files: path in the bundle → the store's file.
     size: bytes of these files.
     """

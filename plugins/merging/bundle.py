@@ -78,7 +78,7 @@ def write_bundle(plan: Plan, workspace: Workspace, out: Path) -> None:
 
 
 def _portable(problem: MergeProblem, plan: Plan) -> dict[str, Any]:
-    """The problem with this one merge and its experts; adapters lie beside the file."""
+    """The problem with this one merge and its experts; adapters are in the file's folder."""
     raw: dict[str, Any] = problem.model_dump(mode="json", exclude_defaults=True)
     raw["kind"] = problem.kind
     raw["merges"] = [plan.merge.model_dump(mode="json")]

@@ -38,7 +38,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class ExpertFiles:
-    """An expert's files on this machine, as far as their headers tell.
+    """An expert's files on this machine, as described by their headers.
 
     Attributes:
         folder: checkpoint or adapter.

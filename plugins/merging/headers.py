@@ -49,7 +49,7 @@ def read_headers(folder: Path) -> dict[str, Tensor]:
 
     Raises:
         TokenmartError: no such files or not all, one is damaged or cut short, a tensor is given
-            twice, or weights are quantised (their number can't be told from their shapes).
+            twice, or weights are quantised (their number doesn't follow from their shapes).
     """
     refuse_missing_shards(str(folder), folder, SAFETENSORS)
     if not has_weights(folder, SAFETENSORS):

@@ -216,7 +216,7 @@ def tokenized(tokenizer: Any, items: list[Item]) -> list[tuple[list[int], int]]:
 
 
 def answers_loss(model: Any, rows: list[tuple[list[int], int]]) -> torch.Tensor:
-    """Mean NLL of the answers' tokens; logits are made only where an answer may stand."""
+    """Mean NLL of the answers' tokens; logits are computed only for tokens of answers."""
     import torch
 
     longest = max(len(ids) for ids, _ in rows)

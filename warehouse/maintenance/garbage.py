@@ -195,7 +195,7 @@ def _choices_without_unit(workspace: Workspace, problem: str) -> Iterator[Garbag
         _, doc_id, fingerprint = path.stem.split("-")
         # a ledger that can't be read is for `data check`
         if path.parent in units and (int(doc_id), fingerprint) not in units[path.parent]:
-            yield Garbage("first choices", path, 0, _size(path), "their unit is gone")
+            yield Garbage("top-k tokens", path, 0, _size(path), "their unit is gone")
 
 
 def _strays(workspace: Workspace, problem: str) -> Iterator[Garbage]:

@@ -91,7 +91,7 @@ class _Loader(yaml.SafeLoader):
         if isinstance(event, yaml.AliasEvent):
             node = super().compose_node(parent, index)
             if id(node) not in self._values:
-                raise _refused(f"*{event.anchor} stands inside what it stands for", event)
+                raise _refused(f"*{event.anchor} contains itself", event)
         else:
             if event.tag not in (None, "!"):
                 raise _refused(f"the tag {event.tag[:60]!r} is not read; remove it", event)

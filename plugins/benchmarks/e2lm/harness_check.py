@@ -92,7 +92,9 @@ def _items(tasks: list[Any]) -> list[dict[str, Any]]:
 
 
 def _model() -> Any:
-    """Answers at once and always alike; the harness's own dummy wants a tokenizer of the hub."""
+    """A model that returns constants; the harness's own dummy model needs a tokenizer from the
+    hub.
+    """
     from lm_eval.api.model import LM
 
     class Parrot(LM):  # type: ignore[misc]

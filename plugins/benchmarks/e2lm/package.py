@@ -88,12 +88,12 @@ class Wish:
 def package(wish: Wish, out: Path, say: Callable[[str], None]) -> Packaged:
     """Check a task against a clean clone and write `out`, with patch and metadata in it.
 
-    Beside it lies a file of 50 items as the organisers show them to their judge (`judge_path`).
+    A file next to it has 50 items as the organisers show them to their judge (`judge_path`).
 
     Args:
         wish: what to package.
-        out: the zip; readable by its owner only, for it holds the token.
-        say: told of each step.
+        out: the zip; readable by its owner only, because it contains the access token.
+        say: called with each step.
 
     Raises:
         TokenmartError: a check fails, or the environment has no token.

@@ -189,7 +189,7 @@ def make_patch(task: Path, harness: Path, base: str, scratch: Path) -> Patch:
     if changes:
         git(build, *_APPLY, "--cached", "-", given=changes)
     for path in task_files(task):
-        # --no-filters: as it lies there, whatever line endings git would like
+        # --no-filters: the file's bytes, without git's conversion of line endings
         written = git(build, "hash-object", "-w", "--no-filters", str(path.resolve()))
         name = (place / path.relative_to(task)).as_posix()
         entry = f"100644,{written.decode().strip()},{name}"
@@ -235,7 +235,7 @@ def _added(text: bytes) -> Iterator[tuple[str, int, bytes]]:
     file, number, removed_left, added_left = "", 0, 0, 0
     for line in text.split(b"\n"):
         if removed_left or added_left:
-            kind = line[:1]  # none for an empty line, where git is told to drop its space
+            kind = line[:1]  # none for an empty line, where git is configured to drop its space
             if kind == b"+":
                 yield file, number, line[1:]
             if kind not in (b"+", b"\\"):

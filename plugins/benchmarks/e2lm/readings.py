@@ -1,8 +1,8 @@
 """Which reading of a benchmark, early on, decides between runs as the final score does?
 
 The decisions come from the model `int_decision_pairs`; here they are averaged, with intervals over
-runs and tasks, and the best reading is chosen on some tasks and tried on others. Beside them stand
-the decisions of `int_planned_decisions`, for which nothing was evaluated: the larger run is taken.
+runs and tasks, and the best reading is chosen on some tasks and tried on others. The decisions of
+`int_planned_decisions` are compared as well: they need no evaluation and choose the larger run.
 """
 
 from __future__ import annotations
@@ -254,7 +254,7 @@ def _medians(values: Floats, counts: Floats) -> Floats:
 
 
 def _weighted(decisions: Decisions, runs: Floats, benchmarks: Floats) -> Floats:
-    """`[readings, resamples]` decision accuracy where runs and benchmarks count so many times.
+    """`[readings, resamples]` decision accuracy where runs and benchmarks have these counts.
 
     A run drawn twice makes no pair with itself.
     """

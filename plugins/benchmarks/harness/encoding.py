@@ -38,8 +38,8 @@ class Pair:
     Attributes:
         context: shape (m,), at least one token.
         continuation: shape (n,), the scored tokens.
-        first: place of the first scored token in the tokens of the text; that many tokens stood
-            before it, and those beyond `context` were cut.
+        first: place of the first scored token in the tokens of the text; that many tokens precede
+            it, and those beyond `context` were cut.
         char_start: shape (n,); first character of each scored token in prompt + continuation.
         char_end: shape (n,); one past the last.
     """
@@ -80,7 +80,7 @@ class PairEncoder:
 
     Args:
         tokenizer: the model's.
-        longest: tokens that the model reads at once.
+        longest: tokens of the model's context window.
         too_long: cut the beginning of what is longer, skip its item, or fail.
 
     Raises:

@@ -3,7 +3,7 @@
 A sample's `target` is the harness's `doc_to_target` as text: the number of a choice, its text, or
 a list of these. Which of them it is, the file doesn't say; the logged `acc` of each sample does.
 Tasks whose choices differ in the prompt only (`multiple_input`, e.g. Winogrande) log the common
-continuation as their target: there `acc` alone tells which choice is right.
+continuation as their target: there only `acc` shows which choice is right.
 """
 
 from __future__ import annotations

@@ -68,8 +68,8 @@ def import_answers(
 ) -> dict[str, int]:
     """Write one model's answers; every row is checked before anything is written.
 
-    Each task gets a condition of its own by its worked examples and chat, so that it stands beside
-    what was run here and is never mixed with it.
+    Each task gets a condition of its own by its worked examples and chat, so that it is listed next
+    to what was run here and never mixed with it.
 
     Args:
         reader: reads their format.
@@ -77,7 +77,7 @@ def import_answers(
         workspace: the checkout.
         problem: name of the problem.
         model_id: partition key of the model.
-        force: replace requests that other models' imports brought, if these differ.
+        force: replace requests of other models' imports, if these differ.
 
     Returns:
         Items by task.
@@ -135,7 +135,7 @@ def import_answers(
 
 
 def _other_requests(task: str, run: str, before: pa.Table, items: pa.Table) -> str:
-    """Why a task's requests can't stand beside those of earlier imports, and what to do."""
+    """Why a task's requests don't match those of earlier imports, and what to do."""
     columns = ["item", "choice", "unconditional", "context", "continuation"]
     old, new = (set(map(tuple, _values(rows, columns))) for rows in (before, items))
     number = min(old ^ new)[0] if old != new else 0

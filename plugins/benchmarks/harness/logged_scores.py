@@ -1,9 +1,9 @@
 """Metrics of logged samples as the harness counted them: of each item, and of the whole task.
 
-A line of samples has what `process_results` gave for its item; the file of results beside it has
-what the task made of all of them. How the one follows from the other, no file says: the usual ways
-are tried, and where none gives the task's number, items have no value here. Without a file of
-results, only metrics that every task aggregates alike have a value.
+A line of samples has what `process_results` gave for its item; the file of results next to it has
+the task's aggregates. No file states how they follow from the items: the usual ways are tried, and
+where none gives the task's number, items have no value here. Without a file of results, only
+metrics that every task aggregates alike have a value.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def logged_scores(
 
     Args:
         samples: of one file, with their places; each has a `filter`.
-        facts: of the file of results beside it.
+        facts: of the file of results next to it.
 
     Raises:
         TokenmartError: the file of results has another accuracy than the samples.

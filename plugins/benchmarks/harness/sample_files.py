@@ -28,7 +28,7 @@ _BOOKKEEPING = {
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What the file of results beside the samples says of the prompts.
+    """Facts about the prompts from the file of results next to the samples.
 
     Attributes:
         shots: worked examples; None where no file says it.
@@ -98,7 +98,7 @@ def _is_list(path: Path) -> bool:
         with path.open(encoding=ENCODING) as file:
             return re.match(r"\s*\[\s*(\{|$)", file.read(1 << 12)) is not None
     except (OSError, UnicodeDecodeError):
-        return False  # told by what reads it
+        return False  # reported by its reader
 
 
 def metrics_of(sample: dict[str, Any]) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def arguments_of(sample: dict[str, Any]) -> list[list[Any]]:
 
 
 def facts_beside(path: Path, task: str) -> RunFacts:
-    """What `results_<date>.json` beside samples says of their run.
+    """Facts about the run from `results_<date>.json` next to the samples.
 
     Raises:
         TokenmartError: that file can't be read.

@@ -1,7 +1,7 @@
 """Predictions of OLMES (oe-eval, olmo-eval): `task-000-arc_easy-predictions.jsonl`.
 
-A line is a document with its `metrics`; `…-metrics.json` beside it has the task's name, its primary
-metric and their means (github.com/allenai/olmes).
+A line is a document with its `metrics`; `…-metrics.json` in the same folder has the task's name,
+its primary metric and their means (github.com/allenai/olmes).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """vLLM's `prompt_logprobs`, one request a line.
 
-Beside `task`, `item`, `choice`, `context`, `continuation` and `is_gold` a line has what vLLM gave
-for context + continuation: `prompt_token_ids` and `prompt_logprobs`, a list with one object a token
-(null for the first), `{"<id>": {"logprob": …, "rank": …, "decoded_token": …}, …}`.
+In addition to `task`, `item`, `choice`, `context`, `continuation` and `is_gold` a line has vLLM's
+answer for context + continuation: `prompt_token_ids` and `prompt_logprobs`, a list with one object
+a token (null for the first), `{"<id>": {"logprob": …, "rank": …, "decoded_token": …}, …}`.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def curate(scores: ItemScores, workspace: Workspace, choice: Choice, seed: int) 
         scores: of single items.
         workspace: whose SQL models are used.
         choice: the method and its limits.
-        seed: of the random items beside the chosen ones.
+        seed: of the random items compared with the chosen ones.
 
     Returns:
         JSON-ready: `items` (the chosen ones, best first), `signal` of every item, `held_out` by
@@ -112,7 +112,7 @@ def compare_methods(
 
 
 def has_both_recipes(scores: ItemScores) -> bool:
-    """Whether the table can tell science from web data."""
+    """Whether the table distinguishes science from web data."""
     return scores.recipes >= {"science", "web"}
 
 

@@ -201,7 +201,7 @@ def _curves(
                 {Z} * coalesce(stderr, signal.value) as error,
                 early_checkpoint is not null
                 and early_checkpoint = max(early_checkpoint) over run as ends_window,
-                -- the last checkpoint of each of so many parts of the log scale, and both ends
+                -- the last checkpoint of each part of the log scale, and both ends
                 floor({MOST_POINTS} * ln(progress / min(progress) over run)
                     / nullif(ln(max(progress) over run / min(progress) over run), 0)) as part
             from int_benchmark_series as series

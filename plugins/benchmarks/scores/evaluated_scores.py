@@ -1,4 +1,4 @@
-"""Scores that `tokenmart eval` measured, or imports brought, as rows of a plain table."""
+"""Scores that `tokenmart eval` measured or that were imported, as rows of a plain table."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ def _replaced(early: _Score, late: _Score) -> str:
     """Why a number isn't in the table.
 
     Raises:
-        TokenmartError: nothing tells which of two numbers is the later one.
+        TokenmartError: it is unknown which of two numbers is the later one.
     """
     if early.date < late.date:
         return f"{early.file}: a later file has results of the same checkpoint"
@@ -256,10 +256,10 @@ def _directions(scores: Sequence[_Score], given: Mapping[str, str]) -> dict[str,
 
 
 def _runs(model: str, scores: Sequence[_Score]) -> dict[str, list[_Score]]:
-    """Scores by run: apart where the rest of the name, or else what the harness was told, differs.
+    """Scores by run: separate if the rest of the name, or else the model arguments, differ.
 
     Raises:
-        TokenmartError: two checkpoints would be one, and nothing tells them apart.
+        TokenmartError: two checkpoints would be one, and nothing distinguishes them.
     """
     several = len({score.checkpoint.rest for score in scores}) > 1
     found: dict[str, list[_Score]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""Items of another program's results, held to the aggregate that the program wrote beside them."""
+"""Items of another program's results, checked against the aggregate that the program wrote."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def item_score(place: str, metrics: Mapping[str, Any], metric: str) -> float:
 def refuse_other_mean(
     path: Path, beside: Path, metric: str, scores: Sequence[float], own: Any
 ) -> None:
-    """Stop where the program's own aggregate is another number than the mean of the items.
+    """Stop if the program's own aggregate differs from the mean of the items.
 
     Args:
         path: the items.

@@ -30,7 +30,7 @@ class EarlyWindow:
 
     until_tokens, until_share: the last one, in tokens or as a share of the run's training.
     every_steps: only steps that this divides.
-    checkpoints: so many, evenly spaced: with `until_share`, the last one up to each of so many
+    checkpoints: this number, evenly spaced: with `until_share`, the last one up to each of as many
         equal parts of the window.
     """
 
@@ -55,7 +55,7 @@ class FinalScores:
 
 @dataclass(frozen=True)
 class ScoreSource:
-    """Where a plain table lies, and what is said of it; `sha256` is the one expected, if any."""
+    """Path of a plain table, and facts about it; `sha256` is the one expected, if any."""
 
     path: Path
     source: str | None = None
@@ -232,7 +232,7 @@ def store_scores(brought: BroughtScores, workspace: Workspace, problem: str) -> 
 
 
 def stored_scores(workspace: Workspace, problem: str) -> Path | None:
-    """The scores of a problem in the data folder; None before they were brought."""
+    """The scores of a problem in the data folder; None before they are fetched."""
     for place in (workspace.benchmark_scores, workspace.model_scores):
         path = place / f"problem={problem}" / "scores.parquet"
         if path.is_file():

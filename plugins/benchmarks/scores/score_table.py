@@ -1,4 +1,4 @@
-"""Plain tables of scores over training: read, checked row by row, and brought into one shape.
+"""Plain tables of scores over training: read, checked row by row, and converted to one schema.
 
 A row is one score of one run at one checkpoint: CSV, JSON lines or Parquet with the columns that
 `COLUMNS` lists. A table is taken whole or refused with the first thing that is wrong.

@@ -138,7 +138,7 @@ class TableProblem(Frozen):
 
     @property
     def command(self) -> str:
-        """The command that brings its scores."""
+        """The command that fetches its scores."""
         return f"tokenmart data fetch --problem {self.asked}"
 
 

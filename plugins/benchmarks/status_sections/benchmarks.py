@@ -1,4 +1,4 @@
-"""How far the benchmarks of a problem are, from their requests and the ledger."""
+"""Progress of the benchmarks of a problem, from their requests and the ledger."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ def benchmark_columns(rows: list[dict[str, Any]]) -> list[Column]:
 
 
 def benchmark_notes(rows: list[dict[str, Any]]) -> list[str]:
-    """Why units failed, and what would finish the rest."""
+    """Why units failed, and how to compute the rest."""
     failures = [Failure(row["model"], reason) for row in rows for reason in row["reasons"]]
     notes = [f"failed: {line}" for line in summary(failures)]
     missing = sum(row["done"] < row["units"] for row in rows)
     if missing:
         notes.append(
-            f"{missing} of {len(rows)} benchmark runs incomplete; the `tokenmart eval` command that"
-            " began them goes on with what is missing"
+            f"{missing} of {len(rows)} benchmark runs incomplete; run the same `tokenmart eval`"
+            " command again to compute the rest"
         )
     return notes
 
@@ -91,5 +91,5 @@ class Benchmarks(StatusSection):
         return benchmark_columns(self.rows)
 
     def notes(self) -> list[str]:
-        """Why units failed, and what would finish the rest."""
+        """Why units failed, and how to compute the rest."""
         return benchmark_notes(self.rows)

@@ -169,7 +169,11 @@ def _refuse_rows(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
             f"metric = '{MEAN_WIN_RATE}' and value not between 0 and 1",
             "a win rate between 0 and 1",
         ),
-        ("item", f"metric = '{MEAN_WIN_RATE}' and item is not null", "nothing beside a win rate"),
+        (
+            "item",
+            f"metric = '{MEAN_WIN_RATE}' and item is not null",
+            "nothing in a row of a win rate",
+        ),
     ):
         bad = connection.execute(
             f"select row_number, cast({column} as varchar) from plain where {wrong}"
@@ -189,7 +193,7 @@ def _refuse_rows(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         first, last, entry, task, metric, round_ = twice
         raise TokenmartError(
             f"{path}: rows {first} and {last} both give {metric} of {entry} on {task} in round "
-            f"{round_}; remove one (or tell them apart by item)"
+            f"{round_}; remove one (or give each an item)"
         )
 
 

@@ -69,7 +69,7 @@ def _print_drops(console: Console, name: str, rows: list[Row]) -> None:
 
 
 def drop_note(rows: list[Row]) -> str:
-    """What a drop of the first of so many entries means, in words."""
+    """A note on how to interpret the drop of the best of many entries."""
     return (
         f"{rows[0]['entries']} entries were compared in the open round; the first of many falls "
         "elsewhere by chance alone, and what was tuned on the round falls further"

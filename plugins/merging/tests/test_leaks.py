@@ -177,7 +177,7 @@ def test_the_command_writes_sets_and_finds_a_leak(tmp_path: Path) -> None:
     ("more", "said"),
     [
         (["--participant", "nowhere"], "--participant nowhere: no such folder"),
-        (["--participant", "."], "lies in the participant's folder"),
+        (["--participant", "."], "is in the participant's folder"),
         (["--overlap", "1.5"], "--overlap 1.5: must be between 0 and 1"),
         (["--secret", "nowhere.txt"], "--secret nowhere.txt: can't be read"),
     ],

@@ -96,7 +96,7 @@ def test_the_leaderboard_shows_both_sources_of_noise_and_what_bounds_every_claim
     for words in (
         "series of models\nand documents resampled (percentile bootstrap)",
         "documents and models resampled",
-        "noise ceiling of the target (Pearson)", "8 tries (8 variants of this build)",
+        "noise ceiling of the target (Pearson)", "8 metrics tested (8 variants of this build)",
         "No metric is preregistered", "For a model of a new family, the expected rho of good/a",
         "2 families are too few",
     ):  # fmt: skip

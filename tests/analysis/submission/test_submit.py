@@ -252,7 +252,7 @@ def test_no_number_of_a_bundle_can_be_edited_unseen(written, minilong):
     path.write_text(json.dumps(original))
     result = reproduce(written)
     assert result.exit_code == 1
-    assert "DIFFERS  tries, p-values and pre-registration: p_adjusted" in result.stdout
+    assert "DIFFERS  metrics tested, p-values and preregistration: p_adjusted" in result.stdout
 
 
 @pytest.mark.parametrize(

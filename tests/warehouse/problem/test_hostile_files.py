@@ -28,7 +28,7 @@ HOSTILE = {
     "alias bomb": (GOOD + BOMB, "more than 20,000 values, aliases counted in full"),
     "bomb of merges": (GOOD + MERGES, "more than 20,000 values, aliases counted in full"),
     "a list in itself": (GOOD.replace("title: A tiny problem", "title: &t [*t]"), "inside what it"),
-    "a section in itself": (GOOD + "demo: &d {models: *d}\n", "stands inside what it stands for"),
+    "a section in itself": (GOOD + "demo: &d {models: *d}\n", "contains itself"),
     "brackets": (GOOD + "x: " + "[" * 5000, "more than 32 levels"),
     "braces": (GOOD + "x: " + "{a: " * 5000, "more than 32 levels"),
     "dashes": (GOOD + "x:\n" + "- " * 5000 + "1", "more than 32 levels"),
