@@ -108,7 +108,7 @@ def load_model(
     ):
         raise TokenmartError(
             f"{spec.full_id}: transformers chose eager attention, which keeps all scores "
-            "in memory at once and rounds them to the dtype; ask for it with --attention "
+            "in memory and rounds them to the dtype; ask for it with --attention "
             "eager, or upgrade torch"
         )
     return model

@@ -61,7 +61,7 @@ def load_weights(folder: Path, who: str, **options: Any) -> LoadedWeights:
 
     if (folder / ADAPTER).is_file():
         raise TokenmartError(
-            f"{who}: {folder} holds an adapter ({ADAPTER}) beside the weights, which transformers "
+            f"{who}: {folder} has an adapter ({ADAPTER}) next to the weights, which transformers "
             "applies to them where peft is installed; merge it and give the merged checkpoint, or "
             "give a copy of the folder without its adapter_* files as `source: {kind: local}`"
         )

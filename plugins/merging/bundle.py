@@ -142,7 +142,8 @@ def make_again(folder: Path, workspace: Workspace) -> tuple[Plan, dict[str, Any]
         if plan.revisions.get(name) != revision:
             raise TokenmartError(
                 f"expert {name}: is not the one that was merged (hash "
-                f"{str(plan.revisions.get(name))[:12]}, expected {str(revision)[:12]}); bring that"
+                f"{str(plan.revisions.get(name))[:12]}); provide the one with hash "
+                f"{str(revision)[:12]}"
             )
     here = versions()
     notes = [

@@ -2,7 +2,7 @@ with documents as (
     select * from {{ source('extract', 'documents') }}
 ),
 
--- A piece is a run of letters, digits and underscores, with what stands before it.
+-- A piece is a run of letters, digits and underscores, with the characters before it.
 cut as (
     select
         problem,

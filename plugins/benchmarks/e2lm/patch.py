@@ -265,7 +265,8 @@ def apply_cleanly(patch: Patch, onto: Path, revision: str, scratch: Path) -> Pat
     except TokenmartError as error:
         raise TokenmartError(
             f"the patch does not apply to {onto} at {revision[:12]}: "
-            f"{error.format_message().rsplit('(', 1)[-1].rstrip(')')}; bring {patch.base[:12]}, "
-            "where it starts, to that commit, or name another with --base or --onto"
+            f"{error.format_message().rsplit('(', 1)[-1].rstrip(')')}; rebase "
+            f"the task from {patch.base[:12]} onto that commit, or name another commit with --base "
+            "or --onto"
         ) from error
     return clean

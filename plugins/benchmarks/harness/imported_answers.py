@@ -143,7 +143,7 @@ def _other_requests(task: str, run: str, before: pa.Table, items: pa.Table) -> s
         "keep them in a problem of their own"
         if run
         else "if they differ in worked examples or chat, put the results_<date>.json of the same "
-        "run beside the samples, which sets them apart"
+        "run next to the samples: it names them"
     )
     return (
         f"task {task!r}: its requests are not those imported before (item {number}); {told}; "

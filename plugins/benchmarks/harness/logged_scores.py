@@ -17,7 +17,7 @@ from plugins.benchmarks.harness.sample_files import RunFacts, metrics_of
 from warehouse.errors import TokenmartError
 
 _NO_RESULTS = (
-    "no results_<date>.json beside the samples says what the task makes of its items' values"
+    "no results_<date>.json next to the samples has the task's aggregate of its items' values"
 )
 
 
@@ -102,8 +102,8 @@ def logged_scores(
             mean = math.fsum(value for _, value in values) / len(values)
             raise TokenmartError(
                 f"{samples[0][0]}: the mean acc of the samples is {mean:g}, in the file of "
-                f"results beside them it is {whole:g}: they are not of one run; put its own there, "
-                "or none"
+                f"results next to them it is {whole:g}: the two are of different runs; "
+                "replace the file of results by that of this run, or remove it"
             )
         if _is_finite(whole):
             yield {**row, "value": float(whole), "items": len(values)}

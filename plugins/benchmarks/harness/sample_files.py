@@ -134,8 +134,8 @@ def facts_beside(path: Path, task: str) -> RunFacts:
         return RunFacts()
     if len(beside) > 1:
         raise TokenmartError(
-            f"{path}: {beside[0].name} and {beside[1].name} beside it are of its date; keep the "
-            "results of this run there"
+            f"{path}: {beside[0].name} and {beside[1].name} have its date; keep only "
+            "the results of this run in the folder"
         )
     (results,) = beside
     tree = parse_json(read_text(results), str(results))

@@ -83,14 +83,14 @@ def _elsewhere(content: dict[str, Any], name: str) -> str:
     if isinstance(inner, dict) and isinstance(inner.get(name), list):
         return (
             "it is an answer of vLLM's server: prompt_token_ids and prompt_logprobs are in "
-            "choices[0]; write them on the line itself, beside task, item, choice, context, "
+            "choices[0]; write them on the line itself, next to task, item, choice, context, "
             "continuation and is_gold"
         )
     if isinstance(inner, dict):
         return (
             f"it is an answer of a server without {name}; send the request with "
             "prompt_logprobs: 1 and return_token_ids: true, and write prompt_token_ids and "
-            "prompt_logprobs on the line itself, beside task, item, context and continuation"
+            "prompt_logprobs on the line itself, next to task, item, context and continuation"
         )
     if name in content:
         return f"{name} is {str(content[name])[:40]!r}, expected a list with one value a token"

@@ -136,7 +136,7 @@ def _replaced(early: _Score, late: _Score) -> str:
         raise TokenmartError(
             f"{early.file} and {late.file}: both give {late.metric} of {late.benchmark} at one "
             f"checkpoint of {late.checkpoint.model} ({early.score:g} and {late.score:g}), and no "
-            "date tells the later one; leave one out"
+            "date shows which is later; leave one out"
         )
     return f"{early.file}: has the same results as {late.file}"
 

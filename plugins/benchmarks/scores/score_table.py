@@ -134,8 +134,8 @@ def _complete_directions(connection: duckdb.DuckDBPyConnection, path: Path) -> N
         direction = direction_of(metric)
         if direction is None:
             raise TokenmartError(
-                f"{path}: row {row}: direction is missing, and the name {metric!r} doesn't tell "
-                "it; write higher or lower into the column 'direction'"
+                f"{path}: row {row}: direction is missing, and doesn't follow from the name "
+                f"{metric!r}; write higher or lower into the column 'direction'"
             )
         connection.execute(
             "update scores set direction = ? where direction is null and metric = ?",
@@ -172,7 +172,7 @@ def _refuse_rows(connection: duckdb.DuckDBPyConnection, path: Path, point: Seque
         first, last, model, benchmark, metric, *rest = twice
         over_training = tuple(point) == _POINT
         where = " at one checkpoint" if over_training else f", document {rest[0]}" * bool(rest[0])
-        way_out = " (or tell the checkpoints apart by tokens or step)" if over_training else ""
+        way_out = " (or give the checkpoints different tokens or steps)" if over_training else ""
         raise TokenmartError(
             f"{path}: rows {first} and {last} both give {metric} of {model} on {benchmark}{where}; "
             f"remove one{way_out}"

@@ -259,7 +259,7 @@ def run(path: Path, *options: str) -> tuple[int, str]:
 
 
 def test_worked_examples_and_chat_set_runs_apart(problem: Workspace, tmp_path: Path) -> None:
-    """They stand in the file of results beside the samples."""
+    """They are in the file of results next to the samples."""
     for shots, sha in ((0, None), (5, None), (5, "abc")):
         folder = tmp_path / f"{shots}{sha}"
         folder.mkdir()
@@ -377,7 +377,7 @@ def test_an_infinite_value_is_no_number_and_stops_nothing(
     found = own_scores(problem, write(tmp_path, lines), **given)
     assert found["perplexity", "none", None][-1] == "its value is inf, not one finite number"
     assert found["acc", "none", None][0] == 1.0
-    assert "no results_<date>.json beside the samples says" in found["loss", "none", None][-1]
+    assert "no results_<date>.json next to the samples has" in found["loss", "none", None][-1]
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def _of_runs(folder: Path, metrics: Sequence[str]) -> Iterator[Result]:
                 direction = direction_of(metric)
                 if direction is None:
                     raise TokenmartError(
-                        f"--metric {metric}: its name doesn't tell whether lower is better; bring "
+                        f"--metric {metric}: its name doesn't show whether lower is better; use "
                         "HELM's summarised tables (groups/….json) instead"
                     )
                 yield entry, group, task, f"{metric} ({group})", direction, value

@@ -121,7 +121,7 @@ def test_runs_have_perturbed_values_in_groups_of_their_own(tmp_path: Path) -> No
     assert done.exit_code == 0 and "org/b" in done.output
     with pytest.raises(TokenmartError, match="--metric bleu_9: not in"):
         rank_file(tmp_path / "runs", WORKSPACE, metrics=["bleu_9"])
-    with pytest.raises(TokenmartError, match="doesn't tell whether lower is better"):
+    with pytest.raises(TokenmartError, match="doesn't show whether lower is better"):
         rank_file(tmp_path / "runs", WORKSPACE, metrics=["inference_runtime"])
 
 
