@@ -273,7 +273,7 @@ def _unpickle(spec: ModelSpec, file: Path) -> dict[str, Tensor]:
     """The tensors of a pickled file; nothing else in it is read, and nothing executed.
 
     Raises:
-        TokenmartError: it is damaged, or holds something other than tensors.
+        TokenmartError: it is damaged, or contains something other than tensors.
     """
     import torch
 

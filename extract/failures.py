@@ -71,7 +71,7 @@ def explain(error: BaseException) -> str:
         )
     if "model type" in text and "not recognize" in text:
         return (
-            f"this transformers doesn't know its architecture ({first}); "
+            f"this version of transformers doesn't support its architecture ({first}); "
             "`pip install -U transformers`"
         )
     damaged = ("SafetensorError", "UnpicklingError", "BadZipFile", "EOFError")
@@ -85,7 +85,7 @@ def explain(error: BaseException) -> str:
         return f"its config.json has a wrong value ({second}); fetch the model again"
     if "size mismatch" in text or "ignore_mismatched_sizes" in text:
         return (
-            "its weights don't have the sizes that its config.json says; correct `source` or "
+            "its weights don't have the sizes in its config.json; correct `source` or "
             "`revision`, or fetch the model again"
         )
     if isinstance(error, OSError | KeyError | ValueError):
@@ -138,7 +138,7 @@ class LibraryMessages:
         lines = []
         for (library, _), (text, models) in self._said.items():
             others = f" and {len(models) - 1} more" if len(models) > 1 else ""
-            lines.append(f"{library} says of {models[0]}{others}: {text}")
+            lines.append(f"{library}, for {models[0]}{others}: {text}")
         return lines
 
     def keep(self, library: str, place: str, text: str) -> None:

@@ -2,7 +2,7 @@
 
 A download runs in a process of its own, because the hub client's threads can't be stopped, and the
 process must end immediately on a signal. Tokenising runs in a thread: tokenizers work without the
-interpreter's lock. Weights are neither read nor converted, so memory holds one model's only.
+interpreter's lock. Weights are neither read nor converted, so memory has one model's only.
 
 Nothing is reported from here. What fails ahead is tried again when the model's turn comes, and
 fails or succeeds then.

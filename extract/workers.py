@@ -129,7 +129,7 @@ class Ended:
 
 
 def run_workers(team: Sequence[Worker], finished: Callable[[], int], progress: Progress) -> Ended:
-    """Run workers to their end, showing what the ledger says meanwhile.
+    """Run workers to their end, showing the progress that the ledger records.
 
     A worker whose GPU fails is started again once; if it fails again, the GPU is given up.
 

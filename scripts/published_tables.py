@@ -3,7 +3,7 @@
     python scripts/published_tables.py --ladder CLONE --pythia CLONE --dclm CLONE
     python scripts/published_tables.py --perplexity CLONE --scaling CLONE --compression CLONE
 
-A clone is a folder that git can read (a bare one will do) and that holds the commit named below.
+A clone is a folder that git can read (a bare one will do) and that contains the commit named below.
 Each table is one Parquet file in the columns of a plain table of scores; `sources.json` in the same
 folder names repository, commit, licence, rows, bytes and sha256.
 """

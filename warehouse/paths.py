@@ -14,7 +14,7 @@ from warehouse.remote import remote_path
 class Workspace:
     """The folders of one Tokenmart checkout.
 
-    `root` holds the code and the locked paths, `data` the Parquet files and the cache,
+    `root` contains the code and the locked paths, `data` the Parquet files and the cache,
     `database` is the DuckDB file that dbt builds. `address`, such as `s3://bucket/prefix`, is where
     the Parquet files are instead; the cache and what only this machine needs stay in `data`.
     """
@@ -196,7 +196,7 @@ def find_workspace(start: Path | None = None) -> Workspace:
     package.
 
     $TOKENMART_DATA and $TOKENMART_DATABASE move the data folder and the DuckDB file;
-    $TOKENMART_STORE is the address of a bucket that holds the Parquet files.
+    $TOKENMART_STORE is the address of a bucket that contains the Parquet files.
 
     Raises:
         TokenmartError: no folder with `dbt_project/dbt_project.yml` was found, the data folder

@@ -129,7 +129,7 @@ def overview(
     )
     if not among:
         raise TokenmartError(
-            f"{problem.name}: the mart metric_values holds nothing; run `tokenmart extract "
+            f"{problem.name}: the mart metric_values is empty; run `tokenmart extract "
             f"--problem {problem.asked}` and `tokenmart dbt build`"
         )
     profiles, gains = _profiles(problem.name, among, workspace)

@@ -93,7 +93,7 @@ def robust_standardise(values: Floats) -> Floats:
 
 
 def half_coincides(x: Floats, y: Floats) -> Flags:
-    """`[B]`, whether one place holds as many of the `[B, n]` points as the central half."""
+    """`[B]`, whether one place contains as many of the `[B, n]` points as the central half."""
     same = (x[:, :, None] == x[:, None, :]) & (y[:, :, None] == y[:, None, :])
     return np.asarray(same.sum(axis=2).max(axis=1) >= support_size(x.shape[1]))
 

@@ -9,7 +9,7 @@ A compromise is a hierarchical model of the ranks of metric and target,
 whose shares of variance say how much the next near-copy adds (partial pooling). They are the
 ANOVA estimates for unbalanced nested groups (Searle, Casella & McCulloch 1992, section 5.5), at
 least 0. A correlation is a mean of products of metric and target, and such products of two models
-are as alike as their metric values times as their targets are. `R` holds these likenesses; the best
+are as alike as their metric values times as their targets are. `R` has these likenesses; the best
 linear unbiased mean then weighs models by R⁻¹1, and 1ᵀR⁻¹1 is the number of independent models that
 all of them are worth: from the number of families to the number of models.
 

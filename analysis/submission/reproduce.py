@@ -202,10 +202,11 @@ def _page(path: Path, bundle: dict[str, Any], recorded: dict[str, Any]) -> Compa
     except (TemplateError, TypeError, AttributeError, KeyError) as error:
         return Comparison("page", False, f"can't be made from the bundle ({error})")
     if text == expected:
-        return Comparison("page", True, "says what the bundle says")
+        return Comparison("page", True, "equal to the page made from the bundle")
     lines = zip(text.splitlines(), expected.splitlines(), strict=False)
     line = next((i for i, (a, b) in enumerate(lines, start=1) if a != b), len(text.splitlines()))
-    return Comparison("page", False, f"{path.name} line {line} is not what the bundle says")
+    what = f"{path.name} line {line} differs from the page made from the bundle"
+    return Comparison("page", False, what)
 
 
 def _read(path: Path) -> Any:

@@ -253,8 +253,8 @@ def _width_note(interval: Interval, models: int) -> str:
     if not width > UNINFORMATIVE_WIDTH:
         return ""
     return (
-        f"the interval is {width:.2f} wide, of 2.00 possible: resampling {models} models says next "
-        "to nothing about this coefficient"
+        f"the interval is {width:.2f} wide, of 2.00 possible: {models} models are too few to "
+        "estimate this coefficient"
     )
 
 

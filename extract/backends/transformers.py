@@ -62,7 +62,7 @@ class Transformers(Backend):
             if not is_out_of_memory(error):
                 raise
             shortage = str(error)[:80]
-        # outside the handler: the traceback holds what was loaded, and the next model needs it
+        # outside the handler: the traceback refers to what was loaded, and the next model needs it
         raise TokenmartError(
             f"{loading.spec.full_id}: out of memory while loading ({shortage}); use --dtype "
             "bfloat16, --device auto-map or a larger device"

@@ -126,7 +126,7 @@ def fitting(
     """
     if needed.least(device) > there:
         return []
-    # over several GPUs each holds the cache of its own layers
+    # over several GPUs each stores the cache of its own layers
     if not device.startswith("cuda") or needed.weights + needed.cache <= there:
         return list(conditions)
     return [condition for condition in conditions if not condition.kind.shares_prefix]

@@ -387,7 +387,7 @@ def is_settled(
     workspace: Workspace,
     recorded_only: bool = False,
 ) -> bool:
-    """Whether the ledger holds this unit with this fingerprint: done, or failed in this run.
+    """Whether the ledger has this unit with this fingerprint: done, or failed in this run.
 
     A unit is done when it has as many top-k tokens as its condition requests and is on record (if
     requested).

@@ -96,7 +96,7 @@ def recall_items_path(problem: Problem, model_id: str, workspace: Workspace) -> 
 
 
 def is_measured(path: Path, wanted: str) -> bool:
-    """Whether the file holds items with this fingerprint."""
+    """Whether the file contains items with this fingerprint."""
     if not path.is_file():
         return False
     metadata = pq.read_schema(footer(path)).metadata or {}

@@ -101,6 +101,6 @@ class Attempts:
             return None, str(error)[:80]
 
     def refuse_cudnn(self, reason: str) -> None:
-        """Go on without cuDNN's attention; the ledger says why."""
+        """Continue without cuDNN's attention; the ledger records the reason."""
         self.kernels = attention.without_cudnn(self.kernels)
         self.refused = f"cuDNN refused: {reason[:100]}"

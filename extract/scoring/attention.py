@@ -22,7 +22,7 @@ FUSED = (
     SDPBackend.EFFICIENT_ATTENTION,
 )
 """In the order of preference. Flash takes no masks, so packed suffixes go to cuDNN or the
-memory-efficient kernel. The math path is left out: it holds heads × length² scores, 128 GiB for 32
+memory-efficient kernel. The math path is left out: it stores heads × length² scores, 128 GiB for 32
 heads at 32,768 tokens in float32 (computed)."""
 
 HOPPER = (9, 0)

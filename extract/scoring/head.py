@@ -202,7 +202,7 @@ def _float32_product(hidden: Tensor, weight: Tensor) -> Tensor:
 def to_host(blocks: Sequence[Tensor]) -> list[TokenScores]:
     """Statistics of several requests as arrays, in one copy.
 
-    Until here nothing waited for a GPU: its queue holds the work of all requests. The copy goes
+    Until here nothing waited for a GPU: its queue has the work of all requests. The copy goes
     through pinned memory, which a GPU reads and writes by itself.
 
     Args:

@@ -61,9 +61,10 @@ def load_weights(folder: Path, who: str, **options: Any) -> LoadedWeights:
 
     if (folder / ADAPTER).is_file():
         raise TokenmartError(
-            f"{who}: {folder} has an adapter ({ADAPTER}) next to the weights, which transformers "
-            "applies to them where peft is installed; merge it and give the merged checkpoint, or "
-            "give a copy of the folder without its adapter_* files as `source: {kind: local}`"
+            f"{who}: {folder} contains an adapter ({ADAPTER}) next to the weights, which "
+            "transformers applies to them where peft is installed; merge it and give the merged "
+            "checkpoint, or give a copy of the folder without its adapter_* files as "
+            "`source: {kind: local}`"
         )
     mapping, record = _without_wrappers([] if "gguf_file" in options else _names(folder), who)
     model, found = AutoModelForCausalLM.from_pretrained(

@@ -73,7 +73,7 @@ def build_sharded(
     """Build everything: tokens and metrics in shards, then the marts from what they hand on.
 
     A shard that fails is built once more. Failing again it is named, its models' values have that
-    reason, and the others count. The workspace's database holds the marts and no table of tokens.
+    reason, and the others count. The workspace's database has the marts and no table of tokens.
 
     Args:
         verb: dbt's command, `run` or `build`.

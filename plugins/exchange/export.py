@@ -189,7 +189,7 @@ def _refuse_other(workspace: Workspace, top: Path, address: str) -> None:
     others = [path.name for path in top.glob("*") if path.name not in known]
     if others:
         raise TokenmartError(
-            f"{address}: holds other files ({sorted(others)[0]}); give a new or empty folder"
+            f"{address}: contains other files ({sorted(others)[0]}); give a new or empty folder"
         )
 
 
@@ -201,7 +201,7 @@ def _remove_earlier(export: Export, top: Path, address: str, force: bool) -> Non
     finished = (top / MANIFEST).is_file()
     if finished and not force:
         raise TokenmartError(
-            f"{address}: holds a finished export; give a new folder, or --force to replace it"
+            f"{address}: contains a finished export; give a new folder, or --force to replace it"
         )
     earlier = []
     for name in _FOLDERS:
@@ -213,12 +213,12 @@ def _remove_earlier(export: Export, top: Path, address: str, force: bool) -> Non
             draft = _DRAFT.fullmatch(path.name)
             if not draft and not has_a_place(place):
                 raise TokenmartError(
-                    f"{address}: holds other files ({place}); give a new or empty folder"
+                    f"{address}: contains other files ({place}); give a new or empty folder"
                 )
             # without a manifest nothing says that these are not someone's only rows
             if not draft and not finished and not place.startswith(_MADE_ANEW):
                 raise TokenmartError(
-                    f"{address}: holds {place}, which is not of this export; delete it, or give a "
+                    f"{address}: {place} is not part of this export; delete it, or give a "
                     "new folder"
                 )
             earlier.append(path)

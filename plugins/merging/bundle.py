@@ -53,7 +53,7 @@ def write_bundle(plan: Plan, workspace: Workspace, out: Path) -> None:
     """Write the bundle of a merge that was made.
 
     Raises:
-        TokenmartError: it was not made yet, or the folder holds something already.
+        TokenmartError: it was not made yet, or the folder contains something already.
         StorageError: the folder can't be written.
     """
     if plan.record is None:
@@ -62,7 +62,7 @@ def write_bundle(plan: Plan, workspace: Workspace, out: Path) -> None:
             f"{plan.problem.asked} --merge {plan.merge.name}` makes it"
         )
     if out.exists() and any(out.iterdir()):
-        raise TokenmartError(f"--out {out}: holds something already; choose another folder")
+        raise TokenmartError(f"--out {out}: contains something already; choose another folder")
     with storage_errors(out):
         out.mkdir(parents=True, exist_ok=True)
         for name, folder in plan.folders.items():

@@ -66,7 +66,7 @@ def find_folder(expert: Expert, problem: MergeProblem, workspace: Workspace) -> 
         folder = place.resolve(expert.adapter)
         if not (folder / "adapter_config.json").is_file():
             raise TokenmartError(
-                f"{expert.name}: adapter {folder} holds no adapter_config.json; make it with "
+                f"{expert.name}: adapter {folder} contains no adapter_config.json; make it with "
                 f"`tokenmart merge train {expert.name} --problem {problem.asked}`, or give a "
                 "folder that peft's save_pretrained wrote"
             )

@@ -84,7 +84,7 @@ def _read(path: Path) -> dict[str, Tensor]:
         raise TokenmartError(f"{path}: not a safetensors file; {_AGAIN}") from error
     if 8 + length + end != size:
         raise TokenmartError(
-            f"{path}: cut short or damaged ({size:,} bytes, its header says {8 + length + end:,}); "
+            f"{path}: cut short or damaged ({size:,} bytes, in its header {8 + length + end:,}); "
             f"{_AGAIN}"
         )
     return tensors

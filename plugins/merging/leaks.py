@@ -53,7 +53,7 @@ _UNREADABLE = (
 
 
 def refuse_leaks(folder: Path, out: Path, items: Sequence[Item], secret: str) -> None:
-    """Stop when a participant's folder holds a hidden item or the secret; shows its progress.
+    """Stop when a participant's folder contains a hidden item or the secret; shows its progress.
 
     Args:
         folder: the participant's.
@@ -62,7 +62,7 @@ def refuse_leaks(folder: Path, out: Path, items: Sequence[Item], secret: str) ->
         secret: what they were drawn by.
 
     Raises:
-        TokenmartError: it holds one, can't be looked into, is no folder, or `out` is inside it.
+        TokenmartError: it contains one, can't be looked into, is no folder, or `out` is inside it.
     """
     if not folder.is_dir():
         raise TokenmartError(f"--participant {folder}: no such folder; correct the path")
@@ -73,8 +73,8 @@ def refuse_leaks(folder: Path, out: Path, items: Sequence[Item], secret: str) ->
     if found:
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
         raise TokenmartError(
-            f"{found[0]}{more}: holds a hidden item or the secret; remove it, and draw new sets by "
-            "another secret"
+            f"{found[0]}{more}: contains a hidden item or the secret; remove it, and draw new sets "
+            "with another secret"
         )
 
 

@@ -61,7 +61,7 @@ def train_expert(
     Args:
         training: how.
         base: checkpoint folder.
-        folder: of the adapter; while it trains it holds the state to go on from.
+        folder: of the adapter; while it trains it contains the state to go on from.
         tick: called after each step with the mean loss of its answers, in nats a token.
         keep_every: steps between states that are kept.
 
@@ -69,7 +69,7 @@ def train_expert(
         What was recorded: settings, losses, seconds in all.
 
     Raises:
-        TokenmartError: no such skill, or the folder holds another training (by settings, texts or
+        TokenmartError: no such skill, or the folder has another training (by settings, texts or
             base).
         StorageError: the folder can't be written.
     """
@@ -200,7 +200,7 @@ def _refuse_another(found: Any, fresh: dict[str, Any], folder: Path) -> None:
     ):
         if before.get(key) != fresh[key]:
             raise TokenmartError(
-                f"{folder}: holds an expert that was trained {what}; choose another folder, or "
+                f"{folder}: contains an expert that was trained {what}; choose another folder, or "
                 "remove this one"
             )
 

@@ -321,7 +321,7 @@ def test_an_adapter_beside_whole_weights_is_not_applied_to_them(
     adapter = {"peft_type": "LORA", "r": 1, "target_modules": ["q_proj"]}
     (folder / "adapter_config.json").write_text(json.dumps(adapter))
     for options in ({}, {"device_map": "meta"}):
-        with pytest.raises(TokenmartError, match=r"org/m: .* holds an adapter .*; merge it"):
+        with pytest.raises(TokenmartError, match=r"org/m: .* contains an adapter .*; merge it"):
             load_weights(folder, "org/m", **options)
 
 

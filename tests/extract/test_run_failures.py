@@ -317,7 +317,7 @@ def test_what_libraries_say_is_told_once(
     output = ok(run(tiny_problem(texts=2)))
     notes = [line for line in output.splitlines() if line.startswith("note: ")]
     assert len(notes) == 2 and "and more" not in output
-    assert "note: transformers says of tiny/one and 1 more: " in notes[0]
+    assert "note: transformers, for tiny/one and 1 more: " in notes[0]
     assert notes[1].endswith("old habits")
     assert logging.getLogger("transformers").handlers
 

@@ -250,7 +250,7 @@ def rank_scores(rank: NDArray[np.int32], statistic: str) -> NDArray[np.float64]:
 
 
 def word_of_tokens(oracle: Oracle, scored: Scored) -> list[Word | None]:
-    """The word that holds each token's last character."""
+    """The word that contains each token's last character."""
     words = oracle.words[int(scored.doc_id[0])]
     starts = [word.start for word in words]
     found = []

@@ -288,7 +288,7 @@ def _unit_defects(
     if (unit.problem, unit.model_id, unit.condition) != keys:
         yield f"it belongs to {unit.problem}/{unit.model_id}/{unit.condition}"
     if rows.num_rows != unit.rows:
-        yield f"{rows.num_rows:,} rows, the ledger says {unit.rows:,}"
+        yield f"{rows.num_rows:,} rows, the ledger has {unit.rows:,}"
     elif content_sha256(rows) != unit.content_sha256:
         yield "its content is not the one hashed in the ledger"
     columns = {name: rows[name].to_numpy() for name in rows.schema.names}

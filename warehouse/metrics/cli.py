@@ -265,8 +265,8 @@ def _catalog(workspace: Workspace) -> AbstractContextManager[duckdb.DuckDBPyConn
     if workspace.database.is_file():
         return open_catalog(workspace)
     click.echo(
-        f"{workspace.database}: no warehouse yet; this is what the metrics' files say, and values "
-        "need `tokenmart dbt build`",
+        f"{workspace.database}: no warehouse yet; this list is read from the metrics' files; run "
+        "`tokenmart dbt build` for values",
         err=True,
     )
     return unbuilt_catalog(workspace.dbt_project)

@@ -25,7 +25,7 @@ LIST = "models/marts/metric_documents.sql"
 """The model that lists the families."""
 
 LISTED = re.compile(r"(set metrics = \[\n)(.*?)(\n?\])", re.DOTALL)
-"""The list in its text; the second group holds the names."""
+"""The list in its text; the second group contains the names."""
 
 _CHOICES: Mapping[str, tuple[object, ...]] = {
     "direction": ("higher", "lower"),

@@ -64,7 +64,7 @@ def remember(workspace: Workspace, problem: str, rows: Iterable[Try]) -> None:
     and values are replaced, and values of other models are kept.
 
     Args:
-        workspace: whose data folder holds the file.
+        workspace: whose data folder contains the file.
         problem: name of the problem.
         rows: values that aren't finite are left out, and rows without any.
 

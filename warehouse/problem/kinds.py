@@ -90,7 +90,7 @@ class ProblemKind(ABC):
 
     kind: ClassVar[str]
     purpose: ClassVar[str]
-    """What such a file holds and which commands read it, for messages."""
+    """What such a file contains and which commands read it, for messages."""
     keys: ClassVar[type[Frozen]]
     """The keys of such a file, for the reference."""
 

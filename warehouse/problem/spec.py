@@ -274,7 +274,7 @@ class Problem(Frozen):
             long, short = (kinds[name].name for name in pair)
             known = (long, short) == ("full", "window")
             if pair[0] == pair[1] or pairs.count(pair) > 1 or known:
-                raise ValueError(f"{list(pair)} says nothing new; leave it out")
+                raise ValueError(f"{list(pair)} adds no comparison; leave it out")
         return pairs
 
     @field_validator("demo")

@@ -88,7 +88,7 @@ def _refuse_missing_data(conn: duckdb.DuckDBPyConnection, workspace: Workspace) 
         return
     if values:
         raise TokenmartError(
-            f"{workspace.tokens}: no token files, but {workspace.database} holds {values} metric "
+            f"{workspace.tokens}: no token files, but {workspace.database} has {values} metric "
             "values made from some; mount the disk or set TOKENMART_DATA to the folder that has "
             "them, or delete the database to start again"
         )

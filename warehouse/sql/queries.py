@@ -143,7 +143,7 @@ def check_problem(given: Mapping[str, Value], workspace: Workspace) -> None:
 
 
 def _problems_here(workspace: Workspace) -> list[str]:
-    """Problems of which the data folder holds something, sorted."""
+    """Problems of which the data folder contains something, sorted."""
     tables = (workspace.documents, workspace.models, workspace.tokens, workspace.downstream)
     folders = (folder.name for table in tables for folder in table.glob("problem=*"))
     return sorted({name.partition("=")[2] for name in folders})

@@ -50,7 +50,7 @@ def create_views(
         every_byte: look for flipped bits, too; see `survey`.
 
     Returns:
-        Files that the views leave out because no ledger knows them, and damaged ones.
+        Files that the views leave out because no ledger lists them, and damaged ones.
 
     Raises:
         OtherVersionError: another version of Tokenmart wrote the files.
@@ -110,8 +110,8 @@ def refuse_earlier_database(connection: duckdb.DuckDBPyConnection, path: Path) -
     ).fetchone()
     if found is not None:
         raise OtherVersionError(
-            f"{path}: built by another version of Tokenmart; delete it (it holds nothing that "
-            "can't be built again) and run `tokenmart dbt build`"
+            f"{path}: built by another version of Tokenmart; delete it (everything in it can be "
+            "rebuilt) and run `tokenmart dbt build`"
         )
 
 

@@ -208,7 +208,7 @@ def _wrong(path: Path, file: BundleFile) -> str:
     try:
         size = path.stat().st_size
         if size != file.bytes:
-            return f"{size:,} bytes, the manifest says {file.bytes:,}"
+            return f"{size:,} bytes, the manifest has {file.bytes:,}"
         if sha256_of_beginning(path, size) != file.sha256:
             return "another sha256 than the manifest's"
         if path.suffix != ".parquet":

@@ -1,4 +1,4 @@
-"""The ledger: one record per unit of work, kept in the footer of the file that holds its rows.
+"""The ledger: one record per unit of work, kept in the footer of the file that contains its rows.
 
 Data and ledger can't disagree, because they become visible in one rename.
 """

@@ -1,7 +1,7 @@
 """The side table of top-k tokens: one file per unit, written before the unit itself.
 
 A finished unit for which top-k tokens were requested therefore has them; a file whose unit is gone
-or was recomputed is not read: its name holds the unit's fingerprint.
+or was recomputed is not read: its name contains the unit's fingerprint.
 """
 
 from __future__ import annotations

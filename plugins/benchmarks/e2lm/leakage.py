@@ -33,7 +33,7 @@ def stands_in(answer: str, prompt: str) -> bool:
 
 
 def leaking(items: Sequence[PromptedItem]) -> list[int]:
-    """Indices of the items whose prompt holds a right answer.
+    """Indices of the items whose prompt contains a right answer.
 
     A prompt that lists all choices gives none of them away.
     """

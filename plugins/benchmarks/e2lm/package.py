@@ -48,7 +48,7 @@ _FAILED = {
 class Packaged:
     """What went into a submission.
 
-    leaks: samples whose prompt holds the answer. unchecked: samples without a prompt to look in.
+    leaks: samples whose prompt contains the answer. unchecked: samples without a prompt to look in.
     judged: the file of items for the judge.
     """
 
@@ -163,8 +163,8 @@ def judge(
             for at in leaks[:3]
         )
         raise TokenmartError(
-            f"{name}: {len(leaks)} of {len(items)} prompts hold their answer as a word ({shown}); "
-            "reword them, or say how many may with --leaks-allowed"
+            f"{name}: {len(leaks)} of {len(items)} prompts contain their answer as a word "
+            f"({shown}); reword them, or allow a number of them with --leaks-allowed"
         )
     return metric, items, leaks
 

@@ -117,7 +117,7 @@ def task_files(task: Path) -> list[Path]:
         if path.is_file():
             found.append(path)
     if not found:
-        raise TokenmartError(f"{task}: holds no file; put the task's YAML there")
+        raise TokenmartError(f"{task}: contains no file; put the task's YAML there")
     sizes = {path: path.stat().st_size for path in found}
     if (total := sum(sizes.values())) > LARGEST_TASK:
         largest = max(found, key=sizes.__getitem__)
@@ -222,7 +222,7 @@ def refuse_secrets(patch: Patch, token: str) -> None:
             what = what or (name if re.search(pattern, line) else None)
         if what:
             raise TokenmartError(
-                f"{file}: line {number} holds {what}; remove it from the file, and "
+                f"{file}: line {number} contains {what}; remove it from the file, and "
                 "have it revoked if it was ever shared"
             )
 

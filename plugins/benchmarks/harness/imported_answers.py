@@ -107,7 +107,7 @@ def import_answers(
             scores.setdefault(run, []).extend(reader.scores(file))
     if not by_run:
         names = ", ".join(str(file) for file in files)
-        raise TokenmartError(f"{names}: holds no answer; nothing was imported")
+        raise TokenmartError(f"{names}: contains no answer; nothing was imported")
     conditions = {
         (task, ending): condition_of(task, f"{ending}-{reader.kind}" if ending else reader.kind)
         for task, ending in by_run

@@ -37,7 +37,7 @@ class EveryEvalEverImporter(Importer):
         """
         lines = list(_lines(path))
         if not lines:
-            raise TokenmartError(f"{path}: holds no record")
+            raise TokenmartError(f"{path}: contains no record")
         beside = path.with_name(path.name.removesuffix(_ENDING) + ".json")
         own = aggregate_beside(beside).get("evaluation_results", [])
         evaluations = dict.fromkeys(line["evaluation_name"] for _, line in lines)

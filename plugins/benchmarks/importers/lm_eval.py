@@ -90,6 +90,6 @@ def _only_metric(path: Path, samples: list[_Sample]) -> str:
     found = sorted({metric for sample in plain for metric in sample.metrics})
     if plain and len(found) != 1:
         raise TokenmartError(
-            f"{path}: holds {len(found)} metrics; use --metric with one of: {', '.join(found)}"
+            f"{path}: contains {len(found)} metrics; use --metric with one of: {', '.join(found)}"
         )
     return found[0] if found else ""

@@ -44,7 +44,7 @@ class OlmesImporter(Importer):
         own = aggregate_beside(beside)
         lines = list(_lines(path))
         if not lines:
-            raise TokenmartError(f"{path}: holds no prediction")
+            raise TokenmartError(f"{path}: contains no prediction")
         names = sorted(
             name
             for name, value in lines[0][1]["metrics"].items()

@@ -72,8 +72,8 @@ def evaluated_scores(
         direction = better.get(metric) or direction_of(metric)
         if direction is None:
             raise TokenmartError(
-                f"{condition}: whether higher or lower values of {metric} are better, neither its "
-                f"task nor its name says; add --direction {metric}=higher or lower"
+                f"{condition}: neither the task nor the name of {metric} states whether higher or "
+                f"lower values are better; add --direction {metric}=higher or lower"
             )
         model, step, tokens = named.get(model_id, (model_id, None, None))
         found.append(

@@ -24,7 +24,7 @@ def aggregate_beside(path: Path) -> dict[str, Any]:
         return {}
     found = parse_json(read_text(path), str(path))
     if not isinstance(found, dict):
-        raise TokenmartError(f"{path}: holds no JSON object; correct or remove it")
+        raise TokenmartError(f"{path}: contains no JSON object; correct or remove it")
     return found
 
 
@@ -43,7 +43,7 @@ def chosen_metric(path: Path, names: Sequence[str], wanted: str | None, own: str
         return str(own)
     if wanted is None and len(names) != 1:
         raise TokenmartError(
-            f"{path}: holds {len(names)} metrics; use --metric with one of: {', '.join(names)}"
+            f"{path}: contains {len(names)} metrics; use --metric with one of: {', '.join(names)}"
         )
     return wanted or names[0]
 

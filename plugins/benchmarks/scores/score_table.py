@@ -39,7 +39,7 @@ OTHER_NAMES = {"arch": ("architecture", "{}"), "tokens_bt": ("tokens", "{} * 1e9
 """Names that such tables use, too → the column meant, and how its values are read."""
 
 MOST_TOKENS = 1e14
-"""More than anybody trains on: then `tokens_bt` holds tokens and not billions."""
+"""More than anybody trains on: then `tokens_bt` contains tokens and not billions."""
 
 _RUN = ("family", "size", "architecture", "recipe", "parameters")
 _PLACE = ("tokens", "step")

@@ -161,7 +161,7 @@ def test_a_task_that_counts_shares_tells_no_right_choice(tmp_path: Path) -> None
 def test_what_the_file_does_not_say_is_not_guessed(tmp_path: Path) -> None:
     three = [*SCHEMA, ("The ant lifted the leaf as it", " was strong.")]
     unknown = write(tmp_path, sample(0, "was strong.", [-1, -2, -3], three, acc=0.0))
-    with pytest.raises(TokenmartError, match="doesn't say which choice is right; take its metrics"):
+    with pytest.raises(TokenmartError, match="doesn't identify the right choice; take its metrics"):
         right(unknown)
     both = write(tmp_path, sample(0, "1", [-1, -2, -3], [" 2", " 3", " 1"], acc=0.0))
     with pytest.raises(TokenmartError, match="text of choice 2 and the number of choice 1"):

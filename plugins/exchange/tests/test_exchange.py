@@ -325,7 +325,7 @@ def test_a_damaged_bundle_is_named_and_nothing_is_attached(
             )
     done = tell(near, "exchange", "attach", str(bundle), "--name", "evil", code=4)
     words = {
-        "truncated": "bytes, the manifest says",
+        "truncated": "bytes, the manifest has",
         "flipped": "another sha256",
         "missing": "missing",
         "garbage": "damaged",

@@ -65,9 +65,9 @@ def test_the_example_of_the_documentation_is_a_problem(workspace: Workspace) -> 
             "compare: [[full, ladder_9]]\n",
             "'ladder_9'; the conditions are: full, window_8, ladder_8",
         ),
-        ("compare: [[full, window_8]]\n", r"\['full', 'window_8'\] says nothing new"),
-        ("compare: [[full, full]]\n", "says nothing new"),
-        ("compare: [[full, ladder_8], [full, ladder_8]]\n", "says nothing new"),
+        ("compare: [[full, window_8]]\n", r"\['full', 'window_8'\] adds no comparison"),
+        ("compare: [[full, full]]\n", "adds no comparison"),
+        ("compare: [[full, ladder_8], [full, ladder_8]]\n", "adds no comparison"),
         ("compare: [[needle_absent, needle_present]]\n", "scores a token several times"),
         (
             "  - {kind: window, name: ladder_8, context: 8, stride: 4}\n",

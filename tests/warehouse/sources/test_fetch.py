@@ -168,7 +168,7 @@ def test_a_broken_sources_file_is_named(workspace: Workspace, text: str) -> None
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """A hub that holds one model whose branch can move; `files` is what a snapshot has."""
+    """A hub that contains one model whose branch can move; `files` is what a snapshot has."""
     import huggingface_hub
     from huggingface_hub.errors import LocalEntryNotFoundError
 

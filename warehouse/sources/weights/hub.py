@@ -77,7 +77,7 @@ class HubSource(WeightSource):
             who = f"{full_id}: commit {commit}"
             for pattern in (SAFETENSORS, PICKLED):
                 refuse_missing_shards(who, folder / self.subfolder, pattern, "correct `revision`")
-            raise TokenmartError(f"{who} holds no weights; correct `revision` or `subfolder`")
+            raise TokenmartError(f"{who} contains no weights; correct `revision` or `subfolder`")
         record_revision(place.workspace, place.problem, record, commit)
         return found
 

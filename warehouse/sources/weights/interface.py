@@ -34,7 +34,7 @@ _LARGEST_INDEX = 64 << 20
 
 
 def has_weights(folder: Path, pattern: str) -> bool:
-    """Whether a folder holds weights of this kind, with every file that their index names.
+    """Whether a folder contains weights of this kind, with every file that their index names.
 
     Raises:
         TokenmartError: an index is damaged, or names a file outside the folder.

@@ -227,7 +227,7 @@ def test_what_is_no_submission_is_refused_and_leaves_no_zip(
     rows[8]["question"] = f"Not {rows[8]['answer']}ish, but"
     (leaking / "items.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     said = refused(leaking)
-    assert "1 of 118 prompts hold their answer as a word" in said and "sample 7:" in said
+    assert "1 of 118 prompts contain their answer as a word" in said and "sample 7:" in said
 
     broken = scaffold("cloze", tmp_path, "broken")
     config = broken / "broken.yaml"

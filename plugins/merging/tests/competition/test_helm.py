@@ -128,7 +128,7 @@ def test_runs_have_perturbed_values_in_groups_of_their_own(tmp_path: Path) -> No
 def test_other_json_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     for text, message in (
-        ('{"a": 1}', "holds no tables with 'header' and 'rows'"),
+        ('{"a": 1}', "has no tables with 'header' and 'rows'"),
         ('{"header": [{"value": "Model"}, {"value": "n"}], "rows": []}', "nothing is ranked"),
         (
             '{"header": [{"value": "Model"}, {"value": "n", "lower_is_better": true}],'
