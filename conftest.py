@@ -47,7 +47,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_unconfigure() -> None:
-    """What was set aside is taken down in order, as without tests."""
+    """Objects set aside are finalised in order, as without tests."""
     gc.unfreeze()
 
 

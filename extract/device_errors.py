@@ -1,4 +1,4 @@
-"""What an error of a device means: its memory is full, it is lost, or a kernel has no plan.
+"""Classification of device errors: memory is full, the device is lost, or a kernel has no plan.
 
 The one place that reads the words of torch, CUDA, cuBLAS and cuDNN: scoring halves its budgets by
 it, reports explain it, workers end by it.

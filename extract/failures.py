@@ -1,4 +1,4 @@
-"""What went wrong with a model, or what a library warned of: one line each, with its remedy."""
+"""Failures of models and warnings of libraries: one line each, with a remedy."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class LibraryMessages:
         self._model = ""
 
     def lines(self) -> Sequence[str]:
-        """What was said, in the order of its first time."""
+        """The messages, in the order of their first occurrence."""
         lines = []
         for (library, _), (text, models) in self._said.items():
             others = f" and {len(models) - 1} more" if len(models) > 1 else ""
@@ -193,7 +193,7 @@ class _Keeper(logging.Handler):
 
 @dataclass
 class Outcome:
-    """What a run did: units computed, what failed, units left to other processes, warnings."""
+    """Result of a run: units computed, failures, units left to other processes, warnings."""
 
     units: int = 0
     tokens: int = 0

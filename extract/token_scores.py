@@ -1,4 +1,4 @@
-"""What scoring a request gives, whichever backend does it."""
+"""Result of scoring a request, the same for all backends."""
 
 from __future__ import annotations
 

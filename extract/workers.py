@@ -122,7 +122,7 @@ class Worker:
 
 @dataclass(frozen=True)
 class Ended:
-    """How workers ended: a line for each that failed, and those whose GPU was given up."""
+    """Outcome of workers: a line for each failure, and those whose GPU was abandoned."""
 
     failures: tuple[str, ...]
     lost: tuple[Worker, ...] = ()
@@ -179,7 +179,7 @@ def run_workers(team: Sequence[Worker], finished: Callable[[], int], progress: P
 
 
 def worker_logs(workspace: Workspace, since: str, workers: int) -> list[Path]:
-    """Where the workers of the run that started at this time (ISO format) write their errors."""
+    """Folder for error output of the workers of the run that started at this time (ISO format)."""
     stamp = "".join(character for character in since if character not in ":-+")
     folder = workspace.data / "logs"
     return [folder / f"extract-{stamp}-worker-{number}.log" for number in range(1, workers + 1)]

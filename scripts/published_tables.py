@@ -140,7 +140,7 @@ def ladder_rows(files: Files) -> Iterator[Row]:
 
 
 def _ladder_measure(column: str) -> Row | None:
-    """What a column of the ladder's files measures; None for throughput and multiple choice."""
+    """Scoring method of a column of the ladder's files; None for throughput and multiple choice."""
     if loss := LADDER_LOSS.fullmatch(column):
         return {"benchmark": loss["text"], "metric": "cross_entropy", "direction": "lower"}
     if task := LADDER_TASK.fullmatch(column):

@@ -1,4 +1,4 @@
-"""What a long run shows: a bar with ETA on a terminal, a line now and then elsewhere."""
+"""Progress of a long run: a bar with ETA on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def no_progress(what: str, units: int, work: float = 0.0, computed: bool = True)
 
 @dataclass
 class _Done:
-    """What was done of a total, and how long the rest may take.
+    """Completed part of a total, and the estimated time of the rest.
 
     work, total_work: as passed to `Progress`; units if no total of work is known.
     computed: the part of `work` that took time.

@@ -1,4 +1,4 @@
-"""What a terminal shows: tables that fit it, notes, and numbers of things."""
+"""Terminal output: tables that fit, notes, and counts."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def near_best_line(near: Sequence[Claim]) -> str:
 
 
 def exploratory_line(registered: Sequence[RegisteredResult]) -> str:
-    """What is exploratory, before the answers."""
+    """The sentence on exploratory results that precedes the answers."""
     what = "Everything below" if registered else "No metric is preregistered; everything"
     return f"{what} is exploratory: p and CI allow for the choice among all metrics tested."
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OtherLab:
-    """What a bundle adds to a ranking.
+    """Models, values and scores that a bundle adds to a ranking.
 
     models: that one's own store hasn't.
     values: metric, variant, model_id, value, documents, tokens; of what is computed alike in both.
@@ -41,7 +41,7 @@ class OtherLab:
 
 
 def other_labs(problem: Ranked, workspace: Workspace, names: Sequence[str]) -> list[OtherLab]:
-    """What attached bundles add to a problem.
+    """The additions of attached bundles to a problem.
 
     Raises:
         TokenmartError: no such bundle, nothing of the problem in it, or corpus, conditions or

@@ -52,7 +52,7 @@ class Inference:
 
     @property
     def tested(self) -> int:
-        """How many of the metrics tested have a p."""
+        """Number of metrics tested that have a p."""
         return int(self.overall.tested.sum())
 
     def rho(self, row: int) -> float:
@@ -68,7 +68,9 @@ class Inference:
         return _interval(self.within, row, self.within_critical)
 
     def evidence(self, row: int) -> tuple[str, ...]:
-        """Where the interval of a metric excludes 0; empty where it doesn't track the target."""
+        """The comparisons in which a metric's interval excludes 0; empty if it doesn't track the
+        target.
+        """
         found = (("over all models", self.p[row]), ("within families", self.p_within[row]))
         return tuple(where for where, p in found if p < CLAIM_LEVEL)
 

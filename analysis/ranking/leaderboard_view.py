@@ -109,7 +109,7 @@ def fewest_tokens(row: LeaderboardRow) -> int:
 
 
 def _notes(board: Leaderboard, rows: Sequence[LeaderboardRow], variants: int) -> list[str]:
-    """How to read the shown rows, a sentence each."""
+    """Notes that explain the shown rows, a sentence each."""
     table = board.table
     shown = sum(row.column.kind == "variant" for row in rows)
     unit = "families" if board.clustered else "models"
@@ -149,7 +149,7 @@ def _notes(board: Leaderboard, rows: Sequence[LeaderboardRow], variants: int) ->
 
 
 def _warnings(board: Leaderboard, rows: Sequence[LeaderboardRow]) -> list[str]:
-    """What makes the shown numbers weak."""
+    """Warnings about the shown numbers."""
     table = board.table
     found = []
     series = len(set(table.series))
@@ -211,7 +211,7 @@ def _next(board: Leaderboard) -> str:
 
 
 def _document_note(rows: Sequence[LeaderboardRow]) -> str:
-    """What the columns about documents and pairs say, or why they are empty."""
+    """A note that explains the columns on documents and pairs, or why they are empty."""
     found = [row.documents for row in rows if row.documents]
     if not found:
         resting = max((count for row in rows for count in row.column.documents), default=0)

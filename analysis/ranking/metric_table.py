@@ -113,7 +113,7 @@ class MetricTable:
 
     @property
     def option(self) -> str:
-        """What `--problem` says to mean this problem, for the commands in messages."""
+        """The value of `--problem` that selects this problem, for commands in messages."""
         return self.asked or self.problem
 
     @property
@@ -123,7 +123,7 @@ class MetricTable:
 
     @property
     def tries(self) -> dict[str, int]:
-        """How much was tried in all: variants of this build, of earlier ones, and ideas."""
+        """Numbers of metrics tested: variants of this build, of earlier ones, and ideas."""
         ideas = sum(column.kind != "variant" for column in self.everything)
         built = sum(column.kind == "variant" for column in self.columns)
         return {
@@ -377,7 +377,7 @@ def _column(row: Any, key: tuple[str, str], found: Floats) -> MetricColumn:
 def _column_of_try(
     entry: Try, models: Sequence[Model], row: Any, better: Direction = "higher"
 ) -> MetricColumn:
-    """What isn't in the build: an idea, or a variant that was; `row`: its metric's, if known."""
+    """The column of an idea, or of a variant of an earlier build; `row`: its metric's, if known."""
     variant = entry.kind == "variant"
     return MetricColumn(
         metric=entry.metric,

@@ -1,4 +1,4 @@
-"""What the report shows of metrics and target, gathered from the marts once, as plain values."""
+"""Values of metrics and target for the report, read from the marts once."""
 
 from __future__ import annotations
 
@@ -92,13 +92,13 @@ class ReportData:
         return next((rows[0] for rows in found if rows), None)
 
     def candidate(self, column: MetricColumn) -> Candidate | None:
-        """What the selection says about a column; None where it may not be chosen."""
+        """The selection's result for a column; None if it may not be chosen."""
         found = self.selection.candidates if self.selection else ()
         return next((c for c in found if c.column is column), None)
 
 
 def detailed_rows(table: MetricTable) -> int:
-    """How many variants the report shows with bootstrap intervals."""
+    """Number of variants shown with bootstrap intervals."""
     variants = Counter(column.metric for column in table.columns)
     return sum(min(count, DETAILED) for count in variants.values())
 

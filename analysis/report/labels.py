@@ -1,4 +1,4 @@
-"""Where to write a point's name so that names cover neither points nor each other."""
+"""Placement of labels: they cover neither points nor each other."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Cell:
 
     @property
     def behind(self) -> str:
-        """What the value rests on."""
+        """The documents and tokens behind the value."""
         return f"{self.tokens:,} tokens, {self.documents:,} documents"
 
 

@@ -82,7 +82,7 @@ def within_families(
 
 
 def design_effect(x: Floats, y: Floats, groups: Indices) -> float:
-    """How many times larger the variance of the correlation is than with independent models."""
+    """Factor by which the correlation's variance exceeds that of independent models."""
     return float(design_effects(x[None, :], y, groups)[0])
 
 

@@ -37,7 +37,7 @@ _ROWS_AT_ONCE = 256
 
 @dataclass(frozen=True)
 class McdFlags:
-    """What the filter decided for B data sets.
+    """Decisions of the filter for B data sets.
 
     keep: `[B, n]`, points within the cutoff.
     singular: `[B]`, at least half of the points lie on one line (an exact fit).

@@ -46,7 +46,7 @@ def exchangeable_strata(families: Sequence[str], series: Sequence[Hashable]) -> 
 
 
 def arrangements(strata: Sequence[str], blocks: Sequence[Hashable]) -> int:
-    """How many orders `permuted_indices` can draw; no p-value is below one over it."""
+    """Number of orders that `permuted_indices` can draw; no p-value is below one over it."""
     of_stratum: dict[str, set[Hashable]] = {}
     for stratum, block in zip(strata, blocks, strict=True):
         of_stratum.setdefault(stratum, set()).add(block)

@@ -1,4 +1,4 @@
-"""What a metric's rank correlation is worth for a model of a new family.
+"""Expected rank correlation of a metric for a model of a new family.
 
 Models are near-copies of each other: doses of one treatment, checkpoints of one base. Counted one
 by one, the largest family decides; counted once a family, most of what was measured is thrown away.

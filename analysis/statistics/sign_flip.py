@@ -33,7 +33,7 @@ _ENOUGH = 100
 
 _BATCH = 1024
 _SLACK = 0.5e-10
-"""What sums of the same differences may differ by in their last bits."""
+"""Tolerance for sums of the same differences in another order."""
 
 
 def sign_flip_p(differences: Floats, seed: int = 0) -> Floats:

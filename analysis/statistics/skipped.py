@@ -46,7 +46,7 @@ class Skipped:
 
 @dataclass(frozen=True)
 class FlagStability:
-    """How the MCD flags move with the random state.
+    """Variation of the MCD flags with the random state.
 
     seeds: how many were tried.
     drop_share: `[n]`, share of the seeds under which each point is dropped.

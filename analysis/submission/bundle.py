@@ -220,6 +220,6 @@ def _models(
 def _proxy(
     problem: Problem, workspace: Workspace, connection: duckdb.DuckDBPyConnection
 ) -> dict[str, Any]:
-    """What the text was: the file's hash, and one over the documents that were used."""
+    """Identity of the text: the file's hash, and one over the documents used."""
     source = problem.documents.provenance(problem.place(workspace))
     return source | {"documents_sha256": documents_sha256(connection, problem.name)}

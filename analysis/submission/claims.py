@@ -1,4 +1,4 @@
-"""What a submission states besides the result: metrics tested, and preregistration."""
+"""Disclosures of a submission: metrics tested, and preregistration."""
 
 from __future__ import annotations
 

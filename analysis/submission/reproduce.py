@@ -81,7 +81,7 @@ _NAMES = {
 
 
 def _request(path: Path, bundle: Any, problem_file: str | None) -> SubmissionRequest:
-    """What the bundle says was asked for."""
+    """The request recorded in the bundle."""
     if not isinstance(bundle, dict):
         raise TokenmartError(f"{path}: not an object; {_REMEDY}")
     if bundle.get("schema") != SCHEMA:
@@ -122,7 +122,7 @@ def _request(path: Path, bundle: Any, problem_file: str | None) -> SubmissionReq
 
 
 def _as_of(path: Path, bundle: dict[str, Any]) -> str:
-    """When the bundle was made: what was tried since doesn't count against it."""
+    """Time at which the bundle was made: metrics tested later don't count against it."""
     claims = bundle.get("claims")
     value = claims.get("as_of") if isinstance(claims, dict) else None
     if not isinstance(value, str):

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SubmissionRequest:
-    """What the user asked to submit.
+    """The user's request.
 
     metric: METRIC/VARIANT, or a METRIC that has one.
     as_of: count what was tried until then, ISO 8601 in UTC; empty for now.
@@ -127,7 +127,7 @@ def _fill(
 
 
 def rebuild(workspace: Workspace, request: SubmissionRequest, path: Path) -> Rebuilt:
-    """What submitting the same today would write, for the submission file as it is.
+    """Build what submitting the same file would write today.
 
     Args:
         workspace: the checkout.

@@ -73,7 +73,7 @@ class Scorer(Protocol):
 
     @property
     def attention(self) -> str:
-        """What computes attention: implementation and kernel."""
+        """Implementation and kernel of attention."""
 
     def check(self) -> None:
         """Score a short text and compare it with the model's own forward.

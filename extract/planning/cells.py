@@ -36,7 +36,7 @@ def gibibytes(peak: Footprint | None, assumed: bool) -> str:
 
 
 def parts(peak: Footprint | None) -> str:
-    """What a peak is the sum of: weights, KV cache, and activations with logits."""
+    """The parts of a peak: weights, KV cache, and activations with logits."""
     if peak is None:
         return UNKNOWN
     sizes = (peak.weights, peak.cache, peak.activations + peak.logits)

@@ -1,4 +1,4 @@
-"""What a selection costs: tokens, rows, time, memory and disk, before anything is loaded."""
+"""Cost of a selection: tokens, rows, time, memory and disk, before anything is loaded."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ GPU_FLOPS = 1.2e14
 
 @dataclass(frozen=True)
 class Work:
-    """What the conditions ask of any model.
+    """Work that the conditions require of any model.
 
     Attributes:
         tokens: through the backbone; a text that several requests continue counts once.
@@ -222,7 +222,7 @@ def planned_memory(
 def on_a_gpu(
     problem: Problem, selection: Selection, longest: int, workspace: Workspace, flops: float
 ) -> str:
-    """What a plan for the processor says of one GPU: its time, and the memory it must have.
+    """The note on GPUs in a plan for the processor: time on one GPU, and its memory.
 
     Args:
         problem: the problem.

@@ -1,4 +1,4 @@
-"""How much of each document a model reads: planned before it runs, counted in the ledger after."""
+"""Length of each document that a model reads: planned before a run, counted in the ledger after."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def read_lengths(
 def cut_notes(
     lengths: Sequence[int], problem: Problem, models: Iterable[ModelSpec], workspace: Workspace
 ) -> list[str]:
-    """What a plan says of documents that are longer than a model's context.
+    """Notes of a plan on documents longer than a model's context.
 
     Args:
         lengths: estimated tokens of each document.
@@ -82,7 +82,7 @@ def cut_notes(
 
 
 def cut_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What was cut, a line for models of which the same was: from `status_rows`."""
+    """Documents that were cut, one line for models with the same cuts: from `status_rows`."""
     found: dict[tuple[int, int, int, int], list[str]] = {}
     for name in dict.fromkeys(row["model"] for row in rows):
         mine = [row for row in rows if row["model"] == name]

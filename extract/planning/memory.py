@@ -135,7 +135,7 @@ def fitting(
 def refused(
     planned: Sequence[tuple[ModelSpec, Footprint]], conditions: Sequence[Condition], device: str
 ) -> list[str]:
-    """What of a plan will be refused on a device that is here: models, then conditions."""
+    """Parts of a plan that the device will refuse: models, then conditions."""
     if not planned:
         return []
     there = available_memory(device)

@@ -1,4 +1,4 @@
-"""How large a model is, from the problem file or its own files; weights are never read."""
+"""Size of a model, from the problem file or its own files; weights are never read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has to be computed: the selected part of a problem, fingerprints, missing units."""
+"""Work to do: the selected part of a problem, fingerprints, missing units."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class ModelPlan:
     def reading(
         self, document: Document, tokenized: TokenizedDocument, conditions: Sequence[Condition]
     ) -> Reading:
-        """What the conditions make their requests of."""
+        """The inputs from which conditions build requests."""
         foreign = None
         if document.foreign and any(condition.kind.reads_foreign for condition in conditions):
             other = self.tokenizer.encode(document.foreign.text).cut(len(tokenized.ids))
@@ -174,7 +174,7 @@ def describe_interventions(spec: ModelSpec) -> list[dict[str, Any]]:
 
 
 def describe_corrections(spec: ModelSpec, too_long: str = "refuse") -> dict[str, Any]:
-    """What the problem file corrects of a configuration, as far as rows depend on it."""
+    """Corrections of a configuration in the problem file, as far as rows depend on them."""
     rope = {} if spec.rope is None else {"rope": spec.rope.model_dump(exclude_none=True)}
     return rope | ({"context": spec.context} if spec.context and too_long == "truncate" else {})
 
@@ -291,7 +291,7 @@ def model_parts(
     tokenizer_sha256: str,
     dtype: str,
 ) -> dict[str, Any]:
-    """What rows of a model depend on, whatever it reads; parts of a unit's fingerprint."""
+    """Facts that rows of a model depend on, for any document; parts of a unit's fingerprint."""
     return {
         "revision": checkpoint.revision,
         "interventions": describe_interventions(spec),

@@ -1,4 +1,4 @@
-"""How much work each unit is, so that progress and the time left follow it."""
+"""Planned work of each unit, by which progress and the time left are computed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How one machine's GPUs are shared: a worker on each, or one model over all of them."""
+"""Use of one machine's GPUs: a worker on each, or one model over all of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from extract.planning.tables import Plan
 
 @dataclass(frozen=True)
 class Sharing:
-    """How many processes work side by side, and on which models.
+    """Number of parallel processes, and their models.
 
     Attributes:
         workers: processes; 1 is this one alone.

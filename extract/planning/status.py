@@ -1,4 +1,4 @@
-"""What has been extracted of a problem: rows, a table and its notes."""
+"""Extracted units of a problem: rows, a table and its notes."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def next_steps(problem: Problem, workspace: Workspace) -> list[str]:
 
 
 def fallbacks(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """What runs slower or coarser than it should, a line per model: from `status_rows`."""
+    """Fallbacks that cost speed or precision, one line per model: from `status_rows`."""
     lines = []
     for model in dict.fromkeys(row["model"] for row in rows):
         mine = [row for row in rows if row["model"] == model]

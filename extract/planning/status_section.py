@@ -1,4 +1,4 @@
-"""What plugins add to `tokenmart status`."""
+"""Tables that plugins add to `tokenmart status`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class StatusSection(ABC):
 
     @abstractmethod
     def notes(self) -> list[str]:
-        """What failed and why, and what would finish the rest."""
+        """Failures with reasons, and how to compute the rest."""
 
 
 def sections_of(problem: Problem, workspace: Workspace) -> list[StatusSection]:

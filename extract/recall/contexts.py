@@ -56,7 +56,7 @@ class Question:
 
     @property
     def text(self) -> str:
-        """What the model reads, the answer included."""
+        """The text that the model reads, the answer included."""
         return self.prompt + self.answer
 
 
@@ -165,7 +165,7 @@ def _single_key(block: int, name: str, number: str) -> tuple[str, Question]:
 
 
 def single_key_prompt(name: str) -> str:
-    """What a model reads before the number of a name."""
+    """The text before the number of a name."""
     return f"\nThe number of the {name} is "
 
 

@@ -25,7 +25,7 @@ from warehouse.problem.recall_target import RecallTarget
 from warehouse.store.schema import DOWNSTREAM, RECALL_ITEMS
 
 TASK_NAMES = {"single_key": "recall"}
-"""How a task is called in the table of scores, where not by its own name."""
+"""Name of a task in the table of scores, if it isn't its own."""
 CONTROL = "no_key"
 """The task of questions after names that were never planted."""
 
@@ -194,7 +194,7 @@ def _measures(result: Scored, rivals: Sequence[float] | None) -> dict[str, float
 
 
 def describe_items(target: RecallTarget, contexts: Sequence[Context]) -> pa.Table:
-    """What each item asks, the same for every model: a row in the RECALL_ITEMS schema."""
+    """The question of each item, the same for every model: a row in the RECALL_ITEMS schema."""
     counted = target.counted_lengths
     rows = []
     for asked in asked_in(target, contexts):

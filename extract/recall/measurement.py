@@ -40,7 +40,7 @@ from warehouse.store.parquet_files import write_table
 
 @dataclass(frozen=True)
 class RecallOutcome:
-    """What a run did: models measured now, models that failed and why, what libraries said."""
+    """Result of a run: models measured, models that failed with reasons, warnings of libraries."""
 
     measured: int
     failures: tuple[Failure, ...]

@@ -1,4 +1,4 @@
-"""Where answers of a model lie, what they depend on, and how many contexts they are from."""
+"""Stored answers of a model: path, fingerprint, and number of contexts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from warehouse.store.schema import DOWNSTREAM
 
 FINGERPRINT_KEY = b"tokenmart.fingerprint"
 WEIGHTS_KEY = b"tokenmart.weights"
-"""What the backend says of the loading of the model's weights; earlier versions stored nothing."""
+"""The backend's record of how weights were loaded; earlier versions stored none."""
 SAME_KEY = b"tokenmart.recall_apart_from_contexts"
 """The fingerprint with the number of contexts left out: such files can be added to."""
 USABLE_CONTEXTS = 9
@@ -33,7 +33,7 @@ USABLE_CONTEXTS = 9
 
 
 def standard_error_note(contexts: int) -> str:
-    """What so few contexts leave of the scores' standard errors; empty where they are enough.
+    """A note that standard errors of few contexts are imprecise; empty if there are enough.
 
     A standard error from C independent contexts has itself a relative error of about
     1 / sqrt(2 (C - 1)), as that of any standard deviation.
@@ -90,7 +90,7 @@ def items_path(problem: Problem, model_id: str, workspace: Workspace) -> Path:
 
 
 def recall_items_path(problem: Problem, model_id: str, workspace: Workspace) -> Path:
-    """What those items ask."""
+    """The questions of those items."""
     folder = f"problem={problem.name}"
     return workspace.store / "recall_items" / folder / f"model_id={model_id}" / "items.parquet"
 

@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 
 
 def free_bytes(device: torch.device) -> int:
-    """What a GPU can still give: free for everyone, and held by our allocator without use."""
+    """Free memory of a GPU: free for all processes, and reserved but unused by our allocator."""
     free, _ = torch.cuda.mem_get_info(device)
     unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     return int(free) + int(unused)

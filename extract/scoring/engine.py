@@ -140,7 +140,7 @@ class Engine:
     def _budgets(
         self, shape: ModelShape | None, batch: int | None, suffix: int, prefix: int | None
     ) -> Budgets:
-        """What was asked for, else what suits the device."""
+        """The chosen batch sizes, else those that suit the device."""
         if self.device.type != "cuda":
             return Budgets(batch or CPU_BATCH_TOKENS, suffix, self.head.rows, prefix, prefix)
         # what an earlier model left to the allocator is free, too
@@ -380,7 +380,7 @@ class Engine:
     def generate(
         self, contexts: Sequence[Ids], writing: generation.Writing
     ) -> list[NDArray[np.int32]]:
-        """What the model writes behind each context; see `generation.generate`."""
+        """Text generated after each context; see `generation.generate`."""
         kernels = attention.fused_kernels(self.device, self.attempts.kernels)
         with kernels, attention.with_masks(self.config):
             return generation.generate(self.model, contexts, writing, self.budgets.batch_tokens)

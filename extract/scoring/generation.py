@@ -25,7 +25,7 @@ LOOK_BACK_TOKENS = 4
 
 @dataclass(frozen=True)
 class Writing:
-    """How to write.
+    """Settings of generation.
 
     Attributes:
         tokenizer: of transformers.

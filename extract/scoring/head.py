@@ -33,7 +33,7 @@ CONVERTED = 8192
 
 @dataclass(frozen=True)
 class LogitTransform:
-    """What a model's own forward does to logits after the head."""
+    """Operations of a model's own forward pass on logits after the head."""
 
     scale: float = 1.0
     softcap: float | None = None

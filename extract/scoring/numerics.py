@@ -1,4 +1,6 @@
-"""What a row's last digits depend on besides weights, tokens and dtype; part of fingerprints."""
+"""Settings that rounding of rows depends on besides weights, tokens and dtype; part of
+fingerprints.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a model's weights live, in which precision, and whether its layers are compiled."""
+"""Device and precision of a model's weights, and whether its layers are compiled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the engine is compared with before it scores: the model's own forward on a short text.
+"""Check of the engine before it scores: comparison with the model's own forward on a short text.
 
 The model's own hidden states go through a float32 head: its own logits in half precision are
 rounded to steps of up to 0.125 nats, which would hide a wrong mask. They only serve to see that

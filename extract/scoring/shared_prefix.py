@@ -168,7 +168,7 @@ def pieces_of(requests: Sequence[Request], pack: Sequence[list[int]]) -> list[Pi
 
 
 def columns_of(pieces: Sequence[Piece]) -> tuple[NDArray[np.int64], ...]:
-    """What `in_one_forward` takes: group, suffix, position and visible prefix of each token."""
+    """Arguments of `in_one_forward`: group, suffix, position and visible prefix of each token."""
     lengths = [len(piece.ids) for piece in pieces]
     group, suffix, visible = (
         np.repeat([getattr(piece, name) for piece in pieces], lengths)

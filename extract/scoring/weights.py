@@ -17,11 +17,11 @@ from warehouse.sources.weights.interface import SAFETENSORS
 
 COMPLETE = "complete"
 WRAPPERS = ("_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
-"""What wrappers of torch (compile, FSDP, activation checkpointing) put into the names of tensors,
+"""Parts that torch's wrappers (compile, FSDP, activation checkpointing) add to names of tensors,
 at any depth."""
 
 PARALLEL = "module."
-"""What data parallelism puts before all names."""
+"""Prefix that data parallelism adds to all names."""
 
 ADAPTER = "adapter_config.json"
 
@@ -158,7 +158,7 @@ def _names(folder: Path) -> list[str]:
 
 
 def _without_wrappers(names: Sequence[str], who: str) -> tuple[dict[str, str], str]:
-    """What to replace in names (patterns, as `key_mapping` takes them), and the record of it.
+    """Replacements in names (patterns for `key_mapping`), and their record.
 
     Raises:
         TokenmartError: two tensors have the same name without it.

@@ -21,11 +21,11 @@ from warehouse.progress import no_progress
 
 @dataclass(frozen=True)
 class Report:
-    """What became of one task.
+    """Result of one task.
 
     units, tokens: computed by it.
     elsewhere: units that another process holds, to be asked for again.
-    failures: as `Extraction` reports them.
+    failures: as reported by `Extraction`.
     notes: what libraries said.
     loads: how often this seat has loaded a checkpoint so far.
     """

@@ -19,7 +19,7 @@ _KEYS = {
 
 
 def explained(path: str, bucket: str, error: Exception) -> Exception:
-    """What went wrong at the store, in one line; a missing object stays a FileNotFoundError."""
+    """An error of the store in one line; a missing object stays a FileNotFoundError."""
     cause: BaseException = error
     while cause.__cause__ is not None:
         cause = cause.__cause__

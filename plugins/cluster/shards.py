@@ -27,7 +27,7 @@ HANDED_ON = ("metric_documents", "position_profile")
 """Tables that the marts are made from."""
 
 ATTEMPTS = 2
-"""How often a shard is built before it counts as failed."""
+"""Number of attempts before a shard counts as failed."""
 
 _IN_SHARDS = (
     *("models/tokens", "models/probes"),
@@ -59,7 +59,7 @@ class Shard:
     variables: Mapping[str, Any]
 
     def file(self, table: str) -> Path:
-        """What it hands on of one of `HANDED_ON`."""
+        """The files that a shard hands on of one of `HANDED_ON`."""
         return Path(self.folder) / f"{table}.parquet"
 
 
@@ -267,7 +267,7 @@ def _folder(workspace: Workspace) -> Path:
 
 
 def _first_error(output: str) -> str:
-    """What dbt says is wrong, in one line of at most 300 characters."""
+    """dbt's error message, in one line of at most 300 characters."""
     told = re.search(r"^\s*\w+ Error\b.*", output, re.MULTILINE | re.DOTALL)
     if told:
         return re.sub(r"^(?:\w+ Error )+(?=\S)", "", " ".join(told[0].split()))[:300]

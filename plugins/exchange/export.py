@@ -64,7 +64,7 @@ Texts = Literal["licence", "never"]
 
 @dataclass(frozen=True)
 class Export:
-    """What would be, or was, exported.
+    """Contents of a planned or finished export.
 
     problems: name → its facts in the manifest.
     files: path in the bundle → the store's file.
@@ -85,7 +85,7 @@ def may_share_texts(licence: str) -> bool:
 def plan_export(
     workspace: Workspace, problems: Sequence[Problem], texts: Texts = "licence"
 ) -> Export:
-    """What an export of these problems holds; nothing is written.
+    """Plan an export of these problems; nothing is written.
 
     Raises:
         TokenmartError: a problem has no published tokens, or units that aren't published.
@@ -260,7 +260,7 @@ def _put(top: Path, place: str, content: bytes) -> BundleFile:
 
 
 def _values(workspace: Workspace, problems: Sequence[str]) -> dict[str, pa.Table]:
-    """What dbt has built of these problems; nothing before it was ever run."""
+    """The values that dbt has built for these problems; none before the first build."""
     if not workspace.database.is_file():
         return {}
     found = {}

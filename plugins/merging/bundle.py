@@ -101,7 +101,7 @@ def _portable(problem: MergeProblem, plan: Plan) -> dict[str, Any]:
 
 
 def read_bundle(folder: Path) -> dict[str, Any]:
-    """What a bundle promises.
+    """Read the record of a bundle.
 
     Raises:
         TokenmartError: it is none, or damaged.

@@ -21,7 +21,7 @@ _LARGEST_TOKENIZER = 256 << 20
 
 @dataclass(frozen=True)
 class Finding:
-    """What a rule says of an expert.
+    """Result of a rule for an expert.
 
     Attributes:
         expert: its name.

@@ -1,4 +1,4 @@
-"""What safetensors files hold, from their headers: no weight is read.
+"""Contents of safetensors files, from their headers: no weight is read.
 
 Format: 8 bytes of header length (little endian), the header as JSON, the tensors' bytes.
 """
@@ -35,7 +35,7 @@ class Tensor:
 
     @property
     def parameters(self) -> int:
-        """How many numbers it holds."""
+        """Number of elements."""
         return math.prod(self.shape)
 
 

@@ -219,7 +219,7 @@ def environment(workspace: Workspace) -> dict[str, str]:
 
 
 def cost_of(record: dict[str, Any]) -> Cost:
-    """What a recorded merge took."""
+    """Time and memory of a recorded merge."""
     return Cost(record["seconds"], record["peak_bytes"], record["disk_bytes"], record["gpu_bytes"])
 
 

@@ -223,7 +223,7 @@ class MergeProblem(Frozen):
 
     @property
     def asked(self) -> str:
-        """What a command must be given to mean this problem: its name or the path of its file."""
+        """Value of `--problem` that selects this problem: its name or the path of its file."""
         return shlex.quote(self._asked or self.name)
 
     @property

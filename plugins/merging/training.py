@@ -27,7 +27,7 @@ _LARGEST = 16 << 20
 
 @dataclass(frozen=True)
 class Training:
-    """How an expert is trained; losses are of answer tokens only, in nats.
+    """Settings of an expert's training; losses are of answer tokens only, in nats.
 
     skill: of `SKILLS`.
     steps: optimiser steps.
@@ -170,7 +170,7 @@ def _finished(folder: Path, fresh: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _state(folder: Path, fresh: dict[str, Any]) -> dict[str, Any] | None:
-    """What a training that was stopped in this folder left to go on from; None without one.
+    """State from which an interrupted training in this folder resumes; None without one.
 
     Raises:
         TokenmartError: it was another training, or the state is damaged.

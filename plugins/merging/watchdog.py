@@ -23,7 +23,7 @@ GRACE_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Cost:
-    """What a process took: wall-clock seconds, and peaks in bytes.
+    """Cost of a process: wall-clock seconds, and peaks in bytes.
 
     `peak_bytes` is resident memory of the process and its children; `gpu_bytes` None without a GPU.
     """

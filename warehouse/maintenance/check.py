@@ -39,7 +39,7 @@ Mend = Literal["move", "drop", "rewrite", "refetch", "superseded"]
 Units of documents that changed are not damaged: extraction replaces them, or gc removes them."""
 
 IMPORTED = "import"
-"""What the ledger has as the probe of rows that another program made."""
+"""The ledger's probe of rows that another program computed."""
 
 Columns = Mapping[str, "np.ndarray[Any, Any]"]
 
@@ -75,7 +75,7 @@ class Defect:
 
     @property
     def remedy(self) -> str:
-        """What to do about it, as commands."""
+        """The commands that repair it."""
         problem = self.asked or self.problem
         if self.mend == "refetch":
             return f"tokenmart data fetch --problem {problem} --only documents"
@@ -87,7 +87,7 @@ class Defect:
 
 @dataclass(frozen=True)
 class FileCheck:
-    """What was verified in one file, and what is wrong with it."""
+    """Checks of one file, and its faults."""
 
     units: int
     rows: int
@@ -242,7 +242,9 @@ def _readable_rows(path: Path) -> tuple[pa.Table, list[int], list[str]]:
 
 
 def _differs_in_duckdb(path: Path, columns: Columns) -> str:
-    """What DuckDB, which metrics are computed with, reads otherwise than pyarrow does."""
+    """The difference between DuckDB's and pyarrow's reading of a file; metrics are computed with
+    DuckDB.
+    """
     wanted = ", ".join(f"max({name}) as {name}" for name in columns)
     query = f"select count(*) as n, {wanted} from read_parquet(?, hive_partitioning = false)"
     try:
@@ -328,7 +330,7 @@ def _broken_rules(
 
 
 def _kind(unit: UnitRecord) -> ConditionKind:
-    """What the unit's probe promises; nothing where its plugin is not here."""
+    """Rules that the unit's probe guarantees; none if its plugin is not installed."""
     name = unit.condition_kind
     return condition_kinds().get(name, ConditionKind(name))
 

@@ -1,4 +1,4 @@
-"""What is superseded or stray in the data folder, and its removal.
+"""Superseded and stray files of the data folder, and their removal.
 
 Nothing is touched that is not listed here: rows of units that the problem file, its documents or
 the requests of a benchmark no longer name, pending units already merged, leftovers of killed

@@ -1,4 +1,4 @@
-"""How dbt is started: this environment's, in dbt_project/, on the workspace's data and database."""
+"""Start of dbt: this environment's, in dbt_project/, on the workspace's data and database."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def run_dbt(arguments: Sequence[str], workspace: Workspace) -> int:
 
 
 def failed_nodes(workspace: Workspace, since: float) -> list[str]:
-    """What failed in dbt's last run, a line each with the beginning of dbt's message.
+    """Failures of dbt's last run, a line each with the start of dbt's message.
 
     Args:
         workspace: the checkout.

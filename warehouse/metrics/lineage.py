@@ -58,7 +58,7 @@ class Lineage:
 
 
 def manifest_path(workspace: Workspace) -> Path:
-    """Where dbt leaves the graph of its last run."""
+    """File with the graph of dbt's last run."""
     folder = os.environ.get("DBT_TARGET_PATH") or "target"
     return workspace.dbt_project / folder / "manifest.json"
 

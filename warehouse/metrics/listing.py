@@ -52,7 +52,7 @@ def list_names(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def how_many(entries: Sequence[Row], written: int, problem: str | None) -> str:
-    """How many of a metric's variants are shown, and how to see all under their names.
+    """Number of a metric's variants shown, and how to list all.
 
     Args:
         entries: those shown.
@@ -131,7 +131,9 @@ def near_duplicates(
 
 
 def census(found: Census) -> Iterator[str]:
-    """How many variants and rankings a problem has, which are alike, and which have no value."""
+    """Numbers of variants and of different rankings, near-duplicates, and variants without
+    values.
+    """
     yield (
         f"{found.problem}: {len(found.variants)} variants, {found.rankings} different rankings; "
         f"core: {found.core_variants} variants, {found.core_rankings} different rankings"

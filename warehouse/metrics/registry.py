@@ -104,7 +104,7 @@ def find_families(project: Path) -> list[Family]:
 
 
 def models_of(path: Path) -> Iterator[dict[str, Any]]:
-    """What a YAML says of dbt's models: the entries under `models:`, each a mapping.
+    """Descriptions of dbt models in a YAML file: the entries under `models:`, each a mapping.
 
     Raises:
         TokenmartError: it can't be read, or isn't such a file.

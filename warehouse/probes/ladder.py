@@ -1,4 +1,4 @@
-"""How much more context helps: the same tokens after shorter and longer parts of the document."""
+"""Gain from longer context: the same tokens after shorter and longer parts of the document."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ NO_PARAMETERS = {"kind", "name", "top_k"}
 
 
 class Probe(Frozen, ABC):
-    """What a problem file asks for: an entry of its `probes`.
+    """A probe of a problem file: an entry of its `probes`.
 
     A subclass declares `kind: Literal[…]`, its parameters as fields, `condition_kinds`, and
     `conditions`. It may give `name` a default.
@@ -45,7 +45,7 @@ class Probe(Frozen, ABC):
         """The context conditions it creates, one or several."""
 
     def parameters(self) -> dict[str, Any]:
-        """What its rows depend on, as JSON-able values; kind and name are left out."""
+        """Settings that its rows depend on, as JSON-able values, without kind and name."""
         return self.model_dump(mode="json", exclude=NO_PARAMETERS)
 
     def condition(

@@ -45,7 +45,7 @@ class Request:
 
     @property
     def key(self) -> tuple[bytes, bytes, int]:
-        """What the scores depend on; requests with equal keys are the same work."""
+        """Values that the scores depend on; requests with equal keys are the same work."""
         prefix = self.prefix[: self.prefix_length]
         return prefix.tobytes(), self.ids.tobytes(), self.first_target
 
@@ -92,7 +92,7 @@ Build = Callable[[Reading], list[Request]]
 
 @dataclass(frozen=True)
 class ConditionKind:
-    """What holds for every row of one kind of condition, whatever its parameters.
+    """Properties of every row of one kind of condition, for any parameters.
 
     Attributes:
         name: as in the ledger's `condition_kind`.

@@ -100,7 +100,9 @@ class RetrievalProbe(Probe):
         return self.min_gap_characters or self.min_gap or 0
 
     def parameters(self) -> dict[str, Any]:
-        """What the excerpts depend on: with another control the other conditions stay."""
+        """Settings that the excerpts depend on: another control doesn't change the other
+        conditions.
+        """
         return self.model_dump(mode="json", exclude=NO_PARAMETERS | {"controls"}, exclude_none=True)
 
     def conditions(self) -> list[Condition]:

@@ -30,7 +30,7 @@ def word_start(text: str, character: int) -> int:
 
 
 def word_starts(text: str) -> list[int]:
-    """Where words begin, the text's first character included."""
+    """Start positions of words, the text's first character included."""
     return [0, *(found.start() for found in _WORD.finditer(text) if found.start() > 0)]
 
 

@@ -104,7 +104,7 @@ def new(name: str | None, texts: Path | None, models: tuple[str, ...], out: Path
 
 
 def _texts_notes(made: NewProblem) -> list[str]:
-    """What is not read of the texts, or not compared with a shorter context."""
+    """Notes on text that isn't read, or isn't compared with a shorter context."""
     notes = []
     longer = sum(whole > read for whole, read in zip(made.lengths, made.read, strict=True))
     if longer:

@@ -1,4 +1,4 @@
-"""What a model of a problem file takes over from the checkpoint that it names as its `base`."""
+"""Keys that a model of a problem file inherits from the checkpoint named as its `base`."""
 
 from __future__ import annotations
 

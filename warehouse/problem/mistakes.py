@@ -42,7 +42,7 @@ _EXPECTED = {
 
 @dataclass(frozen=True, order=True)
 class Mistake:
-    """What is wrong on a line of a problem file; unknown keys sort first."""
+    """A mistake on a line of a problem file; unknown keys sort first."""
 
     known_key: bool
     line: int
@@ -145,7 +145,7 @@ def _meant(model: type[BaseModel], location: Location, tree: YamlTree) -> str | 
 
 
 def _explain(model: type[BaseModel], error: ErrorDetails, tree: YamlTree) -> tuple[str, bool]:
-    """What is wrong and what to do, and whether it is about the name of a key."""
+    """The mistake and what to do, and whether it concerns the name of a key."""
     location, kind = error["loc"], error["type"]
     name = location[-1] if location else ""
     if kind == "missing":

@@ -1,4 +1,4 @@
-"""Where problem files are, and their content before it is checked."""
+"""Paths of problem files, and their content before it is checked."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ SOURCE_KEY = b"tokenmart.source"
 
 
 class HasName(Protocol):
-    """What has a problem's name."""
+    """Anything with a problem's name."""
 
     @property
     def name(self) -> str:
@@ -40,7 +40,7 @@ class HasDocuments(HasName, Protocol):
 
     @property
     def documents(self) -> DocumentSource:
-        """Where they come from."""
+        """Their source."""
 
 
 def documents_path(problem: HasName, workspace: Workspace) -> Path:

@@ -1,4 +1,4 @@
-"""What was used first stays: recorded hashes of locked files and revisions of models.
+"""Recorded hashes of locked files and revisions of models: the first use pins them.
 
 `data/locks/<problem>.json` is meant to be committed. A file whose bytes differ from the
 record, or a model whose hub revision moved, is refused until the record is edited.
@@ -75,7 +75,7 @@ def check_sha256(workspace: Workspace, problem: str, path: Path, sha256: str) ->
 
 
 def changed(workspace: Workspace, problem: str, path: Path) -> str:
-    """How a file differs from its record, in words; empty where it doesn't, or has none."""
+    """Difference of a file from its record, in words; empty if equal or without record."""
     expected = recorded_files(workspace, problem).get(name_in(workspace, path))
     found = None if expected is None else file_sha256(workspace.root / path)
     if expected == found:

@@ -1,4 +1,4 @@
-"""Where a problem's files lie, and whether what is missing may be fetched."""
+"""Places of a problem's files, and whether missing ones may be fetched."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Place:
 
     @property
     def archives(self) -> Path:
-        """Where wheels and source distributions lie; files placed by hand are accepted here."""
+        """Folder of wheels and source distributions; files placed by hand are accepted here."""
         return self.workspace.cache / "archives"
 
     @property

@@ -1,4 +1,6 @@
-"""What dbt-duckdb loads at each connect (profiles.yml): the workspace, and the public views."""
+"""Plugin that dbt-duckdb loads at each connect (profiles.yml): the workspace, and the public
+views.
+"""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def explain(
 
 
 def _files_elsewhere(text: str, connection: duckdb.DuckDBPyConnection) -> str | None:
-    """What to do when a view of the database reads files in a folder that isn't the warehouse's."""
+    """Remedy for a view of the database that reads files outside the warehouse."""
     named = re.match(r'Permission Error: Cannot access \w+ "(.+?)"', text)
     if named is None:
         return None

@@ -47,7 +47,7 @@ _CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Written:
-    """What was written.
+    """Result of an export.
 
     rows: how many.
     left_out: rows that a table left out, at least (1 means 'more').

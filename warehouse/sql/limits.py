@@ -20,7 +20,7 @@ from warehouse.errors import TokenmartError
 
 _Result = TypeVar("_Result")
 PATIENCE_SECONDS = 2.0
-"""How long a query may take to stop: DuckDB looks for an interrupt between blocks of rows only."""
+"""Seconds for a query to stop: DuckDB checks for an interrupt between blocks of rows only."""
 
 
 @dataclass(frozen=True)

@@ -172,7 +172,7 @@ def check_values(values: Mapping[str, Value], workspace: Workspace) -> None:
 
 
 def _known(name: str, problem: str, workspace: Workspace) -> list[str]:
-    """What a parameter of this name may be, sorted; empty where that can't be said."""
+    """Possible values of a parameter of this name, sorted; empty if unknown."""
     if name in _PARTITIONS:
         start = _PARTITIONS[name]
         folders = f"problem={problem}/{'*/' * (start == 'condition=')}{start}*"

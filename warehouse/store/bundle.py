@@ -1,4 +1,4 @@
-"""What a bundle holds, as its `manifest.json` says it; nothing else of it is ever opened."""
+"""Contents of a bundle according to its `manifest.json`; nothing else of it is opened."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class BundleFile(Frozen):
 
 
 class Condition(Frozen):
-    """How tokens were read: what must be alike for two labs' values to be compared."""
+    """Settings of reading tokens that must be equal to compare two labs' values."""
 
     kind: str
     params: str
@@ -204,7 +204,7 @@ def verify(address: str, manifest: Manifest, progress: Progress) -> None:
 
 
 def _wrong(path: Path, file: BundleFile) -> str:
-    """What is wrong with a file, empty when it is intact."""
+    """The fault of a file; empty if it is intact."""
     try:
         size = path.stat().st_size
         if size != file.bytes:

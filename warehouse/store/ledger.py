@@ -196,7 +196,7 @@ def read_units(path: Path) -> list[UnitRecord]:
 
 @lru_cache(maxsize=4096)
 def _read_version(path: RemotePath, etag: str) -> Ledger:
-    """What a listing named, fetched once."""
+    """Objects of a listing, fetched once."""
     return read_ledger(cast(Path, path))
 
 

@@ -1,4 +1,4 @@
-"""Who holds a claim file, and whether that process still lives.
+"""Owner of a claim file, and whether that process is alive.
 
 Age is measured by the file system's own clock, and on Linux a process is known by when it started
 on the clock that runs since boot, so a machine whose clock jumps neither loses nor steals a claim.
@@ -34,7 +34,7 @@ def _identity(pid: int) -> str:
 
 
 def _ticks(pid: int) -> str:
-    """When a process started, in ticks since boot; empty if the system doesn't report it."""
+    """Start time of a process, in ticks since boot; empty if the system doesn't report it."""
     if not psutil.LINUX:
         return ""
     try:

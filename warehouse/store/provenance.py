@@ -1,4 +1,4 @@
-"""Where a result came from: code revision and versions."""
+"""Provenance of a result: code revision and versions."""
 
 from __future__ import annotations
 

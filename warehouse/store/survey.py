@@ -61,7 +61,7 @@ class Stranger:
 
 
 def counted_files(data: Path, table: str, strangers: list[Stranger]) -> list[str]:
-    """Where the rows of a table come from: a pattern, or the files when some of them don't count.
+    """Source of a table's rows: a pattern, or the files if some of them are excluded.
 
     Files are patterns, too, as DuckDB takes every name for one: special characters in them are
     escaped.

@@ -1,4 +1,4 @@
-"""What the commands of `tokenmart e2lm` print and write."""
+"""Output of the commands of `tokenmart e2lm`."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ _FAILED = {
 
 @dataclass(frozen=True)
 class Packaged:
-    """What went into a submission.
+    """Contents of a submission.
 
     leaks: samples whose prompt contains the answer. unchecked: samples without a prompt to look in.
     judged: the file of items for the judge.
@@ -63,7 +63,7 @@ class Packaged:
 
 @dataclass(frozen=True)
 class Wish:
-    """What is to be packaged.
+    """The request to package a task.
 
     task: its folder. harness: the clone. name, metric: None for the only task, its first metric.
     base: the commit the patch starts from. onto: the clean clone it must apply to; None for the
@@ -129,7 +129,7 @@ def package(wish: Wish, out: Path, say: Callable[[str], None]) -> Packaged:
 
 
 def judge_path(out: Path) -> Path:
-    """Where the items for the judge of a submission are written."""
+    """Path of the items for the judge of a submission."""
     return out.with_name(f"{out.stem}_judge.txt")
 
 
@@ -180,7 +180,7 @@ def _only_task(folder: Path) -> str:
 
 
 def _run_harness(wish: Wish, clean: Path, name: str, scratch: Path, token: str) -> dict[str, Any]:
-    """What `harness_check` found in the clean clone."""
+    """Findings of `harness_check` in the clean clone."""
     out = scratch / "found.json"
     source = Path(__file__).with_name("harness_check.py").read_text(encoding="utf-8")
     # the token has no business in another program: not in its arguments, not in its environment

@@ -58,7 +58,7 @@ class Patch:
 
 
 def git(folder: Path, *arguments: str, given: bytes | None = None) -> bytes:
-    """What a git command prints; hooks don't run.
+    """Output of a git command; hooks don't run.
 
     Raises:
         TokenmartError: it fails, with its last line, or there is no git.

@@ -52,7 +52,7 @@ def print_readings(found: list[dict[str, Any]], wide: bool = False) -> None:
 
 
 def _few_runs(found: list[dict[str, Any]]) -> Iterator[str]:
-    """What one pair and one run change, where few runs were compared."""
+    """Notes on the effect of one pair and one run, if few runs were compared."""
     for problem in found:
         for stage in problem["stages"]:
             if stage["runs"] < FEW_RUNS:

@@ -46,7 +46,7 @@ Entry = dict[str, Any]
 
 @dataclass(frozen=True)
 class SignalScores:
-    """What a table's benchmarks are worth.
+    """Signal statistics of a table's benchmarks.
 
     entries: model → benchmark → statistic → value, None where undefined; `reason` says why `sq` is,
         `reasons` why any other is.
@@ -164,7 +164,7 @@ def _place_on_schedule(database: duckdb.DuckDBPyConnection) -> None:
 
 
 def table_notes(database: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
-    """What a reader should know of a table, once its series are built."""
+    """Notes on a table, once its series are built."""
     return tuple(_notes(database))
 
 

@@ -62,7 +62,7 @@ def print_scores(found: SignalScores, wide: bool = False) -> None:
 
 
 def _tied(rows: list[tuple[str, str, Entry]]) -> Iterator[str]:
-    """Where SQ depends on the order of equal scores, widest range first."""
+    """Rows whose SQ depends on the order of equal scores, widest range first."""
     ranges = [
         (entry["sq_high"] - entry["sq_low"], f"{model}, {benchmark}", entry)
         for model, benchmark, entry in rows

@@ -28,7 +28,7 @@ _HALF = 2 * FEWEST_CHECKPOINTS
 
 @dataclass(frozen=True)
 class Choice:
-    """How items are chosen.
+    """Settings of the choice of items.
 
     method: one of `METHODS`. fewest, most: items of a choice. subjects: only items of these; all
     when empty. weights: of SQ, RC and CS; RC has no part, a choice is made on early checkpoints.
@@ -122,7 +122,7 @@ def _weights(scores: ItemScores, choice: Choice) -> tuple[float, float]:
 
 
 def _eligible(scores: ItemScores, choice: Choice) -> int:
-    """How many items may be chosen."""
+    """Number of items that may be chosen."""
     column = METHODS[choice.method]
     if column is not None and column not in scores.has:
         raise TokenmartError(

@@ -1,4 +1,4 @@
-"""What a choice of items is worth where it had no part: SQ, CS and decisions of held-out models."""
+"""Held-out value of a choice of items: SQ, CS and decisions of held-out models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page of a table shows, from a problem or from a plain file."""
+"""Content of a table's page, from a problem or from a plain file."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class _Score:
 
     @property
     def point(self) -> tuple[Any, ...]:
-        """Where a table has it; two checkpoints at one point are distinguished by their run."""
+        """Position in a table; two checkpoints at one position are distinguished by their run."""
         return self.checkpoint.step, self.checkpoint.tokens, self.benchmark, self.metric
 
 

@@ -21,7 +21,7 @@ from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import BENCHMARK_SCORES, BENCHMARK_TABLES, DOWNSTREAM, MODEL_SCORES
 
 _NO_FOLDER = re.compile(r"[=%?\\\x00-\x1f\x7f]|__HIVE_DEFAULT_PARTITION__|^$")
-"""What DuckDB doesn't read back as it is from the name of a partition's folder."""
+"""Names that DuckDB doesn't read back unchanged from a partition's folder."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class EarlyWindow:
 
 @dataclass(frozen=True)
 class FinalScores:
-    """What early scores are to predict: the last score of each run in `metric`.
+    """Target of early scores: the last score of each run in `metric`.
 
     benchmarks: whose scores; all that have the metric when empty.
     size: runs of this size only, averaged by recipe; None where runs themselves are ranked.
@@ -242,7 +242,7 @@ def stored_scores(workspace: Workspace, problem: str) -> Path | None:
 
 @dataclass(frozen=True)
 class ScoredRun:
-    """What is ranked in a table problem: a run, a recipe where sizes are compared, or a model."""
+    """One entry ranked in a table problem: a run, a recipe where sizes are compared, or a model."""
 
     full_id: str
     family: str
@@ -256,7 +256,7 @@ class ScoredRun:
 
 
 def scored_runs(scores: Path, sizes: Sequence[str] = ()) -> tuple[ScoredRun, ...]:
-    """What a stored table ranks, by name.
+    """Entries that a stored table ranks, by name.
 
     Args:
         scores: from `stored_scores`.

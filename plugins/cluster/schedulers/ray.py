@@ -229,6 +229,6 @@ class _Driver:
 
 
 def _cause(error: Exception) -> str:
-    """What went wrong in an actor, in one line: a StorageError's own words."""
+    """An actor's error in one line: the message of its StorageError."""
     cause = getattr(error, "cause", None) or error
     return " ".join(str(cause).split())[:400]

@@ -52,7 +52,7 @@ _DEFAULTS = {
 
 @dataclass(frozen=True)
 class RankingTable:
-    """What entries are ranked by, and their results, in the columns of the stored tables.
+    """Ranking criteria of entries, and their results, in the columns of the stored tables.
 
     notes: what the file left open and how it was taken, a line each.
     """

@@ -102,7 +102,7 @@ def _named(names: list[str]) -> str:
 
 
 def note(rows: list[Row]) -> str:
-    """What was resampled for a round's intervals, and how far they can be trusted."""
+    """A note on the resampling behind a round's intervals, and their limits."""
     first = rows[0]
     draws = max(row["draws"] for row in rows)
     of_tasks = "tasks" in (first["resampled"] or "")
@@ -122,7 +122,7 @@ def note(rows: list[Row]) -> str:
 
 
 def stability(pair: Row) -> str:
-    """How alike two rounds order their entries, in words."""
+    """The rank correlation of two rounds, in words."""
     return (
         f"{pair['round']} and {pair['other_round']}: Spearman {number(pair['spearman'])} over "
         f"{pair['entries']} entries (resampled: "

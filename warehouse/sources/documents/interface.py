@@ -61,7 +61,7 @@ class DocumentSource(Frozen, ABC):
 
     @abstractmethod
     def need(self, place: Place) -> Need:
-        """What must be here, by a look at the disk; nothing is read or fetched."""
+        """Files that must be on disk; nothing is read or fetched."""
 
     def lengths(self, place: Place) -> list[int] | None:
         """Characters of each document, where the texts are on this machine to be read; else None.
@@ -75,7 +75,7 @@ class DocumentSource(Frozen, ABC):
 
     @abstractmethod
     def provenance(self, place: Place) -> dict[str, str]:
-        """What a submission's bundle says of the source: its name, and its `sha256`.
+        """The source in a submission's bundle: its name, and its `sha256`.
 
         Raises:
             TokenmartError: the source is missing and can't be fetched, or was changed.

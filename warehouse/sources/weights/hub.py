@@ -88,7 +88,7 @@ class HubSource(WeightSource):
         return None if found is None else found.path
 
     def _record(self, full_id: str) -> str:
-        """What the lock file calls this revision: two of one repository are two entries."""
+        """Name of this revision in the lock file: two of one repository are two entries."""
         repository = self.repository or full_id
         return repository if self.revision == "main" else f"{repository}@{self.revision}"
 

@@ -109,4 +109,4 @@ class WeightSource(Frozen, ABC):
 
     @abstractmethod
     def need(self, full_id: str, place: Place) -> Need:
-        """What must be here, by a look at the disk; nothing is read or fetched."""
+        """Files that must be on disk; nothing is read or fetched."""
