@@ -41,7 +41,7 @@ _SELECTION = (
 
 
 def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that say which models run, and how."""
+    """The options that select models and settings."""
     for option in reversed(_SELECTION):
         command = option(command)
     return command
@@ -284,7 +284,7 @@ def _extract(
     for line in outcome.messages.lines():
         click.echo(visible(f"note: {line}"), err=True)
     if not quiet:
-        # from the ledger, which also knows what workers did
+        # from the ledger, which includes what workers did
         rows = status_rows(problem, selection, workspace)
         for line in fallbacks(rows):
             click.echo(visible(f"warning: {line}"), err=True)

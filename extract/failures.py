@@ -154,7 +154,7 @@ class LibraryMessages:
 
     @contextmanager
     def about(self, model: str, libraries: Sequence[str] = LIBRARIES) -> Iterator[None]:
-        """Keep what is said while the block runs, as said of this model."""
+        """Collect messages while the block runs, as messages on this model."""
         self._model = model
         handler = _Keeper(self)
         changed = []

@@ -4,7 +4,7 @@ A download runs in a process of its own, because the hub client's threads can't 
 process must end immediately on a signal. Tokenising runs in a thread: tokenizers work without the
 interpreter's lock. Weights are neither read nor converted, so memory has one model's only.
 
-Nothing is reported from here. What fails ahead is tried again when the model's turn comes, and
+Nothing is reported from here. A failure here is retried when the model is due, and
 fails or succeeds then.
 """
 
@@ -178,7 +178,9 @@ class Prefetch:
 
 
 def has_room(spec: ModelSpec, workspace: Workspace) -> bool:
-    """Whether the disks take a model, at 4 bytes a weight, and still the rows of another one."""
+    """Whether the disks have space for a model, at 4 bytes a weight, and for the rows of another
+    one.
+    """
     from huggingface_hub.constants import HF_HUB_CACHE
 
     needed = 4 * (spec.parameters or 0) + FREE_DISK

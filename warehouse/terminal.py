@@ -73,8 +73,8 @@ def print_columns(
     """Print a table as wide as the console.
 
     Columns marked `extra` are left out where the table is too wide with them, then names are
-    broken behind `/` and before `@`. Numbers and headings stay whole: where even so there is no
-    room, lines run on.
+    broken behind `/` and before `@`. Numbers and headings are never broken: if the table is still
+    too wide, lines exceed the terminal.
 
     Args:
         console: from `terminal_console`.

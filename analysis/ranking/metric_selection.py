@@ -77,7 +77,7 @@ class Candidate:
 class MetricSelection:
     """Everything `tokenmart select` reports about a problem.
 
-    option: what `--problem` says to mean the problem. candidates: largest rho first.
+    option: the value of `--problem`. candidates: largest rho first.
     inference: of all metrics ever tested for the problem; every p counts them.
     tries: their number by kind, see `MetricTable.tries`.
     incomplete, inadmissible: names of variants that could not compete.

@@ -40,7 +40,7 @@ def cut_notes(
 
     Args:
         lengths: estimated tokens of each document.
-        problem: says what happens to such a document.
+        problem: defines what happens to such a document.
         models: that will read them.
         workspace: where the models' files are.
     """

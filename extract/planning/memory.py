@@ -23,7 +23,7 @@ BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 SMALLEST_FORWARD = 512 * 2**20
 """Libraries' workspaces, a short piece's activations and a block of logits, on a GPU."""
 RESERVED_SHARE = 1.15
-"""Of the forward's tensors, what a GPU's allocator holds for them (emulated, not measured)."""
+"""Memory that a GPU's allocator reserves for the forward's tensors (emulated, not measured)."""
 HOST_PROCESS = 450 * 2**20
 """Python, PyTorch and transformers themselves, resident on the host."""
 
@@ -49,7 +49,7 @@ class Footprint:
 
     @property
     def reserved(self) -> int:
-        """The peak of what a GPU's allocator holds, with what is left between the tensors."""
+        """Peak memory reserved by a GPU's allocator, gaps between tensors included."""
         return self.weights + int(RESERVED_SHARE * self.forward)
 
     def least(self, device: str) -> int:

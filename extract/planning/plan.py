@@ -121,7 +121,7 @@ class ModelPlan:
         return None if limit is None else int(limit)
 
     def tokenize(self, document: Document) -> TokenizedDocument:
-        """A document in the model's tokens, cut where the problem says so.
+        """A document in the model's tokens, cut if the problem file requires it.
 
         Raises:
             TokenmartError: no tokens, or longer than the model's context by more than may run.

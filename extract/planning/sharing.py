@@ -66,7 +66,7 @@ def sharing_of(plan: Plan, asked_device: str, device: str, workers: int | None) 
     """The decision for a plan on this machine.
 
     Args:
-        plan: predicts memory, and says which models have work left.
+        plan: predicts memory, and has the models with work left.
         asked_device: as on the command line; only `auto` leaves the decision to us.
         device: what it was resolved to.
         workers: as on the command line.

@@ -29,7 +29,7 @@ def count_finished(
     documents: Sequence[Document],
     workspace: Workspace,
 ) -> int:
-    """Units of a selection that the ledger holds, finished as they are asked for or failed."""
+    """Units of a selection in the ledger, finished as requested or failed."""
     wanted = {document.doc_id: document.sha256 for document in documents}
     return sum(
         len(current_units(problem, selection, spec, condition, wanted, workspace))

@@ -42,7 +42,7 @@ class PlannedModel:
 
     `seconds` and `memory` are None where the model's size is not known. `assumed` says that only
     its number of weights is. `download_bytes` are still to be fetched: 0 where nothing is, or with
-    another model; None where nothing says how many.
+    another model; None if unknown.
     """
 
     spec: ModelSpec

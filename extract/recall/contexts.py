@@ -5,10 +5,10 @@ of all tasks share a context, so that a model reads it once: with several tasks,
 into every n-th block, and the places rotate from context to context.
 
 Of RULER's tasks (arXiv 2404.06654, section 3) these differ in how they are scored: the true answer
-is fed in and its tokens are judged (teacher forcing), so that a model need not know when to stop.
-Values of one key are asked for in the order of the text; variable tracking asks for the number that
-a variable has, not for the names that have a number; of common words, the model must find each one
-more probable than words that were listed once.
+is fed in and its tokens are judged (teacher forcing), so that a model need not generate a stop
+token. Values of one key are asked for in the order of the text; variable tracking asks for the
+number that a variable has, not for the names that have a number; of common words, the model must
+find each one more probable than words that were listed once.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def recall_target(problem: Problem, contexts: int | None, demo: bool) -> RecallT
     Args:
         problem: the problem.
         contexts: contexts per model instead of the file's.
-        demo: takes the demo's lengths and tasks, and its number of contexts unless one is given.
+        demo: use the demo's lengths and tasks, and its number of contexts unless one is given.
 
     Raises:
         TokenmartError: the problem has no target that could be measured.

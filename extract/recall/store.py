@@ -113,7 +113,7 @@ def stored_answers(path: Path, extendable: str) -> pa.Table:
 
 
 def lacks_record(path: Path, backend: str) -> bool:
-    """Whether there are answers of which nothing says that the model had all its tensors."""
+    """Whether there are answers without a record that the model had all its tensors."""
     if backend != DEFAULT or not path.is_file():
         return False
     return WEIGHTS_KEY not in (pq.read_schema(footer(path)).metadata or {})

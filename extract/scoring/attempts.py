@@ -54,7 +54,8 @@ class Attempts:
             longest: tokens of its longest text.
 
         Raises:
-            TokenmartError: out of memory at the smallest budgets, or no kernel takes the tensors.
+            TokenmartError: out of memory at the smallest budgets, or no kernel supports the
+                tensors.
             DeviceLostError: the GPU failed.
         """
         budgets, emptied = self.budgets, self.device.type != "cuda"

@@ -70,7 +70,7 @@ class Engine:
             what suits a processor's caches, or a GPU's free memory.
         suffix_tokens: tokens of suffixes packed into one forward behind a prefix.
         prefix_tokens: a longer text goes through its KV cache in pieces; by default never on a
-            processor, and what has room in a GPU's free memory.
+            processor, and what fits in a GPU's free memory.
         compiled: fuse norms, feed-forward layers and the head's tiles with `torch.compile`; the
             first document waits for the compiler.
         sample: tokens of real text for `check`; fixed random ones without it.

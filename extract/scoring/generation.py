@@ -66,7 +66,7 @@ def generate(
     writing: Writing,
     batch_tokens: int,
 ) -> list[NDArray[np.int32]]:
-    """Write behind each context, greedily unless the options say otherwise.
+    """Generate text after each context, greedily by default.
 
     Args:
         model: of transformers, in eval mode.

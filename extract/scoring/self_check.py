@@ -2,7 +2,7 @@
 
 The model's own hidden states go through a float32 head: its own logits in half precision are
 rounded to steps of up to 0.125 nats, which would hide a wrong mask. They only serve to see that
-the model does nothing after the head that the engine does not know.
+the model has no operation after the head that the engine doesn't apply.
 
 How far two right computations may lie apart follows from the dtype and is measured on the model:
 the same forward runs once more with every number of the embeddings moved by one step of the
@@ -89,7 +89,7 @@ def own_forward(model: Any, ids: Tensor, transform: LogitTransform) -> Reference
     Args:
         model: untouched, in eval mode.
         ids: shape (n,), on the model's device.
-        transform: what the engine knows the model to do after its head.
+        transform: the model's operations after its head, as the engine applies them.
 
     Raises:
         TokenmartError: the model does something else after its head.
@@ -266,7 +266,7 @@ def check_paths(engine: Any, reference: Reference) -> str:
         reference: from `own_forward`.
 
     Returns:
-        The engine's `prefixes`: `separate: …` for an architecture that takes no such mask.
+        The engine's `prefixes`: `separate: …` for an architecture that supports no such mask.
 
     Raises:
         TokenmartError: they differ beyond rounding, or a shared prefix fails on an architecture

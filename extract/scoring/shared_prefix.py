@@ -72,7 +72,7 @@ def in_one_forward(group: Tensor, suffix: Tensor, position: Tensor, visible: Ten
 
 
 def attention_mask(layout: Layout, config: Any, dtype: torch.dtype) -> Any:
-    """The mask in the form the architecture takes, with its own sliding window respected.
+    """The mask in the architecture's format, with its own sliding window applied.
 
     Args:
         layout: of the packed tokens.

@@ -1,8 +1,8 @@
 """Load the weights of a checkpoint, or refuse it: every tensor of the model is in its files.
 
-`from_pretrained` draws at random what the files lack, drops what the model has no place for, and
-only warns. Everything that loads weights (extraction, benchmarks, recall, training of experts,
-merges, conversions) calls `load_weights`, which refuses both.
+`from_pretrained` initialises missing tensors at random, drops unknown ones, and only warns.
+Everything that loads weights (extraction, benchmarks, recall, training of experts, merges,
+conversions) calls `load_weights`, which refuses both.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class LoadedWeights:
 
 
 def load_weights(folder: Path, who: str, **options: Any) -> LoadedWeights:
-    """Load a causal language model whose files hold each of its tensors, in its shape.
+    """Load a causal language model whose files contain each of its tensors, in its shape.
 
     A head that is tied to the embeddings need not be in the files. Names that wrappers of torch
-    changed are read as they were, and the record says so.
+    changed are read under their original names, which is recorded.
 
     Args:
         folder: of the checkpoint: config.json and safetensors, or a GGUF file (`gguf_file`).
@@ -92,8 +92,8 @@ def refuse_incomplete(
 
     Args:
         who: the model's name in messages.
-        missing: tensors of the model that the files lack.
-        unexpected: tensors of the files that the model lacks.
+        missing: tensors of the model that are not in the files.
+        unexpected: tensors of the files that are not in the model.
         model: of transformers, where there is one.
 
     Raises:

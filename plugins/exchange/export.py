@@ -215,7 +215,7 @@ def _remove_earlier(export: Export, top: Path, address: str, force: bool) -> Non
                 raise TokenmartError(
                     f"{address}: contains other files ({place}); give a new or empty folder"
                 )
-            # without a manifest nothing says that these are not someone's only rows
+            # without a manifest these files may be someone's only rows
             if not draft and not finished and not place.startswith(_MADE_ANEW):
                 raise TokenmartError(
                     f"{address}: {place} is not part of this export; delete it, or give a "

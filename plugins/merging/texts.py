@@ -32,7 +32,7 @@ class Item:
 
     @property
     def part(self) -> Part:
-        """The split it belongs to: training, open items or hidden ones."""
+        """The split that it belongs to: training, validation or hidden."""
         return _PARTS[int(hashlib.md5(self.prompt.encode()).hexdigest(), 16) % len(_PARTS)]
 
 

@@ -83,7 +83,7 @@ def target_spans(length: int, probe: LadderProbe) -> list[tuple[int, int]]:
 def ladder_requests(reading: Reading, *, context: int, probe: LadderProbe) -> list[Request]:
     """The targets in blocks, each after at least `context` tokens of the document.
 
-    A context that the document has no room for has no requests.
+    A context that is longer than the document has no requests.
     """
     tokens: Ids = reading.ids
     step = max(1, int(context * probe.slack))

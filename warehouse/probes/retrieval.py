@@ -1,6 +1,6 @@
 """Does the model look things up: true continuations of excerpts, with and without the document.
 
-Controls say what else a prefix does than be looked up in: another document (topic, distraction),
+Controls measure other effects of a prefix than retrieval: another document (topic, distraction),
 the same words in another order, the document's end only.
 """
 

@@ -14,7 +14,7 @@ _OWN = ("full_id", "kind", "note")
 
 @dataclass
 class Inherited:
-    """Models with what they take over.
+    """Models with the keys that they inherit.
 
     `mistakes` are bases that are no checkpoint of the file; `places` those whose values are, or
     would be, their base's: what is wrong there is said of the base.

@@ -90,7 +90,7 @@ def read_locked_target(
         problem: its name.
         path: of the target file, relative to the workspace's root.
         models: full ids of the problem's models, without which the file isn't even recorded.
-        asked: what `--problem` says to mean it, where it isn't the name.
+        asked: the value of `--problem`, if it isn't the name.
         some: a score for one of them is enough.
 
     Raises:

@@ -26,7 +26,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class YamlTree:
-    """A parsed YAML file: plain values, and the node tree that knows the lines.
+    """A parsed YAML file: plain values, and the node tree with line numbers.
 
     `repeated` has the line and the name of each key that its section has already.
     """
@@ -66,7 +66,7 @@ _READ_ANOTHER_WAY = re.compile(r":|^[-+]?0[0-9_]")
 
 
 class _RefusedError(yaml.MarkedYAMLError):
-    """Valid YAML that is not read; the problem says what to do."""
+    """Valid YAML that is not supported; the message states what to do."""
 
 
 def _refused(problem: str, node_or_event: Any) -> _RefusedError:

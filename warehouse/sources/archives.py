@@ -32,7 +32,7 @@ _LARGEST_RATIO = 200
 """Unpacked bytes for a packed one; weights reach 2, tables of text 20, bombs 1,000."""
 _DAMAGE = (
     EOFError,
-    NotImplementedError,  # a way of packing that Python doesn't know
+    NotImplementedError,  # a compression method that Python doesn't support
     RuntimeError,  # encrypted
     UnicodeDecodeError,
     gzip.BadGzipFile,

@@ -32,7 +32,7 @@ class HasName(Protocol):
 
 
 class HasDocuments(HasName, Protocol):
-    """A problem, as far as its documents go; `asked` is what `--problem` says to mean it."""
+    """A problem, as far as its documents go; `asked` is the value of `--problem`."""
 
     @property
     def asked(self) -> str:

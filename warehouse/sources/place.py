@@ -18,7 +18,7 @@ from warehouse.paths import Workspace
 class Place:
     """The checkout, the name of the problem files are for, and `offline`: download nothing.
 
-    `asked` is what `--problem` says to mean that problem, where it isn't the name.
+    `asked` is the value of `--problem`, if it isn't the name.
     """
 
     workspace: Workspace
@@ -65,7 +65,7 @@ class Need:
 
     `path` is where it is stored (a file to place by hand, where that works), `source` where it
     comes from, `remedy` the command or action that fetches it. `download_bytes` is about what a
-    checkpoint of the hub takes, None where nothing says its size; `copy_bytes` is what its
+    checkpoint of the hub needs, None if its size is unknown; `copy_bytes` is what its
     conversion may add.
     """
 

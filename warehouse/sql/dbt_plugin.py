@@ -58,8 +58,7 @@ class Plugin(BasePlugin):
         """Create the public views and macros.
 
         Raises:
-            DbtRuntimeError: data or database can't be used; the message says
-                what to do.
+            DbtRuntimeError: data or database can't be used; the message states what to do.
         """
         workspace = find_workspace()
         try:

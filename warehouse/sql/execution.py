@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def execute(
     connection: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Value]
 ) -> duckdb.DuckDBPyConnection:
-    """Run statements; the connection then holds the rows of the last one.
+    """Run statements; the connection then has the rows of the last one.
 
     Raises:
         TokenmartError: a mistake in the SQL, a parameter too many or too few, or a statement

@@ -38,7 +38,7 @@ _UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 <
 
 @contextmanager
 def process_memory(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """Bound what this process may take beyond what it has, as Linux counts its data.
+    """Limit the memory that this process may add, as Linux counts its data.
 
     DuckDB doesn't count long lists and texts against its own limit: `range(1, 1e9)` took 8 GB. With
     the bound they fail like any other want of memory. Other systems have no such bound.
@@ -63,7 +63,7 @@ def process_memory(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
 
 
 class OverTimeError(TokenmartError):
-    """A question took longer than it may."""
+    """A query exceeded its time limit."""
 
 
 class TimeLimit:

@@ -31,7 +31,7 @@ Value = int | float | str | None
 class Parameter:
     """A `$name` of a query, with the value it has when none is given.
 
-    default: None for one that is chosen from what the warehouse holds (`warehouse.sql.defaults`).
+    default: None for one that is chosen from the warehouse's content (`warehouse.sql.defaults`).
     """
 
     name: str
@@ -46,7 +46,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Query:
-    """One cookbook query; `title` says what it answers."""
+    """One cookbook query; `title` describes its answer."""
 
     name: str
     title: str
@@ -73,7 +73,7 @@ def parse_value(text: str) -> Value:
 def read_query(path: Path) -> Query:
     """Parse a cookbook file: title line, description, `-- param name = default  -- meaning`.
 
-    Without ` = default`, the value is chosen from what the warehouse holds.
+    Without ` = default`, the value is chosen from the warehouse's content.
 
     Raises:
         TokenmartError: the file doesn't start with a title comment.

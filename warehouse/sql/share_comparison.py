@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Difference:
-    """Something that isn't alike; `apart`: values made so are never compared."""
+    """A difference; with `apart`, values computed so are never compared."""
 
     what: str
     apart: bool

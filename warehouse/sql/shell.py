@@ -1,6 +1,6 @@
 """`tokenmart sql` without a query: an interactive, read-only shell on the warehouse.
 
-Between statements nothing is held open, so `tokenmart dbt build` can run at the same time and the
+Between statements the database is closed, so `tokenmart dbt build` can run at the same time and the
 next statement sees its results.
 """
 

@@ -37,8 +37,8 @@ class UnitRecord:
     tokens were used, `over_limit_tokens` of them beyond the model's context. Work shared
     between conditions is booked on the first that needed it. `weights` begins with `complete`
     where every tensor of the model was in its files; it is empty of units that were written
-    before this was checked. `reserved_bytes` is what the GPU's allocator held at its peak, with
-    what nothing used; 0 without a GPU.
+    before this was checked. `reserved_bytes` is the peak reserved by the GPU's allocator, unused
+    parts included; 0 without a GPU.
     """
 
     problem: str
@@ -79,7 +79,7 @@ class UnitRecord:
 
 
 def whole_tokens(unit: UnitRecord, limit: int | None) -> int:
-    """Tokens that the unit's document gives where nothing but this limit cuts it."""
+    """Tokens of the unit's document if only this limit cuts it."""
     return min(unit.document_tokens_total, limit or unit.document_tokens_total)
 
 

@@ -41,7 +41,7 @@ def _ticks(pid: int) -> str:
         stat = Path(f"/proc/{pid}/stat").read_text("utf-8", errors="replace")
     except OSError:
         return ""
-    # field 22; the second is the command's name, which may hold spaces and brackets
+    # field 22; the second is the command's name, which may contain spaces and brackets
     return stat.rpartition(")")[2].split()[19]
 
 

@@ -1,4 +1,4 @@
-"""Files in the data folder that are not what a ledger says: found from their footers alone.
+"""Files in the data folder that differ from their ledger: found from their footers alone.
 
 dbt also compares the bytes of each file with the hash in its footer. Rows are compared with those
 of the ledger by `tokenmart data check`.

@@ -20,7 +20,7 @@ from warehouse.store.schema import TOP_TOKENS
 from warehouse.store.token_files import partition
 
 TOP_K_KEY = b"tokenmart.top_k"
-"""Parquet footer key: how many choices of each token the file holds."""
+"""Parquet footer key: number of top-k tokens per position in the file."""
 
 
 def top_tokens_path(

