@@ -27,7 +27,8 @@ class OtherLab:
     """Models, values and scores that a bundle adds to a ranking.
 
     models: that one's own store hasn't.
-    values: metric, variant, model_id, value, documents, tokens; of what is computed alike in both.
+    values: metric, variant, model_id, value, documents, tokens; of metrics computed the same way in
+        both.
     scores: measured target by model_id, with standard errors; empty where the target is a file.
     notes: what differs and doesn't keep values apart.
     """

@@ -39,7 +39,7 @@ def idea_from_sql(sql: str, problem: Ranked, workspace: Workspace, name: str) ->
         sql: one or more statements; `$problem` in them is the problem's name.
         problem: whose models the rows must name.
         workspace: asked.
-        name: of the idea, in tables and in the record of what was tried.
+        name: of the idea, in tables and in the record of metrics tested.
 
     Raises:
         TokenmartError: a mistake in the SQL, it reads downstream scores, or its rows aren't one
@@ -128,7 +128,7 @@ def _check_columns(option: str, columns: list[str]) -> None:
 
 
 def _number(where: str, text: str) -> float | None:
-    """The number that a field holds; an empty one is a missing value."""
+    """The number in a field; an empty field is a missing value."""
     try:
         return float(text) if text.strip() else None
     except ValueError as error:

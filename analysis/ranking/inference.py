@@ -37,7 +37,7 @@ class Inference:
     overall: over all models; within: of the differences inside families, where families have
         several models.
     critical, within_critical: standard errors that the intervals reach down.
-    p, p_within: `[K]` adjusted for all K, NaN where untested; p_single: as if tried alone.
+    p, p_within: `[K]` adjusted for all K, NaN where untested; p_single: as if tested alone.
     least_rho: from which the interval over all models excludes 0.
     """
 

@@ -30,10 +30,11 @@ from analysis.statistics.simultaneous import indistinguishable, joint_errors
 class LeaderboardRow:
     """One variant, oriented, against the target over the n models that have a value.
 
-    held_out: mean rho over random splits of the models; NaN for one that lacks models, and with
-        too few.
+    held_out: mean rho over random splits of the models; NaN for a metric without values for all
+        models, and with too few models.
     rho: Spearman, NaN where undefined; interval: of rho, simultaneous for all metrics tested and
-        so valid for one that was chosen, widened as models of a family or a series are alike;
+        so valid for one that was chosen, widened for the correlation of models within families and
+        series;
         family_interval: as of a metric named beforehand; within_families: rho of the differences
         inside families; new_family: expected rho in another family, its interval allowing for the
         choice.
@@ -41,8 +42,8 @@ class LeaderboardRow:
         within families. All three widen variances by the design effect of families and series.
     evidence: where the interval excludes 0; empty where the metric doesn't track the target.
     coefficients: the others, and bootstrap intervals; None where they weren't asked for.
-    documents: what drawing other documents does; None for rows without bootstrap or documents.
-    alike: the columns that rank the models most alike (Spearman, with its sign); of ideas only.
+    documents: the effect of resampling documents; None for rows without bootstrap or documents.
+    alike: the columns with the most similar ranking (Spearman, with its sign); of ideas only.
     fewer: full id → documents, of the models whose value rests on fewer than that of another.
     """
 

@@ -62,7 +62,7 @@ def print_leaderboard(board: Leaderboard, top: int, wide: bool = False) -> None:
 def _columns(
     board: Leaderboard, rows: Sequence[LeaderboardRow], first: frozenset[str]
 ) -> list[Column]:
-    """The table: what answers the question first, the rest where there is room."""
+    """The table: the most important columns first, the rest on a wide terminal."""
 
     def name(row: LeaderboardRow) -> str:
         marks = "" if row.column.admissible else " †"

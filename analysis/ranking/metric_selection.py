@@ -36,8 +36,8 @@ is known of a run without evaluating it."""
 class Candidate:
     """One variant that may be chosen, with everything known about it.
 
-    rho: Spearman over all models; interval: of it, allowing for groups of models and for the
-        choice among everything tried; p_adjusted: likewise.
+    rho: Spearman over all models; interval: of it, allowing for groups of models and for the choice
+        among all metrics tested; p_adjusted: likewise.
     within_rho, within_interval, p_within: the same within families; NaN with one model each.
     evidence: where its interval excludes 0: it tracks the target.
     near_best: whether it can't be distinguished from the best.
@@ -69,7 +69,7 @@ class Candidate:
 
     @property
     def tracks(self) -> bool:
-        """Whether it may be said to track the target: by evidence, on the same documents."""
+        """Whether it tracks the target: by evidence, on the same documents."""
         return bool(self.evidence) and not self.fewer
 
 

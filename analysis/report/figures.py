@@ -37,7 +37,7 @@ from analysis.report.palette import (
 from analysis.statistics.skipped import mcd_skipped
 
 Chart: TypeAlias = Any
-"""An Altair chart; the package ships no types that hold for layered charts."""
+"""An Altair chart; the package has no types for layered charts."""
 
 NARROW = 520
 """Below this width a figure is drawn for a phone."""

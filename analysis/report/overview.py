@@ -84,7 +84,7 @@ class Overview:
 
     run: what of the problem was run, in words.
     models: those of which something was extracted, in the problem's order.
-    values: models × metrics. metrics: what the catalogue says of each.
+    values: models × metrics. metrics: the catalogue's entry of each.
     profiles: of the whole document. gains: by the condition whose gain it is.
     """
 

@@ -16,7 +16,7 @@ Flags = npt.NDArray[np.bool_]
 Indices = npt.NDArray[np.intp]
 
 MINIMUM_POINTS = 3
-"""Two points correlate perfectly whatever they are: below three nothing is said."""
+"""Two points correlate perfectly whatever they are: below three the result is undefined."""
 
 
 def settled(values: Floats) -> Floats:

@@ -1,7 +1,7 @@
 """Intervals for Spearman's rho when models come in families.
 
 Models of one family resemble each other, so n models carry less information than n independent
-ones. The bootstrap over models doesn't know that and its interval is too short; the bootstrap over
+ones. The bootstrap over models ignores that and its interval is too short; the bootstrap over
 families needs more than a handful of them (both: see benchmarks/statistics_coverage.py).
 
 `family_interval` is for the correlation over all models. It widens the usual interval (Fisher's
@@ -9,9 +9,9 @@ z with the standard error of Bonett & Wright 2000) by the square root of a desig
 (Moulton 1986; Dutilleul 1993 for correlations): 1 + (sum of squared family sizes / n − 1) ×
 product of two intraclass correlations. The product is the largest of metric × target,
 metric × what it leaves unexplained of the target, and target × what it leaves of the metric: a
-single estimate from few families is often too small. It holds its level when metrics and
-target are related alike within and between families. Where these two relations differ, rho
-itself depends on which families were drawn, and four families can't say how much.
+single estimate from few families is often too small. It holds its level when metric and target are
+related equally within and between families. Where these two relations differ, rho itself depends on
+which families were drawn, and four families can't say how much.
 
 `within_families` is for another number, the correlation of differences inside families, and
 holds its level whatever happens between them.
@@ -51,7 +51,7 @@ def family_interval(x: Floats, y: Floats, families: Sequence[str], level: float 
 
     Returns:
         The interval; NaN bounds with a constant column, fewer than `MINIMUM_MODELS` models or a
-        single family, which says nothing about another.
+        single family, which carries no information about another.
     """
     if not x.size:
         return _interval(math.nan, math.nan, level)

@@ -23,7 +23,7 @@ SURE = 0.05
 
 @dataclass(frozen=True)
 class PairCounts:
-    """The pairs of n models by what the target says of them.
+    """The pairs of n models, classified by the target.
 
     told_apart: one-sided p below `SURE` for one of the two.
     tossups: neither, though the scores differ; ties: equal scores.
@@ -89,7 +89,7 @@ def p_from_documents(parts: DocumentParts, seed: int, swaps: int = DEFAULT_SWAPS
 
 
 def count_pairs(scores: Floats, p_target: Floats, metric: Floats) -> PairCounts:
-    """Sort the pairs of models by what the target says of them.
+    """Classify the pairs of models by the target.
 
     Args:
         scores: `[n]` of the target.

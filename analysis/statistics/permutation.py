@@ -27,8 +27,8 @@ _ROUNDING = 1e-10
 def exchangeable_strata(families: Sequence[str], series: Sequence[Hashable]) -> list[str]:
     """Within which group the series of each model may change places with others.
 
-    The group is the series of as many models in the family, or in all families that hold one
-    series only: given their number, these are exchangeable among themselves.
+    The group is the series of as many models in the family, or in all families with one series
+    only: given their number, these are exchangeable among themselves.
 
     Args:
         families: of each model.

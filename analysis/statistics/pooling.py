@@ -13,10 +13,10 @@ are as alike as their metric values times as their targets are. `R` has these li
 linear unbiased mean then weighs models by R⁻¹1, and 1ᵀR⁻¹1 is the number of independent models that
 all of them are worth: from the number of families to the number of models.
 
-The estimate is Spearman's rho with these weights, also inside the ranks, so that copies take no
-more room on the scale than their weight. As in `family_interval`, of metric × target, metric × rest
-of the target and target × rest of the metric the likeness with the highest cost is used: few
-families say little about their own shares. What it covers: benchmarks/statistics_selection.py.
+The estimate is Spearman's rho with these weights, also inside the ranks, so that copies count on
+the scale by their weight only. As in `family_interval`, of metric × target, metric × rest of the
+target and target × rest of the metric the likeness with the highest cost is used: few families say
+little about their own shares. What it covers: benchmarks/statistics_selection.py.
 """
 
 from __future__ import annotations

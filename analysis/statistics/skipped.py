@@ -48,7 +48,7 @@ class Skipped:
 class FlagStability:
     """Variation of the MCD flags with the random state.
 
-    seeds: how many were tried.
+    seeds: their number.
     drop_share: `[n]`, share of the seeds under which each point is dropped.
     agreement: share of the seeds that drop exactly the same points as the chosen seed.
     value_low, value_high: range of the skipped Spearman over the seeds.

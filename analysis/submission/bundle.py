@@ -53,7 +53,7 @@ def build_bundle(
         lineage: of that metric.
         verification: the verifier's document.
         negated: whether the scores are the metric's values with the sign changed.
-        claims: what was tried and said beforehand, see `claims_record`.
+        claims: metrics tested and preregistered, see `claims_record`.
     """
     unofficial = why_unofficial(problem, column, lineage)
     units = _units(connection, problem)

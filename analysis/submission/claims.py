@@ -26,7 +26,8 @@ def claims_record(
     column: MetricColumn,
     as_of: str = "",
 ) -> dict[str, Any]:
-    """Number tried, adjusted p-values, the interval that allows for the choice, preregistration.
+    """Number of metrics tested, adjusted p-values, the interval that allows for the choice,
+    preregistration.
 
     p_adjusted is simultaneous for all metrics tested and widened by the design effect of
     families and series; p_adjusted_within_families is the same of the ranks less family means.
@@ -36,7 +37,7 @@ def claims_record(
         workspace: with the records of metrics tested and of preregistrations.
         table: of the problem.
         column: the one submitted.
-        as_of: count what was tried until then; empty for now.
+        as_of: count metrics tested until then; empty for now.
     """
     moment = as_of or datetime.now(timezone.utc).isoformat(timespec="microseconds")
     tried = [entry for entry in tries(workspace, problem.name) if entry.first_seen <= moment]

@@ -38,7 +38,7 @@ _MAY_MOVE = ("code", "versions", "extraction_code")
 
 @dataclass(frozen=True)
 class Comparison:
-    """One comparison of `reproduce`: what, whether it holds, and the finding."""
+    """One comparison of `reproduce`: subject, whether equal, and the finding."""
 
     what: str
     holds: bool
@@ -52,7 +52,7 @@ def compare_with_warehouse(
     """Redo everything that a bundle states and compare it, value by value.
 
     Raises:
-        TokenmartError: the folder isn't a bundle, or the warehouse lacks the metric.
+        TokenmartError: the folder isn't a bundle, or the metric is not in the warehouse.
     """
     bundle = _read(folder / BUNDLE_FILE)
     request = _request(folder / BUNDLE_FILE, bundle, problem_file)

@@ -43,7 +43,7 @@ class SubmissionRequest:
     """The user's request.
 
     metric: METRIC/VARIANT, or a METRIC that has one.
-    as_of: count what was tried until then, ISO 8601 in UTC; empty for now.
+    as_of: count metrics tested until then, ISO 8601 in UTC; empty for now.
     as_is: the sign is meant, even against the direction that the catalogue expects.
     """
 
@@ -135,7 +135,7 @@ def rebuild(workspace: Workspace, request: SubmissionRequest, path: Path) -> Reb
         path: of the submission that was written.
 
     Raises:
-        TokenmartError: the warehouse lacks the metric or the target.
+        TokenmartError: the metric or the target is not in the warehouse.
         BadSubmissionError: the submission file breaks the contract.
     """
     problem = load_problem(request.problem, workspace)

@@ -24,9 +24,9 @@ class Report:
     """Result of one task.
 
     units, tokens: computed by it.
-    elsewhere: units that another process holds, to be asked for again.
+    elsewhere: units claimed by another process, to be checked again.
     failures: as reported by `Extraction`.
-    notes: what libraries said.
+    notes: warnings of libraries.
     loads: how often this seat has loaded a checkpoint so far.
     """
 

@@ -239,7 +239,7 @@ def _build_marts(
         path.stem
         for folder in _IN_SHARDS
         for path in sorted((workspace.dbt_project / folder).rglob("*.sql"))
-        if path.stem != "token_units"  # says of which problems the evaluator is there
+        if path.stem != "token_units"  # shows for which problems the evaluator is there
     ]
     words = ["--quiet", verb, "--exclude", *left_out, *_TESTS[verb], "--vars"]
     words.append(json.dumps({**variables, "shards": str(_folder(workspace))}))

@@ -291,7 +291,7 @@ def _rows(table: pa.Table | None, problem: str) -> list[dict[str, Any]]:
 
 
 def _described(values: dict[str, pa.Table], problem: str) -> list[dict[str, Any]]:
-    """Values with what their catalogue says of them."""
+    """Values with their catalogue entries."""
     if not {"metric_values", "metric_catalog"} <= values.keys():
         return []
     catalogue = {

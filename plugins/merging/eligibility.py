@@ -59,7 +59,7 @@ def find_folder(expert: Expert, problem: MergeProblem, workspace: Workspace) -> 
     """The folder of an expert, where it is on this machine.
 
     Raises:
-        TokenmartError: missing; the message says what to do.
+        TokenmartError: missing; the message states what to do.
     """
     place = Place(workspace, problem.name)
     if expert.adapter is not None:

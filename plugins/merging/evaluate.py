@@ -40,7 +40,7 @@ class Round:
 
     @staticmethod
     def of_tasks(name: str, weight: float, asked: Sequence[str], folders: Sequence[Path]) -> Round:
-        """The round of tasks that the harness knows or finds in folders.
+        """The round of tasks that the harness has or finds in folders.
 
         Raises:
             TokenmartError: the name is taken, or a task can't be loaded.

@@ -81,7 +81,7 @@ def refuse_leaks(folder: Path, out: Path, items: Sequence[Item], secret: str) ->
 def leaks(
     folder: Path, items: Sequence[Item], secret: str = "", progress: Progress = no_progress
 ) -> list[str]:
-    """Files of a participant's folder that hold a hidden item or the secret.
+    """Files of a participant's folder that contain a hidden item or the secret.
 
     Args:
         folder: looked through with all folders in it; links to folders are not followed.
@@ -241,7 +241,7 @@ def _members(file: IO[bytes], head: bytes) -> Iterator[IO[bytes]]:
 
 
 def _parquet(file: IO[bytes]) -> Iterator[bytes]:
-    """Rows of a Parquet file as text, all columns that hold any."""
+    """Rows of a Parquet file as text, from all columns with text."""
     table = pq.ParquetFile(file)
     names = [field.name for field in table.schema_arrow if _has_text(field.type)]
     if names:

@@ -45,7 +45,7 @@ def as_text(found: object) -> str:
 
 
 def write_out(out: Path, text: str, what: str = "") -> None:
-    """Write a file whole, and print its name and what it holds.
+    """Write a file whole, and print its name and contents.
 
     Raises:
         StorageError: it can't be written.

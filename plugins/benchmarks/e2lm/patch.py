@@ -19,7 +19,7 @@ LARGEST_TASK = 32_000_000
 """Bytes of a task's folder: ten times what 15,000 questions of a few lines take."""
 _LARGEST_YAML = 1_000_000
 
-# whatever a user's or a clone's git configuration says: prefixes, colours, context, length of ids
+# independent of a user's or a clone's git configuration: prefixes, colours, context, length of ids
 _DIFF = (
     "diff", "--binary", "--full-index", "--unified=3", "--no-renames", "--no-color",
     "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/",
@@ -43,7 +43,7 @@ _SECRETS = {
 
 @dataclass(frozen=True)
 class Patch:
-    """A patch, and what a reader should know of it.
+    """A patch, and notes on it.
 
     text: as `git apply` reads it. as_text: the same with binary files written out. files: the
         paths it touches. base: the commit it starts from.
@@ -230,7 +230,7 @@ def refuse_secrets(patch: Patch, token: str) -> None:
 def _added(text: bytes) -> Iterator[tuple[str, int, bytes]]:
     """File, line number in it and content of each line that a patch adds.
 
-    Within a hunk, whose head says how long it is, a line like a header is content.
+    Within a hunk, whose head has its length, a line like a header is content.
     """
     file, number, removed_left, added_left = "", 0, 0, 0
     for line in text.split(b"\n"):

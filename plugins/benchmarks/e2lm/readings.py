@@ -1,8 +1,8 @@
 """Which reading of a benchmark, early on, decides between runs as the final score does?
 
 The decisions come from the model `int_decision_pairs`; here they are averaged, with intervals over
-runs and tasks, and the best reading is chosen on some tasks and tried on others. The decisions of
-`int_planned_decisions` are compared as well: they need no evaluation and choose the larger run.
+runs and tasks, and the best reading is chosen on some tasks and evaluated on others. The decisions
+of `int_planned_decisions` are compared as well: they need no evaluation and choose the larger run.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Decisions:
     readings, benchmarks: names; every reading has every benchmark.
     evaluated: how many of the readings, the first ones, were evaluated; the others rank runs by
         what was known before training.
-    agreement: `[readings, benchmarks, pairs]` in 0 … 1, NaN where a run lacks a score.
+    agreement: `[readings, benchmarks, pairs]` in 0 … 1, NaN where a run has no score.
     first, second: `[pairs]` indices of the runs compared; runs: how many there are.
     related: `[pairs]`, whether both are of one family.
     task: `[benchmarks]` index of the task that a benchmark asks.

@@ -88,7 +88,7 @@ def _shown(value: float) -> str:
 
 
 def _reasons(rows: list[tuple[str, str, Entry]]) -> Iterator[str]:
-    """Why a weighted score is undefined, each reason once, with the first that it holds for."""
+    """Why a weighted score is undefined, each reason once, with the first row concerned."""
     places: dict[str, list[str]] = {}
     for model, benchmark, entry in rows:
         reason = entry["reasons"].get("weighted_score")

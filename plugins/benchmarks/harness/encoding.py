@@ -1,8 +1,8 @@
 """Requests of a benchmark in a model's tokens, split where lm-evaluation-harness splits them.
 
-Scores are only comparable if prompt and continuation are split alike: spaces at the end of a prompt
-belong to what follows, the tokens of the continuation are those of the whole text behind as many
-as the prompt has, and an empty prompt is the text's first token or BOS (lm_eval 0.4.13,
+Scores are only comparable if prompt and continuation are split the same way: spaces at the end of a
+prompt belong to what follows, the tokens of the continuation are those of the whole text behind as
+many as the prompt has, and an empty prompt is the text's first token or BOS (lm_eval 0.4.13,
 `TemplateLM._encode_pair` and `HFLM.loglikelihood_rolling`).
 
 What is longer than the model reads loses tokens at its beginning, but keeps its BOS, without which

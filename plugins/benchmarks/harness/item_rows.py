@@ -27,7 +27,7 @@ def item_rows(task: EvalTask, subject: str | None = None, cluster: str | None = 
 
     Args:
         task: with its requests.
-        subject: field of its documents that says what they are about, else a usual one.
+        subject: field of its documents with their subject, else a usual one.
         cluster: field whose text several documents share, else a usual one.
 
     Raises:

@@ -152,7 +152,7 @@ def with_device(arguments: list[str]) -> list[str]:
 
 
 def main() -> None:
-    """The harness's own command line, which then knows `--model tokenmart`."""
+    """The harness's own command line, extended by `--model tokenmart`."""
     from lm_eval.__main__ import cli_evaluate
 
     model_registry.register(NAME, target=TokenmartLM)

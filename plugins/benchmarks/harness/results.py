@@ -19,7 +19,7 @@ from plugins.benchmarks.harness.tasks import EvalTask, EvalUnit, quiet_harness
 
 @dataclass(frozen=True)
 class Response:
-    """What a model said to one request: log-likelihood and greediness, or a text."""
+    """A model's response to one request: log-likelihood and greediness, or a text."""
 
     loglikelihood: float
     is_greedy: bool

@@ -31,7 +31,7 @@ class RunFacts:
     """Facts about the prompts from the file of results next to the samples.
 
     Attributes:
-        shots: worked examples; None where no file says it.
+        shots: worked examples; None if unknown.
         chat: hash of the chat template, system instruction and turns; empty for plain prompts.
         values: `metric,filter` → value of the whole task, without standard errors.
         better: metric → whether higher values are better.

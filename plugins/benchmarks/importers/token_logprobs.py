@@ -26,7 +26,7 @@ LISTS = {
     "top_logprobs": "top_logprob",
     "entropies": "entropy",
 }
-"""Field with a list → what it says of each token."""
+"""Field with a list → its statistic of each token."""
 _NEEDED = ("token_ids", "logprobs", "ranks")
 
 

@@ -77,7 +77,7 @@ def _fields(place: str, content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _elsewhere(content: dict[str, Any], name: str) -> str:
-    """Why a line lacks a field, and what to do: a server's answer has them in its choices."""
+    """Why a line has no such field, and what to do: a server's answer has them in its choices."""
     choices = content.get("choices")
     inner = choices[0] if isinstance(choices, list) and choices else None
     if isinstance(inner, dict) and isinstance(inner.get(name), list):

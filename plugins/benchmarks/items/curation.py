@@ -1,4 +1,4 @@
-"""Which items of a benchmark carry signal, chosen on some models and tried on others."""
+"""Which items of a benchmark carry signal, chosen on some models and evaluated on others."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def _folds(scores: ItemScores, most: int) -> list[Fold]:
 def _choose(
     scores: ItemScores, workspace: Workspace, choice: Choice, where: str, name: str
 ) -> list[dict[str, Any]]:
-    """Make the table `name`: the signal of each item where a condition holds."""
+    """Make the table `name`: the signal of each item under a condition."""
     database = scores.database
     subjects = ", ".join("'" + one.replace("'", "''") + "'" for one in choice.subjects)
     of_subjects = f" and subject in ({subjects})" if subjects else ""

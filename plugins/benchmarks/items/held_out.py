@@ -26,7 +26,7 @@ Key = tuple[str, str, str, str]
 
 @dataclass(frozen=True)
 class Fold:
-    """Where items are chosen and where they are tried: SQL conditions on `items`."""
+    """Where items are chosen and where they are evaluated: SQL conditions on `items`."""
 
     name: str
     chosen_on: str

@@ -28,7 +28,7 @@ def evaluated_scores(
     Args:
         problem: name or path of a problem file.
         workspace: with a built warehouse.
-        directions: metric → higher or lower, where no table and no name says it.
+        directions: metric → higher or lower, if neither table nor name states it.
 
     Raises:
         TokenmartError: no such problem, no score of it, or a metric of unknown direction.

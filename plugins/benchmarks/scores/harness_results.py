@@ -30,7 +30,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class HarnessResults:
-    """Rows in the columns `FIELDS`, sorted, and what a reader should know of them."""
+    """Rows in the columns `FIELDS`, sorted, and notes on them."""
 
     rows: tuple[ScoreRow, ...]
     notes: tuple[str, ...]
@@ -70,11 +70,11 @@ def read_results(
 
     A benchmark is named with its worked examples (`arc_easy-0shot`), a metric with its filter
     unless that is `none` (`exact_match,strict-match`). Of several results for one checkpoint the
-    latest counts, and a note says so.
+    latest counts, with a note.
 
     Args:
         paths: files or folders.
-        directions: metric → higher or lower, where neither file nor name says it.
+        directions: metric → higher or lower, if neither file nor name states it.
 
     Raises:
         TokenmartError: no such file, no result file in a folder, a file that is none, a metric
@@ -231,7 +231,7 @@ def _rows(
 
 
 def _directions(scores: Sequence[_Score], given: Mapping[str, str]) -> dict[str, str]:
-    """Metric → higher or lower: as given, else as a file says, else by its name."""
+    """Metric → higher or lower: as given, else as stated in a file, else by its name."""
     found: dict[str, str] = {}
     unknown: set[str] = set()
     for score in scores:

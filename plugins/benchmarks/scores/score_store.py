@@ -354,8 +354,8 @@ def _folders(file: Path, column: str, names: Iterable[str]) -> dict[str, str]:
     """Partition key of each name of what is ranked.
 
     Raises:
-        TokenmartError: one can't be a folder's, or two would be one, here or on a disk that knows
-            no capitals.
+        TokenmartError: one can't be a folder's, or two would be one, here or on a disk that ignores
+            case.
     """
     seen: dict[str, str] = {}
     folders = {}

@@ -33,7 +33,7 @@ COLUMNS = {
     "score": "double",
     "stderr": "double",
 }
-"""Column → type. Without `metric` it is `score`, without `direction` its name says it."""
+"""Column → type. Without `metric` it is `score`, without `direction` its name defines it."""
 
 OTHER_NAMES = {"arch": ("architecture", "{}"), "tokens_bt": ("tokens", "{} * 1e9")}
 """Names that such tables use, too → the column meant, and how its values are read."""

@@ -170,7 +170,7 @@ def _stored(workspace: Workspace) -> list[str]:
 
 
 def _differences(workspace: Workspace, manifest: Manifest) -> dict[str, list[dict[str, object]]]:
-    """By problem of both: what isn't alike."""
+    """Differences, by problem of both."""
     from warehouse.problem.problem_files import list_problems
     from warehouse.problem.spec import load_problem
     from warehouse.sql.connection import connect_to_parquet

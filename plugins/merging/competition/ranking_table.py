@@ -33,8 +33,8 @@ COLUMNS = {
     "value": "double",
 }
 """Column → type. Without `round` it is `results`, without `task_group` the task, without `metric`
-`score` and without `direction` what the metric's name says, else `higher`; an empty value is a run
-that failed."""
+`score` and without `direction` the direction of the metric's name, else `higher`; an empty value is
+a run that failed."""
 
 OVERALL = "overall"
 MOST_NAMES = 10
