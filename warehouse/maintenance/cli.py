@@ -45,7 +45,11 @@ def init(folder: Path) -> None:
 
 
 @click.command()
-@click.option("--problem", "problem_name", help="Check the files of this problem too.")
+@click.option(
+    "--problem",
+    "problem_name",
+    help="Name of the problem, or path of its .yml file: check its files too.",
+)
 @JSON
 def doctor(problem_name: str | None, as_json: bool) -> None:
     """Check the environment and print a remedy for each problem.
@@ -203,7 +207,9 @@ def _as_json(
 @ANY_PROBLEM
 @click.option("--yes", is_flag=True, help="Remove without asking.")
 @click.option(
-    "--dry-run", is_flag=True, help="List and remove nothing; the default outside a terminal."
+    "--dry-run",
+    is_flag=True,
+    help="List and remove nothing; the default outside a terminal.",
 )
 def gc(problem_name: str | None, yes: bool, dry_run: bool) -> None:
     """Remove superseded and stray files, after confirmation.

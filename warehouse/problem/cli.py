@@ -142,7 +142,7 @@ def _texts_notes(made: NewProblem) -> list[str]:
     "--offline", is_flag=True, help="Verify the files that are present and download nothing."
 )
 @click.option(
-    "--dry-run", is_flag=True, help="List present and missing files and download nothing."
+    "--dry-run", is_flag=True, help="List present and missing files, and download nothing."
 )
 def fetch(
     problem_name: str, only: str | None, models: tuple[str, ...], offline: bool, dry_run: bool

@@ -157,7 +157,11 @@ def collect(
 
 
 @e2lm.command(short_help="Write a page with curves, signal and decisions, or of models in pairs.")
-@click.option("--problem", help="Problem of kind table, or one with results of `tokenmart eval`.")
+@click.option(
+    "--problem",
+    help="Name of the problem, or path of its .yml file: one of kind table, or with results of "
+    "`tokenmart eval`.",
+)
 @click.option("--scores", type=FILE, help="Table of `tokenmart e2lm score`, instead of --problem.")
 @click.option("--metric", help="Scoring method shown; default: the target's, or the task's first.")
 @click.option(
@@ -215,7 +219,7 @@ def report(
     multiple=True,
     default=("ladder", "pythia", "dclm"),
     show_default=True,
-    help="Problem of kind table: its name or path; repeatable.",
+    help="Name of a problem of kind table, or path of its .yml file; repeatable.",
 )
 @RESAMPLES
 @SEED

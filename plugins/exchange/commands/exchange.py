@@ -26,7 +26,10 @@ def exchange() -> None:
 @exchange.command(short_help="Write an export that another lab can attach.")
 @click.argument("address", metavar="DIR|s3://BUCKET/PREFIX")
 @click.option(
-    "--problem", "problems", multiple=True, help="Problem to export; repeatable; default: all."
+    "--problem",
+    "problems",
+    multiple=True,
+    help="Name of a problem to export; repeatable; default: all problems.",
 )
 @click.option(
     "--texts",

@@ -35,7 +35,7 @@ _METRIC = click.option(
     "--metric",
     "metrics",
     multiple=True,
-    help="Of a folder of HELM's runs: rank by this metric; repeatable.",
+    help="Rank by this metric of a folder of HELM's runs; repeatable.",
 )
 
 
@@ -92,7 +92,7 @@ def import_(name: str, metrics: tuple[str, ...], force: bool, file: Path) -> Non
 
 
 @rank.command(short_help="Show a ranking and the pairs that are not distinguishable.")
-@click.option("--problem", "name", help="Ranking in the warehouse, built by `tokenmart dbt`.")
+@click.option("--problem", "name", help="Name of a ranking that `tokenmart dbt` built.")
 @click.option(
     "--results",
     type=FILE,
@@ -150,7 +150,7 @@ def show(
 
 
 @rank.command(short_help="Write the leaderboard as an HTML page.")
-@click.option("--problem", "name", help="Ranking in the warehouse, built by `tokenmart dbt`.")
+@click.option("--problem", "name", help="Name of a ranking that `tokenmart dbt` built.")
 @click.option(
     "--results",
     type=FILE,

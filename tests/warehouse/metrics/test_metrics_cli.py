@@ -161,7 +161,9 @@ def test_groups_hold_what_is_close_to_their_first() -> None:
     assert group_near_duplicates([], "m", 0.99) == []
 
 
-def test_show_names_settings_ends_and_near_duplicates(cli: CliRunner, built: Warehouse) -> None:
+def test_show_names_settings_ends_and_near_duplicates(
+    cli: CliRunner, built: Warehouse, tmp_path: Path
+) -> None:
     shown = cli.invoke(metrics, ["show", "perplexity"])
     assert shown.exit_code == 0, shown.output
     assert "Formula: `exp(-Σ log p / N)`" in shown.output
@@ -177,8 +179,15 @@ def test_show_names_settings_ends_and_near_duplicates(cli: CliRunner, built: War
     found = json.loads(cli.invoke(metrics, ["show", "perplexity", "--json"]).output)
     for group in found["near_duplicates"]:
         assert all(abs(pair["spearman"]) >= 0.99 - 1e-9 for pair in group["members"])
-    none = cli.invoke(metrics, ["show", "perplexity", "--problem", "nowhere"]).output
+    none = cli.invoke(metrics, ["show", "perplexity", "--problem", "no4k"]).output
     assert "none of the" in none
+    for words in (["show", "perplexity"], ["census"]):
+        wrong = cli.invoke(metrics, [*words, "--problem", "nowhere"])
+        assert wrong.exit_code == 1 and "nowhere.yml: no such problem file" in wrong.output
+    mine = tmp_path / "mine.yml"
+    mine.write_text("name: synthetic\n")
+    by_path = cli.invoke(metrics, ["show", "perplexity", "--problem", str(mine), "--json"]).output
+    assert json.loads(by_path)["values"] == found["values"]
 
 
 def test_list_of_one_metric_shows_its_settings(cli: CliRunner) -> None:
