@@ -81,7 +81,7 @@ class Light:
 
 
 def sources(folder: Path) -> Path:
-    """A copy of what git tracks or would: building leaves files beside the sources."""
+    """A copy of what git tracks or would: building leaves files among the sources."""
     listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     try:
         done = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True)

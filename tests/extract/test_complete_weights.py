@@ -313,7 +313,7 @@ def test_a_shard_that_is_not_there_is_named(
         write_problem(workspace, "new", tmp_path, [str(folder)], new)
 
 
-def test_an_adapter_beside_whole_weights_is_not_applied_to_them(
+def test_an_adapter_next_to_whole_weights_is_not_applied_to_them(
     tmp_path: Path, tiny_checkpoint: Callable[..., Path]
 ) -> None:
     """What `save_pretrained` of peft leaves in a folder that is given to it."""

@@ -240,7 +240,7 @@ def test_the_dry_run_of_the_locked_problem_names_gated_repositories() -> None:
     assert float(there) < float(here.replace(",", "")) / 100
 
 
-def test_the_dry_run_tells_what_is_to_be_downloaded_and_what_a_gpu_needs(
+def test_the_dry_run_lists_downloads_and_gpu_memory(
     workspace: Workspace,
 ) -> None:
     shutil.copy(CHECKOUT.problems / "no4k.yml", workspace.problems)

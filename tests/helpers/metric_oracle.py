@@ -221,7 +221,7 @@ def number(text: str | None, otherwise: float) -> float:
 
 
 def region(oracle: Oracle, scored: Scored, length: int, variant: Variant) -> NDArray[np.bool_]:
-    """Tokens that begin in the variant's part of a document of so many tokens."""
+    """Tokens that begin in the variant's part of a document of this many tokens."""
     position, start = scored.position, scored.char_start
     characters = oracle.characters[int(scored.doc_id[0])]
     keep = (

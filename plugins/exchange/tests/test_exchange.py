@@ -83,7 +83,9 @@ def test_a_bundle_may_be_called_as_a_word_of_sql(
 
 
 @pytest.mark.hostile
-def test_a_manifest_that_is_a_pipe_is_left_out_at_once(near: Lab, bundle: Path, tell: Run) -> None:
+def test_a_manifest_that_is_a_pipe_is_left_out_without_waiting(
+    near: Lab, bundle: Path, tell: Run
+) -> None:
     tell(near, "exchange", "attach", str(bundle), "--name", "lab2")
     manifest = bundle / MANIFEST
     manifest.unlink()

@@ -234,7 +234,7 @@ def edited(content, path):
 
 
 def test_no_number_of_a_bundle_can_be_edited_unseen(written, minilong):
-    """Every leaf that is held against a bundle, all at once: each is named."""
+    """Every value that is compared with a bundle, changed together: each is named."""
     path = written / "bundle.json"
     original = json.loads(path.read_text())
     changed = json.loads(path.read_text())

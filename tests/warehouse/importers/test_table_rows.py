@@ -52,7 +52,7 @@ READ: dict[str, tuple[str, str | bytes, Rows]] = {
 
 
 @pytest.mark.parametrize("name", READ)
-def test_rows_are_what_stands_there(name: str, tmp_path: Path) -> None:
+def test_rows_equal_the_file(name: str, tmp_path: Path) -> None:
     suffix, content, rows = READ[name]
     names, found = loaded(tmp_path / f"t.{suffix}", content)
     assert names == ["a", "b"] and found == rows
@@ -93,7 +93,7 @@ def test_a_quote_after_many_rows_is_one(tmp_path: Path) -> None:
         ("parquet", "x", ": can't be read ("),
     ],
 )
-def test_what_is_no_table_is_refused_where_it_stands(
+def test_a_broken_table_is_refused_with_its_line(
     suffix: str, content: str | bytes, message: str, tmp_path: Path
 ) -> None:
     path = tmp_path / f"t.{suffix}"

@@ -1,4 +1,4 @@
-"""`tokenmart metrics`: the catalogue on the terminal, and a new metric that builds at once."""
+"""`tokenmart metrics`: the catalogue on the terminal, and a new metric that builds immediately."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def test_names_in_a_problem_are_those_that_its_values_get(
     assert shown.exit_code == 0, shown.output
     *lines, last = shown.stdout.splitlines()
     cut = next(n for n, line in enumerate(lines) if line.startswith("built with `tokenmart dbt"))
-    # the core stands first
+    # the core comes first
     assert last.endswith(f" metrics; {cut} in the core") and cut < 100
     assert lines[cut].endswith(f"{len(lines) - cut - 1} more")
     names = [line.split("  ")[0] for line in (*lines[:cut], *lines[cut + 1 :])]

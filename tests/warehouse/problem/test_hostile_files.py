@@ -1,4 +1,4 @@
-"""Problem files that nobody writes by mistake: one line at once, whatever they hold."""
+"""Hostile problem files: one line without delay, whatever they contain."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("content", HOSTILE, ids=str)
-def test_a_hostile_file_is_one_line_at_once(workspace: Workspace, content: str) -> None:
+def test_a_hostile_file_is_one_line_without_delay(workspace: Workspace, content: str) -> None:
     text, message = HOSTILE[content]
     assert text != GOOD
     path = workspace.root / "mine.yml"

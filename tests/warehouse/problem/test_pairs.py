@@ -82,7 +82,7 @@ def test_pairs_that_can_not_be_compared_are_refused(
         load(workspace, more)
 
 
-def test_contexts_are_what_stands_behind_the_at_sign(workspace: Workspace) -> None:
+def test_contexts_are_the_names_after_the_at_sign(workspace: Workspace) -> None:
     """As `int_expected_values.sql` names them."""
     more = """\
   - {kind: window, name: window_16, context: 16, stride: 4, top_k: 3}

@@ -73,7 +73,7 @@ def test_it_is_worth_more_on_models_that_had_no_part(found: dict[str, Any]) -> N
     assert abs(sq["optimism"]) < 0.05
 
 
-def test_rise_and_wobble_are_those_of_numpy(found: dict[str, Any]) -> None:
+def test_rise_and_noise_are_those_of_numpy(found: dict[str, Any]) -> None:
     by_item: dict[str, list[np.ndarray[Any, Any]]] = {}
     rows = simulate(RISING, 240)
     for start in range(0, len(rows), 14):
@@ -88,7 +88,7 @@ def test_rise_and_wobble_are_those_of_numpy(found: dict[str, Any]) -> None:
 
 
 def test_no_other_threshold_has_a_better_ratio(found: dict[str, Any]) -> None:
-    """The oracle of the choice: every set that is cut off by rise over wobble."""
+    """The oracle of the choice: every set above a threshold of rise over noise."""
     rise = np.array([row["rise"] for row in found["signal"]])
     wobble = np.array([row["wobble"] for row in found["signal"]])
     sure = wobble + wobble.mean()

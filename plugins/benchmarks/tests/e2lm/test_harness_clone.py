@@ -1,6 +1,6 @@
 """Submissions packaged against a real clone of lm-evaluation-harness, and run by its own command.
 
-$LM_EVAL_CLONE names the clone, bare or not; what stands at its HEAD is used, and it is not changed:
+$LM_EVAL_CLONE names the clone, bare or not; its HEAD is used, and it is not changed:
 
     git clone --depth 1 https://github.com/EleutherAI/lm-evaluation-harness
     export LM_EVAL_CLONE=lm-evaluation-harness
@@ -79,7 +79,7 @@ def cloned(source: Path, folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def mine(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The clone somebody works in."""
+    """The user's clone."""
     return cloned(source, tmp_path_factory.mktemp("mine") / "lm-evaluation-harness")
 
 
