@@ -14,6 +14,7 @@ from warehouse.sql.share_comparison import describe, differences
 from warehouse.sql.views import quoted_name
 from warehouse.store.attached import Attached, attached
 from warehouse.store.bundle import SharedModel
+from warehouse.terminal import counted
 
 if TYPE_CHECKING:
     import duckdb
@@ -116,7 +117,8 @@ def _lab(
         "using (metric, variant) where own.code != other.code"
     ).fetchall()[0]
     if differing:
-        notes.append(f"{differing} variants are computed otherwise there and were left out")
+        left_out = counted(differing, "variant")
+        notes.append(f"left out, since it is defined differently there: {left_out}")
     return OtherLab(bundle.name, bundle.sha256, models, tuple(values), scores, tuple(notes))
 
 

@@ -227,7 +227,7 @@ def test_names_in_a_problem_are_narrowed_and_marked(cli: CliRunner) -> None:
     assert f"retrieval_gain/mean@retrieval  {formula}" in gain
     core, _, others = gain.partition("built with `tokenmart dbt run --vars 'grids: true'`: ")
     assert formula in core and "sum(without_document_nll / tokens)\n" in others
-    assert gain.endswith("15 variants of 1 metrics; 3 in the core\n")
+    assert gain.endswith("15 variants of 1 metric; 3 in the core\n")
     assert "  (not admissible)\n" in cli.invoke(metrics, [*chosen, "longppl_external"]).output
     ladder = cli.invoke(metrics, [*chosen, "ladder_gain"])
     assert ladder.exit_code == 1 and "no context of the kind ladder" in ladder.output
