@@ -178,8 +178,7 @@ class Extraction:
         self.publish_seconds = time.monotonic() - started
 
     def _check_memory(self, spec: ModelSpec, folder: Path | None = None) -> Footprint | None:
-        """Check that the device has the memory that the model needs, and return it if its size is
-        known.
+        """Check that the device has the memory that the model needs; return it if it is known.
 
         Raises:
             TokenmartError: the model needs more than the device has.

@@ -389,8 +389,7 @@ def is_settled(
 ) -> bool:
     """Whether the ledger has this unit with this fingerprint: done, or failed in this run.
 
-    A unit is done when it has as many top-k tokens as its condition requests and is on record (if
-    requested).
+    A done unit has as many top-k tokens as its condition requests, and a record (if requested).
     """
     if unit is None or unit.fingerprint != wanted:
         return False
