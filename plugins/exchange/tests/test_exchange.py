@@ -211,7 +211,7 @@ def test_an_export_that_replaces_another_leaves_nothing_of_it(
     (tmp_path / "cut off" / "manifest.json").unlink()
     before = files("cut off")
     done = tell(far, "exchange", "export", str(tmp_path / "cut off"), "--texts", "never", code=1)
-    assert "which is not of this export; delete it" in done.output and files("cut off") == before
+    assert "is not part of this export; delete it" in done.output and files("cut off") == before
 
     (tmp_path / "b" / "data" / "thesis.tex").write_text("x")
     assert "data/thesis.tex" in tell(far, *export, "--force", code=1).output

@@ -50,7 +50,7 @@ def test_before_a_build_the_files_say_what_the_catalogue_will(
     monkeypatch.setenv("TOKENMART_DATABASE", str(tmp_path / "none.duckdb"))
     shown = cli.invoke(metrics, ["list", "--json"])
     assert shown.exit_code == 0, shown.output
-    assert shown.stderr.count("\n") == 1 and "values need `tokenmart dbt build`" in shown.stderr
+    assert shown.stderr.count("\n") == 1 and "run `tokenmart dbt build` for values" in shown.stderr
     written = {row["metric"]: row for row in json.loads(shown.stdout)}
     assert len(written) >= 20
     for metric, row in written.items():
