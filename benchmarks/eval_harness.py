@@ -1,4 +1,4 @@
-"""`tokenmart eval` beside lm-evaluation-harness: same numbers, how much time?
+"""`tokenmart eval` compared with lm-evaluation-harness: numbers and time.
 
 Runs the made-up tasks of tests/helpers/eval_tasks.py on real checkpoints of minilong, on our engine
 and on the harness's own class for transformers models, in one process, float32, one thread.
@@ -166,7 +166,7 @@ def our_seconds(run: EvalRun, tasks: list[EvalTask]) -> float:
 
 
 def metrics(model: str, theirs: dict[str, Any], database: Path) -> list[dict[str, Any]]:
-    """Each number of the harness beside ours, and its standard error where it gives one."""
+    """Each number of the harness next to ours, with its standard error if it has one."""
     query = """
         select task, metric, filter, value, stderr from eval_metrics
         where part = 'all' and model_id = ?

@@ -204,7 +204,7 @@ def reckoning(runs: Sequence[Run]) -> dict[str, float]:
 
 
 def reckoning_block(runs: Sequence[Run]) -> str:
-    """The reckoning in a table."""
+    """The computation in a table."""
     case = reckoning(runs)
     lines = [
         f"| {LAB['models']:,} models of {LAB['parameters'] / 1e9:.0f}B × {LAB['documents']:,} "

@@ -269,7 +269,7 @@ def test_another_run_replaces_the_figures_of_the_quickstart(demo_figures: Any) -
     assert demo_figures.with_figures(changed, figures) == QUICKSTART
 
 
-def test_the_table_beside_the_harness_is_that_of_its_output() -> None:
+def test_the_table_of_the_harness_is_that_of_its_output() -> None:
     found = json.loads((ROOT / "benchmarks" / "eval_harness.json").read_text("utf-8"))
     for model in found["models"]:
         alike, relative = [0.0], [0.0]

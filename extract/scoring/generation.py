@@ -25,7 +25,7 @@ LOOK_BACK_TOKENS = 4
 
 @dataclass(frozen=True)
 class Writing:
-    """How to write.
+    """Settings of generation.
 
     Attributes:
         tokenizer: of transformers.
@@ -43,7 +43,7 @@ class Writing:
 
 
 class _Stops(StoppingCriteria):  # type: ignore[misc]  # transformers has no types
-    """Each row ends by itself once one of the texts stands in what was written."""
+    """Each row ends once its generated text contains one of the texts."""
 
     def __init__(self, writing: Writing, behind: int) -> None:
         self.tokenizer, self.stops, self.behind = writing.tokenizer, writing.stops, behind
@@ -66,13 +66,13 @@ def generate(
     writing: Writing,
     batch_tokens: int,
 ) -> list[NDArray[np.int32]]:
-    """Write behind each context, greedily unless the options say otherwise.
+    """Generate text after each context, greedily by default.
 
     Args:
         model: of transformers, in eval mode.
         contexts: each of shape (n,), read whole.
         writing: how.
-        batch_tokens: tokens of contexts at once, padding included.
+        batch_tokens: tokens of contexts per batch, padding included.
 
     Returns:
         Ids written behind each context, up to the end of text, which is included, or to the last
@@ -90,7 +90,7 @@ def generate(
         longest = len(contexts[order[0]])
         size = max(1, min(PROMPTS_AT_ONCE, batch_tokens // longest))
         batch, order = order[:size], order[size:]
-        # padding stands on the left, where the attention mask hides it
+        # padding is on the left, where the attention mask hides it
         ids = np.zeros((len(batch), longest), dtype=np.int64)
         mask = np.zeros_like(ids)
         for row, i in enumerate(batch):

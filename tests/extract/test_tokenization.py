@@ -145,7 +145,7 @@ def test_the_setting_that_libraries_differ_in_is_named(
 
 
 @pytest.mark.parametrize("dummy_prefix", [True, False])
-def test_a_tokenizer_json_is_read_as_it_stands(dummy_prefix: bool, tmp_path: Path) -> None:
+def test_a_tokenizer_json_is_read_unchanged(dummy_prefix: bool, tmp_path: Path) -> None:
     folder = make_sentencepiece(tmp_path, "llama", dummy_prefix)
     wanted = load_tokenizer(Checkpoint(folder, f"{tmp_path} model"), spec_of(folder))
     from transformers import AutoTokenizer

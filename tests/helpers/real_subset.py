@@ -35,7 +35,7 @@ OPTIONS = [
 
 
 def write_subset(folder: Path, documents: tuple[int, ...]) -> Path:
-    """A problem file, and beside it a data folder that shares the checkout's downloads.
+    """A problem file, and next to it a data folder that shares the checkout's downloads.
 
     Args:
         folder: gets `minilong.yml` and `data`.

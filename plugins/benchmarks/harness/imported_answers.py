@@ -68,8 +68,8 @@ def import_answers(
 ) -> dict[str, int]:
     """Write one model's answers; every row is checked before anything is written.
 
-    Each task gets a condition of its own by its worked examples and chat, so that it stands beside
-    what was run here and is never mixed with it.
+    Each task gets a condition of its own by its worked examples and chat, so that it is listed next
+    to what was run here and never mixed with it.
 
     Args:
         reader: reads their format.
@@ -77,7 +77,7 @@ def import_answers(
         workspace: the checkout.
         problem: name of the problem.
         model_id: partition key of the model.
-        force: replace requests that other models' imports brought, if these differ.
+        force: replace requests of other models' imports, if these differ.
 
     Returns:
         Items by task.
@@ -107,7 +107,7 @@ def import_answers(
             scores.setdefault(run, []).extend(reader.scores(file))
     if not by_run:
         names = ", ".join(str(file) for file in files)
-        raise TokenmartError(f"{names}: holds no answer; nothing was imported")
+        raise TokenmartError(f"{names}: contains no answer; nothing was imported")
     conditions = {
         (task, ending): condition_of(task, f"{ending}-{reader.kind}" if ending else reader.kind)
         for task, ending in by_run
@@ -135,7 +135,7 @@ def import_answers(
 
 
 def _other_requests(task: str, run: str, before: pa.Table, items: pa.Table) -> str:
-    """Why a task's requests can't stand beside those of earlier imports, and what to do."""
+    """Why a task's requests don't match those of earlier imports, and what to do."""
     columns = ["item", "choice", "unconditional", "context", "continuation"]
     old, new = (set(map(tuple, _values(rows, columns))) for rows in (before, items))
     number = min(old ^ new)[0] if old != new else 0
@@ -143,7 +143,7 @@ def _other_requests(task: str, run: str, before: pa.Table, items: pa.Table) -> s
         "keep them in a problem of their own"
         if run
         else "if they differ in worked examples or chat, put the results_<date>.json of the same "
-        "run beside the samples, which sets them apart"
+        "run next to the samples: it names them"
     )
     return (
         f"task {task!r}: its requests are not those imported before (item {number}); {told}; "

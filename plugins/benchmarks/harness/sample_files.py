@@ -28,10 +28,10 @@ _BOOKKEEPING = {
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What the file of results beside the samples says of the prompts.
+    """Facts about the prompts from the file of results next to the samples.
 
     Attributes:
-        shots: worked examples; None where no file says it.
+        shots: worked examples; None if unknown.
         chat: hash of the chat template, system instruction and turns; empty for plain prompts.
         values: `metric,filter` → value of the whole task, without standard errors.
         better: metric → whether higher values are better.
@@ -98,7 +98,7 @@ def _is_list(path: Path) -> bool:
         with path.open(encoding=ENCODING) as file:
             return re.match(r"\s*\[\s*(\{|$)", file.read(1 << 12)) is not None
     except (OSError, UnicodeDecodeError):
-        return False  # told by what reads it
+        return False  # reported by its reader
 
 
 def metrics_of(sample: dict[str, Any]) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def arguments_of(sample: dict[str, Any]) -> list[list[Any]]:
 
 
 def facts_beside(path: Path, task: str) -> RunFacts:
-    """What `results_<date>.json` beside samples says of their run.
+    """Facts about the run from `results_<date>.json` next to the samples.
 
     Raises:
         TokenmartError: that file can't be read.
@@ -134,8 +134,8 @@ def facts_beside(path: Path, task: str) -> RunFacts:
         return RunFacts()
     if len(beside) > 1:
         raise TokenmartError(
-            f"{path}: {beside[0].name} and {beside[1].name} beside it are of its date; keep the "
-            "results of this run there"
+            f"{path}: {beside[0].name} and {beside[1].name} have its date; keep only "
+            "the results of this run in the folder"
         )
     (results,) = beside
     tree = parse_json(read_text(results), str(results))
