@@ -169,9 +169,11 @@ def eval_command(
             rows = item_rows(task, subject, cluster) if rows is None else rows
             store_items(workspace, problem.name, task.condition, rows)
             conditions.add(task.condition)
+        by_task = {task.name: task.condition for task in asked}
         for group in groups:
-            store_group(workspace, problem.name, group.condition(asked), group.rows(asked))
-            conditions.add(group.condition(asked))
+            condition = group.condition(by_task)
+            store_group(workspace, problem.name, condition, group.rows(by_task))
+            conditions.add(condition)
         return asked
 
     started = time.monotonic()

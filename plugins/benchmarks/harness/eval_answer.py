@@ -87,5 +87,15 @@ class EvalAnswer(Frozen):
     @property
     def run(self) -> str:
         """What sets its requests apart from others of the task, as a folder may have it."""
-        known = [f"{self.shots}shot"] if self.shots != UNKNOWN_SHOTS else []
-        return "-".join([*known, *([f"chat{self.chat}"] if self.chat else [])])
+        return run_name(self.shots, self.chat)
+
+
+def run_name(shots: int | None, chat: str) -> str:
+    """What sets requests apart from others of their task, as a folder may have it.
+
+    Args:
+        shots: worked examples in a prompt; None or -1 if unknown.
+        chat: as in `EvalAnswer`.
+    """
+    known = [] if shots in (None, UNKNOWN_SHOTS) else [f"{shots}shot"]
+    return "-".join([*known, *([f"chat{chat}"] if chat else [])])

@@ -20,6 +20,7 @@ from plugins.benchmarks.harness.answer_tables import (
     store_tokens,
 )
 from plugins.benchmarks.harness.eval_answer import EvalAnswer
+from plugins.benchmarks.harness.imported_groups import ImportedGroup
 from warehouse.errors import TokenmartError
 from warehouse.importers.interface import Row, StoringImporter
 from warehouse.paths import Workspace
@@ -42,6 +43,10 @@ class EvalImporter(StoringImporter):
 
         Without those that name the requests. A file that gives any has one task.
         """
+        yield from ()
+
+    def groups(self, files: Sequence[Path]) -> Iterator[ImportedGroup]:
+        """The groups of tasks that files give values of."""
         yield from ()
 
     def import_files(
@@ -108,10 +113,11 @@ def import_answers(
     if not by_run:
         names = ", ".join(str(file) for file in files)
         raise TokenmartError(f"{names}: holds no answer; nothing was imported")
-    conditions = {
-        (task, ending): condition_of(task, f"{ending}-{reader.kind}" if ending else reader.kind)
-        for task, ending in by_run
-    }
+
+    def condition_of_run(task: str, run: str) -> str:
+        return condition_of(task, f"{run}-{reader.kind}" if run else reader.kind)
+
+    conditions = {each: condition_of_run(*each) for each in by_run}
     refuse_clashes(workspace, problem, [(t, condition) for (t, _), condition in conditions.items()])
     prepared = []
     for (task, ending), found in by_run.items():
@@ -122,12 +128,18 @@ def import_answers(
         if before is not None and not before.equals(items) and not force:
             raise TokenmartError(_other_requests(task, ending, before, items))
         prepared.append((condition, answers, items, scores[task, ending]))
+    store_groups = [
+        group.stored(workspace, problem, condition_of_run, force=force)
+        for group in reader.groups(files)
+    ]
     for condition, answers, items, own in prepared:
         keys = problem, model_id, condition
         store_items(workspace, problem, condition, items)
         store_answers(workspace, keys, answers, items)
         store_scores(workspace, keys, answers, items, own)
         store_tokens(workspace, keys, answers, items)
+    for store in store_groups:
+        store()
     counts: dict[str, int] = {}
     for (task, _), found in by_run.items():
         counts[task] = counts.get(task, 0) + len({item for item, _, _ in found})

@@ -115,15 +115,15 @@ def arguments_of(sample: dict[str, Any]) -> list[list[Any]]:
     return [list(r.values()) if isinstance(r, dict) else list(r) for r in requests]
 
 
-def facts_beside(path: Path, task: str) -> RunFacts:
-    """What `results_<date>.json` beside samples says of their run.
+def results_beside(path: Path) -> tuple[Path, dict[str, Any]] | None:
+    """The `results_<date>.json` beside samples and its content; None where there is none.
 
     Raises:
         TokenmartError: that file can't be read.
     """
     name = _NAME.fullmatch(path.name)
     if name is None or not name["date"]:
-        return RunFacts()
+        return None
     # `--output_path out.json` writes out_<date>.json
     beside = [
         each
@@ -131,7 +131,7 @@ def facts_beside(path: Path, task: str) -> RunFacts:
         if each.name.endswith(f"_{name['date']}.json")
     ]
     if not beside:
-        return RunFacts()
+        return None
     if len(beside) > 1:
         raise TokenmartError(
             f"{path}: {beside[0].name} and {beside[1].name} beside it are of its date; keep the "
@@ -139,16 +139,28 @@ def facts_beside(path: Path, task: str) -> RunFacts:
         )
     (results,) = beside
     tree = parse_json(read_text(results), str(results))
-    if not isinstance(tree, dict):
-        return RunFacts()
-    shots, values, better = (
-        _of_task(tree, name, task) for name in ("n-shot", "results", "higher_is_better")
-    )
-    put = [tree.get(key) for key in ("chat_template_sha", "system_instruction_sha")]
+    return (results, tree) if isinstance(tree, dict) else None
+
+
+def facts_beside(path: Path, task: str) -> RunFacts:
+    """What `results_<date>.json` beside samples says of their run.
+
+    Raises:
+        TokenmartError: that file can't be read.
+    """
+    found = results_beside(path)
+    return RunFacts() if found is None else facts_of(found[1], task)
+
+
+def facts_of(results: Mapping[str, Any], task: str) -> RunFacts:
+    """What the content of a file of results says of a task's run."""
+    shots, better = (part_of(results, name, task) for name in ("n-shot", "higher_is_better"))
+    put = [results.get(key) for key in ("chat_template_sha", "system_instruction_sha")]
     chat = ""
     if any(put):
-        parts = json.dumps([*put, bool(tree.get("fewshot_as_multiturn"))])
+        parts = json.dumps([*put, bool(results.get("fewshot_as_multiturn"))])
         chat = hashlib.sha256(parts.encode()).hexdigest()[:8]
+    values = part_of(results, "results", task)
     return RunFacts(
         shots=shots if isinstance(shots, int) else None,
         chat=chat,
@@ -161,6 +173,7 @@ def facts_beside(path: Path, task: str) -> RunFacts:
     )
 
 
-def _of_task(tree: dict[str, Any], name: str, task: str) -> Any:
-    part = tree.get(name)
+def part_of(results: Mapping[str, Any], name: str, task: str) -> Any:
+    """What one part of a file of results has of a task or group; None for nothing."""
+    part = results.get(name)
     return part.get(task) if isinstance(part, dict) else None
