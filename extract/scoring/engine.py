@@ -3,13 +3,14 @@
 The backbone runs once over each prefix (a document) and keeps its KV cache; everything that
 continues it (retrieval excerpts, recall questions) is packed into one further forward under a
 mask: each suffix sees its part of the prefix and itself. Of many short prefixes (prompts with
-their choices) several go into one forward, suffixes and all. Other requests run in length-sorted
-batches under a token budget. The LM head runs over scored positions only.
+their choices) several go into one forward, suffixes and all. Other requests, and prompts whose
+choices are single tokens, run in length-sorted batches under a token budget. The LM head runs over
+scored positions only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from extract.scoring.budgets import (
 )
 from extract.scoring.head import LogitTransform, VocabularyHead, to_host
 from extract.scoring.onednn_linear import onednn_available, pack_linear_layers
+from extract.scoring.padded_rows import Row, next_token_row, padded, whole_row
 from extract.scoring.placement import (
     compile_layers,
     exact_float32,
@@ -216,17 +218,21 @@ class Engine:
                 groups.setdefault(request.prefix.tobytes(), []).append(index)
             else:
                 alone.append(index)
+        rows = [row for each in groups.values() if (row := next_token_row(requests, each))]
+        bare = {i for row in rows for i in row.requests}
+        suffixed = [group for group in groups.values() if group[0] not in bare]
         budget = min(self.budgets.batch_tokens, PACKED_TOKENS)
-        for pack in pack_short_groups(requests, list(groups.values()), budget):
+        for pack in pack_short_groups(requests, suffixed, budget):
             results.update(self._score_short_groups(requests, pack))
-        for group in groups.values():
+        for group in suffixed:
             if group[0] in results:
                 continue
             prefix = requests[group[0]].prefix
             same = [i for i in alone if np.array_equal(requests[i].ids, prefix)]
             alone = [i for i in alone if i not in same]
             results.update(self._score_long_prefix(prefix, requests, same, group))
-        results.update(self._score_batches(requests, alone))
+        rows += [whole_row(requests, i) for i in alone]
+        results.update(self._score_batches(requests, rows))
         return [results[index] for index in range(len(requests))]
 
     def _ids(self, ids: NDArray[Any]) -> Tensor:
@@ -246,7 +252,8 @@ class Engine:
         """Statistics of several requests, the keys of `spent`: the head's weights are read once."""
         targets = self._ids(np.concatenate([requests[i].targets for i in spent]))
         targets = targets.to(self.head.device)
-        blocks = self.head.score(torch.cat(list(states)), targets, self.budgets.rows)
+        together = states[0] if len(states) == 1 else torch.cat(list(states))
+        blocks = self.head.score(together, targets, self.budgets.rows)
         parts = torch.split(blocks, [len(state) for state in states], dim=1)
         return list(zip(parts, spent.values(), strict=True))
 
@@ -270,37 +277,30 @@ class Engine:
         return torch.cat(pieces)
 
     def _score_batches(
-        self, requests: Sequence[Request], indices: Iterable[int]
+        self, requests: Sequence[Request], rows: Sequence[Row]
     ) -> dict[int, _OnDevice]:
         """Right-padded batches of similar length; causal attention never looks at the padding."""
         results: dict[int, _OnDevice] = {}
-        whole = {
-            i: np.concatenate([requests[i].prefix[: requests[i].prefix_length], requests[i].ids])
-            for i in indices
-        }
-        order = sorted(whole, key=lambda i: (-len(whole[i]), i))
-        while order:
-            longest = len(whole[order[0]])
+        left = sorted(rows, key=lambda row: (-len(row.ids), row.requests))
+        while left:
+            longest = len(left[0].ids)
             size = max(1, self.budgets.batch_tokens // longest)
             if self.length_dependent:
-                size = min(size, sum(len(whole[i]) == longest for i in order))
+                size = min(size, sum(len(row.ids) == longest for row in left))
                 reset_frequencies(self.backbone, self.device, self.dtype)
-            batch, order = order[:size], order[size:]
+            batch, left = left[:size], left[size:]
             if len(batch) == 1:
-                request = requests[batch[0]]
-                state = self._states(whole[batch[0]])[-len(request.targets) - 1 : -1]
-                results[batch[0]] = self._head(state, request), longest
-                continue
-            ids = np.zeros((len(batch), longest), dtype=np.int32)
-            for row, i in enumerate(batch):
-                ids[row, : len(whole[i])] = whole[i]
-            hidden = self.backbone(input_ids=self._ids(ids), use_cache=False).last_hidden_state
-            spent = {i: len(whole[i]) for i in batch}
-            states = [
-                hidden[row, len(whole[i]) - len(requests[i].targets) - 1 : len(whole[i]) - 1]
-                for row, i in enumerate(batch)
-            ]
-            results.update(zip(batch, self._heads(states, requests, spent), strict=True))
+                hidden = [self._states(batch[0].ids)]
+            else:
+                ids = padded([row.ids for row in batch])
+                output = self.backbone(input_ids=self._ids(ids), use_cache=False)
+                hidden = list(output.last_hidden_state)
+            states, spent = [], {}
+            for row, own in zip(batch, hidden, strict=True):
+                for i in row.requests:
+                    states.append(own[row.first : row.first + len(requests[i].targets)])
+                    spent[i] = len(row.ids) if i == row.requests[0] else 0
+            results.update(zip(spent, self._heads(states, requests, spent), strict=True))
         return results
 
     def _score_long_prefix(
