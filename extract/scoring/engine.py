@@ -41,6 +41,7 @@ from extract.scoring.refusals import refuse_large_caches, refuse_unknown_ids
 from extract.scoring.shared_prefix import (
     PACKED_TOKENS,
     Layout,
+    Suffix,
     attention_mask,
     behind_cache,
     columns_of,
@@ -48,6 +49,7 @@ from extract.scoring.shared_prefix import (
     pack_short_groups,
     pack_suffixes,
     pieces_of,
+    suffixes_of,
 )
 from extract.token_scores import NonFiniteLogits, Scored
 from warehouse.errors import TokenmartError
@@ -242,10 +244,6 @@ class Engine:
             tensor = tensor.pin_memory()
         return tensor.to(self.device, non_blocking=True)
 
-    def _head(self, hidden: Tensor, request: Request) -> Tensor:
-        targets = self._ids(request.targets).to(self.head.device)
-        return self.head.score(hidden, targets, self.budgets.rows)
-
     def _heads(
         self, states: Sequence[Tensor], requests: Sequence[Request], spent: Mapping[int, int]
     ) -> list[_OnDevice]:
@@ -313,37 +311,39 @@ class Engine:
         results: dict[int, _OnDevice] = {}
         cache = DynamicCache()
         hidden = self._states(prefix, cache)
-        spent = len(prefix)
+        tokens = len(prefix)
         for i in same:
-            first = requests[i].first_target
-            results[i] = (self._head(hidden[first - 1 : len(prefix) - 1], requests[i]), spent)
-            spent = 0
+            own = hidden[requests[i].first_target - 1 : len(prefix) - 1]
+            (results[i],), tokens = self._heads([own], requests, {i: tokens}), 0
         # a suffix whose first token is scored needs the prefix's last visible state
-        ends = {i: hidden[requests[i].prefix_length - 1].clone() for i in group}
+        suffixes = suffixes_of(requests, group)
+        ends = {each.visible: hidden[each.visible - 1].clone() for each in suffixes}
         del hidden
-        for members in pack_suffixes(requests, group, self.budgets.suffix_tokens):
-            states = self._run_suffixes(cache, len(prefix), [requests[i] for i in members])
-            for i, state in zip(members, states, strict=True):
-                request = requests[i]
-                before = torch.cat([ends[i][None], state[:-1]])
-                scores = self._head(before[request.first_target :], request)
-                results[i] = (scores, len(request.ids) + spent)
-                spent = 0
+        for pack in pack_suffixes(suffixes, self.budgets.suffix_tokens):
+            states = self._run_suffixes(cache, len(prefix), pack)
+            scored, spent = [], {}
+            for suffix, state in zip(pack, states, strict=True):
+                before = torch.cat([ends[suffix.visible][None], state])
+                tokens += len(suffix.ids)
+                for i in suffix.requests:
+                    scored.append(before[requests[i].first_target : len(requests[i].ids)])
+                    spent[i], tokens = tokens, 0
+            results.update(zip(spent, self._heads(scored, requests, spent), strict=True))
             cache.crop(-sum(len(state) for state in states))
         return results
 
     def _run_suffixes(
-        self, cache: DynamicCache, prefix_tokens: int, requests: Sequence[Request]
+        self, cache: DynamicCache, prefix_tokens: int, suffixes: Sequence[Suffix]
     ) -> list[Tensor]:
         """Hidden states of each suffix, shape (len(ids), width), from one packed forward."""
-        lengths = np.array([len(request.ids) for request in requests])
+        lengths = np.array([len(suffix.ids) for suffix in suffixes])
         layout = behind_cache(
-            suffix=self._ids(np.repeat(np.arange(len(requests)), lengths)),
+            suffix=self._ids(np.repeat(np.arange(len(suffixes)), lengths)),
             place=self._ids(np.concatenate([np.arange(n) for n in lengths])),
-            visible=self._ids(np.repeat([each.prefix_length for each in requests], lengths)),
+            visible=self._ids(np.repeat([each.visible for each in suffixes], lengths)),
             prefix_tokens=prefix_tokens,
         )
-        ids = np.concatenate([request.ids for request in requests])
+        ids = np.concatenate([suffix.ids for suffix in suffixes])
         return list(torch.split(self._packed_states(ids, layout, cache), lengths.tolist()))
 
     def _packed_states(self, ids: Ids, layout: Layout, cache: DynamicCache | None = None) -> Tensor:

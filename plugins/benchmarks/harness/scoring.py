@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from extract.backends.backend import Scorer
 from extract.token_scores import Scored
 from extract.unit_rows import columns_of_rows
 from plugins.benchmarks.harness.encoding import Pair, PairEncoder, TooLongError
+from plugins.benchmarks.harness.shared_prompts import requests_of
 from plugins.benchmarks.harness.tasks import EvalRequest, EvalUnit
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Ids, Request
@@ -84,11 +84,7 @@ def score_unit(unit: EvalUnit, scorer: Scorer, encoder: PairEncoder) -> ScoredRe
     _write(unit, scorer, encoder, prompts, found)
     left = {s for s, r in enumerate(unit.requests) if _item(r) not in found.missing}
     flat = [(s, pair) for s in sorted(found.pairs) if s in left for pair in found.pairs[s]]
-    shared = Counter(pair.context.tobytes() for _, pair in flat)
-    requests = [
-        pair.request(segment, shares_context=shared[pair.context.tobytes()] > 1)
-        for segment, pair in flat
-    ]
+    requests = requests_of(flat)
     results = list(scorer.score(requests)) if requests else []
     rows = TOKENS.empty_table()
     if requests:
