@@ -19,6 +19,9 @@ from extract.scoring.placement import execution_device
 from warehouse.probes.request import Ids
 
 PROMPTS_AT_ONCE = 16
+PROMPT_TOKENS = 8192
+"""Tokens of prompts at once, more only where a GPU has room: a step reads all weights, whatever the
+number of prompts, and their KV cache takes up to 1 MB a token in models of 7B."""
 LOOK_BACK_TOKENS = 4
 """Tokens decoded beyond those of a stop text, for texts that begin inside a token."""
 
@@ -72,7 +75,7 @@ def generate(
         model: of transformers, in eval mode.
         contexts: each of shape (n,), read whole.
         writing: how.
-        batch_tokens: tokens of contexts at once, padding included.
+        batch_tokens: that the engine runs at once; contexts may have more, padding included.
 
     Returns:
         Ids written behind each context, up to the end of text, which is included, or to the last
@@ -86,9 +89,10 @@ def generate(
     options = {"do_sample": False, **writing.options}
     if not options["do_sample"]:
         options |= dict.fromkeys(("temperature", "top_p", "top_k"))
+    most = max(batch_tokens, PROMPT_TOKENS)
     while order:
         longest = len(contexts[order[0]])
-        size = max(1, min(PROMPTS_AT_ONCE, batch_tokens // longest))
+        size = max(1, min(PROMPTS_AT_ONCE, most // longest))
         batch, order = order[:size], order[size:]
         # padding stands on the left, where the attention mask hides it
         ids = np.zeros((len(batch), longest), dtype=np.int64)

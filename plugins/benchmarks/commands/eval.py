@@ -155,11 +155,11 @@ def eval_command(
 
     conditions: set[str] = set()
 
-    def tasks_of(plan: ModelPlan) -> list[EvalTask]:
-        """The tasks as this model is asked, their requests stored."""
+    def tasks_of(plan: ModelPlan) -> tuple[list[EvalTask], str]:
+        """The tasks as this model is asked, their requests stored; what prompts lack."""
         asked = tasks
+        put = Chat(system)
         if chat or system is not None:
-            put = Chat(system)
             if chat:
                 put = chat_of(plan.spec.full_id, plan.tokenizer.library, system, multiturn)
             asked = [in_chat(task, put, limit) for task in tasks]
@@ -174,7 +174,7 @@ def eval_command(
             condition = group.condition(by_task)
             store_group(workspace, problem.name, condition, group.rows(by_task))
             conditions.add(condition)
-        return asked
+        return asked, put.note
 
     started = time.monotonic()
     total = len(selection.models) * sum(len(task.units) for task in tasks)
@@ -220,7 +220,7 @@ def _run_model(
     spec: ModelSpec,
     problem: Problem,
     selection: Selection,
-    tasks_of: Callable[[ModelPlan], list[EvalTask]],
+    tasks_of: Callable[[ModelPlan], tuple[list[EvalTask], str]],
     workspace: Workspace,
     progress: Progress,
     too_long: TooLong,
@@ -239,13 +239,15 @@ def _run_model(
         with messages.about(spec.full_id):
             plan = plan_model(problem, selection, spec, [], workspace)
             run = EvalRun(problem, selection, plan, workspace, progress, too_long=too_long)
-            for task in tasks_of(plan):
+            tasks, note = tasks_of(plan)
+            notes += [f"{spec.full_id}: {note}"] if note else []
+            for task in tasks:
                 run.run(task)
                 notes += [f"{spec.full_id}, {task.name}: {why}" for why in run.store_answers(task)]
                 if shortened := str(run.shortened(task)):
                     notes.append(
-                        f"{spec.full_id}, {task.name}: longer than the {plan.context_limit} tokens "
-                        f"that the model reads: {shortened} (see --too-long)"
+                        f"{spec.full_id}, {task.name}: longer than the {run.encoder.longest} "
+                        f"tokens that the model reads: {shortened} (see --too-long)"
                     )
     except StorageError:
         raise

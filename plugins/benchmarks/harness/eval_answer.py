@@ -45,7 +45,8 @@ class EvalAnswer(Frozen):
         loglikelihood: of the continuation, nats, -inf for an impossible one; not beside `tokens`.
         is_greedy: whether each token was the first choice.
         tokens: of the continuation, in order.
-        context_tokens: tokens before the first of them.
+        context_tokens: tokens that the model read before the first of them.
+        tokens_cut: tokens of the prompt that it did not read.
         answers: generated text by filter.
         options: see `eval_items`.
         backend: what ran the model.
@@ -73,6 +74,7 @@ class EvalAnswer(Frozen):
     is_greedy: bool | None = None
     tokens: tuple[TokenLogprob, ...] = ()
     context_tokens: int = Field(default=0, ge=0)
+    tokens_cut: int = Field(default=0, ge=0)
     answers: dict[str, str | None] = Field(default_factory=dict)
     options: dict[str, Any] = Field(default_factory=dict)
     backend: str = Field(min_length=1)
@@ -82,6 +84,8 @@ class EvalAnswer(Frozen):
         given = [self.loglikelihood is not None, bool(self.tokens), bool(self.answers)]
         if sum(given) != 1:
             raise ValueError("one of loglikelihood, tokens and answers must be given")
+        if self.tokens_cut and not self.tokens:
+            raise ValueError("tokens_cut goes with tokens")
         return self
 
     @property

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import click
 import pyarrow as pa
 
 from plugins.benchmarks.harness.logged_groups import LoggedGroup
-from warehouse.errors import TokenmartError, visible
+from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.store.eval_items import store_group, stored_group
 
@@ -35,8 +34,8 @@ class ImportedGroup:
         condition_of_run: Callable[[str, str], str],
         *,
         force: bool,
-    ) -> Callable[[], None]:
-        """Check the group against a stored one; what is returned stores it.
+    ) -> Callable[[], list[str]]:
+        """Check the group against a stored one; what is returned stores it, and gives notes.
 
         Args:
             workspace: the checkout.
@@ -52,17 +51,14 @@ class ImportedGroup:
         condition, rows = group.condition(conditions), group.rows(conditions)
         before = stored_group(workspace, problem, condition)
 
-        def store() -> None:
-            for key in self.logged.neither:
-                click.echo(
-                    visible(
-                        f"note: {self.place}: {group.name}: {key} is the mean of neither its "
-                        "tasks nor their items; it was not imported"
-                    ),
-                    err=True,
-                )
+        def store() -> list[str]:
             if not _same(before, rows, self.logged.either):
                 store_group(workspace, problem, condition, rows)
+            return [
+                f"{self.place}: {group.name}: {key} is the mean of neither its tasks nor their "
+                "items; it was not imported"
+                for key in self.logged.neither
+            ]
 
         if before is not None and not force and not _same(before, rows, self.logged.either):
             raise TokenmartError(

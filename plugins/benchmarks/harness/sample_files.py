@@ -35,12 +35,14 @@ class RunFacts:
         chat: hash of the chat template, system instruction and turns; empty for plain prompts.
         values: `metric,filter` → value of the whole task, without standard errors.
         better: metric → whether higher values are better.
+        longest: tokens that the model read at once; None where no file says it.
     """
 
     shots: int | None = None
     chat: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
     better: Mapping[str, bool] = field(default_factory=dict)
+    longest: int | None = None
 
 
 def task_of(path: Path) -> str:
@@ -170,6 +172,7 @@ def facts_of(results: Mapping[str, Any], task: str) -> RunFacts:
             if "," in key and not key.partition(",")[0].endswith("_stderr")
         },
         better=better if isinstance(better, dict) else {},
+        longest=longest if isinstance(longest := results.get("max_length"), int) else None,
     )
 
 

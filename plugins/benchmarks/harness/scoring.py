@@ -34,7 +34,8 @@ class ScoredRequests:
         results: theirs.
         wrong: item → why it can't be scored.
         skipped: item → how it is longer than the model reads.
-        cut: request (its place in the unit) → tokens of its prompt that were cut.
+        cut: request (its place in the unit) → tokens of its prompt that were cut; of a text in
+            several windows, tokens before the last one.
     """
 
     rows: pa.Table
@@ -79,7 +80,7 @@ def score_unit(unit: EvalUnit, scorer: Scorer, encoder: PairEncoder) -> ScoredRe
                 found.pairs[segment] = encoder.rolling(str(request.arguments[0]))
             elif request.kind != "generate_until":
                 raise TokenmartError(f"requests of kind {request.kind} can't be scored here")
-    cut = {segment: pairs[0].cut for segment, pairs in found.pairs.items() if pairs}
+    cut = {segment: max(p.cut for p in pairs) for segment, pairs in found.pairs.items() if pairs}
     cut |= {segment: prompt.cut for segment, prompt in prompts.items()}
     _write(unit, scorer, encoder, prompts, found)
     left = {s for s, r in enumerate(unit.requests) if _item(r) not in found.missing}
