@@ -115,10 +115,10 @@ def eval_command(
 ) -> None:
     """Run benchmarks of lm-evaluation-harness and store every scored token.
 
-    Choices of an item share their prompt's KV cache. A finished unit (32 documents of a task) is
-    never computed again: interrupt at any time and run the same command to resume. `tokenmart dbt
-    run --select tag:benchmarks+` computes the metrics in the tables eval_metrics and
-    eval_item_metrics.
+    Choices of an item share their prompt's KV cache, and prompts that begin with the same examples
+    share these. A finished unit (32 documents of a task) is never computed again: interrupt at any
+    time and run the same command to resume. `tokenmart dbt run --select tag:benchmarks+` computes
+    the metrics in the tables eval_metrics and eval_item_metrics.
 
     \b
     tokenmart eval --problem minilong --tasks arc_easy,hellaswag --limit 100
