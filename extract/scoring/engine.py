@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import DynamicCache
 
-from extract.scoring import attention, generation, self_check
+from extract.scoring import attention, self_check
+from extract.scoring.answers import Answer, write_answers
 from extract.scoring.attempts import Attempts, free_bytes, give_back
 from extract.scoring.budgets import (
     CPU_BATCH_TOKENS,
@@ -28,6 +29,7 @@ from extract.scoring.budgets import (
     cache_bytes_per_token,
     gpu_budgets,
 )
+from extract.scoring.generation import Writing
 from extract.scoring.head import LogitTransform, VocabularyHead, to_host
 from extract.scoring.onednn_linear import onednn_available, pack_linear_layers
 from extract.scoring.padded_rows import Row, next_token_row, padded, whole_row
@@ -35,6 +37,7 @@ from extract.scoring.placement import (
     compile_layers,
     exact_float32,
     execution_device,
+    has_length_dependent_rope,
     reset_frequencies,
 )
 from extract.scoring.refusals import refuse_large_caches, refuse_unknown_ids
@@ -67,6 +70,7 @@ class Engine:
         parameters: weights of the model.
         prefixes: `shared`, or `separate: ` and the reason why every suffix reads its own prefix.
         weights: from `load_weights`; empty for a model that was made in memory.
+        scores_answers: see `write_answers`; None before the first one.
 
     Args:
         model: a causal language model of transformers, in eval mode, on its device.
@@ -109,6 +113,7 @@ class Engine:
         self.parameters = sum(parameter.numel() for parameter in self.model.parameters())
         attention.repeat_heads_where_needed(self.config, self.device, self.dtype)
         self.compiled = compiled
+        self.scores_answers: bool | None = None
         self._described: dict[attention.Kernels, str] = {}
         transform = LogitTransform.of(self.config)
         head = self.model.get_output_embeddings()
@@ -127,14 +132,7 @@ class Engine:
             compile_layers(self.backbone)
         elif onednn_available(self.device, self.dtype):
             pack_linear_layers(self.backbone)
-        rope = getattr(self.config, "rope_parameters", None) or {}
-        # one set for all layers, or one for each kind of layer
-        sets = [rope, *(each for each in rope.values() if isinstance(each, dict))]
-        # such frequencies differ between a text and its prefixes, and between the members of a
-        # padded batch
-        self.length_dependent = any(
-            each.get("rope_type") in ("dynamic", "longrope") for each in sets
-        )
+        self.length_dependent = has_length_dependent_rope(self.config)
         self.prefixes = (
             "separate: frequencies follow the length" if self.length_dependent else "shared"
         )
@@ -260,7 +258,9 @@ class Engine:
         budgets = self.budgets
         if self.length_dependent or budgets.one_forward(len(ids), cached=cache is not None):
             output = self.backbone(
-                input_ids=self._ids(ids[None]), past_key_values=cache, use_cache=cache is not None
+                input_ids=self._ids(ids[None]),
+                past_key_values=cache,
+                use_cache=cache is not None,
             )
             return output.last_hidden_state[0]  # type: ignore[no-any-return]
         kept = DynamicCache() if cache is None else cache
@@ -377,13 +377,11 @@ class Engine:
             spent[piece.request], tokens = tokens + len(state), 0
         return dict(zip(spent, self._heads(scored, requests, spent), strict=True))
 
-    def generate(
-        self, contexts: Sequence[Ids], writing: generation.Writing
-    ) -> list[NDArray[np.int32]]:
-        """What the model writes behind each context; see `generation.generate`."""
+    def generate(self, contexts: Sequence[Ids], writing: Writing) -> list[Answer]:
+        """What the model writes behind each context; see `write_answers`."""
         kernels = attention.fused_kernels(self.device, self.attempts.kernels)
         with kernels, attention.with_masks(self.config):
-            return generation.generate(self.model, contexts, writing, self.budgets.batch_tokens)
+            return write_answers(self, contexts, writing, self._reference)
 
     def check(self) -> None:
         """Compare all paths with the model's own forward; see `check_paths`.
