@@ -29,6 +29,12 @@ class TokenScores:
     choices: NDArray[np.int32] | None = None
     choice_logprobs: NDArray[np.float32] | None = None
 
+    def first(self, count: int) -> TokenScores:
+        """Those of the first tokens."""
+        return TokenScores(
+            **{n: None if each is None else each[:count] for n, each in vars(self).items()}
+        )
+
 
 @dataclass(frozen=True)
 class Scored:

@@ -42,6 +42,7 @@ selection_methods = of_benchmarks("selection_methods")
 growth_table = of_benchmarks("growth_table")
 minimerge = of_benchmarks("minimerge")
 window_price = of_benchmarks("window_price")
+eval_harness_table = of_benchmarks("eval_harness_table")
 
 
 def test_the_guide_compares_methods_of_choosing(selection_methods: Any) -> None:
@@ -269,25 +270,18 @@ def test_another_run_replaces_the_figures_of_the_quickstart(demo_figures: Any) -
     assert demo_figures.with_figures(changed, figures) == QUICKSTART
 
 
-def test_the_table_of_the_harness_is_that_of_its_output() -> None:
+def test_the_table_beside_the_harness_is_that_of_its_output(eval_harness_table: Any) -> None:
     found = json.loads((ROOT / "benchmarks" / "eval_harness.json").read_text("utf-8"))
+    assert eval_harness_table.section(found) in RESULTS
     for model in found["models"]:
-        alike, relative = [0.0], [0.0]
-        for row in model["metrics"]:
-            if row["metric"].startswith(("acc", "exact", "brier")):
-                alike.append(row["difference"])
-            else:
-                relative.append(row["difference"] / abs(row["harness"]))
-        assert max(alike) < 1e-6 and max(relative) < 1e-4 and model["ratio"] < 0.8
-        theirs, ours = (
-            ", ".join(f"{turn[who]:.1f}" for turn in model["seconds"])
-            for who in ("harness", "tokenmart")
-        )
-        cells = (model["model"], len(model["metrics"]), f"{max(alike):.1e}", f"{max(relative):.1e}",
-                 theirs, ours, f"**{model['ratio']:.2f}**")  # fmt: skip
-        assert f"| {' | '.join(map(str, cells))} |" in RESULTS
-        assert f"all {model['multiple_choice_requests']} multiple-choice" in RESULTS
-    assert f"(lm_eval {found['versions']['lm_eval']})" in RESULTS
+        row = eval_harness_table.equality(model)
+        assert row["alike"] < eval_harness_table.ALIKE, row
+        assert row["relative"] < eval_harness_table.RELATIVE, row
+        assert row["imported"] == row["numbers"] and len({n["task"] for n in model["numbers"]}) > 20
+        for each in model["numbers"]:
+            assert each["tokenmart"] is not None or each["reason"], each
+    for row in eval_harness_table.timings(found["models"]):
+        assert row["ratio_processor"] <= row["goal"], row
 
 
 COVERAGE = {
