@@ -185,8 +185,18 @@ def early_claims() -> list[str]:
             f"{percent(row['single'])} | {percent(row['mean'])} | "
             f"{percents(row['mean_interval'])} |"
         )
-    olmo, pythia = f["olmo"], f["pythia"]
+    olmo, pythia, dclm = f["olmo"], f["pythia"], f["dclm"]
+    half = [
+        f"{dclm[stage]['tasks_at_most_half']} of {dclm[stage]['tasks']}"
+        for stage in ("400M-1x accuracy", "1B-1x accuracy")
+    ]
+    means = sorted(row["mean"] for row in dclm.values())
+    recipes = sorted(row["recipes"] for row in dclm.values())
+    assert 0.5 < dclm["1B-1x task_loss"]["mean_interval"][0] < 0.52  # "barely excludes chance"
     claims += [
+        f"By accuracy, {half[0]} single tasks decide at most half of the pairs correctly at 400M, "
+        f"and {half[1]} at 1B. The mean over tasks orders {means[0]:.0%} to {means[-1]:.0%} of",
+        f"With {recipes[0]} to {recipes[-1]} recipes",
         f"## OLMo: {olmo['runs']} runs, {olmo['tasks']} tasks",
         f"the {olmo['close_pairs']} pairs whose",
         f"## Pythia: {pythia['runs']} models",
@@ -241,34 +251,40 @@ def models90_claims() -> list[str]:
     of, out, factor = f["targets"], f["held_out"], f["one_factor"]
     mean, held, within, merged = of["mean"], out["mean"], f["within_families"], f["merged_families"]
     best, source = held["best document"], held["projected"]
-    count, some = f["documents"], f["fewer_documents"]
+    count, some, size = f["documents"], f["fewer_documents"], f["given"]["parameters"]
     claims = [
-        f"Over {f['models']} models of {f['families']} families, the mean bits per byte of {count} "
-        f"documents ranks accuracy at Spearman {s3(mean['mean'])} (95% CI {ci3(mean['interval'])})"
-        f"; single documents reach {s3(mean['lowest'])} to {s3(mean['best'])}, and "
-        f"{sum(mean['distinguishable_from_mean'])} of {count} can be distinguished",
-        f"the best of {count} documents is {s3(best['minus_mean'])} ahead of the mean "
-        f"({ci3(best['interval'])}), the source's own method {s3(source['minus_mean'])} "
-        f"({ci3(source['interval'])}).",
+        f"On {f['models']} models of {f['families']} families, the mean bits per byte of {count} "
+        f"documents has a Spearman correlation of {s3(mean['mean'])} (95% CI "
+        f"{ci3(mean['interval'])}) with the mean accuracy of three benchmarks. Single documents "
+        f"have {s3(mean['lowest'])} to {s3(mean['best'])}, and "
+        f"{sum(mean['distinguishable_from_mean'])} of {count} are distinguishable",
+        f"the best of {count} documents minus the mean is {s3(best['minus_mean'])} "
+        f"({ci3(best['interval'])} in 95% of splits), the source's own method minus the mean "
+        f"{s3(source['minus_mean'])} ({ci3(source['interval'])}).",
+        f"On the {size['models']} models whose names state their parameters, the number of "
+        f"parameters has {s(size['size_alone'])} and the mean of the documents {s(size['mean'])}.",
+        f"models of {f['parameters'][0] / 1e9:.2f} to {f['parameters'][1] / 1e9:.1f} billion",
         f"{f['models']} models of {f['families']} families are left",
-        f"ranks has {factor['first']:.1%} of their variance, the second {factor['second']:.1%}; "
-        f"two documents correlate at {s3(factor['median_pair'])} (median; lowest pair "
-        f"{s3(factor['lowest_pair'])}).",
-        f"median Spearman of {s3(some['1'][0])} with the target (5% quantile {s3(some['1'][1])}), "
-        f"10 have {s3(some['10'][0])} ({s3(some['10'][1])}).",
-        f"({out['models_scored']:.0f} models on average, {out['splits']:,} splits)",
-        f"given the mean, {of['lambada_openai']['beyond_mean_unadjusted']} of {count} documents",
-        f"and {mean['beyond_mean_unadjusted']} are found for mean accuracy; adjusted for {count}, "
-        "none does.",
+        f"ranks has {factor['first']:.1%} of their variance, the second {factor['second']:.1%}. "
+        f"The median correlation between two documents is {s3(factor['median_pair'])}, the lowest "
+        f"{s3(factor['lowest_pair'])}.",
+        f"median Spearman of {s3(some['1'][0])} with the target (5% quantile {s3(some['1'][1])}); "
+        f"the mean of 10 documents has {s3(some['10'][0])} ({s3(some['10'][1])}).",
+        f"Each of {out['splits']:,} splits",
+        f"that were not drawn ({out['models_scored']:.0f} on average)",
+        f"Given the mean of all documents, {of['lambada_openai']['beyond_mean_unadjusted']} of "
+        f"{count} documents",
+        f"for mean accuracy they are {mean['beyond_mean_unadjusted']}. Under the null the expected "
+        f"number is {0.05 * count:.0f},",
         f"({within['models']} models of {within['families']} families with two or more) the ranks "
         f"correlate at {s(within['rho'])}.",
-        f"({merged['families']} families), the CI of the mean is {ci3(merged['interval'])}.",
+        f"({merged['families']} families), the 95% CI of the mean is {ci3(merged['interval'])}.",
     ]
     for name, words in TARGETS.items():
         row, test = of[name], out[name]
-        assert not any(row["beyond_mean"])  # "adjusted for 263, none does"
-        assert test["weighted"]["minus_mean"] == 0  # "gives the mean's ranking"
-        for way in ("best document", "projected"):  # "nothing here is distinguishable"
+        assert not any(row["beyond_mean"])  # "no document has … with any target"
+        assert test["weighted"]["minus_mean"] == 0  # "as the plain mean does"
+        for way in ("best document", "projected"):  # "all these ranges contain 0"
             assert test[way]["interval"][0] < 0 < test[way]["interval"][1]
         claims.append(
             f"| {words} | {s3(row['mean'])} | {ci3(row['interval'])} | {s3(row['lowest'])} | "
@@ -282,7 +298,7 @@ def models90_claims() -> list[str]:
         )
     for name, row in f["given"].items():
         words = "log parameters" if name == "parameters" else "log parameters and log tokens"
-        assert row["documents_above_0"] == count  # "and so do all 263 documents alone"
+        assert row["documents_above_0"] == count  # "each of the 263 documents"
         claims.append(
             f"| {words} | {row['models']} | {row['families']} | {s(row['size_alone'])} | "
             f"{ci(row['size_alone_interval'])} | {s(row['mean'])} | {s(row['partial'])} | "
@@ -290,7 +306,10 @@ def models90_claims() -> list[str]:
         )
     pressed, scored = f["compression"], f["benchmarks"]
     claims.append(f"{pressed['models']} of the 28 models")
-    claims.append(f"against the mean of the four ({pressed['families']} families)")
+    claims.append(f"The target is the mean of the four ({pressed['families']} families)")
+    lead = pressed["python_minus_common_crawl"]
+    claims.append(f"Python minus Common Crawl is {s(lead[0])} ({ci(lead[1:])})")
+    assert pressed["common_crawl"]["given_parameters_interval"][0] < 0
     claims.append(
         f"| parameters, no text | {s(pressed['parameters'][0])} | {ci(pressed['parameters'][1])} |"
     )
@@ -305,9 +324,12 @@ def models90_claims() -> list[str]:
             f"| {words} | {s(row['rho'])} | {ci(row['interval'])} | {s(row['given_parameters'])} | "
             f"{ci(row['given_parameters_interval'])} |"
         )
-    claims.append(f"Among all {scored['models']} models ({scored['families']} families)")
+    claims.append(
+        f"Over all {scored['models']} models of `scaling148` ({scored['families']} families)"
+    )
     claims += [
-        f"{s(scored[name]['rho'])} ({ci(scored[name]['interval'])})"
+        f"{name.removeprefix('accuracy ').removesuffix(' model')} {s(scored[name]['rho'])} "
+        f"({ci(scored[name]['interval'])})"
         for name in scored
         if name not in ("models", "families")
     ]
@@ -342,7 +364,7 @@ QUOTED = {
         "95% CI", "95% intervals", "level 5%", "Chance isn't 0.1",
 "SmolLM2-135M", "Gemma 3 270M",
     ],
-    MODELS90: ["All 95% CIs", "own 95% CI", "95% CI |", "| 95% |", "0.03 to 8 billion", "(10%)",
+    MODELS90: ["A 95% CI", "own 95% CI", "95% CI |", "95% of splits |", "central 95%", "(10%)",
                "abs/2409.05816", "abs/2404.09937"],
     EARLY: ["(95%)", "95% CI", "chance is 50%", "at 5% of OLMo", "at 5% of training",
             "at 25% the differences", "at 10% is"],
