@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[1]
 MINILONG = ROOT / "studies" / "minilong"
 EARLY = ROOT / "studies" / "early_decisions"
 MODELS90 = ROOT / "studies" / "models90"
+OTHER = ROOT / "studies" / "other_findings"
 
 
 def script(folder: Path) -> SimpleNamespace:
@@ -350,7 +351,9 @@ def test_the_product_agrees_with_the_study_of_models() -> None:
     assert rho == pytest.approx(f["within_families"]["rho"], abs=1e-12)
 
 
-@pytest.mark.parametrize("folder", [MINILONG, EARLY, MODELS90], ids=lambda folder: folder.name)
+@pytest.mark.parametrize(
+    "folder", [MINILONG, EARLY, MODELS90, OTHER], ids=lambda folder: folder.name
+)
 def test_figures_are_recomputed_from_the_tables(folder: Path) -> None:
     same(json.loads(json.dumps(script(folder).figures())), committed(folder))
 
@@ -411,23 +414,83 @@ def test_the_tasks_are_those_of_the_problem_files() -> None:
 
 
 def test_the_first_screen_states_what_the_studies_state() -> None:
+    """Each correlation and percentage of the README's results, and no other."""
     text = " ".join((ROOT / "README.md").read_text("utf-8").split())
-    f, early = committed(MINILONG), committed(EARLY)["olmo"]
+    f, early, many = committed(MINILONG), committed(EARLY)["olmo"], committed(MODELS90)
     of, lead, new = f["spearman"], f["difference"], f["not_published"]
     first = early["stages"]["5%"]
     bare = early["without_evaluation"]["parameters_x_tokens"]
-    for claim in (
-        f"and {f['models'] - 2} interventions: retrieval gain ranked copying of planted digits at "
-        f"Spearman {s(of['retrieval_gain']['all'])} (95% CI "
-        f"{ci(of['retrieval_gain']['interval'])}), perplexity at {s(of['bits_per_byte']['all'])} "
-        f"({ci(of['bits_per_byte']['interval'])}); the difference, {s(lead['value'])} "
-        f"({ci(lead['interval'])}), is not distinguishable from 0",
+    mean, size = many["targets"]["mean"], many["given"]["parameters"]
+    best = many["held_out"]["mean"]["best document"]
+    orders = [(row["single"], row["mean"]) for row in (first["bpb"], first["accuracy"], bare)]
+    claims = (
+        f"and {f['models'] - 2} interventions: retrieval gain correlates with measured recall, "
+        f"mostly copying of planted digits, at Spearman {s(of['retrieval_gain']['all'])} (95% CI "
+        f"{ci(of['retrieval_gain']['interval'])}), bits per byte at "
+        f"{s(of['bits_per_byte']['all'])} ({ci(of['bits_per_byte']['interval'])}); the difference, "
+        f"{s(lead['value'])} ({ci(lead['interval'])}), is not distinguishable from 0",
         f"On the {new['models']} models that had no part in proposing it, retrieval gain has "
-        f"{s(new['retrieval_gain'])} (p {new['p']:.3f})",
-        f"LongPPL ({s(of['longppl']['all'])}) and context gain ({s(of['context_gain']['all'])})",
+        f"{s(new['retrieval_gain'])} (p {new['p']:.3f}) and bits per byte "
+        f"{s(new['bits_per_byte'])}. On all {f['models']}",
+        f"LongPPL ({s(of['longppl']['all'])}) and context gain ({s(of['context_gain']['all'])}) "
+        "are not distinguishable from retrieval gain",
+        f"On {many['models']} published models of {many['families']} families, the mean bits per "
+        f"byte of {many['documents']} documents of one kind correlates with the accuracy on three "
+        f"short benchmarks at Spearman {s3(mean['mean'])} (95% CI {ci3(mean['interval'])}). "
+        f"Parameters alone have {s(size['size_alone'])}, on the {size['models']} models",
+        f"the best one minus the mean is {s3(best['minus_mean'])} ({ci3(best['interval'])} in 95% "
+        "of splits)",
         f"On published scores of {early['runs']} OLMo runs, early bits per byte order "
-        f"{first['bpb']['single']:.0%} of pairs after 5% of training on single tasks, accuracy "
-        f"{first['accuracy']['single']:.0%}, and parameters × planned tokens, without any "
-        f"evaluation, {bare['single']:.0%}",
-    ):
+        f"{orders[0][0]:.0%} of pairs after 5% of training on single tasks, accuracy "
+        f"{orders[1][0]:.0%}, and parameters × planned tokens, without any evaluation, "
+        f"{orders[2][0]:.0%}; on the mean over tasks {orders[0][1]:.0%}, {orders[1][1]:.0%} and "
+        f"{orders[2][1]:.0%}",
+    )
+    for lead_of in ("longppl", "context_gain"):
+        low, high = f["leads"][f"retrieval_gain - {lead_of}"]
+        assert low < 0 < high
+    for claim in claims:
         assert claim in text, claim
+        text = text.replace(claim, " ")
+    # versions, an address, columns of numbers that are no results
+    for other in ("Python 3.10", "127.0.0.1", "version 0.1", "Apache-2.0"):
+        text = text.replace(other, " ")
+    assert STATED.findall(text) == []
+
+
+def test_the_findings_are_those_of_the_scripts() -> None:
+    text = " ".join((ROOT / "docs" / "findings" / "index.md").read_text("utf-8").split())
+    f, early, many = committed(MINILONG), committed(EARLY)["olmo"], committed(MODELS90)
+    other = committed(OTHER)
+    mean = many["targets"]["mean"]
+    claims = [
+        f"measured recall of {f['models']} small models",
+        f"adjusted for the choice among {f['variants']} variants",
+        f"up to {list(early['stages'])[-1]} of training",
+        f"three short benchmarks of {many['models']} published models",
+        f"All {many['documents']} do, about as their mean does (Spearman {s(mean['mean'])})",
+    ]
+    for claim in claims:
+        assert claim in text, claim
+        text = text.replace(claim, " ")
+    assert STATED.findall(text) == []
+    for name in ("retrieval_gain", "longppl", "context_gain"):
+        assert f["spearman"][name]["interval"][0] > 0
+    assert f["difference"]["interval"][0] < 0
+    for stage in early["compute_minus"].values():
+        assert all(low > 0 for _, low, _ in stage["bpb"].values())
+    assert mean["above_0"] == many["documents"] and not any(mean["distinguishable_from_mean"])
+    # "every merge is above every expert; the first three are not distinguishable"
+    merges = other["minimerge"]
+    assert merges["least_merge_minus_best_expert"] > 0 and merges["merges_above_experts"] > 0.95
+    first = list(merges["score"])[:3]
+    for one, two in ((0, 1), (0, 2), (1, 2)):
+        assert 0.025 < merges["above"][f"{first[one]} > {first[two]}"] < 0.975
+    stored = json.loads((ROOT / "benchmarks" / "minimerge.json").read_text("utf-8"))["rankings"]
+    for row in stored:
+        if row["round"] == "overall":
+            assert row["score"] == pytest.approx(merges["score"][row["entry"]], abs=1e-9)
+    # "with three of four scoring methods …; with accuracy, half of the in-sample gain is optimism"
+    items = other["four_small_models"]
+    assert sorted(row["gain"] > 0.1 for row in items.values()) == [False, True, True, True]
+    assert items["acc"]["optimism_share"] == pytest.approx(0.5, abs=0.1)
