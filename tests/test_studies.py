@@ -477,6 +477,12 @@ def test_the_findings_are_those_of_the_scripts() -> None:
     for name in ("retrieval_gain", "longppl", "context_gain"):
         assert f["spearman"][name]["interval"][0] > 0
     assert f["difference"]["interval"][0] < 0
+    signal = (ROOT / "docs" / "explanation" / "signal_of_benchmarks.md").read_text("utf-8")
+    bare = early["without_evaluation"]["parameters_x_tokens"]["mean"]
+    assert (
+        f"Parameters × planned tokens, without an evaluation, order {bare:.0%} of the pairs of all "
+        f"{early['runs']} runs"
+    ) in " ".join(signal.split())
     for stage in early["compute_minus"].values():
         assert all(low > 0 for _, low, _ in stage["bpb"].values())
     assert mean["above_0"] == many["documents"] and not any(mean["distinguishable_from_mean"])
