@@ -341,9 +341,10 @@ def compression() -> dict[str, Any]:
         "models": len(names),
         "families": len(set(own)),
         "parameters": [float(drawn.value[4]), drawn.interval(4)],
-        "python_minus_common_crawl": [float(drawn.value[1] - drawn.value[0]),
-                                      *np.quantile(drawn.again[:, 1] - drawn.again[:, 0],
-                                                   [0.025, 0.975]).tolist()],
+        "python_minus_common_crawl": [
+            float(drawn.value[1] - drawn.value[0]),
+            *np.quantile(drawn.again[:, 1] - drawn.again[:, 0], [0.025, 0.975]).tolist(),
+        ],
         **{
             name: {
                 "rho": float(drawn.value[at]),
