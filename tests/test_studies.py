@@ -79,18 +79,21 @@ def minilong_claims() -> list[str]:
     f = committed(MINILONG)
     of, new, old, cause = f["spearman"], f["not_published"], f["published"], f["common_cause"]
     gain, bits, lead = of["retrieval_gain"], of["bits_per_byte"], f["difference"]
-    two, cost = f["without_two_kinds"], f["cost"]
+    two, cost, alike = f["without_two_kinds"], f["cost"], f["one_tokenizer"]
     shown = ("retrieval_gain", "bits_per_byte", "longppl", "context_gain")
 
     def cells(row: dict[str, float]) -> str:
         return " | ".join(s(row[name]) for name in shown)
 
     claims = [
-        f"Spearman {s(gain['all'])} (95% CI {ci(gain['interval'])}), perplexity at "
+        f"Spearman {s(gain['all'])} (95% CI {ci(gain['interval'])}), perplexity (bits per byte) at "
         f"{s(bits['all'])} ({ci(bits['interval'])}). The difference of {s(lead['value'])} "
         f"({ci(lead['interval'])}) is not distinguishable from 0. On the {new['models']} models",
-        f"retrieval gain has {s(new['retrieval_gain'])} (exact one-sided p {new['p']:.3f}) and "
-        f"perplexity {s(new['bits_per_byte'])}.",
+        f"retrieval gain has {s(new['retrieval_gain'])} (exact one-sided p {new['p']:.3f}), "
+        f"perplexity {s(new['bits_per_byte'])} and LongPPL {s(new['longppl'])}.",
+        f"The {f['on_one_checkpoint']} read the same text; over them, retrieval gain has "
+        f"{s(alike['retrieval_gain'])}, LongPPL {s(alike['longppl'])}, context gain "
+        f"{s(alike['context_gain'])} and bits per byte {s(alike['bits_per_byte'])}.",
         f"{f['on_one_checkpoint']} of the {f['models']} models are that one SmolLM2 checkpoint",
         f"there are {f['series']} series",
         f"Metrics are computed on {f['documents']} pages",
