@@ -5,11 +5,11 @@
 
 The tables of the study have the share of right digits per context only. This script asks the same
 questions in the same contexts (every task with digits) and keeps each answer's first digit and
-exact match. For each single key it also asks for the planted value after a name that was never
+exact match. For each single key it also asks for the planted value after four names that were never
 planted: the control. `recompute.py` compares the digits with those of the study.
 
-It takes an hour on one core. Answers are kept context by context: stop it at any time (`--minutes`
-stops it before a model would end too late) and run it again.
+A model takes one to three minutes per context on one core. Answers are kept context by context:
+stop it at any time (`--minutes` stops it before a model would end too late) and run it again.
 """
 
 from __future__ import annotations
@@ -20,19 +20,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from extract.backends.backend import DEFAULT, Loading, find_backend
 from extract.planning.plan import Selection, plan_model, select
-from extract.recall.contexts import make_contexts
+from extract.recall.contexts import Context, make_contexts, single_key_prompt
 from extract.recall.items import Item, build_items, score_items
 from extract.recall.measurement import recall_target
+from extract.recall.words import ADJECTIVES, NOUNS
 from warehouse.paths import find_workspace
 from warehouse.problem.spec import ModelSpec, Problem, load_problem
 from warehouse.store.parquet_files import write_table
 
 TABLE = Path(__file__).parent / "tables" / "answers.parquet"
+NAMES = 4
 TASKS = ("single_key", "multi_key", "multi_value", "variable_tracking")
 SCHEMA = pa.schema(
     [
@@ -45,6 +48,22 @@ SCHEMA = pa.schema(
         ("exact", pa.float64()),
     ]
 )
+
+
+def with_controls(context: Context) -> Context:
+    """The context with `NAMES` names that were never planted for each of its single keys."""
+    planted = " ".join(context.facts)
+    names = [f"{one} {two}" for one in ADJECTIVES for two in NOUNS]
+    absent = [name for name in names if name not in planted]
+    keys = [question for question in context.questions if question.task == "single_key"] * NAMES
+    drawn = np.random.default_rng(0).permutation(len(absent))
+    return replace(
+        context,
+        controls=tuple(
+            replace(key, prompt=single_key_prompt(absent[place]), control=True)
+            for key, place in zip(keys, drawn, strict=False)
+        ),
+    )
 
 
 def questions(items: Sequence[Item], lengths: Sequence[int]) -> list[Item]:
@@ -67,10 +86,11 @@ def answers_of(
     """The answers of one model in one context, a table in `SCHEMA`."""
     workspace = find_workspace()
     target = recall_target(problem, context + 1, demo=False)
-    # every control that there is: one per single key
-    target = target.model_copy(update={"control_keys": target.lengths[-1] // target.key_every})
+    every = NAMES * target.lengths[-1] // target.key_every
+    target = target.model_copy(update={"control_keys": every})
     plan = plan_model(problem, selection, spec, [], workspace)
     texts = make_contexts(target, target.filler.texts(problem.place(workspace)))
+    texts = [with_controls(text) for text in texts]
     ((_, items),) = build_items(target, texts, plan.tokenizer, context)
     sample = items[0].request.prefix
     loading = Loading(spec, plan.checkpoint, selection.device, plan.dtype, sample=sample)

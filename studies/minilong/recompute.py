@@ -241,8 +241,7 @@ def rescored(x: dict[str, Floats], weights: Floats, models: list[str]) -> dict[s
             "mean": float(y.mean()),
             "of_digits": rho(targets["digits"], y),
             **{
-                name: {"rho": rho(v, y), "interval": interval(drawn[name])}
-                for name, v in x.items()
+                name: {"rho": rho(v, y), "interval": interval(drawn[name])} for name, v in x.items()
             },
             "difference": {
                 "value": rho(x["retrieval_gain"], y) - rho(x["bits_per_byte"], y),
