@@ -356,6 +356,11 @@ def test_the_limits_with_17_models_are_the_committed_ones() -> None:
 def test_the_simulation_keeps_its_promises(statistics_selection: Any) -> None:
     """Errors at most 5% and coverage at least 95%, each but for three Monte-Carlo errors."""
     tables = json.loads((ROOT / "benchmarks" / "statistics_selection.json").read_text("utf-8"))
+    held = sorted(tables["select"], key=lambda row: row["best_held"])
+    assert held[0]["metrics"] == "all .6"
+    assert (
+        f"in the set in {100 * held[0]['best_held']:.0f} to {100 * held[-1]['best_held']:.0f}%"
+    ) in (DOCS / "explanation" / "statistics.md").read_text("utf-8")
 
     def beyond(studies: int) -> float:
         return 3 * (0.05 * 0.95 / studies) ** 0.5
