@@ -96,7 +96,7 @@ class Warehouse:
         assert done.returncode == 0, done.stdout + done.stderr
 
     def with_threads(self, threads: int, folder: Path, *arguments: str) -> Warehouse:
-        """The same data in a new database of `folder`, built by so many DuckDB threads."""
+        """The same data in a new database of `folder`, built with this number of DuckDB threads."""
         profile = yaml.safe_load((self.project / "profiles.yml").read_text(encoding="utf-8"))
         profile["tokenmart"]["outputs"]["local"]["settings"]["threads"] = threads
         folder.mkdir(parents=True)

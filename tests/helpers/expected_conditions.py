@@ -1,4 +1,4 @@
-"""Families of ladder, controls, needles and first choices: expected values, plainly."""
+"""Families of ladder, controls, needles and top-k tokens: expected values, plainly."""
 
 from __future__ import annotations
 

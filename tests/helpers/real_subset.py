@@ -42,7 +42,7 @@ def write_subset(
     probes: Sequence[dict[str, Any]] = PROBES,
     compare: Sequence[tuple[str, str]] = (),
 ) -> Path:
-    """A problem file, and beside it a data folder that shares the checkout's downloads.
+    """A problem file, and next to it a data folder that shares the checkout's downloads.
 
     Args:
         folder: gets `minilong.yml` and `data`.

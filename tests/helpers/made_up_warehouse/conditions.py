@@ -12,7 +12,7 @@ from made_up_warehouse.text import Floats, Ints
 
 
 def scores(nll: Floats, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
-    """Columns that belong to a log-probability: entropy, rank and the first choice's log-prob."""
+    """Columns that belong to a log-probability: entropy, rank and the top-1 log-prob."""
     logprob = (-nll).astype(np.float32)
     first = rng.random(len(nll)) < np.exp(-nll * 0.6)
     rank = np.where(first, 1, 2 + np.floor(np.expm1(np.minimum(nll, 9)) * rng.random(len(nll))))

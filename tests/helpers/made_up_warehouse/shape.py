@@ -51,7 +51,7 @@ class Shape:
     depths: tuple[float, ...] = ()
     """Depths of needles, one sentence for each, in as many rounds."""
     top_k: int = 0
-    """First choices of the tokens after the whole document and of the first window."""
+    """Top-k tokens after the whole document and of the first window."""
     compare: tuple[tuple[str, str], ...] = ()
     downstream_items: int = 12
     vocabulary: int = 3_000

@@ -252,7 +252,7 @@ class _Writer:
     def _write_choices(
         self, keys: dict[str, str], table: dict[str, NDArray[Any]], units: list[UnitRecord]
     ) -> None:
-        """The first choices, of falling probability; a scored token is one of them at its rank."""
+        """The top-k tokens, of falling probability; a scored token is one of them at its rank."""
         k = self.shape.top_k
         rng = np.random.default_rng([self.shape.seed, len(keys["condition"])])
         size = len(table["position"])

@@ -112,7 +112,7 @@ def test_controls_ask_the_same_behind_something_else(
             assert request.context_tokens.tolist() == [
                 len(seen) + index for index in range(len(request.positions))
             ]
-            # what is scored never stands in the document's end
+            # scored tokens are never at the document's end
             assert not set(excerpt) & set(prefixes["tail"])
     shuffled = visible(found["retrieval_shuffled"][0], bos)[:100]
     assert shuffled != ids.tolist() and sorted(shuffled) == ids.tolist()
@@ -187,7 +187,7 @@ def test_tokens_that_cross_a_mark_belong_to_what_is_before_it() -> None:
 
 
 @pytest.mark.parametrize("bos", BOS)
-def test_a_needle_stands_at_its_depth_and_is_asked_for_at_the_end(bos: int | None) -> None:
+def test_a_needle_is_at_its_depth_and_is_asked_for_at_the_end(bos: int | None) -> None:
     ids = np.arange(1000, 1300, dtype=np.int32)
     reading = reading_of(ids, bos)
     found = needles(reading, NEEDLE)

@@ -455,7 +455,7 @@ def test_every_cookbook_query_is_tested_and_described() -> None:
             assert f"${parameter.name}" in recipe.sql, f"{recipe.name}: unused {parameter.name}"
 
 
-def test_equal_rows_of_a_cookbook_answer_stand_in_one_order() -> None:
+def test_equal_rows_of_a_cookbook_answer_have_one_order() -> None:
     names = {"model_id", "condition", "doc_id", "position", "char_start", "from_position",
              "filter", "bin", "further_tokens_from", "first", "passage", "kind", "token_id",
              "tokenizer", "document_group", "min(distance) nulls first"}  # fmt: skip

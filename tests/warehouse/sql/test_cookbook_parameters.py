@@ -1,4 +1,4 @@
-"""Parameters of the cookbook: what they are when nobody gives them, and what is refused."""
+"""Parameters of the cookbook: their defaults, and values that are refused."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def documents_of_another_shape(path: Path) -> Path:
 LEFT_OUT: dict[Callable[[Path], Path], tuple[str, int]] = {
     foreign: ("it is not a file of Tokenmart", 32),
     beside_the_folders: ("it is not a file of Tokenmart", 32),
-    without_ledger: ("no ledger knows it", 24),
+    without_ledger: ("no ledger lists it", 24),
     without_a_column: ("wrong columns (lacks rank)", 24),
     with_another_column: ("wrong columns (has logits)", 24),
     with_another_type: ("column rank is string, not int32", 24),

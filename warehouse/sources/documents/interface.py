@@ -1,4 +1,4 @@
-"""The door for documents: one class a kind, in a file of its own."""
+"""The interface of document sources: one class per kind, each in its own file."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class DocumentSource(Frozen, ABC):
 
     @abstractmethod
     def need(self, place: Place) -> Need:
-        """What must be here, by a look at the disk; nothing is read or fetched."""
+        """Files that must be on disk; nothing is read or fetched."""
 
     def lengths(self, place: Place) -> list[int] | None:
         """Characters of each document, where the texts are on this machine to be read; else None.
@@ -107,7 +107,7 @@ class DocumentSource(Frozen, ABC):
 
     @abstractmethod
     def provenance(self, place: Place) -> dict[str, str]:
-        """What a submission's bundle says of the source: its name, and its `sha256`.
+        """The source in a submission's bundle: its name, and its `sha256`.
 
         Raises:
             TokenmartError: the source is missing and can't be fetched, or was changed.
@@ -131,7 +131,9 @@ class DocumentSource(Frozen, ABC):
 
 
 def cut_text(text: str, characters: int | None) -> str:
-    """The text up to the last word that ends within so many characters; all of it for None."""
+    """The text up to the last word that ends within this number of characters; all of it for
+    None.
+    """
     if characters is None or len(text) <= characters:
         return text
     spaces = (text.rfind(space, 0, characters + 1) for space in (" ", "\n", "\t"))

@@ -113,7 +113,7 @@ def parse_documents(content: bytes, path: Path, group_field: str | None = None) 
     """Documents of a JSON file or of JSON lines, from its bytes.
 
     Accepted: a list of strings; a list of objects with a text field (`text`, `document`,
-    `content`, `report`, `input`) and optionally an id; an object that holds one such list;
+    `content`, `report`, `input`) and optionally an id; an object that contains one such list;
     rows of token ids that name their tokenizer. JSON lines have one row on each line. With
     `group_field`, each document is an object with a text in that field, its group.
 
