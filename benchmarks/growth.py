@@ -1,8 +1,6 @@
 """What growth costs: builds of larger and larger made-up stores, in little memory, and on Ray.
 
     python benchmarks/growth.py                                 # 10^7 and 10^8 rows
-    python benchmarks/growth.py --rows 100000000 --rows 1000000000 --limits 4 --shards 0 \\
-        --units 0 --output benchmarks/growth_billion.json       # about 40 GB of disk
     python benchmarks/growth.py --rows 1000000 --units 1000 --output try.json   # a quick look
 
 Every piece is one measurement, written to the output immediately; finished ones are skipped, so a
@@ -13,8 +11,7 @@ same build in as many shards here and on Ray with 1, 2 and 4 workers, and `units
 store of many small units. Peak memory is the largest resident size of the process that builds. A
 piece notes the machine's load when it began: with more than a few tenths it says little about time.
 An output is of one machine. The tables of RESULTS.md and docs/explanation/cost.md are rewritten
-from all
-that are called growth*.json.
+from all that are called growth*.json.
 """
 
 from __future__ import annotations
@@ -183,8 +180,9 @@ def added(growth: Growth, rows: int, gibibytes: int) -> Figures:
             shutil.rmtree(folder)
         bench.forget()
     return {
-        "rows": before, "seconds_nothing_new": idle.seconds, "new_rows": new_rows,
-        "seconds_one_model": more.seconds, "peak_bytes": more.peak,
+        "rows": before, "seconds_nothing_new": idle.seconds, "cpu_seconds_nothing_new": idle.cpu,
+        "new_rows": new_rows, "seconds_one_model": more.seconds,
+        "cpu_seconds_one_model": more.cpu, "peak_bytes": more.peak,
     }  # fmt: skip
 
 
@@ -314,7 +312,7 @@ COMMANDS = {
     "--limits",
     multiple=True,
     type=int,
-    default=(2, 4, 8),
+    default=(4, 8),
     show_default=True,
     help="Memory limit of DuckDB in GiB; may be repeated.",
 )

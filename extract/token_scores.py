@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,13 @@ class TokenScores:
     top_logprob: NDArray[np.float32]
     choices: NDArray[np.int32] | None = None
     choice_logprobs: NDArray[np.float32] | None = None
+
+    def first(self, count: int) -> TokenScores:
+        """Those of the first tokens."""
+        first: dict[str, Any] = {
+            name: None if each is None else each[:count] for name, each in vars(self).items()
+        }
+        return TokenScores(**first)
 
 
 @dataclass(frozen=True)

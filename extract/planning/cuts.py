@@ -49,6 +49,8 @@ def cut_notes(
     for spec in models:
         by_context.setdefault(spec.context_limit(place), []).append(spec.full_id)
     documents = problem.documents
+    several = sum(map(len, by_context.values())) > 1
+    alike = "; documents.max_characters would cut them alike for every tokenizer" * several
     margin = documents.margin if documents.too_long == "run" else 0
     notes = []
     for context, names in by_context.items():
@@ -66,7 +68,7 @@ def cut_notes(
             free = f" ({documents.room} left free)" if documents.room else ""
             notes.append(
                 f"{about} will be cut to {allows}{free}: about {read:,} of {whole:,} tokens are "
-                "read"
+                f"read{alike}"
             )
         else:
             notes.append(

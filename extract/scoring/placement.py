@@ -75,6 +75,14 @@ def device_map_options(working: int, cache_share: float) -> dict[str, Any]:
     return {"device_map": "auto", "max_memory": memory}
 
 
+def has_length_dependent_rope(config: Any) -> bool:
+    """Whether frequencies differ between a text and its prefixes, and within a padded batch."""
+    rope = getattr(config, "rope_parameters", None) or {}
+    # one set for all layers, or one for each kind of layer
+    sets = [rope, *(each for each in rope.values() if isinstance(each, dict))]
+    return any(each.get("rope_type") in ("dynamic", "longrope") for each in sets)
+
+
 def reset_frequencies(backbone: Any, device: torch.device, dtype: torch.dtype) -> None:
     """Dynamic RoPE remembers the longest input; a one-token input makes it forget.
 

@@ -143,18 +143,46 @@ def pack_short_groups(
     return [pack for pack in packs if len(pack) > 1]
 
 
-def pack_suffixes(
-    requests: Sequence[Request], group: Sequence[int], budget: int
-) -> list[list[int]]:
-    """The suffixes of one long prefix in packs of at most `budget` tokens, or of one suffix."""
-    packs: list[list[int]] = [[]]
-    size = 0
+@dataclass(frozen=True)
+class Suffix:
+    """Tokens to run behind a prefix, and the requests that they and it answer.
+
+    Attributes:
+        ids: shape (n,); without the last token of its requests, where these differ only in it.
+        visible: how much of the prefix it sees.
+        requests: their indices.
+    """
+
+    ids: Ids
+    visible: int
+    requests: tuple[int, ...]
+
+
+def suffixes_of(requests: Sequence[Request], group: Sequence[int]) -> list[Suffix]:
+    """The suffixes of one prefix; requests that differ only in their last token share one."""
+    stems: dict[tuple[int, bytes], list[int]] = {}
     for i in group:
-        if packs[-1] and size + len(requests[i].ids) > budget:
+        stem = requests[i].prefix_length, requests[i].ids[:-1].tobytes()
+        stems.setdefault(stem, []).append(i)
+    found = []
+    for (visible, _), members in stems.items():
+        ids = requests[members[0]].ids
+        shared = len(members) > 1 and len(ids) > 1
+        for each in [tuple(members)] if shared else [(i,) for i in members]:
+            found.append(Suffix(ids[:-1] if shared else requests[each[0]].ids, visible, each))
+    return found
+
+
+def pack_suffixes(suffixes: Sequence[Suffix], budget: int) -> list[list[Suffix]]:
+    """The suffixes of one long prefix in packs of at most `budget` tokens, or of one suffix."""
+    packs: list[list[Suffix]] = [[]]
+    size = 0
+    for suffix in suffixes:
+        if packs[-1] and size + len(suffix.ids) > budget:
             packs.append([])
             size = 0
-        packs[-1].append(i)
-        size += len(requests[i].ids)
+        packs[-1].append(suffix)
+        size += len(suffix.ids)
     return packs
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
@@ -80,7 +81,11 @@ def evaluate(plan: Plan, round_: Round, workspace: Workspace, device: str) -> Co
         limits = plan.problem.limits
         variables = {**environment(workspace), **workspace.environment()}
         kept = "finished units were kept"
-        return run_within(command, folder, limits, what, variables, kept=kept)
+        cost = run_within(command, folder, limits, what, variables, kept=kept)
+        for line in (folder / "log.txt").read_text("utf-8", "replace").splitlines():
+            if line.startswith("note: "):
+                click.echo(line, err=True)
+        return cost
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -107,19 +107,21 @@ def _texts_notes(made: NewProblem) -> list[str]:
     """Notes on text that isn't read, or isn't compared with a shorter context."""
     notes = []
     longer = sum(whole > read for whole, read in zip(made.lengths, made.read, strict=True))
+    at = made.problem.documents.max_characters
     if longer:
         notes.append(
             f"cut: {longer} of {counted(len(made.lengths), 'document')} to the context of "
             f"{made.context_of} ({made.context:,} tokens): about {sum(made.read):,} of "
-            f"{sum(made.lengths):,} tokens are read; `max_characters` in the file cuts all models' "
-            "texts at the same word"
+            f"{sum(made.lengths):,} tokens are read"
+            + (f"; all models read the same {at:,} characters (max_characters)" if at else "")
         )
     place = made.problem.place(find_workspace())
     unknown = [m.full_id for m in made.problem.models if m.context_limit(place) is None]
     if unknown:
         notes.append(
             f"context unknown until the files are here: {', '.join(unknown)}; longer documents "
-            "will be cut to it"
+            "will be cut to it in tokens, at another word for each tokenizer: set max_characters "
+            "to compare models"
         )
     if made.without_window:
         notes.append(

@@ -63,8 +63,11 @@ def ensure_documents(
     limit = problem.documents.max_characters
     if limit is not None:
         origin = f"{origin}, cut at {limit} characters"
+    if problem.documents.grouping:
+        origin = f"{origin}, {problem.documents.grouping}"
     if not _made_from(path, origin):
-        table = documents_table(problem.documents.read(place), limit)
+        documents = problem.documents.grouped(problem.documents.read(place))
+        table = documents_table(documents, limit)
         write_table(path, table.replace_schema_metadata({SOURCE_KEY: origin}))
     return pq.read_table(source(path), partitioning=None)
 

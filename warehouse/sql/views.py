@@ -89,7 +89,8 @@ def create_table_view(
         casts.append(f"cast(-logprob as {columns['logprob']}) as nll")
     view = f"create or replace view {quoted_name(place, name)} as select {', '.join(casts)} from"
     if files:
-        _create_over_files(connection, view, files, keys)
+        optional = {field.name: columns[field.name] for field in schema if field.nullable}
+        _create_over_files(connection, view, files, keys, optional)
     else:
         nothing = ", ".join(f'null as "{column}"' for column in columns)
         connection.execute(f"{view} (select {nothing}) where false")
@@ -147,7 +148,11 @@ def damaged_file(error: duckdb.Error) -> StorageError | None:
 
 
 def _create_over_files(
-    connection: duckdb.DuckDBPyConnection, view: str, counted: list[str], keys: tuple[str, ...]
+    connection: duckdb.DuckDBPyConnection,
+    view: str,
+    counted: list[str],
+    keys: tuple[str, ...],
+    optional: dict[str, str],
 ) -> None:
     types = ", ".join(f"{key}: varchar" for key in keys)
     files = f"{_files(counted)}, hive_partitioning = true, hive_types = {{{types}}}"
@@ -155,7 +160,12 @@ def _create_over_files(
         # By name: a column may have another place in some files. It also makes DuckDB read every
         # footer and therefore has the number of rows; else it plans by the first file, often a
         # small one.
-        connection.execute(f"{view} read_parquet({files}, union_by_name = true)")
+        rows = f"read_parquet({files}, union_by_name = true)"
+        if optional:
+            # an earlier version's files may lack a nullable column
+            nothing = ", ".join(f'null::{kind} as "{name}"' for name, kind in optional.items())
+            rows = f"(from {rows} union all by name (select {nothing} where false))"
+        connection.execute(f"{view} {rows}")
     except duckdb.Error as error:
         # One damaged file must not affect the others: only queries that read it fail.
         try:

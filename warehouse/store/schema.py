@@ -13,7 +13,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 SCHEMA_VERSION = 3
-"""Rises whenever a stored table changes; files of another version are refused."""
+"""Rises whenever a stored table changes; files of another version are refused. A nullable column
+may be added without: files that lack it are read with nulls."""
 
 SCHEMA_KEY = b"tokenmart.schema"
 """Parquet footer key of the token files: the version they were written with."""
@@ -80,6 +81,7 @@ DOCUMENTS = pa.schema(
         _field("characters", pa.int64(), "length in Unicode code points"),
         _field("bytes", pa.int64(), "length in UTF-8 bytes"),
         _field("text", pa.string(), "the text itself"),
+        _field("document_group", pa.string(), "source or domain that the problem file gives", True),
     ]
 )
 

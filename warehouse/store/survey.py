@@ -118,14 +118,14 @@ def _wrong(path: Path, table: str) -> Iterator[Stranger]:
         yield Stranger(path, f"damaged or no Parquet file ({reason})", True)
         return
     schema = TABLES[table][0]
-    missing = sorted(set(schema.names) - set(columns.names))
+    missing = sorted({field.name for field in schema if not field.nullable} - set(columns.names))
     more = sorted(set(columns.names) - set(schema.names))
     if missing or more:
         what = [f"lacks {', '.join(missing[:3])}"] * bool(missing)
         what += [f"has {', '.join(more[:3])}"] * bool(more)
         yield Stranger(path, f"not counted, wrong columns ({'; '.join(what)})", False)
         return
-    other = [n for n in schema.names if columns.field(n).type != schema.field(n).type]
+    other = [n for n in columns.names if columns.field(n).type != schema.field(n).type]
     if other:
         kind, wanted = columns.field(other[0]).type, schema.field(other[0]).type
         yield Stranger(path, f"not counted, column {other[0]} is {kind}, not {wanted}", False)

@@ -55,24 +55,27 @@ class Pair:
         """Tokens of the prompt that the model does not read."""
         return max(0, self.first - len(self.context))
 
-    def request(self, segment: int, *, shares_context: bool) -> Request:
-        """The request of the engine; with a shared context its KV cache serves all choices."""
+    def request(self, segment: int, shared: int) -> Request:
+        """The request of the engine.
+
+        Args:
+            segment: its number in the unit.
+            shared: tokens of the context, from its beginning, that other requests have, too: one
+                KV cache serves all of them.
+        """
         count = len(self.continuation)
         places: dict[str, Any] = {
             "segment": segment,
             "positions": span(self.first, self.first + count),
             "context_tokens": span(len(self.context), len(self.context) + count),
         }
-        if shares_context:
-            return Request(
-                ids=self.continuation,
-                first_target=0,
-                prefix=self.context,
-                prefix_length=len(self.context),
-                **places,
-            )
-        ids = np.concatenate([self.context, self.continuation])
-        return Request(ids=ids, first_target=len(self.context), **places)
+        return Request(
+            ids=np.concatenate([self.context[shared:], self.continuation]),
+            first_target=len(self.context) - shared,
+            prefix=self.context[:shared],
+            prefix_length=shared,
+            **places,
+        )
 
 
 class PairEncoder:

@@ -22,7 +22,7 @@ from plugins.benchmarks.harness.encoding import TooLong
 from plugins.benchmarks.harness.item_rows import item_rows
 from plugins.benchmarks.harness.results import Response
 from plugins.benchmarks.harness.tasks import FEWSHOT_SEED, EvalTask, run_of, task_manager, units_of
-from warehouse.errors import TokenmartError, UnitFailedError
+from warehouse.errors import TokenmartError, UnitFailedError, visible
 from warehouse.store.eval_items import condition_of, refuse_clashes, store_items
 
 NAME = "tokenmart"
@@ -124,8 +124,8 @@ class TokenmartLM(LM):  # type: ignore[misc]  # lm_eval is not checked here
                     assert response is not None  # items that fail end the run above
                     found[places[id(request.instance)][request.repeat]] = response
             self.run.store_answers(task)
-            if shortened := str(self.run.shortened(task)):
-                click.echo(f"note: {name}: {shortened}", err=True)
+            for note in filter(None, (str(self.run.shortened(task)), self.chat.note)):
+                click.echo(visible(f"note: {name}: {note}"), err=True)
         return [found[index] for index in range(len(instances))]
 
     def _task(self, name: str, instances: Sequence[Any]) -> EvalTask:

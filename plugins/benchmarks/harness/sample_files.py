@@ -35,12 +35,14 @@ class RunFacts:
         chat: hash of the chat template, system instruction and turns; empty for plain prompts.
         values: `metric,filter` → value of the whole task, without standard errors.
         better: metric → whether higher values are better.
+        longest: tokens that the model read at once; None where no file says it.
     """
 
     shots: int | None = None
     chat: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
     better: Mapping[str, bool] = field(default_factory=dict)
+    longest: int | None = None
 
 
 def task_of(path: Path) -> str:
@@ -115,15 +117,15 @@ def arguments_of(sample: dict[str, Any]) -> list[list[Any]]:
     return [list(r.values()) if isinstance(r, dict) else list(r) for r in requests]
 
 
-def facts_beside(path: Path, task: str) -> RunFacts:
-    """Facts about the run from `results_<date>.json` next to the samples.
+def results_beside(path: Path) -> tuple[Path, dict[str, Any]] | None:
+    """The `results_<date>.json` next to samples and its content; None where there is none.
 
     Raises:
         TokenmartError: that file can't be read.
     """
     name = _NAME.fullmatch(path.name)
     if name is None or not name["date"]:
-        return RunFacts()
+        return None
     # `--output_path out.json` writes out_<date>.json
     beside = [
         each
@@ -131,7 +133,7 @@ def facts_beside(path: Path, task: str) -> RunFacts:
         if each.name.endswith(f"_{name['date']}.json")
     ]
     if not beside:
-        return RunFacts()
+        return None
     if len(beside) > 1:
         raise TokenmartError(
             f"{path}: {beside[0].name} and {beside[1].name} have its date; keep only "
@@ -139,16 +141,28 @@ def facts_beside(path: Path, task: str) -> RunFacts:
         )
     (results,) = beside
     tree = parse_json(read_text(results), str(results))
-    if not isinstance(tree, dict):
-        return RunFacts()
-    shots, values, better = (
-        _of_task(tree, name, task) for name in ("n-shot", "results", "higher_is_better")
-    )
-    put = [tree.get(key) for key in ("chat_template_sha", "system_instruction_sha")]
+    return (results, tree) if isinstance(tree, dict) else None
+
+
+def facts_beside(path: Path, task: str) -> RunFacts:
+    """What `results_<date>.json` beside samples says of their run.
+
+    Raises:
+        TokenmartError: that file can't be read.
+    """
+    found = results_beside(path)
+    return RunFacts() if found is None else facts_of(found[1], task)
+
+
+def facts_of(results: Mapping[str, Any], task: str) -> RunFacts:
+    """What the content of a file of results says of a task's run."""
+    shots, better = (part_of(results, name, task) for name in ("n-shot", "higher_is_better"))
+    put = [results.get(key) for key in ("chat_template_sha", "system_instruction_sha")]
     chat = ""
     if any(put):
-        parts = json.dumps([*put, bool(tree.get("fewshot_as_multiturn"))])
+        parts = json.dumps([*put, bool(results.get("fewshot_as_multiturn"))])
         chat = hashlib.sha256(parts.encode()).hexdigest()[:8]
+    values = part_of(results, "results", task)
     return RunFacts(
         shots=shots if isinstance(shots, int) else None,
         chat=chat,
@@ -158,9 +172,11 @@ def facts_beside(path: Path, task: str) -> RunFacts:
             if "," in key and not key.partition(",")[0].endswith("_stderr")
         },
         better=better if isinstance(better, dict) else {},
+        longest=longest if isinstance(longest := results.get("max_length"), int) else None,
     )
 
 
-def _of_task(tree: dict[str, Any], name: str, task: str) -> Any:
-    part = tree.get(name)
+def part_of(results: Mapping[str, Any], name: str, task: str) -> Any:
+    """What one part of a file of results has of a task or group; None for nothing."""
+    part = results.get(name)
     return part.get(task) if isinstance(part, dict) else None

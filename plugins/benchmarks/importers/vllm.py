@@ -50,6 +50,8 @@ def _fields(place: str, content: dict[str, Any]) -> dict[str, Any]:
     first = content.get("first_token")
     if first is None:
         first = _first_token(place, ids, given, content.get("continuation", ""))
+    if first and content.get("tokens_cut") is None:
+        _refuse_cut_prompt(place, content.get("context", ""), ids[1:first], given[1:first])
     tokens = []
     for token_id, choices in zip(ids[first:], given[first:], strict=True):
         if choices is None:
@@ -111,3 +113,27 @@ def _first_token(place: str, ids: list[int], given: list[Any], continuation: str
             f"{continuation[:40]!r}; say in `first_token` which token it begins with"
         )
     return first
+
+
+def _refuse_cut_prompt(place: str, context: str, ids: list[int], given: list[Any]) -> None:
+    """Stop at a prompt of which the server read the end only, as with `truncate_prompt_tokens`.
+
+    Args:
+        place: for the message.
+        context: the prompt.
+        ids: its tokens but for the first one, whose text vLLM does not give.
+        given: what vLLM gave for them.
+    """
+    pairs = zip(ids, given, strict=True)
+    texts = [choices[str(token)].get("decoded_token") for token, choices in pairs]
+    if any(not isinstance(text, str) or "\ufffd" in text for text in texts):
+        return
+    # without spaces, which some tokenizers leave out of a token's text
+    whole, read = ("".join(text.split()) for text in (context, "".join(texts)))
+    words = context.split()
+    if words and whole.endswith(read) and len(whole) - len(read) > len(words[0]):
+        raise TokenmartError(
+            f"{place}: the prompt begins with {context[:30]!r}, but the server read its end only "
+            f"(the last {len(read)} characters, and a token before): send it whole, without "
+            "truncate_prompt_tokens, or write in tokens_cut how many of its tokens were not read"
+        )

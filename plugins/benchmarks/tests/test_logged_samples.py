@@ -283,6 +283,18 @@ def test_unknown_worked_examples_are_asked_for(problem: Workspace, tmp_path: Pat
     assert code == 1 and "put the results_<date>.json of the same run" in output, output
 
 
+def test_prompts_that_were_probably_cut_are_counted(problem: Workspace, tmp_path: Path) -> None:
+    """The harness records no cut, only how many tokens the model reads."""
+    long = sample(0, "1", [-1, -2], [("What? " * 40, " a"), ("What? " * 40, " b")], acc=0.0)
+    path = write(tmp_path, long, sample(1, "1", [-1, -2], NLI[:2], acc=0.0))
+    results = {"n-shot": {"qa": 0}, "max_length": 64, "results": {}, "config": {}}
+    (tmp_path / f"results_{DATE}.json").write_text(json.dumps(results))
+    code, output = run(path)
+    assert code == 0 and "2 of 4 requests have more than 3 bytes for each of the 64" in output
+    (tmp_path / f"results_{DATE}.json").write_text(json.dumps({**results, "max_length": 128}))
+    assert "note:" not in run(path, "--force")[1]
+
+
 def own_scores(
     problem: Workspace, path: Path, task: str = "qa", **values: Any
 ) -> dict[tuple[str, str, int | None], tuple[Any, ...]]:

@@ -44,6 +44,10 @@ class Shape:
     retrieval: Retrieval | None = Retrieval(4, 16, 8, 64)
     ladder: tuple[int, ...] = ()
     """Contexts of a ladder, whose targets are a document's last 40 tokens."""
+    copies: tuple[int, ...] = ()
+    """Lengths of passages that stand twice, at a document's start."""
+    halves: tuple[int, ...] = ()
+    """Lengths whose second half is also scored behind another document's first half."""
     depths: tuple[float, ...] = ()
     """Depths of needles, one sentence for each, in as many rounds."""
     top_k: int = 0

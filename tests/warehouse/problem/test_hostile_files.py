@@ -27,7 +27,10 @@ MERGES = "m0: &m0 {k: 1}\n" + "".join(
 HOSTILE = {
     "alias bomb": (GOOD + BOMB, "more than 20,000 values, aliases counted in full"),
     "bomb of merges": (GOOD + MERGES, "more than 20,000 values, aliases counted in full"),
-    "a list in itself": (GOOD.replace("title: A tiny problem", "title: &t [*t]"), "contains itself"),
+    "a list in itself": (
+        GOOD.replace("title: A tiny problem", "title: &t [*t]"),
+        "contains itself",
+    ),
     "a section in itself": (GOOD + "demo: &d {models: *d}\n", "contains itself"),
     "brackets": (GOOD + "x: " + "[" * 5000, "more than 32 levels"),
     "braces": (GOOD + "x: " + "{a: " * 5000, "more than 32 levels"),

@@ -55,7 +55,12 @@ def test_the_example_of_the_documentation_is_a_problem(workspace: Workspace) -> 
     problem = load_problem("tiny", workspace)
     made = {condition.name for probe in problem.probes for condition in probe.conditions()}
     assert {"retrieval_tail", "retrieval_with", "ladder_16384", "needle_absent"} <= made
-    assert problem.compare == (("full", "ladder_2048"), ("ladder_16384", "ladder_512"))
+    assert problem.compare == (
+        ("full", "ladder_2048"),
+        ("ladder_16384", "ladder_512"),
+        ("full", "far_shuffled"),
+        ("full", "far_foreign"),
+    )
 
 
 @pytest.mark.parametrize(
