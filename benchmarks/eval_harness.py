@@ -1,12 +1,16 @@
-"""`tokenmart eval` beside lm-evaluation-harness: same numbers, how much time?
+"""`tokenmart eval` compared with lm-evaluation-harness: numbers and time.
 
-Runs the made-up tasks of tests/helpers/eval_tasks.py on real checkpoints of minilong, on our engine
-and on the harness's own class for transformers models, in one process, float32, one thread.
-Compared are the harness's results and standard errors with the table eval_metrics, and the time
-for all multiple-choice requests, models loaded: ours with rows written and read back. The two take
-turns, the harness with the faster of two batch sizes; each turn of ours begins with nothing stored.
+Runs task forms on real checkpoints of minilong, on our engine and on the harness's own class for
+transformers models, in one process, float32, one thread. The forms are task files that the harness
+ships, on documents made in tests/helpers/harness_forms.py, and the tasks of
+tests/helpers/eval_tasks.py. Each number of the harness is compared with that of the table
+eval_metrics and with the one that an import of the harness's own files gives.
 
-    python benchmarks/eval_harness.py --out benchmarks/eval_harness.json
+Time is that of all requests of some tasks, models loaded: ours with rows written and read back. The
+two take turns, the harness in batches of 8, which is faster than 1; each turn of ours begins with
+nothing stored. Processor time and time by the clock are both measured.
+
+    python benchmarks/eval_harness.py --measure --write
 """
 
 from __future__ import annotations
@@ -14,7 +18,6 @@ from __future__ import annotations
 import argparse
 import gc
 import json
-import logging
 import os
 import statistics
 import subprocess
@@ -22,46 +25,61 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from importlib.metadata import version
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 
-import duckdb  # noqa: E402
-import torch  # noqa: E402
-from eval_tasks import TASKS, write_tasks  # noqa: E402
-from lm_eval import evaluate  # noqa: E402
-from lm_eval.models.huggingface import HFLM  # noqa: E402
-from lm_eval.tasks import TaskManager  # noqa: E402
+from eval_harness_table import BLOCK, OUT, section  # noqa: E402
+from marked_tables import RESULTS, machine, replace_marked  # noqa: E402
 
-from plugins.benchmarks.commands.eval import prepare_run  # noqa: E402
-from plugins.benchmarks.harness.evaluation import EvalRun  # noqa: E402
-from plugins.benchmarks.harness.item_rows import item_rows  # noqa: E402
-from plugins.benchmarks.harness.tasks import FEWSHOT_SEED, EvalTask, load_tasks  # noqa: E402
-from warehouse.paths import Workspace, find_workspace  # noqa: E402
-from warehouse.store.eval_items import store_items  # noqa: E402
+from warehouse.files import write_whole  # noqa: E402
+from warehouse.store.provenance import code_revision  # noqa: E402
 
 MODELS = ("smollm2-135m", "gemma3-270m")
-CHOICES = ("made_two", "made_four", "made_variable", "made_exam")
-BATCHES = (1, 8)
-PROBED = "made_four"
-"""The task on which the harness's batch size is chosen."""
+KINDS = {
+    "one letter": ("form_commonsense_qa", "mmlu_made_north", "mmlu_made_south"),
+    "one letter, 5-shot": ("form_mmlu_5shot",),
+    "two choices": ("form_boolq", "form_piqa", "form_copa", "made_two"),
+    "several texts": ("form_arc_easy", "form_hellaswag", "form_sciq", "made_exam"),
+    "generation, 5-shot": ("form_gsm8k",),
+}
+"""Tasks whose requests are timed together."""
 
-RESAMPLES = 1000
-"""Of the harness's bootstrap, which gives the standard error of a perplexity."""
+BATCH = 8
+"""Of the harness."""
 
 
 def main() -> None:
-    """Compare, print, and write the figures."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "eval_harness.json")
-    parser.add_argument("--model", action="append", help="Take only this model; repeatable.")
-    parser.add_argument("--pairs", type=int, default=3, help="Turns of each (default 3).")
-    arguments = parser.parse_args()
+    """Measure, or with what was measured before, and print the tables."""
+    asked = argparse.ArgumentParser(description=__doc__)
+    asked.add_argument("--measure", action="store_true", help="measure; else use the figures")
+    asked.add_argument("--write", action="store_true", help="write the figures and RESULTS.md")
+    asked.add_argument("--model", action="append", help="take only this model; repeatable")
+    asked.add_argument("--pairs", type=int, default=2, help="turns of each (default 2)")
+    options = asked.parse_args()
+    if options.measure:
+        record = measured(options.model or MODELS, options.pairs)
+    else:
+        record = json.loads(OUT.read_text("utf-8"))
+    made = section(record)
+    print(made)
+    if options.write:
+        write_whole(OUT, json.dumps(record, indent=1) + "\n")
+        replace_marked(RESULTS, BLOCK, made)
+
+
+def measured(models: tuple[str, ...], pairs: int) -> dict[str, Any]:
+    """The record of all models."""
+    import torch
+    from eval_tasks import write_tasks
+    from harness_forms import write_forms
+
+    from warehouse.paths import find_workspace
+
     torch.set_num_threads(1)
-    logging.getLogger("lm_eval").setLevel(logging.ERROR)
     cache = find_workspace().cache
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as place:
@@ -70,131 +88,156 @@ def main() -> None:
         (folder / "data" / "cache").symlink_to(cache)
         os.environ["TOKENMART_DATA"] = str(folder / "data")
         os.environ["TOKENMART_DATABASE"] = str(folder / "tokenmart.duckdb")
-        tasks = write_tasks(folder / "tasks")
-        found = [
-            compare(model, tasks, arguments.pairs, folder) for model in arguments.model or MODELS
-        ]
-        build = ["-m", "tokenmart", "dbt", "--quiet", "run", "--select", "+eval_metrics"]
-        subprocess.run([sys.executable, *build], cwd=ROOT, check=True)
+        tasks = write_forms(write_tasks(folder / "tasks") / "forms").parent
+        found = [compare(model, tasks, pairs, folder / model) for model in models]
+        tokenmart("dbt", "--quiet", "run", "--select", "+eval_metrics")
         for each in found:
-            each["metrics"] = metrics(
-                each["model"], each.pop("results"), folder / "tokenmart.duckdb"
-            )
-            print(json.dumps(each, indent=1))
-    record = {
-        "versions": {name: version(name) for name in ("lm_eval", "torch", "transformers")},
+            each["numbers"] = numbers(each, each.pop("results"), folder / "tokenmart.duckdb")
+    return {
+        **machine("lm_eval", "torch", "transformers"),
+        "code": code_revision(),
         "threads": 1,
         "minutes": round((time.monotonic() - started) / 60, 1),
         "models": found,
     }
-    arguments.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def tokenmart(*words: str) -> None:
+    """Run a command of ours."""
+    subprocess.run([sys.executable, "-m", "tokenmart", *words], cwd=ROOT, check=True)
 
 
 def compare(model: str, folder: Path, pairs: int, scratch: Path) -> dict[str, Any]:
-    """Results of the harness, and seconds of both."""
+    """Results of the harness, and seconds of both; both sides' answers are stored."""
+    from eval_tasks import TASKS
+    from harness_forms import FORMS, GROUP, results_of_harness
+    from lm_eval.models.huggingface import HFLM
+
+    from plugins.benchmarks.commands.eval import prepare_run
+    from plugins.benchmarks.harness.item_rows import item_rows
+    from plugins.benchmarks.harness.tasks import load_tasks_and_groups
+    from warehouse.store.eval_items import store_group, store_items
+
     run = prepare_run("minilong", model, "cpu", "float32")
-    loaded = load_tasks(list(TASKS), [folder])
-    for task in loaded:
-        store_items(run.workspace, run.problem.name, task.condition, item_rows(task))
+    names = [*TASKS, *(f"form_{name}" for name in FORMS), GROUP[0]]
+    tasks, groups = load_tasks_and_groups(names, [folder])
+    keys = run.workspace, run.problem.name
+    for task in tasks:
+        store_items(*keys, task.condition, item_rows(task))
+    conditions = {task.name: task.condition for task in tasks}
+    for group in groups:
+        store_group(*keys, group.condition(conditions), group.rows(conditions))
     _ = run.scorer  # loaded and checked before the clock starts
     harness = HFLM(
-        pretrained=str(run.plan.checkpoint.folder), device="cpu", dtype="float32", batch_size=1
+        pretrained=str(run.plan.checkpoint.folder), device="cpu", dtype="float32", batch_size=BATCH
     )
-    choices = [task for task in loaded if task.name in CHOICES]
-    probe = [task for task in choices if task.name == PROBED]
-    batches = {batch: harness_seconds(harness, probe, batch) for batch in (*BATCHES[:1], *BATCHES)}
-    fastest = min(batches, key=lambda batch: batches[batch])
-    whole = run.workspace
-    turns: list[dict[str, float]] = []
-    for number in range(pairs):
-        run.workspace = Workspace(whole.root, scratch / model / str(number), whole.database)
-        sides: list[tuple[str, Callable[[], float]]] = [
-            ("tokenmart", lambda: our_seconds(run, choices)),
-            ("harness", lambda: harness_seconds(harness, choices, fastest)),
-        ]
-        turn = {name: side() for name, side in sides[:: -1 if number % 2 else 1]}
-        turns.append({name: round(turn[name], 2) for name in sorted(turn)})
-        print(model, turns[-1], flush=True)
-    run.workspace = whole
-    for task in loaded:
+    times = {
+        kind: timed(run, harness, kind, [task for task in tasks if task.name in members], pairs)
+        for kind, members in KINDS.items()
+    }
+    for task in tasks:
         run.run(task)
         run.store_answers(task)
     if run.failures:
         raise SystemExit("; ".join(failure.reason for failure in run.failures))
-    manager = TaskManager(include_path=str(folder), include_defaults=False)
-    asked = manager.load(list(TASKS))
-    for task in asked["tasks"].values():
-        # without it the examples in a prompt differ from run to run; `lm_eval` itself sets it
-        task.set_fewshot_seed(seed=FEWSHOT_SEED)
-    theirs = evaluate(harness, asked, bootstrap_iters=RESAMPLES)["results"]
     del run.__dict__["scorer"]
     gc.collect()
-    ratios = [turn["tokenmart"] / turn["harness"] for turn in turns]
+    theirs = results_of_harness(harness, folder, names, scratch)
+    files = sorted(map(str, scratch.rglob("samples_*.jsonl")))
+    words = ("--problem", run.problem.name, "--model", run.plan.spec.full_id)
+    tokenmart("data", "import", *words, "--format", "samples", *files)
     return {
         "model": model,
-        "multiple_choice_requests": len(instances(choices)),
-        "harness_batch": fastest,
-        "seconds": turns,
-        "ratios": [round(ratio, 3) for ratio in ratios],
-        "ratio": round(statistics.median(ratios), 3),
+        "model_id": run.plan.spec.model_id,
+        "tasks": len(tasks),
+        "groups": len(groups),
+        "times": times,
         "results": theirs,
     }
 
 
-def instances(tasks: list[EvalTask]) -> list[Any]:
-    """The harness's own requests of some tasks."""
-    return [request.instance for task in tasks for unit in task.units for request in unit.requests]
+def timed(run: Any, harness: Any, kind: str, tasks: list[Any], pairs: int) -> dict[str, Any]:
+    """Seconds of both for some tasks, in turns."""
+    from warehouse.paths import Workspace
+
+    whole = run.workspace
+    turns = []
+    for number in range(pairs):
+        with tempfile.TemporaryDirectory() as place:
+            run.workspace = Workspace(whole.root, Path(place), whole.database)
+            sides: list[tuple[str, Callable[[], None]]] = [
+                ("tokenmart", partial(we_run, run, tasks)),
+                ("harness", partial(harness_runs, harness, tasks)),
+            ]
+            turns.append({name: seconds(side) for name, side in sides[:: -1 if number % 2 else 1]})
+            print(run.plan.spec.full_id, kind, turns[-1], flush=True)
+    run.workspace = whole
+    ratios = {
+        clock: [turn["tokenmart"][clock] / turn["harness"][clock] for turn in turns]
+        for clock in ("processor", "clock")
+    }
+    return {
+        "tasks": [task.name for task in tasks],
+        "requests": sum(len(unit.requests) for task in tasks for unit in task.units),
+        "harness_batch": BATCH,
+        "turns": turns,
+        **{f"ratio_{name}": round(statistics.median(each), 3) for name, each in ratios.items()},
+    }
 
 
-def harness_seconds(harness: HFLM, tasks: list[EvalTask], batch: int) -> float:
-    """Seconds of the harness's class for all requests of some tasks."""
-    harness.batch_size_per_gpu = batch
-    requests = instances(tasks)
-    started = time.perf_counter()
-    harness.loglikelihood(requests, disable_tqdm=True)
-    return time.perf_counter() - started
+def seconds(work: Callable[[], None]) -> dict[str, float]:
+    """What something takes, of the processor and by the clock."""
+    processor, clock = time.process_time(), time.perf_counter()
+    work()
+    return {
+        "processor": round(time.process_time() - processor, 2),
+        "clock": round(time.perf_counter() - clock, 2),
+    }
 
 
-def our_seconds(run: EvalRun, tasks: list[EvalTask]) -> float:
-    """Seconds for tasks that were never run, rows written and read back."""
-    started = time.perf_counter()
+def harness_runs(harness: Any, tasks: list[Any]) -> None:
+    """The harness's class answers all requests of some tasks."""
+    by_kind: dict[str, list[Any]] = {}
+    for task in tasks:
+        for unit in task.units:
+            for request in unit.requests:
+                by_kind.setdefault(request.kind, []).append(request.instance)
+    for kind, requests in by_kind.items():
+        getattr(harness, kind)(requests, disable_tqdm=True)
+
+
+def we_run(run: Any, tasks: list[Any]) -> None:
+    """We answer all requests of tasks that were never run; rows are written and read back."""
     for task in tasks:
         run.run(task)
         for _ in run.responses(task):
             pass
-    return time.perf_counter() - started
 
 
-def metrics(model: str, theirs: dict[str, Any], database: Path) -> list[dict[str, Any]]:
-    """Each number of the harness beside ours, and its standard error where it gives one."""
+def numbers(model: dict[str, Any], theirs: dict[str, Any], database: Path) -> list[dict[str, Any]]:
+    """Each number of the harness next to ours and the imported one."""
+    import duckdb
+
     query = """
-        select task, metric, filter, value, stderr from eval_metrics
+        select task, metric || ',' || filter, ends_with(condition, '-samples'), value, reason
+        from eval_metrics
         where part = 'all' and model_id = ?
     """
     with duckdb.connect(str(database), read_only=True) as connection:
-        rows = connection.execute(query, [model]).fetchall()
-    ours = {row[:3]: row[3:] for row in rows}
-    found = []
-    for task, results in theirs.items():
-        for key, value in results.items():
-            metric, _, filter_name = key.partition(",")
-            if not filter_name or metric.endswith("_stderr"):
-                continue
-            mine, spread = ours[task, metric, filter_name]
-            their_spread = results.get(f"{metric}_stderr,{filter_name}")
-            found.append(
-                {
-                    "task": task,
-                    "metric": metric,
-                    "filter": filter_name,
-                    "harness": value,
-                    "tokenmart": mine,
-                    "difference": abs(mine - value),
-                    "harness_stderr": their_spread if isinstance(their_spread, float) else None,
-                    "tokenmart_stderr": spread,
-                }
-            )
-    return found
+        rows = connection.execute(query, [model["model_id"]]).fetchall()
+    found = {row[:3]: row[3:] for row in rows}
+    return [
+        {
+            "task": task,
+            "metric": key,
+            "harness": value,
+            "tokenmart": found[task, key, False][0],
+            "reason": found[task, key, False][1],
+            "imported": found[task, key, True][0],
+        }
+        for task, values in theirs.items()
+        for key, value in values.items()
+    ]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What scoring a request gives, whichever backend does it."""
+"""Result of scoring a request, the same for all backends."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class TokenScores:
     Attributes:
         logprob: of the token, at most 0.
         entropy: of the full predictive distribution.
-        rank: 1 = the model's first choice.
-        top_logprob: of the first choice, at least `logprob`.
-        choices: shape (n, k), vocabulary ids of the k first choices, best first; None where
+        rank: 1 = the model's top-1 token.
+        top_logprob: of the top-1 token, at least `logprob`.
+        choices: shape (n, k), vocabulary ids of the top-k tokens, best first; None where
             they were not asked for.
         choice_logprobs: shape (n, k), theirs.
     """
@@ -28,6 +28,12 @@ class TokenScores:
     top_logprob: NDArray[np.float32]
     choices: NDArray[np.int32] | None = None
     choice_logprobs: NDArray[np.float32] | None = None
+
+    def first(self, count: int) -> TokenScores:
+        """Those of the first tokens."""
+        return TokenScores(
+            **{n: None if each is None else each[:count] for n, each in vars(self).items()}
+        )
 
 
 @dataclass(frozen=True)

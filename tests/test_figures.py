@@ -42,6 +42,7 @@ selection_methods = of_benchmarks("selection_methods")
 growth_table = of_benchmarks("growth_table")
 minimerge = of_benchmarks("minimerge")
 window_price = of_benchmarks("window_price")
+eval_harness_table = of_benchmarks("eval_harness_table")
 
 
 def test_the_guide_compares_methods_of_choosing(selection_methods: Any) -> None:
@@ -108,33 +109,30 @@ def test_growth_is_shown_as_it_was_measured(growth_table: Any) -> None:
     assert growth_table.results_block(runs) in RESULTS
     assert growth_table.reckoning_block(runs) in guide
     text = " ".join(guide.split())
-    largest: dict[str, Any] = {}
-    for run in runs:
-        builds = list(growth_table.pieces(run, "build").values())
-        smallest = min(builds, key=lambda each: each["rows"])
-        for build in builds:
-            if build["rows"] > 5 * smallest["rows"]:
-                assert growth_table.slope(smallest, build, "cpu_seconds") < 1
-                assert growth_table.slope(smallest, build, "seconds") < 1
-                assert build["peak_bytes"] < build["limit_bytes"] + (2 << 30)
-            if build["rows"] > largest.get("rows", 0):
-                largest = build
     builds = list(growth_table.pieces(found, "build").values())
-    assert {round(each["rows"], -6) for each in builds} >= {11_000_000, 113_000_000}
-    assert {each["limit_bytes"] >> 30 for each in builds} >= {2, 4, 8}
-    peak = max(each["peak_bytes"] for each in builds if each["limit_bytes"] == 2 << 30)
-    assert f"{peak / 2**30:.1f} GiB at 2 with 10⁸ rows" in text
-    (billion,) = (run["pieces"] for run in runs if "write 1000000000" in run["pieces"])
-    store = billion["write 1000000000"]
-    assert largest["rows"] == store["rows"] > 1e9 and largest["limit_bytes"] == 4 << 30
-    assert f"{largest['peak_bytes'] / 2**30:.1f} GiB at 4 with 10⁹" in text
+    smallest = min(builds, key=lambda each: each["rows"])
+    for build in builds:
+        if build["rows"] > 5 * smallest["rows"]:
+            assert growth_table.slope(smallest, build, "cpu_seconds") < 1
+            assert growth_table.slope(smallest, build, "seconds") < 1
+            assert build["peak_bytes"] < build["limit_bytes"] + (2 << 30)
+    assert {round(each["rows"], -6) for each in builds} == {11_000_000, 113_000_000}
+    assert {each["limit_bytes"] >> 30 for each in builds} == {4, 8}
+    store = found["pieces"]["write 100000000"]
+    build = found["pieces"]["build 100000000 at 4 GiB"]
     assert (
-        f"10⁹ rows of {store['models']:,} models take {largest['seconds'] / 60:.0f} minutes and a "
-        f"database of {largest['database_bytes'] / 1e9:.0f} GB for {store['bytes'] / 1e9:.0f} GB"
+        f"10⁸ rows of {store['models']:,} models take {build['seconds']:.0f} s and a database of "
+        f"{build['database_bytes'] / 1e9:.1f} GB for {store['bytes'] / 1e9:.1f} GB"
     ) in text
-    one_model = billion["added 1000000000"]["seconds_one_model"]
-    assert f"A run with one new model takes {one_model:.0f} s there" in text
-    shards = {each["workers"]: each for each in growth_table.pieces(found, "shards").values()}
+    added = found["pieces"]["added 100000000"]
+    assert f"A run with one new model takes {added['seconds_one_model']:.0f} s there" in text
+    assert (
+        f"takes {added['seconds_one_model'] / build['seconds']:.2f} of the time of a full build of "
+        f"10⁸ rows, and {added['cpu_seconds_one_model'] / build['cpu_seconds']:.2f} of its"
+    ) in " ".join(RESULTS.split())
+    assert f"peak of the process {build['peak_bytes'] / 2**30:.1f} GiB" in text
+    (pieces,) = (found for run in runs if (found := growth_table.pieces(run, "shards")))
+    shards = {each["workers"]: each for each in pieces.values()}
     assert shards.keys() == {0, 1, 2, 4}
     assert shards[2]["seconds"] < shards[0]["seconds"]
     case = growth_table.reckoning(runs)
@@ -272,25 +270,18 @@ def test_another_run_replaces_the_figures_of_the_quickstart(demo_figures: Any) -
     assert demo_figures.with_figures(changed, figures) == QUICKSTART
 
 
-def test_the_table_beside_the_harness_is_that_of_its_output() -> None:
+def test_the_table_beside_the_harness_is_that_of_its_output(eval_harness_table: Any) -> None:
     found = json.loads((ROOT / "benchmarks" / "eval_harness.json").read_text("utf-8"))
+    assert eval_harness_table.section(found) in RESULTS
     for model in found["models"]:
-        alike, relative = [0.0], [0.0]
-        for row in model["metrics"]:
-            if row["metric"].startswith(("acc", "exact", "brier")):
-                alike.append(row["difference"])
-            else:
-                relative.append(row["difference"] / abs(row["harness"]))
-        assert max(alike) < 1e-6 and max(relative) < 1e-4 and model["ratio"] < 0.8
-        theirs, ours = (
-            ", ".join(f"{turn[who]:.1f}" for turn in model["seconds"])
-            for who in ("harness", "tokenmart")
-        )
-        cells = (model["model"], len(model["metrics"]), f"{max(alike):.1e}", f"{max(relative):.1e}",
-                 theirs, ours, f"**{model['ratio']:.2f}**")  # fmt: skip
-        assert f"| {' | '.join(map(str, cells))} |" in RESULTS
-        assert f"all {model['multiple_choice_requests']} multiple-choice" in RESULTS
-    assert f"(lm_eval {found['versions']['lm_eval']})" in RESULTS
+        row = eval_harness_table.equality(model)
+        assert row["alike"] < eval_harness_table.ALIKE, row
+        assert row["relative"] < eval_harness_table.RELATIVE, row
+        assert row["imported"] == row["numbers"] and len({n["task"] for n in model["numbers"]}) > 20
+        for each in model["numbers"]:
+            assert each["tokenmart"] is not None or each["reason"], each
+    for row in eval_harness_table.timings(found["models"]):
+        assert row["ratio_processor"] <= row["goal"], row
 
 
 COVERAGE = {

@@ -3,13 +3,14 @@
 The backbone runs once over each prefix (a document) and keeps its KV cache; everything that
 continues it (retrieval excerpts, recall questions) is packed into one further forward under a
 mask: each suffix sees its part of the prefix and itself. Of many short prefixes (prompts with
-their choices) several go into one forward, suffixes and all. Other requests run in length-sorted
-batches under a token budget. The LM head runs over scored positions only.
+their choices) several go into one forward, suffixes and all. Other requests, and prompts whose
+choices are single tokens, run in length-sorted batches under a token budget. The LM head runs over
+scored positions only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import DynamicCache
 
-from extract.scoring import attention, generation, self_check
+from extract.scoring import attention, self_check
+from extract.scoring.answers import Answer, write_answers
 from extract.scoring.attempts import Attempts, free_bytes, give_back
 from extract.scoring.budgets import (
     CPU_BATCH_TOKENS,
@@ -27,18 +29,22 @@ from extract.scoring.budgets import (
     cache_bytes_per_token,
     gpu_budgets,
 )
+from extract.scoring.generation import Writing
 from extract.scoring.head import LogitTransform, VocabularyHead, to_host
 from extract.scoring.onednn_linear import onednn_available, pack_linear_layers
+from extract.scoring.padded_rows import Row, next_token_row, padded, whole_row
 from extract.scoring.placement import (
     compile_layers,
     exact_float32,
     execution_device,
+    has_length_dependent_rope,
     reset_frequencies,
 )
 from extract.scoring.refusals import refuse_large_caches, refuse_unknown_ids
 from extract.scoring.shared_prefix import (
     PACKED_TOKENS,
     Layout,
+    Suffix,
     attention_mask,
     behind_cache,
     columns_of,
@@ -46,6 +52,7 @@ from extract.scoring.shared_prefix import (
     pack_short_groups,
     pack_suffixes,
     pieces_of,
+    suffixes_of,
 )
 from extract.token_scores import NonFiniteLogits, Scored
 from warehouse.errors import TokenmartError
@@ -63,6 +70,7 @@ class Engine:
         parameters: weights of the model.
         prefixes: `shared`, or `separate: ` and the reason why every suffix reads its own prefix.
         weights: from `load_weights`; empty for a model that was made in memory.
+        scores_answers: see `write_answers`; None before the first one.
 
     Args:
         model: a causal language model of transformers, in eval mode, on its device.
@@ -70,12 +78,12 @@ class Engine:
             what suits a processor's caches, or a GPU's free memory.
         suffix_tokens: tokens of suffixes packed into one forward behind a prefix.
         prefix_tokens: a longer text goes through its KV cache in pieces; by default never on a
-            processor, and what has room in a GPU's free memory.
+            processor, and what fits in a GPU's free memory.
         compiled: fuse norms, feed-forward layers and the head's tiles with `torch.compile`; the
             first document waits for the compiler.
         sample: tokens of real text for `check`; fixed random ones without it.
-        check: call `check` at once.
-        top_k: how many first choices of each token to give, at most the vocabulary.
+        check: call `check` now.
+        top_k: number of top-k tokens per position, at most the vocabulary.
 
     Raises:
         TokenmartError: see `check`; or the model's forward does something after its head.
@@ -105,6 +113,7 @@ class Engine:
         self.parameters = sum(parameter.numel() for parameter in self.model.parameters())
         attention.repeat_heads_where_needed(self.config, self.device, self.dtype)
         self.compiled = compiled
+        self.scores_answers: bool | None = None
         self._described: dict[attention.Kernels, str] = {}
         transform = LogitTransform.of(self.config)
         head = self.model.get_output_embeddings()
@@ -123,14 +132,7 @@ class Engine:
             compile_layers(self.backbone)
         elif onednn_available(self.device, self.dtype):
             pack_linear_layers(self.backbone)
-        rope = getattr(self.config, "rope_parameters", None) or {}
-        # one set for all layers, or one for each kind of layer
-        sets = [rope, *(each for each in rope.values() if isinstance(each, dict))]
-        # such frequencies differ between a text and its prefixes, and between the members of a
-        # padded batch
-        self.length_dependent = any(
-            each.get("rope_type") in ("dynamic", "longrope") for each in sets
-        )
+        self.length_dependent = has_length_dependent_rope(self.config)
         self.prefixes = (
             "separate: frequencies follow the length" if self.length_dependent else "shared"
         )
@@ -140,7 +142,7 @@ class Engine:
     def _budgets(
         self, shape: ModelShape | None, batch: int | None, suffix: int, prefix: int | None
     ) -> Budgets:
-        """What was asked for, else what suits the device."""
+        """The chosen batch sizes, else those that suit the device."""
         if self.device.type != "cuda":
             return Budgets(batch or CPU_BATCH_TOKENS, suffix, self.head.rows, prefix, prefix)
         # what an earlier model left to the allocator is free, too
@@ -156,7 +158,7 @@ class Engine:
 
     @property
     def budgets(self) -> Budgets:
-        """How much is computed at once."""
+        """Batch sizes."""
         return self.attempts.budgets
 
     @property
@@ -216,17 +218,21 @@ class Engine:
                 groups.setdefault(request.prefix.tobytes(), []).append(index)
             else:
                 alone.append(index)
+        rows = [row for each in groups.values() if (row := next_token_row(requests, each))]
+        bare = {i for row in rows for i in row.requests}
+        suffixed = [group for group in groups.values() if group[0] not in bare]
         budget = min(self.budgets.batch_tokens, PACKED_TOKENS)
-        for pack in pack_short_groups(requests, list(groups.values()), budget):
+        for pack in pack_short_groups(requests, suffixed, budget):
             results.update(self._score_short_groups(requests, pack))
-        for group in groups.values():
+        for group in suffixed:
             if group[0] in results:
                 continue
             prefix = requests[group[0]].prefix
             same = [i for i in alone if np.array_equal(requests[i].ids, prefix)]
             alone = [i for i in alone if i not in same]
             results.update(self._score_long_prefix(prefix, requests, same, group))
-        results.update(self._score_batches(requests, alone))
+        rows += [whole_row(requests, i) for i in alone]
+        results.update(self._score_batches(requests, rows))
         return [results[index] for index in range(len(requests))]
 
     def _ids(self, ids: NDArray[Any]) -> Tensor:
@@ -236,17 +242,14 @@ class Engine:
             tensor = tensor.pin_memory()
         return tensor.to(self.device, non_blocking=True)
 
-    def _head(self, hidden: Tensor, request: Request) -> Tensor:
-        targets = self._ids(request.targets).to(self.head.device)
-        return self.head.score(hidden, targets, self.budgets.rows)
-
     def _heads(
         self, states: Sequence[Tensor], requests: Sequence[Request], spent: Mapping[int, int]
     ) -> list[_OnDevice]:
         """Statistics of several requests, the keys of `spent`: the head's weights are read once."""
         targets = self._ids(np.concatenate([requests[i].targets for i in spent]))
         targets = targets.to(self.head.device)
-        blocks = self.head.score(torch.cat(list(states)), targets, self.budgets.rows)
+        together = states[0] if len(states) == 1 else torch.cat(list(states))
+        blocks = self.head.score(together, targets, self.budgets.rows)
         parts = torch.split(blocks, [len(state) for state in states], dim=1)
         return list(zip(parts, spent.values(), strict=True))
 
@@ -255,7 +258,9 @@ class Engine:
         budgets = self.budgets
         if self.length_dependent or budgets.one_forward(len(ids), cached=cache is not None):
             output = self.backbone(
-                input_ids=self._ids(ids[None]), past_key_values=cache, use_cache=cache is not None
+                input_ids=self._ids(ids[None]),
+                past_key_values=cache,
+                use_cache=cache is not None,
             )
             return output.last_hidden_state[0]  # type: ignore[no-any-return]
         kept = DynamicCache() if cache is None else cache
@@ -270,37 +275,30 @@ class Engine:
         return torch.cat(pieces)
 
     def _score_batches(
-        self, requests: Sequence[Request], indices: Iterable[int]
+        self, requests: Sequence[Request], rows: Sequence[Row]
     ) -> dict[int, _OnDevice]:
         """Right-padded batches of similar length; causal attention never looks at the padding."""
         results: dict[int, _OnDevice] = {}
-        whole = {
-            i: np.concatenate([requests[i].prefix[: requests[i].prefix_length], requests[i].ids])
-            for i in indices
-        }
-        order = sorted(whole, key=lambda i: (-len(whole[i]), i))
-        while order:
-            longest = len(whole[order[0]])
+        left = sorted(rows, key=lambda row: (-len(row.ids), row.requests))
+        while left:
+            longest = len(left[0].ids)
             size = max(1, self.budgets.batch_tokens // longest)
             if self.length_dependent:
-                size = min(size, sum(len(whole[i]) == longest for i in order))
+                size = min(size, sum(len(row.ids) == longest for row in left))
                 reset_frequencies(self.backbone, self.device, self.dtype)
-            batch, order = order[:size], order[size:]
+            batch, left = left[:size], left[size:]
             if len(batch) == 1:
-                request = requests[batch[0]]
-                state = self._states(whole[batch[0]])[-len(request.targets) - 1 : -1]
-                results[batch[0]] = self._head(state, request), longest
-                continue
-            ids = np.zeros((len(batch), longest), dtype=np.int32)
-            for row, i in enumerate(batch):
-                ids[row, : len(whole[i])] = whole[i]
-            hidden = self.backbone(input_ids=self._ids(ids), use_cache=False).last_hidden_state
-            spent = {i: len(whole[i]) for i in batch}
-            states = [
-                hidden[row, len(whole[i]) - len(requests[i].targets) - 1 : len(whole[i]) - 1]
-                for row, i in enumerate(batch)
-            ]
-            results.update(zip(batch, self._heads(states, requests, spent), strict=True))
+                hidden = [self._states(batch[0].ids)]
+            else:
+                ids = padded([row.ids for row in batch])
+                output = self.backbone(input_ids=self._ids(ids), use_cache=False)
+                hidden = list(output.last_hidden_state)
+            states, spent = [], {}
+            for row, own in zip(batch, hidden, strict=True):
+                for i in row.requests:
+                    states.append(own[row.first : row.first + len(requests[i].targets)])
+                    spent[i] = len(row.ids) if i == row.requests[0] else 0
+            results.update(zip(spent, self._heads(states, requests, spent), strict=True))
         return results
 
     def _score_long_prefix(
@@ -313,37 +311,39 @@ class Engine:
         results: dict[int, _OnDevice] = {}
         cache = DynamicCache()
         hidden = self._states(prefix, cache)
-        spent = len(prefix)
+        tokens = len(prefix)
         for i in same:
-            first = requests[i].first_target
-            results[i] = (self._head(hidden[first - 1 : len(prefix) - 1], requests[i]), spent)
-            spent = 0
+            own = hidden[requests[i].first_target - 1 : len(prefix) - 1]
+            (results[i],), tokens = self._heads([own], requests, {i: tokens}), 0
         # a suffix whose first token is scored needs the prefix's last visible state
-        ends = {i: hidden[requests[i].prefix_length - 1].clone() for i in group}
+        suffixes = suffixes_of(requests, group)
+        ends = {each.visible: hidden[each.visible - 1].clone() for each in suffixes}
         del hidden
-        for members in pack_suffixes(requests, group, self.budgets.suffix_tokens):
-            states = self._run_suffixes(cache, len(prefix), [requests[i] for i in members])
-            for i, state in zip(members, states, strict=True):
-                request = requests[i]
-                before = torch.cat([ends[i][None], state[:-1]])
-                scores = self._head(before[request.first_target :], request)
-                results[i] = (scores, len(request.ids) + spent)
-                spent = 0
+        for pack in pack_suffixes(suffixes, self.budgets.suffix_tokens):
+            states = self._run_suffixes(cache, len(prefix), pack)
+            scored, spent = [], {}
+            for suffix, state in zip(pack, states, strict=True):
+                before = torch.cat([ends[suffix.visible][None], state])
+                tokens += len(suffix.ids)
+                for i in suffix.requests:
+                    scored.append(before[requests[i].first_target : len(requests[i].ids)])
+                    spent[i], tokens = tokens, 0
+            results.update(zip(spent, self._heads(scored, requests, spent), strict=True))
             cache.crop(-sum(len(state) for state in states))
         return results
 
     def _run_suffixes(
-        self, cache: DynamicCache, prefix_tokens: int, requests: Sequence[Request]
+        self, cache: DynamicCache, prefix_tokens: int, suffixes: Sequence[Suffix]
     ) -> list[Tensor]:
         """Hidden states of each suffix, shape (len(ids), width), from one packed forward."""
-        lengths = np.array([len(request.ids) for request in requests])
+        lengths = np.array([len(suffix.ids) for suffix in suffixes])
         layout = behind_cache(
-            suffix=self._ids(np.repeat(np.arange(len(requests)), lengths)),
+            suffix=self._ids(np.repeat(np.arange(len(suffixes)), lengths)),
             place=self._ids(np.concatenate([np.arange(n) for n in lengths])),
-            visible=self._ids(np.repeat([each.prefix_length for each in requests], lengths)),
+            visible=self._ids(np.repeat([each.visible for each in suffixes], lengths)),
             prefix_tokens=prefix_tokens,
         )
-        ids = np.concatenate([request.ids for request in requests])
+        ids = np.concatenate([suffix.ids for suffix in suffixes])
         return list(torch.split(self._packed_states(ids, layout, cache), lengths.tolist()))
 
     def _packed_states(self, ids: Ids, layout: Layout, cache: DynamicCache | None = None) -> Tensor:
@@ -361,7 +361,7 @@ class Engine:
     def _score_short_groups(
         self, requests: Sequence[Request], pack: Sequence[list[int]]
     ) -> dict[int, _OnDevice]:
-        """One packed forward over several groups; the head runs over all their targets at once."""
+        """One packed forward over several groups; the head runs once over all their targets."""
         pieces = pieces_of(requests, pack)
         layout = in_one_forward(*(self._ids(column) for column in columns_of(pieces)))
         hidden = self._packed_states(np.concatenate([piece.ids for piece in pieces]), layout)
@@ -377,13 +377,11 @@ class Engine:
             spent[piece.request], tokens = tokens + len(state), 0
         return dict(zip(spent, self._heads(scored, requests, spent), strict=True))
 
-    def generate(
-        self, contexts: Sequence[Ids], writing: generation.Writing
-    ) -> list[NDArray[np.int32]]:
-        """What the model writes behind each context; see `generation.generate`."""
+    def generate(self, contexts: Sequence[Ids], writing: Writing) -> list[Answer]:
+        """Text generated after each context; see `write_answers`."""
         kernels = attention.fused_kernels(self.device, self.attempts.kernels)
         with kernels, attention.with_masks(self.config):
-            return generation.generate(self.model, contexts, writing, self.budgets.batch_tokens)
+            return write_answers(self, contexts, writing, self._reference)
 
     def check(self) -> None:
         """Compare all paths with the model's own forward; see `check_paths`.

@@ -1,11 +1,14 @@
 """Text that a model writes: transformers' own `generate`, on the engine's model.
 
-Its log-probs are not taken from there: what was written is scored like any other text.
+Its log-probs are not taken from there: the states that it wrote from go through the engine's head.
+The first answer of a model is scored like any other text, too; where the two differ by more than
+rounding, so are all its answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,13 +22,16 @@ from extract.scoring.placement import execution_device
 from warehouse.probes.request import Ids
 
 PROMPTS_AT_ONCE = 16
+PROMPT_TOKENS = 8192
+"""Tokens of prompts at once, more only where a GPU has room: a step reads all weights, whatever the
+number of prompts, and their KV cache takes up to 1 MB a token in models of 7B."""
 LOOK_BACK_TOKENS = 4
 """Tokens decoded beyond those of a stop text, for texts that begin inside a token."""
 
 
 @dataclass(frozen=True)
 class Writing:
-    """How to write.
+    """Settings of generation.
 
     Attributes:
         tokenizer: of transformers.
@@ -43,7 +49,7 @@ class Writing:
 
 
 class _Stops(StoppingCriteria):  # type: ignore[misc]  # transformers has no types
-    """Each row ends by itself once one of the texts stands in what was written."""
+    """Each row ends once its generated text contains one of the texts."""
 
     def __init__(self, writing: Writing, behind: int) -> None:
         self.tokenizer, self.stops, self.behind = writing.tokenizer, writing.stops, behind
@@ -59,56 +65,87 @@ class _Stops(StoppingCriteria):  # type: ignore[misc]  # transformers has no typ
         return torch.tensor(found, dtype=torch.bool, device=input_ids.device)
 
 
+@dataclass(frozen=True)
+class Written:
+    """An answer.
+
+    Attributes:
+        ids: shape (n,), up to the end of text, which is included, or to the last token computed.
+        states: shape (n, width), the hidden states that predicted each of them; None where there
+            is not one for each, as with beams.
+    """
+
+    ids: NDArray[np.int32]
+    states: Tensor | None
+
+
 @torch.inference_mode()
 def generate(
     model: Any,
     contexts: Sequence[Ids],
     writing: Writing,
     batch_tokens: int,
-) -> list[NDArray[np.int32]]:
-    """Write behind each context, greedily unless the options say otherwise.
+) -> list[Written]:
+    """Generate text after each context, greedily unless the options say otherwise.
 
     Args:
         model: of transformers, in eval mode.
         contexts: each of shape (n,), read whole.
         writing: how.
-        batch_tokens: tokens of contexts at once, padding included.
-
-    Returns:
-        Ids written behind each context, up to the end of text, which is included, or to the last
-        token computed.
+        batch_tokens: tokens that the engine runs at once; contexts may have more, padding included.
     """
     device = execution_device(model.get_input_embeddings())
     ends = _end_tokens(model, writing.tokenizer)
-    found: dict[int, NDArray[np.int32]] = {}
+    found: dict[int, Written] = {}
     order = sorted(range(len(contexts)), key=lambda i: (-len(contexts[i]), i))
     torch.manual_seed(writing.seed)
     options = {"do_sample": False, **writing.options}
     if not options["do_sample"]:
         options |= dict.fromkeys(("temperature", "top_p", "top_k"))
+    most = max(batch_tokens, PROMPT_TOKENS)
     while order:
         longest = len(contexts[order[0]])
-        size = max(1, min(PROMPTS_AT_ONCE, batch_tokens // longest))
+        size = max(1, min(PROMPTS_AT_ONCE, most // longest))
         batch, order = order[:size], order[size:]
-        # padding stands on the left, where the attention mask hides it
+        # padding is on the left, where the attention mask hides it
         ids = np.zeros((len(batch), longest), dtype=np.int64)
         mask = np.zeros_like(ids)
         for row, i in enumerate(batch):
             ids[row, longest - len(contexts[i]) :] = contexts[i]
             mask[row, longest - len(contexts[i]) :] = 1
-        written = model.generate(
-            input_ids=torch.from_numpy(ids).to(device),
-            attention_mask=torch.from_numpy(mask).to(device),
-            max_new_tokens=writing.most_tokens,
-            stopping_criteria=StoppingCriteriaList([_Stops(writing, longest)]),
-            pad_token_id=ends[0] if ends else 0,
-            use_cache=True,
-            **options,
-        )[:, longest:]
-        for i, row_ids in zip(batch, written.cpu().numpy().astype(np.int32), strict=True):
+        with _last_states(model) as states:
+            written = model.generate(
+                input_ids=torch.from_numpy(ids).to(device),
+                attention_mask=torch.from_numpy(mask).to(device),
+                max_new_tokens=writing.most_tokens,
+                stopping_criteria=StoppingCriteriaList([_Stops(writing, longest)]),
+                pad_token_id=ends[0] if ends else 0,
+                use_cache=True,
+                **options,
+            )[:, longest:]
+        every = len(states) == written.shape[1] and all(len(s) == len(batch) for s in states)
+        for row, i in enumerate(batch):
+            row_ids = written[row].cpu().numpy().astype(np.int32)
             last = np.flatnonzero(np.isin(row_ids, ends))
-            found[i] = row_ids[: last[0] + 1] if len(last) else row_ids
+            row_ids = row_ids[: last[0] + 1] if len(last) else row_ids
+            own = torch.stack([s[row] for s in states[: len(row_ids)]]) if every else None
+            found[i] = Written(row_ids, own)
     return [found[i] for i in range(len(contexts))]
+
+
+@contextmanager
+def _last_states(model: Any) -> Iterator[list[Tensor]]:
+    """The states of the last position before the head, shape (batch, width), forward by forward."""
+    seen: list[Tensor] = []
+
+    def keep(module: Any, args: tuple[Tensor, ...]) -> None:
+        seen.append(args[0][:, -1])
+
+    hook = model.get_output_embeddings().register_forward_pre_hook(keep)
+    try:
+        yield seen
+    finally:
+        hook.remove()
 
 
 def _end_tokens(model: Any, tokenizer: Any) -> list[int]:

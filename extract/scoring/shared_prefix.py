@@ -27,7 +27,7 @@ class Layout:
 
     Attributes:
         mask: shape (n, p + n), what each token sees.
-        positions: shape (n,), where each stands in its own text.
+        positions: shape (n,), position of each in its own text.
         keys: shape (p + n,), the same of everything that may be seen.
     """
 
@@ -37,7 +37,7 @@ class Layout:
 
 
 def behind_cache(suffix: Tensor, place: Tensor, visible: Tensor, prefix_tokens: int) -> Layout:
-    """Lay out suffixes behind the cache of their prefix: each sees its part of it and itself.
+    """Arrange suffixes after the cache of their prefix: each sees its part of it and itself.
 
     Args:
         suffix: shape (n,), the suffix of each token.
@@ -57,12 +57,12 @@ def behind_cache(suffix: Tensor, place: Tensor, visible: Tensor, prefix_tokens: 
 
 
 def in_one_forward(group: Tensor, suffix: Tensor, position: Tensor, visible: Tensor) -> Layout:
-    """Lay out whole groups, prefixes and suffixes, in one forward without a cache.
+    """Arrange whole groups, prefixes and suffixes, in one forward pass without a cache.
 
     Args:
         group: shape (n,), the group of each token.
         suffix: shape (n,), its suffix; -1 in the prefix.
-        position: shape (n,), where it stands in its own text.
+        position: shape (n,), position in its own text.
         visible: shape (n,), how much of the prefix its suffix sees; 0 in the prefix.
     """
     same = (suffix[:, None] == suffix[None]) & (position[None] <= position[:, None])
@@ -72,7 +72,7 @@ def in_one_forward(group: Tensor, suffix: Tensor, position: Tensor, visible: Ten
 
 
 def attention_mask(layout: Layout, config: Any, dtype: torch.dtype) -> Any:
-    """The mask in the form the architecture takes, with its own sliding window respected.
+    """The mask in the architecture's format, with its own sliding window applied.
 
     Args:
         layout: of the packed tokens.
@@ -143,18 +143,46 @@ def pack_short_groups(
     return [pack for pack in packs if len(pack) > 1]
 
 
-def pack_suffixes(
-    requests: Sequence[Request], group: Sequence[int], budget: int
-) -> list[list[int]]:
-    """The suffixes of one long prefix in packs of at most `budget` tokens, or of one suffix."""
-    packs: list[list[int]] = [[]]
-    size = 0
+@dataclass(frozen=True)
+class Suffix:
+    """Tokens to run behind a prefix, and the requests that they and it answer.
+
+    Attributes:
+        ids: shape (n,); without the last token of its requests, where these differ only in it.
+        visible: how much of the prefix it sees.
+        requests: their indices.
+    """
+
+    ids: Ids
+    visible: int
+    requests: tuple[int, ...]
+
+
+def suffixes_of(requests: Sequence[Request], group: Sequence[int]) -> list[Suffix]:
+    """The suffixes of one prefix; requests that differ only in their last token share one."""
+    stems: dict[tuple[int, bytes], list[int]] = {}
     for i in group:
-        if packs[-1] and size + len(requests[i].ids) > budget:
+        stem = requests[i].prefix_length, requests[i].ids[:-1].tobytes()
+        stems.setdefault(stem, []).append(i)
+    found = []
+    for (visible, _), members in stems.items():
+        ids = requests[members[0]].ids
+        shared = len(members) > 1 and len(ids) > 1
+        for each in [tuple(members)] if shared else [(i,) for i in members]:
+            found.append(Suffix(ids[:-1] if shared else requests[each[0]].ids, visible, each))
+    return found
+
+
+def pack_suffixes(suffixes: Sequence[Suffix], budget: int) -> list[list[Suffix]]:
+    """The suffixes of one long prefix in packs of at most `budget` tokens, or of one suffix."""
+    packs: list[list[Suffix]] = [[]]
+    size = 0
+    for suffix in suffixes:
+        if packs[-1] and size + len(suffix.ids) > budget:
             packs.append([])
             size = 0
-        packs[-1].append(i)
-        size += len(requests[i].ids)
+        packs[-1].append(suffix)
+        size += len(suffix.ids)
     return packs
 
 
@@ -168,7 +196,7 @@ def pieces_of(requests: Sequence[Request], pack: Sequence[list[int]]) -> list[Pi
 
 
 def columns_of(pieces: Sequence[Piece]) -> tuple[NDArray[np.int64], ...]:
-    """What `in_one_forward` takes: group, suffix, position and visible prefix of each token."""
+    """Arguments of `in_one_forward`: group, suffix, position and visible prefix of each token."""
     lengths = [len(piece.ids) for piece in pieces]
     group, suffix, visible = (
         np.repeat([getattr(piece, name) for piece in pieces], lengths)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
@@ -40,7 +41,7 @@ class Round:
 
     @staticmethod
     def of_tasks(name: str, weight: float, asked: Sequence[str], folders: Sequence[Path]) -> Round:
-        """The round of tasks that the harness knows or finds in folders.
+        """The round of tasks that the harness has or finds in folders.
 
         Raises:
             TokenmartError: the name is taken, or a task can't be loaded.
@@ -52,7 +53,7 @@ class Round:
 
     @staticmethod
     def hidden(path: Path, workspace: Workspace) -> Round:
-        """The round of a problem file, whose tasks lie beside it.
+        """The round of a problem file, whose tasks are in the same folder.
 
         Raises:
             TokenmartError: the file is wrong, or a task can't be loaded.
@@ -80,7 +81,11 @@ def evaluate(plan: Plan, round_: Round, workspace: Workspace, device: str) -> Co
         limits = plan.problem.limits
         variables = {**environment(workspace), **workspace.environment()}
         kept = "finished units were kept"
-        return run_within(command, folder, limits, what, variables, kept=kept)
+        cost = run_within(command, folder, limits, what, variables, kept=kept)
+        for line in (folder / "log.txt").read_text("utf-8", "replace").splitlines():
+            if line.startswith("note: "):
+                click.echo(line, err=True)
+        return cost
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -137,7 +142,7 @@ def store_run(
     """Write down what a merge or an evaluation took.
 
     An evaluation that found all units there already keeps the cost of the one that ran them: the
-    larger number of seconds stays. One that goes on from an evaluation that was ended adds to it.
+    larger number of seconds stays. One that resumes an interrupted evaluation adds to it.
 
     Args:
         plan: the merge.

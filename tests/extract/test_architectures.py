@@ -18,6 +18,7 @@ from extract.scoring.engine import Engine
 from extract.token_scores import NonFiniteLogits
 from warehouse.errors import TokenmartError
 from warehouse.probes.full import full_requests
+from warehouse.probes.request import Request, span
 
 
 @pytest.mark.parametrize("bos", [None, 0])
@@ -44,6 +45,37 @@ def test_the_tree_runs_the_document_once(tiny_checkpoint: Callable[..., Path]) -
     results = engine.score([requests[0], *with_document])
     spent = sum(result.tokens_processed for result in results)
     assert spent == 91 + sum(len(request.ids) for request in with_document)
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gemma3_text", "llama_ntk"])
+def test_choices_of_one_token_cost_no_more_than_their_prompts(
+    architecture: str, tiny_checkpoint: Callable[..., Path]
+) -> None:
+    """A prompt's last state predicts them; a prompt with a longer choice runs its choices."""
+    folder = tiny_checkpoint(architecture)
+    tokens = np.random.default_rng(6).integers(2, 300, 60).astype(np.int32)
+    prompts = {(0, 30): ((5,), (6,), (7,), (8,)), (30, 47): ((5,), (6,)), (47, 60): ((5,), (6, 7))}
+    requests = [
+        Request(
+            segment=0,
+            ids=np.array(choice, dtype=np.int32),
+            first_target=0,
+            positions=span(end, end + len(choice)),
+            context_tokens=span(end, end + len(choice)),
+            prefix=tokens[start:end],
+            prefix_length=end - start,
+        )
+        for (start, end), choices in prompts.items()
+        for choice in choices
+    ]
+    plain = references(load(folder), requests)
+    engine = Engine(load(folder))
+    results = engine.score(requests)
+    for expected, result in zip(plain, results, strict=True):
+        assert_agree(result.scores, expected)
+    spent = [result.tokens_processed for result in results]
+    if engine.share_prefixes:
+        assert (sum(spent[:4]), sum(spent[4:6]), sum(spent[6:])) == (30, 17, 13 + 1 + 2)
 
 
 def test_equal_requests_are_scored_once(tiny_checkpoint: Callable[..., Path]) -> None:
@@ -74,7 +106,7 @@ def test_unknown_transforms_after_the_backbone_are_refused(
         Engine(model)
 
 
-def test_out_of_memory_halves_the_budgets_and_goes_on(
+def test_out_of_memory_halves_the_budgets_and_continues(
     tiny_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = Engine(load(tiny_checkpoint("llama")), batch_tokens=256)

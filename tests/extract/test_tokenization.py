@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +152,7 @@ def test_the_setting_that_libraries_differ_in_is_named(
 
 
 @pytest.mark.parametrize("dummy_prefix", [True, False])
-def test_a_tokenizer_json_is_read_as_it_stands(dummy_prefix: bool, tmp_path: Path) -> None:
+def test_a_tokenizer_json_is_read_unchanged(dummy_prefix: bool, tmp_path: Path) -> None:
     folder = make_sentencepiece(tmp_path, "llama", dummy_prefix)
     wanted = load_tokenizer(Checkpoint(folder, f"{tmp_path} model"), spec_of(folder))
     from transformers import AutoTokenizer
@@ -211,3 +213,19 @@ def test_models_of_a_new_problem_score_the_same_bytes(workspace: Workspace, tmp_
     # cut in tokens alone, the two models score other texts
     file.write_text(text.replace(f", max_characters: {characters}", ""))
     assert len(read()) == 2
+
+
+def test_a_file_that_says_to_truncate_cuts_no_text(
+    tmp_path: Path, tiny_checkpoint: Callable[..., Path]
+) -> None:
+    """tokenizer.json may keep the length that its model was trained with."""
+    folder = shutil.copytree(tiny_checkpoint(), tmp_path / "m")
+    path = folder / "tokenizer.json"
+    cut = {"direction": "Right", "max_length": 8, "strategy": "LongestFirst", "stride": 0}
+    content = json.loads(path.read_text("utf-8"))
+    padding = {"strategy": {"Fixed": 64}, "direction": "Right", "pad_to_multiple_of": None,
+               "pad_id": 0, "pad_type_id": 0, "pad_token": "<s>"}  # fmt: skip
+    path.write_text(json.dumps({**content, "truncation": cut, "padding": padding}), "utf-8")
+    tokens = load_tokenizer(Checkpoint(folder, "r"), spec_of(folder)).encode(TEXTS[0])
+    whole = load_tokenizer(Checkpoint(tiny_checkpoint(), "r"), spec_of(tiny_checkpoint()))
+    assert tokens.ids.tolist() == whole.encode(TEXTS[0]).ids.tolist()

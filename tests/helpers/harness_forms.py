@@ -7,6 +7,7 @@ dataset, so templates, filters, `process_results` and aggregations are the harne
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -308,7 +309,23 @@ FORMS: dict[str, tuple[str, Documents, dict[str, Any]]] = {
                 "answer": f"It has {n} + 2.\n#### {n + 2}",
             }
         ),
-        {"num_fewshot": 2, "fewshot_split": "test", "training_split": None},
+        {
+            "num_fewshot": 5,
+            "fewshot_split": "test",
+            "training_split": None,
+            "generation_kwargs": {"until": ["Question:"], "do_sample": False, "max_gen_toks": 96},
+        },
+    ),
+    "mmlu_5shot": (
+        "mmlu/default/_default_template_yaml",
+        _each(
+            lambda n, land, city: {
+                "question": f"Capital of {land}?",
+                "choices": _cities(n, 4),
+                "answer": n % 4,
+            }
+        ),
+        {"num_fewshot": 5, "fewshot_split": "test"},
     ),
     "triviaqa": (
         "triviaqa/default.yaml",
@@ -346,6 +363,37 @@ def _mmlu(first: int, stop: int) -> Documents:
         }
     )
     return rows[first:stop]
+
+
+def results_of_harness(model: Any, forms: Path, names: list[str], logged: Path) -> dict[str, Any]:
+    """Task or group → metric,filter → value, by a model of the harness and its arithmetic.
+
+    Task by task: where one can't be counted, the harness ends. Its own files go to `logged`.
+    """
+    from lm_eval import simple_evaluate
+    from lm_eval.loggers import EvaluationTracker
+    from lm_eval.tasks import TaskManager
+
+    logging.getLogger("lm_eval").setLevel(logging.ERROR)
+    manager = TaskManager(include_path=str(forms), include_defaults=False)
+    found: dict[str, Any] = {}
+    for name in names:
+        run = dict(
+            simple_evaluate(
+                model, tasks=[name], task_manager=manager, bootstrap_iters=0, log_samples=True
+            )
+        )
+        samples = run.pop("samples")
+        tracker = EvaluationTracker(output_path=str(logged / name))
+        tracker.general_config_tracker.model_name_sanitized = "model"
+        tracker.save_results_aggregated(run, samples)
+        for task, found_samples in samples.items():
+            tracker.save_results_samples(task_name=task, samples=found_samples)
+        for task, values in run["results"].items():
+            found[task] = {
+                key: value for key, value in values.items() if "," in key and "_stderr," not in key
+            }
+    return found
 
 
 def write_forms(folder: Path) -> Path:

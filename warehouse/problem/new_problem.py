@@ -1,4 +1,4 @@
-"""A problem file for somebody's own texts and models, checked before it is written."""
+"""A problem file for the user's own texts and models, checked before it is written."""
 
 from __future__ import annotations
 
@@ -47,8 +47,9 @@ _SHORTEST_WINDOW, _LONGEST_WINDOW = 32, 3072
 """With a stride of the same length, the longest has the mean context of LongPPL's published windows
 (4,096 tokens and strides of 1,024) at 40% of their price; see benchmarks/window_price.py."""
 SHARE_WITH_A_WINDOW = 0.9
-"""Of all text: what documents of two windows or more hold, so that a few short ones don't set the
-window for all."""
+"""Share of all text in documents of two windows or more, so that a few short ones don't set the
+window for all.
+"""
 _LARGEST_CONFIG = 16 << 20
 _NAME = r"[a-z0-9][a-z0-9_-]{0,99}"
 _HUB_ID = r"[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9._+-]+)?"
@@ -62,7 +63,7 @@ class NewProblem:
 
     Attributes:
         path: the file.
-        problem: what it stands for.
+        problem: its content.
         lengths: tokens of each document, estimated, uncut.
         context: the shortest of the models' contexts in tokens, as far as they are known.
         context_of: the model that has it.
@@ -321,7 +322,9 @@ def _window(lengths: Sequence[int]) -> int:
 
 
 def _has_excerpts(lengths: Sequence[int]) -> bool:
-    """Whether most documents have room for excerpts; one that has none is left out of the value."""
+    """Whether most documents are long enough for excerpts; one that isn't is left out of the
+    value.
+    """
     if not lengths:
         return False
     # two of them: an excerpt is left where one is lost near a cut
@@ -329,7 +332,7 @@ def _has_excerpts(lengths: Sequence[int]) -> bool:
 
 
 def _path(path: Path, folder: Path) -> str:
-    """A path as it stands in a file of this folder."""
+    """A path as written in a file of this folder."""
     absolute = Path(os.path.abspath(path.expanduser()))  # noqa: PTH100 - links stay as given
     try:
         relative = os.path.relpath(absolute, folder)

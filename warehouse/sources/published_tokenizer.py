@@ -24,7 +24,7 @@ _TYPES = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 
 
 def read_as_published(backend: Any, folder: Path) -> Callable[[str], list[int]] | None:
-    """Make a tokenizer split text as the files of its repository say.
+    """Make a tokenizer split text as the files of its repository define.
 
     Args:
         backend: of the library `tokenizers`; its normaliser and model may be replaced.
@@ -51,7 +51,10 @@ def _restore(backend: Any, file: Path) -> None:
     from tokenizers import Tokenizer
 
     published = Tokenizer.from_file(str(file))
-    published.no_truncation()
+    for each in (published, backend):
+        # a file may keep those of the model's training; a text is read whole
+        each.no_truncation()
+        each.no_padding()
     expected = _ids(published)
     if _ids(backend) != expected:
         backend.model = published.model

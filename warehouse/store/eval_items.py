@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -47,7 +48,9 @@ def refuse_clashes(workspace: Workspace, problem: str, tasks: Iterable[tuple[str
 
 
 def lengths_of(reference: str) -> dict[str, int]:
-    """What scores are normalised by; words as the harness counts them, empty ends included."""
+    """Lengths that scores are normalised by; words as the harness counts them, empty ends
+    included.
+    """
     return {
         "characters": len(reference),
         "bytes": len(reference.encode("utf-8", "surrogatepass")),
@@ -57,7 +60,11 @@ def lengths_of(reference: str) -> dict[str, int]:
 
 def stored_items(workspace: Workspace, problem: str, condition: str) -> pa.Table | None:
     """A task's requests; None where none are stored, or can't be read."""
-    path = workspace.eval_items / f"problem={problem}" / f"condition={condition}" / "items.parquet"
+    folder = workspace.eval_items / f"problem={problem}" / f"condition={condition}"
+    return _table(folder / "items.parquet")
+
+
+def _table(path: Path) -> pa.Table | None:
     try:
         return pq.read_table(source(path), partitioning=None)
     except (OSError, pa.ArrowException):
@@ -93,3 +100,9 @@ def store_group(workspace: Workspace, problem: str, condition: str, rows: pa.Tab
     """
     folder = workspace.eval_groups / f"problem={problem}" / f"condition={condition}"
     write_table(folder / "group.parquet", rows)
+
+
+def stored_group(workspace: Workspace, problem: str, condition: str) -> pa.Table | None:
+    """What a group of benchmarks averages; None where nothing is stored, or can't be read."""
+    folder = workspace.eval_groups / f"problem={problem}" / f"condition={condition}"
+    return _table(folder / "group.parquet")

@@ -115,10 +115,10 @@ def eval_command(
 ) -> None:
     """Run benchmarks of lm-evaluation-harness and store every scored token.
 
-    Choices of an item share their prompt's KV cache. A finished unit (32 documents of a task) is
-    never computed again: interrupt at any time and run the same command to resume. `tokenmart dbt
-    run --select tag:benchmarks+` computes the metrics in the tables eval_metrics and
-    eval_item_metrics.
+    Choices of an item share their prompt's KV cache, and prompts that begin with the same examples
+    share these. A finished unit (32 documents of a task) is never computed again: interrupt at any
+    time and run the same command to resume. `tokenmart dbt run --select tag:benchmarks+` computes
+    the metrics in the tables eval_metrics and eval_item_metrics.
 
     \b
     tokenmart eval --problem minilong --tasks arc_easy,hellaswag --limit 100
@@ -155,11 +155,11 @@ def eval_command(
 
     conditions: set[str] = set()
 
-    def tasks_of(plan: ModelPlan) -> list[EvalTask]:
-        """The tasks as this model is asked, their requests stored."""
+    def tasks_of(plan: ModelPlan) -> tuple[list[EvalTask], str]:
+        """The tasks as this model is asked, their requests stored; what prompts lack."""
         asked = tasks
+        put = Chat(system)
         if chat or system is not None:
-            put = Chat(system)
             if chat:
                 put = chat_of(plan.spec.full_id, plan.tokenizer.library, system, multiturn)
             asked = [in_chat(task, put, limit) for task in tasks]
@@ -169,10 +169,12 @@ def eval_command(
             rows = item_rows(task, subject, cluster) if rows is None else rows
             store_items(workspace, problem.name, task.condition, rows)
             conditions.add(task.condition)
+        by_task = {task.name: task.condition for task in asked}
         for group in groups:
-            store_group(workspace, problem.name, group.condition(asked), group.rows(asked))
-            conditions.add(group.condition(asked))
-        return asked
+            condition = group.condition(by_task)
+            store_group(workspace, problem.name, condition, group.rows(by_task))
+            conditions.add(condition)
+        return asked, put.note
 
     started = time.monotonic()
     total = len(selection.models) * sum(len(task.units) for task in tasks)
@@ -218,7 +220,7 @@ def _run_model(
     spec: ModelSpec,
     problem: Problem,
     selection: Selection,
-    tasks_of: Callable[[ModelPlan], list[EvalTask]],
+    tasks_of: Callable[[ModelPlan], tuple[list[EvalTask], str]],
     workspace: Workspace,
     progress: Progress,
     too_long: TooLong,
@@ -237,13 +239,15 @@ def _run_model(
         with messages.about(spec.full_id):
             plan = plan_model(problem, selection, spec, [], workspace)
             run = EvalRun(problem, selection, plan, workspace, progress, too_long=too_long)
-            for task in tasks_of(plan):
+            tasks, note = tasks_of(plan)
+            notes += [f"{spec.full_id}: {note}"] if note else []
+            for task in tasks:
                 run.run(task)
                 notes += [f"{spec.full_id}, {task.name}: {why}" for why in run.store_answers(task)]
                 if shortened := str(run.shortened(task)):
                     notes.append(
-                        f"{spec.full_id}, {task.name}: longer than the {plan.context_limit} tokens "
-                        f"that the model reads: {shortened} (see --too-long)"
+                        f"{spec.full_id}, {task.name}: longer than the {run.encoder.longest} "
+                        f"tokens that the model reads: {shortened} (see --too-long)"
                     )
     except StorageError:
         raise

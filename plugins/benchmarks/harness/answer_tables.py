@@ -144,7 +144,7 @@ def store_tokens(
                 **token.model_dump(),
                 "doc_id": number,
                 "segment": place["segment"],
-                "position": answer.context_tokens + index,
+                "position": answer.tokens_cut + answer.context_tokens + index,
                 "context_tokens": answer.context_tokens + index,
                 "char_start": 0,
                 "char_end": 0,

@@ -4,13 +4,49 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from warehouse.errors import TokenmartError
+from warehouse.terminal import counted
 
 Messages = list[dict[str, str]]
+
+
+@dataclass
+class ChatTemplate:
+    """A tokenizer's chat template.
+
+    Attributes:
+        tokenizer: of transformers.
+        without_system: how many prompts have no system turn because the template refuses one.
+    """
+
+    tokenizer: Any
+    without_system: int = 0
+
+    def __call__(self, messages: Messages, add_generation_prompt: bool = True) -> str:
+        """Messages as a prompt, the assistant's turn opened behind them or not."""
+        from jinja2.exceptions import TemplateError
+
+        try:
+            return self._rendered(messages, add_generation_prompt)
+        except TemplateError:
+            # as in the harness: some templates refuse a system's turn
+            kept = [each for each in messages if each["role"] != "system"]
+            prompt = self._rendered(kept, add_generation_prompt)
+            self.without_system += 1
+            return prompt
+
+    def _rendered(self, messages: Messages, add_generation_prompt: bool) -> str:
+        return str(
+            self.tokenizer.apply_chat_template(
+                messages,
+                tokenize=False,
+                add_generation_prompt=add_generation_prompt,
+                continue_final_message=not add_generation_prompt,
+            )
+        )
 
 
 @dataclass(frozen=True)
@@ -21,13 +57,13 @@ class Chat:
         system: an instruction before everything else.
         multiturn: worked examples are turns of their own, not one text.
         template: text of the chat template; None for plain prompts.
-        apply: messages, and whether the assistant's turn is opened behind them, to a prompt.
+        apply: the template on messages.
     """
 
     system: str | None = None
     multiturn: bool = True
     template: str | None = None
-    apply: Callable[..., str] | None = None
+    apply: ChatTemplate | None = None
 
     @property
     def ending(self) -> str:
@@ -39,8 +75,16 @@ class Chat:
         return f"-{'system' if self.template is None else 'chat'}{digest}"
 
     @property
+    def note(self) -> str:
+        """What the template left out of prompts, empty for nothing."""
+        if self.apply is None or not self.apply.without_system:
+            return ""
+        count = counted(self.apply.without_system, "prompt")
+        return f"its chat template refuses a system turn, which {count} therefore lack"
+
+    @property
     def building(self) -> dict[str, Any]:
-        """What the harness's `build_all_requests` is told."""
+        """Arguments for the harness's `build_all_requests`."""
         return {
             "system_instruction": self.system,
             "apply_chat_template": self.template is not None,
@@ -61,8 +105,6 @@ def chat_of(model: str, tokenizer: Any, system: str | None = None, multiturn: bo
     Raises:
         TokenmartError: the tokenizer has no chat template, or several and none is the default.
     """
-    from jinja2.exceptions import TemplateError
-
     try:
         template = tokenizer.get_chat_template()
     except ValueError as error:
@@ -71,21 +113,4 @@ def chat_of(model: str, tokenizer: Any, system: str | None = None, multiturn: bo
             "--apply-chat-template out, or leave the model out with --model"
         ) from error
 
-    def apply(messages: Messages, add_generation_prompt: bool = True) -> str:
-        def render(kept: Messages) -> str:
-            return str(
-                tokenizer.apply_chat_template(
-                    kept,
-                    tokenize=False,
-                    add_generation_prompt=add_generation_prompt,
-                    continue_final_message=not add_generation_prompt,
-                )
-            )
-
-        try:
-            return render(messages)
-        except TemplateError:
-            # as in the harness: some templates refuse a system's turn
-            return render([each for each in messages if each["role"] != "system"])
-
-    return Chat(system, multiturn, str(template), apply)
+    return Chat(system, multiturn, str(template), ChatTemplate(tokenizer))

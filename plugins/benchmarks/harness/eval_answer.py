@@ -42,10 +42,12 @@ class EvalAnswer(Frozen):
         shots: worked examples in the prompt, -1 if unknown.
         chat: what sets the prompts apart that are put as a conversation; empty for plain ones.
         words, bytes: of the reference, where the task counts them in its own way.
-        loglikelihood: of the continuation, nats, -inf for an impossible one; not beside `tokens`.
-        is_greedy: whether each token was the first choice.
+        loglikelihood: of the continuation, nats, -inf for an impossible one; not together with
+            `tokens`.
+        is_greedy: whether each token was the top-1 token.
         tokens: of the continuation, in order.
-        context_tokens: tokens before the first of them.
+        context_tokens: tokens that the model read before the first of them.
+        tokens_cut: tokens of the prompt that it did not read.
         answers: generated text by filter.
         options: see `eval_items`.
         backend: what ran the model.
@@ -73,6 +75,7 @@ class EvalAnswer(Frozen):
     is_greedy: bool | None = None
     tokens: tuple[TokenLogprob, ...] = ()
     context_tokens: int = Field(default=0, ge=0)
+    tokens_cut: int = Field(default=0, ge=0)
     answers: dict[str, str | None] = Field(default_factory=dict)
     options: dict[str, Any] = Field(default_factory=dict)
     backend: str = Field(min_length=1)
@@ -82,10 +85,22 @@ class EvalAnswer(Frozen):
         given = [self.loglikelihood is not None, bool(self.tokens), bool(self.answers)]
         if sum(given) != 1:
             raise ValueError("one of loglikelihood, tokens and answers must be given")
+        if self.tokens_cut and not self.tokens:
+            raise ValueError("tokens_cut goes with tokens")
         return self
 
     @property
     def run(self) -> str:
         """What sets its requests apart from others of the task, as a folder may have it."""
-        known = [f"{self.shots}shot"] if self.shots != UNKNOWN_SHOTS else []
-        return "-".join([*known, *([f"chat{self.chat}"] if self.chat else [])])
+        return run_name(self.shots, self.chat)
+
+
+def run_name(shots: int | None, chat: str) -> str:
+    """What sets requests apart from others of their task, as a folder may have it.
+
+    Args:
+        shots: worked examples in a prompt; None or -1 if unknown.
+        chat: as in `EvalAnswer`.
+    """
+    known = [] if shots in (None, UNKNOWN_SHOTS) else [f"{shots}shot"]
+    return "-".join([*known, *([f"chat{chat}"] if chat else [])])

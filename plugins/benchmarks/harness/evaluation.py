@@ -143,7 +143,8 @@ class EvalRun:
             StorageError: nothing more can be stored; what was finished is kept.
         """
         label = f"{self.plan.spec.full_id}: {task.condition}"
-        missing = [unit for unit in task.units if not self._is_done(task, unit, self._ledger(task))]
+        ledger = self._ledger(task)
+        missing = [unit for unit in task.units if not self._is_done(task, unit, ledger)]
         self.progress(label, len(task.units) - len(missing))
         if missing:
             with storage_errors(self._scores(task), "see that the folder can be written"):

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import click
 import pyarrow as pa
 from pydantic import ValidationError
 
@@ -20,10 +21,15 @@ from plugins.benchmarks.harness.answer_tables import (
     store_tokens,
 )
 from plugins.benchmarks.harness.eval_answer import EvalAnswer
-from warehouse.errors import TokenmartError
+from plugins.benchmarks.harness.imported_groups import ImportedGroup
+from warehouse.errors import TokenmartError, visible
 from warehouse.importers.interface import Row, StoringImporter
 from warehouse.paths import Workspace
 from warehouse.store.eval_items import condition_of, refuse_clashes, store_items, stored_items
+from warehouse.terminal import counted
+
+LEAST_BYTES = 3
+"""Bytes of text that a token has at least, on average over a prompt of most languages."""
 
 
 class EvalImporter(StoringImporter):
@@ -42,6 +48,13 @@ class EvalImporter(StoringImporter):
 
         Without those that name the requests. A file that gives any has one task.
         """
+        yield from ()
+
+    def longest(self, path: Path) -> int | None:
+        """Tokens that the model read at once, where the program cut longer prompts unrecorded."""
+
+    def groups(self, files: Sequence[Path]) -> Iterator[ImportedGroup]:
+        """The groups of tasks that files give values of."""
         yield from ()
 
     def import_files(
@@ -68,8 +81,8 @@ def import_answers(
 ) -> dict[str, int]:
     """Write one model's answers; every row is checked before anything is written.
 
-    Each task gets a condition of its own by its worked examples and chat, so that it stands beside
-    what was run here and is never mixed with it.
+    Each task gets a condition of its own by its worked examples and chat, so that it is listed next
+    to what was run here and never mixed with it.
 
     Args:
         reader: reads their format.
@@ -77,7 +90,7 @@ def import_answers(
         workspace: the checkout.
         problem: name of the problem.
         model_id: partition key of the model.
-        force: replace requests that other models' imports brought, if these differ.
+        force: replace requests of other models' imports, if these differ.
 
     Returns:
         Items by task.
@@ -89,12 +102,14 @@ def import_answers(
     """
     by_run: dict[tuple[str, str], dict[tuple[int, int, bool], EvalAnswer]] = {}
     scores: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    notes: list[str] = []
     for file in files:
         if not file.is_file():
             raise TokenmartError(f"{file}: no such file; correct the path")
         run: tuple[str, str] | None = None
+        own: list[EvalAnswer] = []
         for row in reader.read(file):
-            answer = _checked(row)
+            own.append(answer := _checked(row))
             key = answer.item, answer.choice, answer.unconditional
             given = by_run.setdefault((answer.task, answer.run), {})
             if given.setdefault(key, answer) is not answer:
@@ -105,13 +120,15 @@ def import_answers(
             run = answer.task, answer.run
         if run is not None:
             scores.setdefault(run, []).extend(reader.scores(file))
+            notes += _perhaps_cut(file, own, reader.longest(file))
     if not by_run:
         names = ", ".join(str(file) for file in files)
-        raise TokenmartError(f"{names}: holds no answer; nothing was imported")
-    conditions = {
-        (task, ending): condition_of(task, f"{ending}-{reader.kind}" if ending else reader.kind)
-        for task, ending in by_run
-    }
+        raise TokenmartError(f"{names}: contains no answer; nothing was imported")
+
+    def condition_of_run(task: str, run: str) -> str:
+        return condition_of(task, f"{run}-{reader.kind}" if run else reader.kind)
+
+    conditions = {each: condition_of_run(*each) for each in by_run}
     refuse_clashes(workspace, problem, [(t, condition) for (t, _), condition in conditions.items()])
     prepared = []
     for (task, ending), found in by_run.items():
@@ -122,20 +139,41 @@ def import_answers(
         if before is not None and not before.equals(items) and not force:
             raise TokenmartError(_other_requests(task, ending, before, items))
         prepared.append((condition, answers, items, scores[task, ending]))
+    store_groups = [
+        group.stored(workspace, problem, condition_of_run, force=force)
+        for group in reader.groups(files)
+    ]
     for condition, answers, items, own in prepared:
         keys = problem, model_id, condition
         store_items(workspace, problem, condition, items)
         store_answers(workspace, keys, answers, items)
         store_scores(workspace, keys, answers, items, own)
         store_tokens(workspace, keys, answers, items)
+    for store in store_groups:
+        notes += store()
+    for note in notes:
+        click.echo(visible(f"note: {note}"), err=True)
     counts: dict[str, int] = {}
     for (task, _), found in by_run.items():
         counts[task] = counts.get(task, 0) + len({item for item, _, _ in found})
     return counts
 
 
+def _perhaps_cut(file: Path, answers: Sequence[EvalAnswer], longest: int | None) -> Iterator[str]:
+    """What to know of prompts that are probably longer than what the model read."""
+    asked = [each for each in answers if each.request_type != "loglikelihood_rolling"]
+    texts = (each.context + each.continuation for each in asked)
+    sizes = [len(text.encode("utf-8", "surrogatepass")) for text in texts]
+    if longest and (count := sum(size > longest * LEAST_BYTES for size in sizes)):
+        yield (
+            f"{file}: {count} of {counted(len(asked), 'request')} have more than {LEAST_BYTES} "
+            f"bytes for each of the {longest:,} tokens that the model read: their prompts were "
+            "probably cut, which the file does not record (tokens_cut stays empty)"
+        )
+
+
 def _other_requests(task: str, run: str, before: pa.Table, items: pa.Table) -> str:
-    """Why a task's requests can't stand beside those of earlier imports, and what to do."""
+    """Why a task's requests don't match those of earlier imports, and what to do."""
     columns = ["item", "choice", "unconditional", "context", "continuation"]
     old, new = (set(map(tuple, _values(rows, columns))) for rows in (before, items))
     number = min(old ^ new)[0] if old != new else 0
@@ -143,7 +181,7 @@ def _other_requests(task: str, run: str, before: pa.Table, items: pa.Table) -> s
         "keep them in a problem of their own"
         if run
         else "if they differ in worked examples or chat, put the results_<date>.json of the same "
-        "run beside the samples, which sets them apart"
+        "run next to the samples: it names them"
     )
     return (
         f"task {task!r}: its requests are not those imported before (item {number}); {told}; "

@@ -1,7 +1,7 @@
 """Our engine as a model of lm-evaluation-harness: `lm_eval --model tokenmart`.
 
-The harness asks and reckons as with any other model; every token it asks for stays in the
-warehouse, and a run that was killed goes on inside its task.
+The harness builds requests and computes metrics as with any other model; every token is stored in
+the warehouse, and a killed run resumes inside its task.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from plugins.benchmarks.harness.encoding import TooLong
 from plugins.benchmarks.harness.item_rows import item_rows
 from plugins.benchmarks.harness.results import Response
 from plugins.benchmarks.harness.tasks import FEWSHOT_SEED, EvalTask, run_of, task_manager, units_of
-from warehouse.errors import TokenmartError, UnitFailedError
+from warehouse.errors import TokenmartError, UnitFailedError, visible
 from warehouse.store.eval_items import condition_of, refuse_clashes, store_items
 
 NAME = "tokenmart"
@@ -36,8 +36,8 @@ class TokenmartLM(LM):  # type: ignore[misc]  # lm_eval is not checked here
         model: full id of the model.
         device: auto, cpu, cuda …
         dtype: auto, float32, bfloat16 or float16.
-        shots: what `--num_fewshot` says, where it is given: the harness doesn't tell.
-        include_path: what `--include_path` says, where tasks lie outside the harness.
+        shots: what `--num_fewshot` says, if given: the harness doesn't pass it on.
+        include_path: what `--include_path` says, for tasks outside the harness.
         too_long: what is done with an item that is longer than the model reads: cut it behind its
             BOS, cut it as the harness's class for transformers does, or fail.
         options: what the harness passes to every model (`batch_size`) and doesn't concern us.
@@ -124,8 +124,8 @@ class TokenmartLM(LM):  # type: ignore[misc]  # lm_eval is not checked here
                     assert response is not None  # items that fail end the run above
                     found[places[id(request.instance)][request.repeat]] = response
             self.run.store_answers(task)
-            if shortened := str(self.run.shortened(task)):
-                click.echo(f"note: {name}: {shortened}", err=True)
+            for note in filter(None, (str(self.run.shortened(task)), self.chat.note)):
+                click.echo(visible(f"note: {name}: {note}"), err=True)
         return [found[index] for index in range(len(instances))]
 
     def _task(self, name: str, instances: Sequence[Any]) -> EvalTask:
@@ -152,7 +152,7 @@ def with_device(arguments: list[str]) -> list[str]:
 
 
 def main() -> None:
-    """The harness's own command line, which then knows `--model tokenmart`."""
+    """The harness's own command line, extended by `--model tokenmart`."""
     from lm_eval.__main__ import cli_evaluate
 
     model_registry.register(NAME, target=TokenmartLM)

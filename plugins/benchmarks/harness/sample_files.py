@@ -28,19 +28,21 @@ _BOOKKEEPING = {
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What the file of results beside the samples says of the prompts.
+    """Facts about the prompts from the file of results next to the samples.
 
     Attributes:
-        shots: worked examples; None where no file says it.
+        shots: worked examples; None if unknown.
         chat: hash of the chat template, system instruction and turns; empty for plain prompts.
         values: `metric,filter` → value of the whole task, without standard errors.
         better: metric → whether higher values are better.
+        longest: tokens that the model read at once; None where no file says it.
     """
 
     shots: int | None = None
     chat: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
     better: Mapping[str, bool] = field(default_factory=dict)
+    longest: int | None = None
 
 
 def task_of(path: Path) -> str:
@@ -98,7 +100,7 @@ def _is_list(path: Path) -> bool:
         with path.open(encoding=ENCODING) as file:
             return re.match(r"\s*\[\s*(\{|$)", file.read(1 << 12)) is not None
     except (OSError, UnicodeDecodeError):
-        return False  # told by what reads it
+        return False  # reported by its reader
 
 
 def metrics_of(sample: dict[str, Any]) -> dict[str, Any]:
@@ -115,15 +117,15 @@ def arguments_of(sample: dict[str, Any]) -> list[list[Any]]:
     return [list(r.values()) if isinstance(r, dict) else list(r) for r in requests]
 
 
-def facts_beside(path: Path, task: str) -> RunFacts:
-    """What `results_<date>.json` beside samples says of their run.
+def results_beside(path: Path) -> tuple[Path, dict[str, Any]] | None:
+    """The `results_<date>.json` next to samples and its content; None where there is none.
 
     Raises:
         TokenmartError: that file can't be read.
     """
     name = _NAME.fullmatch(path.name)
     if name is None or not name["date"]:
-        return RunFacts()
+        return None
     # `--output_path out.json` writes out_<date>.json
     beside = [
         each
@@ -131,24 +133,36 @@ def facts_beside(path: Path, task: str) -> RunFacts:
         if each.name.endswith(f"_{name['date']}.json")
     ]
     if not beside:
-        return RunFacts()
+        return None
     if len(beside) > 1:
         raise TokenmartError(
-            f"{path}: {beside[0].name} and {beside[1].name} beside it are of its date; keep the "
-            "results of this run there"
+            f"{path}: {beside[0].name} and {beside[1].name} have its date; keep only "
+            "the results of this run in the folder"
         )
     (results,) = beside
     tree = parse_json(read_text(results), str(results))
-    if not isinstance(tree, dict):
-        return RunFacts()
-    shots, values, better = (
-        _of_task(tree, name, task) for name in ("n-shot", "results", "higher_is_better")
-    )
-    put = [tree.get(key) for key in ("chat_template_sha", "system_instruction_sha")]
+    return (results, tree) if isinstance(tree, dict) else None
+
+
+def facts_beside(path: Path, task: str) -> RunFacts:
+    """What `results_<date>.json` beside samples says of their run.
+
+    Raises:
+        TokenmartError: that file can't be read.
+    """
+    found = results_beside(path)
+    return RunFacts() if found is None else facts_of(found[1], task)
+
+
+def facts_of(results: Mapping[str, Any], task: str) -> RunFacts:
+    """What the content of a file of results says of a task's run."""
+    shots, better = (part_of(results, name, task) for name in ("n-shot", "higher_is_better"))
+    put = [results.get(key) for key in ("chat_template_sha", "system_instruction_sha")]
     chat = ""
     if any(put):
-        parts = json.dumps([*put, bool(tree.get("fewshot_as_multiturn"))])
+        parts = json.dumps([*put, bool(results.get("fewshot_as_multiturn"))])
         chat = hashlib.sha256(parts.encode()).hexdigest()[:8]
+    values = part_of(results, "results", task)
     return RunFacts(
         shots=shots if isinstance(shots, int) else None,
         chat=chat,
@@ -158,9 +172,11 @@ def facts_beside(path: Path, task: str) -> RunFacts:
             if "," in key and not key.partition(",")[0].endswith("_stderr")
         },
         better=better if isinstance(better, dict) else {},
+        longest=longest if isinstance(longest := results.get("max_length"), int) else None,
     )
 
 
-def _of_task(tree: dict[str, Any], name: str, task: str) -> Any:
-    part = tree.get(name)
+def part_of(results: Mapping[str, Any], name: str, task: str) -> Any:
+    """What one part of a file of results has of a task or group; None for nothing."""
+    part = results.get(name)
     return part.get(task) if isinstance(part, dict) else None

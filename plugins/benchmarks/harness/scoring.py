@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from extract.backends.backend import Scorer
 from extract.token_scores import Scored
 from extract.unit_rows import columns_of_rows
 from plugins.benchmarks.harness.encoding import Pair, PairEncoder, TooLongError
+from plugins.benchmarks.harness.shared_prompts import requests_of
 from plugins.benchmarks.harness.tasks import EvalRequest, EvalUnit
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Ids, Request
@@ -34,7 +34,8 @@ class ScoredRequests:
         results: theirs.
         wrong: item → why it can't be scored.
         skipped: item → how it is longer than the model reads.
-        cut: request (its place in the unit) → tokens of its prompt that were cut.
+        cut: request (its place in the unit) → tokens of its prompt that were cut; of a text in
+            several windows, tokens before the last one.
     """
 
     rows: pa.Table
@@ -69,7 +70,7 @@ def score_unit(unit: EvalUnit, scorer: Scorer, encoder: PairEncoder) -> ScoredRe
         TokenmartError: the backend can't do it.
         NonFiniteLogits: the model produced NaN or infinite logits.
     """
-    found = _Encoded({}, {}, {})
+    found = _Encoded({}, {}, {}, {})
     prompts = _prompts(unit, encoder, found)
     for segment, request in enumerate(unit.requests):
         with found.about(request):
@@ -79,17 +80,17 @@ def score_unit(unit: EvalUnit, scorer: Scorer, encoder: PairEncoder) -> ScoredRe
                 found.pairs[segment] = encoder.rolling(str(request.arguments[0]))
             elif request.kind != "generate_until":
                 raise TokenmartError(f"requests of kind {request.kind} can't be scored here")
-    cut = {segment: pairs[0].cut for segment, pairs in found.pairs.items() if pairs}
+    cut = {segment: max(p.cut for p in pairs) for segment, pairs in found.pairs.items() if pairs}
     cut |= {segment: prompt.cut for segment, prompt in prompts.items()}
     _write(unit, scorer, encoder, prompts, found)
     left = {s for s, r in enumerate(unit.requests) if _item(r) not in found.missing}
     flat = [(s, pair) for s in sorted(found.pairs) if s in left for pair in found.pairs[s]]
-    shared = Counter(pair.context.tobytes() for _, pair in flat)
-    requests = [
-        pair.request(segment, shares_context=shared[pair.context.tobytes()] > 1)
-        for segment, pair in flat
-    ]
+    requests = requests_of([pair for pair in flat if pair[0] not in found.scored])
     results = list(scorer.score(requests)) if requests else []
+    for at, (segment, pair) in enumerate(flat):
+        if segment in found.scored:
+            requests.insert(at, pair.request(segment, 0))
+            results.insert(at, found.scored[segment])
     rows = TOKENS.empty_table()
     if requests:
         start, end = (
@@ -103,9 +104,13 @@ def score_unit(unit: EvalUnit, scorer: Scorer, encoder: PairEncoder) -> ScoredRe
 
 @dataclass
 class _Encoded:
-    """Requests in tokens, by their place in the unit, and items that have none."""
+    """Requests in tokens, by their place in the unit, and items that have none.
+
+    `scored` has the statistics of answers that were scored as they were written.
+    """
 
     pairs: dict[int, list[Pair]]
+    scored: dict[int, Scored]
     wrong: dict[int, str]
     skipped: dict[int, str]
 
@@ -159,6 +164,7 @@ def _write(
     write = getattr(scorer, "generate", None)
     if write is None:
         raise TokenmartError("this backend writes no text; use --backend transformers")
+    from extract.scoring.answers import Answer
     from extract.scoring.generation import Writing
 
     groups: dict[str, list[int]] = {}
@@ -173,12 +179,15 @@ def _write(
             options=settings,
             seed=unit.number,
         )
-        answers: list[Ids] = write([prompts[s].ids for s in segments], writing)
+        answers: list[Answer] = write([prompts[s].ids for s in segments], writing)
         for segment, answer in zip(segments, answers, strict=True):
-            kept = _up_to_stop(answer, writing.stops, encoder)
+            kept = _up_to_stop(answer.ids, writing.stops, encoder)
             prompt = prompts[segment]
             pair = [encoder.written(prompt.ids, kept, prompt.cut)] if len(kept) else []
             found.pairs[segment] = pair
+            if answer.scores is not None:
+                tokens = len(prompt.ids) + len(answer.ids)
+                found.scored[segment] = Scored(answer.scores.first(len(kept)), tokens)
 
 
 def _settings(request: EvalRequest) -> dict[str, Any]:

@@ -13,17 +13,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from plugins.benchmarks.harness.chat import Chat
+from plugins.benchmarks.harness.groups import Average, EvalGroup
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.store.eval_items import UNIT_ITEMS, condition_of
-from warehouse.store.schema import EVAL_GROUPS
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 FEWSHOT_SEED = 1234
 """The harness's own default: worked examples are the same."""
@@ -90,58 +87,6 @@ class EvalTask:
     task: Any
     units: tuple[EvalUnit, ...]
     fewshot_seed: int = FEWSHOT_SEED
-
-    @property
-    def ending(self) -> str:
-        """What sets the run apart from others of the task."""
-        return self.condition.removeprefix(condition_of(self.name, ""))
-
-
-@dataclass(frozen=True)
-class Average:
-    """A metric that a group averages: under one filter, or each (None), by items or by tasks."""
-
-    metric: str
-    filter: str | None
-    weight_by_size: bool
-
-
-@dataclass(frozen=True)
-class EvalGroup:
-    """A group that has values of its own.
-
-    Attributes:
-        name: as the harness has it.
-        tasks: names of its tasks, at any depth.
-        averages: what it averages over them.
-    """
-
-    name: str
-    tasks: tuple[str, ...]
-    averages: tuple[Average, ...]
-
-    def condition(self, tasks: Sequence[EvalTask]) -> str:
-        """Partition key: its name, and what sets the run of its tasks apart."""
-        endings = {task.ending for task in tasks if task.name in self.tasks}
-        return condition_of(self.name, endings.pop() if len(endings) == 1 else "mixed")
-
-    def rows(self, tasks: Sequence[EvalTask]) -> pa.Table:
-        """In the schema of `eval_groups`."""
-        import pyarrow as pa
-
-        rows = [
-            {
-                "group_name": self.name,
-                "member": task.condition,
-                "metric": average.metric,
-                "filter": average.filter,
-                "weight_by_size": average.weight_by_size,
-            }
-            for average in self.averages
-            for task in tasks
-            if task.name in self.tasks
-        ]
-        return pa.Table.from_pylist(rows, schema=EVAL_GROUPS)
 
 
 def units_of(instances: Sequence[Any]) -> tuple[EvalUnit, ...]:
@@ -226,7 +171,7 @@ def load_tasks(
         limit: only the first documents of each task.
 
     Raises:
-        TokenmartError: no such task, or it can't be loaded; the message says which.
+        TokenmartError: no such task, or it can't be loaded; the message states which.
     """
     return load_tasks_and_groups(names, include_path, shots=shots, limit=limit)[0]
 
@@ -244,7 +189,7 @@ def load_tasks_and_groups(
     `fewshot_seed` draws the worked examples of tasks that draw them (`sampler: default`).
 
     Raises:
-        TokenmartError: no such task, or it can't be loaded; the message says which.
+        TokenmartError: no such task, or it can't be loaded; the message states which.
     """
     with quiet_harness():
         manager = task_manager(names, include_path)

@@ -2,27 +2,31 @@
 
 The files of `--log_samples`, one a task. They don't say the choices without their delimiter, nor
 always which choice is right: see `gold_choices`. Worked examples and chat come from the
-`results_<date>.json` beside them.
+`results_<date>.json` in the same folder.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from plugins.benchmarks.harness.eval_answer import ROUNDING
+from plugins.benchmarks.harness.eval_answer import ROUNDING, run_name
 from plugins.benchmarks.harness.gold_choices import ChoiceSample, choice_text, gold_choices
 from plugins.benchmarks.harness.imported_answers import EvalImporter
+from plugins.benchmarks.harness.imported_groups import ImportedGroup
+from plugins.benchmarks.harness.logged_groups import logged_groups
 from plugins.benchmarks.harness.logged_scores import logged_scores, renamed_filters
 from plugins.benchmarks.harness.sample_files import (
     RunFacts,
     arguments_of,
     facts_beside,
+    facts_of,
     metrics_of,
     read_samples,
+    results_beside,
     task_of,
 )
 from warehouse.errors import TokenmartError
@@ -104,6 +108,19 @@ class HarnessSamples(EvalImporter):
         """The task's own metrics, as logged: see `logged_scores`."""
         facts = facts_beside(path, task_of(path))
         yield from logged_scores(_named(path, facts), facts)
+
+    def longest(self, path: Path) -> int | None:
+        """What the file of results beside the samples gives as `max_length`."""
+        return facts_beside(path, task_of(path)).longest
+
+    def groups(self, files: Sequence[Path]) -> Iterator[ImportedGroup]:
+        """The groups in the files of results beside the samples: see `logged_groups`."""
+        beside = dict(found for file in files if (found := results_beside(file)) is not None)
+        for path, results in beside.items():
+            for logged in logged_groups(results):
+                facts = {task: facts_of(results, task) for task in logged.group.tasks}
+                runs = {task: run_name(each.shots, each.chat) for task, each in facts.items()}
+                yield ImportedGroup(str(path), logged, runs)
 
 
 def _named(path: Path, facts: RunFacts) -> list[tuple[str, dict[str, Any]]]:

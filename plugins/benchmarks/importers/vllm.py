@@ -1,8 +1,8 @@
 """vLLM's `prompt_logprobs`, one request a line.
 
-Beside `task`, `item`, `choice`, `context`, `continuation` and `is_gold` a line has what vLLM gave
-for context + continuation: `prompt_token_ids` and `prompt_logprobs`, a list with one object a token
-(null for the first), `{"<id>": {"logprob": …, "rank": …, "decoded_token": …}, …}`.
+In addition to `task`, `item`, `choice`, `context`, `continuation` and `is_gold` a line has vLLM's
+answer for context + continuation: `prompt_token_ids` and `prompt_logprobs`, a list with one object
+a token (null for the first), `{"<id>": {"logprob": …, "rank": …, "decoded_token": …}, …}`.
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ def _fields(place: str, content: dict[str, Any]) -> dict[str, Any]:
     first = content.get("first_token")
     if first is None:
         first = _first_token(place, ids, given, content.get("continuation", ""))
+    if first and content.get("tokens_cut") is None:
+        _refuse_cut_prompt(place, content.get("context", ""), ids[1:first], given[1:first])
     tokens = []
     for token_id, choices in zip(ids[first:], given[first:], strict=True):
         if choices is None:
@@ -77,20 +79,20 @@ def _fields(place: str, content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _elsewhere(content: dict[str, Any], name: str) -> str:
-    """Why a line lacks a field, and what to do: a server's answer has them in its choices."""
+    """Why a line has no such field, and what to do: a server's answer has them in its choices."""
     choices = content.get("choices")
     inner = choices[0] if isinstance(choices, list) and choices else None
     if isinstance(inner, dict) and isinstance(inner.get(name), list):
         return (
             "it is an answer of vLLM's server: prompt_token_ids and prompt_logprobs are in "
-            "choices[0]; write them on the line itself, beside task, item, choice, context, "
+            "choices[0]; write them on the line itself, next to task, item, choice, context, "
             "continuation and is_gold"
         )
     if isinstance(inner, dict):
         return (
             f"it is an answer of a server without {name}; send the request with "
             "prompt_logprobs: 1 and return_token_ids: true, and write prompt_token_ids and "
-            "prompt_logprobs on the line itself, beside task, item, context and continuation"
+            "prompt_logprobs on the line itself, next to task, item, context and continuation"
         )
     if name in content:
         return f"{name} is {str(content[name])[:40]!r}, expected a list with one value a token"
@@ -111,3 +113,27 @@ def _first_token(place: str, ids: list[int], given: list[Any], continuation: str
             f"{continuation[:40]!r}; say in `first_token` which token it begins with"
         )
     return first
+
+
+def _refuse_cut_prompt(place: str, context: str, ids: list[int], given: list[Any]) -> None:
+    """Stop at a prompt of which the server read the end only, as with `truncate_prompt_tokens`.
+
+    Args:
+        place: for the message.
+        context: the prompt.
+        ids: its tokens but for the first one, whose text vLLM does not give.
+        given: what vLLM gave for them.
+    """
+    pairs = zip(ids, given, strict=True)
+    texts = [choices[str(token)].get("decoded_token") for token, choices in pairs]
+    if any(not isinstance(text, str) or "\ufffd" in text for text in texts):
+        return
+    # without spaces, which some tokenizers leave out of a token's text
+    whole, read = ("".join(text.split()) for text in (context, "".join(texts)))
+    words = context.split()
+    if words and whole.endswith(read) and len(whole) - len(read) > len(words[0]):
+        raise TokenmartError(
+            f"{place}: the prompt begins with {context[:30]!r}, but the server read its end only "
+            f"(the last {len(read)} characters, and a token before): send it whole, without "
+            "truncate_prompt_tokens, or write in tokens_cut how many of its tokens were not read"
+        )

@@ -116,6 +116,7 @@ def test_metrics_and_answers_are_the_harness_s_own(
     # those of the first model are there already
     said = ok(evaluate(two_models, tasks, "--tasks", "made_*", "--too-long", "harness"))
     assert "evaluated 8 units" in said
+    assert "tiny/short, made_rolling: longer than the 48 tokens that the model reads: " in said
     (following,) = [line for line in said.splitlines() if line.startswith("next: ")]
     *command, shown = shlex.split(following)
     built_by = ["tokenmart", "dbt", "run", "--select", "tag:benchmarks+"]
@@ -328,6 +329,8 @@ def test_chats_are_the_harness_s_own(
     assert result.exit_code == 5
     assert "tiny/short: its tokenizer has no chat template" in result.output
     assert "evaluated 3 units" in result.output
+    lacking = "note: tiny/one: its chat template refuses a system turn, which "
+    assert (lacking in result.output) == refuses
     theirs = harness_results(
         harness_class(folder, None),
         tasks,

@@ -1,21 +1,19 @@
 """Real task files of lm-evaluation-harness: every number shown is the harness's, or has a reason.
 
-`harness_forms.md` beside this file is the table of what was compared; a test prints it anew where
-it differs.
+`harness_forms.md` in this folder is the table of comparisons; a test prints the new one if it
+differs.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from dbt_harness import Warehouse
-from harness_forms import FORMS, GROUP, write_forms
+from harness_forms import FORMS, GROUP, results_of_harness, write_forms
 
 from plugins.benchmarks.commands.eval import eval_command
 from tokenmart import cli
@@ -31,51 +29,14 @@ OWN = {"truthfulqa_mc2", "winogrande", "wsc273", "wikitext", "drop", "crows_pair
 MODELS = {"tiny--bos": ("llama", True, 0), "tiny--plain": ("gemma3_text", False, 1)}
 
 
-def results_of_harness(
-    checkpoint: Path, forms: Path, names: list[str], logged: Path
-) -> dict[str, Any]:
-    """Task or group → metric,filter → value, by the harness's own class and arithmetic.
-
-    Task by task: where one can't be counted, the harness ends. Its own files go to `logged`.
-    """
-    from lm_eval import simple_evaluate
-    from lm_eval.loggers import EvaluationTracker
-    from lm_eval.models.huggingface import HFLM
-    from lm_eval.tasks import TaskManager
-
-    logging.getLogger("lm_eval").setLevel(logging.ERROR)
-    model = HFLM(pretrained=str(checkpoint), device="cpu", dtype="float32", batch_size=4)
-    manager = TaskManager(include_path=str(forms), include_defaults=False)
-    found: dict[str, Any] = {}
-    for name in names:
-        run = dict(
-            simple_evaluate(
-                model,
-                tasks=[name],
-                task_manager=manager,
-                bootstrap_iters=0,
-                log_samples=True,
-            )
-        )
-        samples = run.pop("samples")
-        tracker = EvaluationTracker(output_path=str(logged / name))
-        tracker.general_config_tracker.model_name_sanitized = "tiny"
-        tracker.save_results_aggregated(run, samples)
-        for task, found_samples in samples.items():
-            tracker.save_results_samples(task_name=task, samples=found_samples)
-        for task, values in run["results"].items():
-            found[task] = {
-                key: value for key, value in values.items() if "," in key and "_stderr," not in key
-            }
-    return found
-
-
 def test_every_number_under_the_harness_s_names_is_the_harness_s(
     tiny_problem: Callable[..., Path],
     tiny_checkpoint: Callable[..., Path],
     workspace: Workspace,
     tmp_path: Path,
 ) -> None:
+    from lm_eval.models.huggingface import HFLM
+
     forms = write_forms(tmp_path / "forms")
     folders = {name: tiny_checkpoint(*how) for name, how in MODELS.items()}
     problem = tiny_problem(
@@ -94,7 +55,12 @@ def test_every_number_under_the_harness_s_names_is_the_harness_s(
     done = CliRunner().invoke(eval_command, [*words, "--tasks", ",".join(names)])
     assert done.exit_code == 0, done.output
     every = {
-        model: results_of_harness(folder, forms, names, tmp_path / model)
+        model: results_of_harness(
+            HFLM(pretrained=str(folder), device="cpu", dtype="float32", batch_size=4),
+            forms,
+            names,
+            tmp_path / model,
+        )
         for model, folder in folders.items()
     }
     for model in folders:
@@ -122,11 +88,10 @@ def test_every_number_under_the_harness_s_names_is_the_harness_s(
                 mine, reason, _ = ours[model, task, key]
                 assert reason is None, (task, key, reason)
                 assert mine == pytest.approx(value, rel=1e-4, abs=1e-6), (model, task, key)
-                if task != GROUP[0]:
-                    assert imported[model, task, key][:2] == (
-                        pytest.approx(value, rel=1e-12),
-                        None,
-                    ), (task, key)
+                assert imported[model, task, key][:2] == (
+                    pytest.approx(value, rel=1e-12),
+                    None,
+                ), (task, key)
             items = str(max(ours[model, task, key][2] for key in values))
             lines[task] = (task, items, ", ".join(sorted(values)))
         for found, task, key in [*ours, *imported]:

@@ -127,6 +127,16 @@ def test_prompts_of_vllm_are_cut_at_the_continuation(workspace: Workspace, tmp_p
     assert asked(workspace, "select distinct backend from eval_units") == [("vllm",)]
 
 
+def test_tokens_that_were_not_read_are_counted(workspace: Workspace, tmp_path: Path) -> None:
+    """A server that cuts prompts says so in its own settings only."""
+    row = prompt_of_vllm(context="A long text before. Is it?")
+    code, output = run("vllm", written(tmp_path / "x.jsonl", row))
+    assert code == 1 and "begins with 'A long text before. Is it?'" in output, output
+    assert run("vllm", written(tmp_path / "x.jsonl", {**row, "tokens_cut": 4}))[0] == 0
+    query = "select position - context_tokens, context_tokens from eval_tokens order by position"
+    assert asked(workspace, query) == [(4, 3), (4, 4)]
+
+
 WRONG = [
     ("token-logprobs", {**CHOICE, "logprobs": [-0.5]}, "token_ids 2, logprobs 1"),
     ("token-logprobs", {**CHOICE, "logprobs": [-0.5, 0.5]}, "tokens.1.logprob"),
@@ -134,6 +144,7 @@ WRONG = [
     ("token-logprobs", {k: v for k, v in CHOICE.items() if k != "ranks"}, "'ranks' is missing"),
     ("token-logprobs", {k: v for k, v in CHOICE.items() if k != "backend"}, "backend"),
     ("token-logprobs", {**CHOICE, "item": -1}, "item"),
+    ("token-logprobs", {**CHOICE, "tokens_cut": -1}, "tokens_cut"),
     ("token-logprobs", {**CHOICE, "colour": "red"}, "colour"),
     ("vllm", prompt_of_vllm(continuation=" no"), "say in `first_token`"),
     ("vllm", prompt_of_vllm(prompt_logprobs=[None]), "5 ids, 1 log-probs"),
@@ -141,7 +152,7 @@ WRONG = [
     (
         "vllm",
         {"id": "cmpl-1", "choices": [prompt_of_vllm()]},
-        "are in choices[0]; write them on the line itself, beside task, item",
+        "are in choices[0]; write them on the line itself, next to task, item",
     ),
     ("vllm", {"id": "cmpl-1", "choices": [{"text": ""}]}, "prompt_logprobs: 1"),
     ("vllm", prompt_of_vllm(prompt_logprobs=3), "prompt_logprobs is '3', expected a list"),

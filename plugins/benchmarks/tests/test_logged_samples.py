@@ -161,7 +161,7 @@ def test_a_task_that_counts_shares_tells_no_right_choice(tmp_path: Path) -> None
 def test_what_the_file_does_not_say_is_not_guessed(tmp_path: Path) -> None:
     three = [*SCHEMA, ("The ant lifted the leaf as it", " was strong.")]
     unknown = write(tmp_path, sample(0, "was strong.", [-1, -2, -3], three, acc=0.0))
-    with pytest.raises(TokenmartError, match="doesn't say which choice is right; take its metrics"):
+    with pytest.raises(TokenmartError, match="doesn't identify the right choice; take its metrics"):
         right(unknown)
     both = write(tmp_path, sample(0, "1", [-1, -2, -3], [" 2", " 3", " 1"], acc=0.0))
     with pytest.raises(TokenmartError, match="text of choice 2 and the number of choice 1"):
@@ -259,7 +259,7 @@ def run(path: Path, *options: str) -> tuple[int, str]:
 
 
 def test_worked_examples_and_chat_set_runs_apart(problem: Workspace, tmp_path: Path) -> None:
-    """They stand in the file of results beside the samples."""
+    """They are in the file of results next to the samples."""
     for shots, sha in ((0, None), (5, None), (5, "abc")):
         folder = tmp_path / f"{shots}{sha}"
         folder.mkdir()
@@ -281,6 +281,18 @@ def test_unknown_worked_examples_are_asked_for(problem: Workspace, tmp_path: Pat
     other = sample(0, "1", [-1, -2], [("Example. Which?", text) for text in NLI[:2]], acc=0.0)
     code, output = run(write(tmp_path, other))
     assert code == 1 and "put the results_<date>.json of the same run" in output, output
+
+
+def test_prompts_that_were_probably_cut_are_counted(problem: Workspace, tmp_path: Path) -> None:
+    """The harness records no cut, only how many tokens the model reads."""
+    long = sample(0, "1", [-1, -2], [("What? " * 40, " a"), ("What? " * 40, " b")], acc=0.0)
+    path = write(tmp_path, long, sample(1, "1", [-1, -2], NLI[:2], acc=0.0))
+    results = {"n-shot": {"qa": 0}, "max_length": 64, "results": {}, "config": {}}
+    (tmp_path / f"results_{DATE}.json").write_text(json.dumps(results))
+    code, output = run(path)
+    assert code == 0 and "2 of 4 requests have more than 3 bytes for each of the 64" in output
+    (tmp_path / f"results_{DATE}.json").write_text(json.dumps({**results, "max_length": 128}))
+    assert "note:" not in run(path, "--force")[1]
 
 
 def own_scores(
@@ -377,7 +389,7 @@ def test_an_infinite_value_is_no_number_and_stops_nothing(
     found = own_scores(problem, write(tmp_path, lines), **given)
     assert found["perplexity", "none", None][-1] == "its value is inf, not one finite number"
     assert found["acc", "none", None][0] == 1.0
-    assert "no results_<date>.json beside the samples says" in found["loss", "none", None][-1]
+    assert "no results_<date>.json next to the samples has" in found["loss", "none", None][-1]
 
 
 @pytest.mark.parametrize(

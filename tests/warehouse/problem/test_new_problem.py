@@ -223,7 +223,7 @@ def test_on_a_terminal_what_is_missing_is_asked_for(own: Path) -> None:
     assert (own / "mine.yml").read_text().count("full_id") == 2
 
 
-def test_folders_of_one_name_are_told_apart(own: Path, workspace: Workspace) -> None:
+def test_folders_of_one_name_get_different_names(own: Path, workspace: Workspace) -> None:
     checkpoint(own / "a" / "run")
     checkpoint(own / "b" / "run")
     assert new("mine", "--texts", "texts", "--model", "a/run", "--model", "b/run").exit_code == 0

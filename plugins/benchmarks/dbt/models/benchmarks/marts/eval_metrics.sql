@@ -11,6 +11,17 @@ groups as (
     select * from {{ ref('stg_eval_groups') }}
 ),
 
+cuts as (
+    select
+        problem,
+        model_id,
+        condition,
+        count(distinct item) filter (where tokens_cut > 0) as items_cut
+    from {{ ref('int_eval_requests') }}
+    where tokens_cut is not null
+    group by problem, model_id, condition
+),
+
 parts as (
     select
         *,
@@ -124,7 +135,8 @@ of_tasks as (
         coalesce(wholes.value, from_items.value) as value,  -- noqa: RF04
         from_items.stderr,
         coalesce(wholes.items, from_items.items, 0) as items,
-        from_items.items_cut,
+        -- of a metric that items have no values of, what was cut of the task
+        coalesce(from_items.items_cut, cuts.items_cut) as items_cut,
         from_items.clusters,
         coalesce(from_items.backend, wholes.backend) as backend,
         wholes.reason
@@ -136,6 +148,10 @@ of_tasks as (
         and from_items.filter = wholes.filter
         and from_items.metric = wholes.metric
         and from_items.part = 'all'
+    left join cuts
+        on wholes.problem = cuts.problem
+        and wholes.model_id = cuts.model_id
+        and wholes.condition = cuts.condition
 ),
 
 members as (

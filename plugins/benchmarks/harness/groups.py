@@ -1,0 +1,72 @@
+"""Groups of tasks: what they average."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from warehouse.store.eval_items import condition_of
+from warehouse.store.schema import EVAL_GROUPS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Average:
+    """A metric that a group averages: under one filter, or each (None), by items or by tasks."""
+
+    metric: str
+    filter: str | None
+    weight_by_size: bool
+
+
+@dataclass(frozen=True)
+class EvalGroup:
+    """A group that has values of its own.
+
+    Attributes:
+        name: as the harness has it.
+        tasks: names of its tasks, at any depth.
+        averages: what it averages over them.
+    """
+
+    name: str
+    tasks: tuple[str, ...]
+    averages: tuple[Average, ...]
+
+    def condition(self, conditions: Mapping[str, str]) -> str:
+        """Partition key: its name, and what sets the run of its tasks apart.
+
+        Args:
+            conditions: task → partition key.
+        """
+        endings = {
+            conditions[task].removeprefix(condition_of(task, ""))
+            for task in self.tasks
+            if task in conditions
+        }
+        return condition_of(self.name, endings.pop() if len(endings) == 1 else "mixed")
+
+    def rows(self, conditions: Mapping[str, str]) -> pa.Table:
+        """In the schema of `eval_groups`.
+
+        Args:
+            conditions: task → partition key.
+        """
+        import pyarrow as pa
+
+        rows = [
+            {
+                "group_name": self.name,
+                "member": conditions[task],
+                "metric": average.metric,
+                "filter": average.filter,
+                "weight_by_size": average.weight_by_size,
+            }
+            for average in self.averages
+            for task in self.tasks
+            if task in conditions
+        ]
+        return pa.Table.from_pylist(rows, schema=EVAL_GROUPS)

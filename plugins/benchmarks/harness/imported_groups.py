@@ -1,0 +1,82 @@
+"""Groups of imported tasks: stored beside the tasks, whose values they average."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from plugins.benchmarks.harness.logged_groups import LoggedGroup
+from warehouse.errors import TokenmartError
+from warehouse.paths import Workspace
+from warehouse.store.eval_items import store_group, stored_group
+
+
+@dataclass(frozen=True)
+class ImportedGroup:
+    """A group that a file of results gives.
+
+    Attributes:
+        place: the file, for messages.
+        logged: what it averages.
+        runs: its tasks → what sets their run apart.
+    """
+
+    place: str
+    logged: LoggedGroup
+    runs: dict[str, str]
+
+    def stored(
+        self,
+        workspace: Workspace,
+        problem: str,
+        condition_of_run: Callable[[str, str], str],
+        *,
+        force: bool,
+    ) -> Callable[[], list[str]]:
+        """Check the group against a stored one; what is returned stores it, and gives notes.
+
+        Args:
+            workspace: the checkout.
+            problem: name of the problem.
+            condition_of_run: task and run → partition key.
+            force: replace a stored group that differs.
+
+        Raises:
+            TokenmartError: it averages something other than the stored group.
+        """
+        group = self.logged.group
+        conditions = {task: condition_of_run(task, run) for task, run in self.runs.items()}
+        condition, rows = group.condition(conditions), group.rows(conditions)
+        before = stored_group(workspace, problem, condition)
+
+        def store() -> list[str]:
+            if not _same(before, rows, self.logged.either):
+                store_group(workspace, problem, condition, rows)
+            return [
+                f"{self.place}: {group.name}: {key} is the mean of neither its tasks nor their "
+                "items; it was not imported"
+                for key in self.logged.neither
+            ]
+
+        if before is not None and not force and not _same(before, rows, self.logged.either):
+            raise TokenmartError(
+                f"{self.place}: the group {group.name!r} averages other tasks or metrics than the "
+                "one imported before; keep them in problems of their own, or replace it with "
+                "--force (nothing was imported)"
+            )
+        return store
+
+
+def _same(before: pa.Table | None, rows: pa.Table, either: frozenset[str]) -> bool:
+    """Whether a stored group gives these values: weights may differ where both give the same."""
+    if before is None:
+        return False
+    old, new = (
+        {(r["member"], r["metric"], r["filter"]): r["weight_by_size"] for r in each.to_pylist()}
+        for each in (before, rows)
+    )
+    return old.keys() == new.keys() and all(
+        old[key] == new[key] or f"{key[1]},{key[2]}" in either for key in new
+    )
