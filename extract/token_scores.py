@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,9 +32,10 @@ class TokenScores:
 
     def first(self, count: int) -> TokenScores:
         """Those of the first tokens."""
-        return TokenScores(
-            **{n: None if each is None else each[:count] for n, each in vars(self).items()}
-        )
+        first: dict[str, Any] = {
+            name: None if each is None else each[:count] for name, each in vars(self).items()
+        }
+        return TokenScores(**first)
 
 
 @dataclass(frozen=True)

@@ -344,8 +344,8 @@ def test_the_limits_with_17_models_are_the_committed_ones() -> None:
         f"So a + b ≥ {low + 1.645:.2f} ",
         f"is {usual:.2f} + 1.96 = {usual + 1.96:.2f},",
         f"3.6 + 1.96 = {3.6 + 1.96:.2f} when",
-        f"{1 - (usual + 1.96) / 5.56:.0%} of that is saved, and more than "
-        f"{1 - (low + 1.645) / 5.56:.0%} can't be",
+        f"Tokenmart's is {1 - (usual + 1.96) / 5.56:.0%} narrower, and no interval of this form "
+        f"can be more than {1 - (low + 1.645) / 5.56:.0%} narrower.",
         f"more than {best('independent')} of studies",
         f"it is {best('families share 30%')} and {best('families share 50%')}",
         f"Pearson's r would allow {best('independent', 'pearson')},",

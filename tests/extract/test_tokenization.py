@@ -183,6 +183,22 @@ def test_a_missing_package_is_called_by_its_name(
     assert "tiktoken" not in message and "\n" not in message
 
 
+def test_a_file_that_says_to_truncate_cuts_no_text(
+    tmp_path: Path, tiny_checkpoint: Callable[..., Path]
+) -> None:
+    """tokenizer.json may keep the length that its model was trained with."""
+    folder = shutil.copytree(tiny_checkpoint(), tmp_path / "m")
+    path = folder / "tokenizer.json"
+    cut = {"direction": "Right", "max_length": 8, "strategy": "LongestFirst", "stride": 0}
+    content = json.loads(path.read_text("utf-8"))
+    padding = {"strategy": {"Fixed": 64}, "direction": "Right", "pad_to_multiple_of": None,
+               "pad_id": 0, "pad_type_id": 0, "pad_token": "<s>"}  # fmt: skip
+    path.write_text(json.dumps({**content, "truncation": cut, "padding": padding}), "utf-8")
+    tokens = load_tokenizer(Checkpoint(folder, "r"), spec_of(folder)).encode(TEXTS[0])
+    whole = load_tokenizer(Checkpoint(tiny_checkpoint(), "r"), spec_of(tiny_checkpoint()))
+    assert tokens.ids.tolist() == whole.encode(TEXTS[0]).ids.tolist()
+
+
 def test_models_of_a_new_problem_score_the_same_bytes(workspace: Workspace, tmp_path: Path) -> None:
     """Texts are longer than the context of models whose tokenizers differ."""
     texts = tmp_path / "texts.json"
@@ -213,19 +229,3 @@ def test_models_of_a_new_problem_score_the_same_bytes(workspace: Workspace, tmp_
     # cut in tokens alone, the two models score other texts
     file.write_text(text.replace(f", max_characters: {characters}", ""))
     assert len(read()) == 2
-
-
-def test_a_file_that_says_to_truncate_cuts_no_text(
-    tmp_path: Path, tiny_checkpoint: Callable[..., Path]
-) -> None:
-    """tokenizer.json may keep the length that its model was trained with."""
-    folder = shutil.copytree(tiny_checkpoint(), tmp_path / "m")
-    path = folder / "tokenizer.json"
-    cut = {"direction": "Right", "max_length": 8, "strategy": "LongestFirst", "stride": 0}
-    content = json.loads(path.read_text("utf-8"))
-    padding = {"strategy": {"Fixed": 64}, "direction": "Right", "pad_to_multiple_of": None,
-               "pad_id": 0, "pad_type_id": 0, "pad_token": "<s>"}  # fmt: skip
-    path.write_text(json.dumps({**content, "truncation": cut, "padding": padding}), "utf-8")
-    tokens = load_tokenizer(Checkpoint(folder, "r"), spec_of(folder)).encode(TEXTS[0])
-    whole = load_tokenizer(Checkpoint(tiny_checkpoint(), "r"), spec_of(tiny_checkpoint()))
-    assert tokens.ids.tolist() == whole.encode(TEXTS[0]).ids.tolist()

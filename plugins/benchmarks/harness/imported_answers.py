@@ -143,11 +143,11 @@ def import_answers(
         group.stored(workspace, problem, condition_of_run, force=force)
         for group in reader.groups(files)
     ]
-    for condition, answers, items, own in prepared:
+    for condition, answers, items, its_scores in prepared:
         keys = problem, model_id, condition
         store_items(workspace, problem, condition, items)
         store_answers(workspace, keys, answers, items)
-        store_scores(workspace, keys, answers, items, own)
+        store_scores(workspace, keys, answers, items, its_scores)
         store_tokens(workspace, keys, answers, items)
     for store in store_groups:
         notes += store()
