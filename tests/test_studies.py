@@ -523,7 +523,8 @@ def test_the_first_screen_states_what_the_studies_state() -> None:
         f"{s(new['bits_per_byte'])}. On all {f['models']}",
         f"LongPPL ({s(of['longppl']['all'])}) and context gain ({s(of['context_gain']['all'])}) "
         "are not distinguishable from retrieval gain. With exact matches as the target (one "
-        f"context, exploratory), retrieval gain has {s(exact['retrieval_gain']['rho'])}, LongPPL {s(exact['longppl']['rho'])}.",
+        f"context, exploratory), retrieval gain has {s(exact['retrieval_gain']['rho'])}, LongPPL "
+        f"{s(exact['longppl']['rho'])}.",
         f"On {many['models']} published models of {many['families']} families, the mean bits per "
         f"byte of {many['documents']} documents of one kind correlates with the accuracy on three "
         f"short benchmarks at Spearman {s3(mean['mean'])} (95% CI {ci3(mean['interval'])}). "
