@@ -48,7 +48,7 @@ def main(out: Path) -> None:
         folder = Path(place)
         report, viewer = folder / "report.html", folder / "viewer.html"
         tokenmart("report", "--problem", "minilong", "--out", str(report))
-        picture(report, out / "report.png", (1100, 900), folder)
+        picture(report, out / "report.png", (1100, 1500), folder)
         view(folder, viewer)
         picture(viewer, out / "viewer.png", (1100, 620), folder)
 
@@ -87,9 +87,12 @@ def view(folder: Path, page: Path) -> None:
 
 
 def picture(page: Path, out: Path, size: tuple[int, int], folder: Path) -> None:
-    """What a browser shows of a page, from its top."""
+    """The top of a page in a browser; a headless one draws a page that has scrolled with gaps."""
+    copy = folder / f"top-{page.name}"
+    still = "<head><script>Element.prototype.scrollIntoView = () => {}</script>"
+    copy.write_text(page.read_text("utf-8").replace("<head>", still, 1), "utf-8")
     window = f"--window-size={size[0]},{size[1]}"
-    browse(page, folder / "profile", window, f"--screenshot={out}")
+    browse(copy, folder / "profile", window, f"--screenshot={out}")
     click.echo(f"written {out} ({out.stat().st_size / 1e3:.0f} kB)")
 
 

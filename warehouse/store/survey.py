@@ -140,7 +140,7 @@ def _wrong_ledger(path: Path, found: pq.FileMetaData) -> Iterator[Stranger]:
     except (OtherVersionError, UnreachableError):
         raise
     except StorageError:
-        yield Stranger(path, "not counted: no ledger lists it (or its ledger is damaged)", False)
+        yield Stranger(path, "not counted, no ledger lists it (or its ledger is damaged)", False)
         return
     rows = sum(unit.rows for unit in ledger.units)
     if ledger.altered:

@@ -84,7 +84,7 @@ def page(tmp_path_factory):
 def test_it_says_what_was_found(page):
     text = page.read_text().replace("<wbr>", "")
     for words in (
-        "These metrics track the target: good (1 variant)", "What perplexity hides", "Methods",
+        "These metrics track the target: good (1 variant)", "Comparison with perplexity", "Methods",
         "gemma3-270m-noise-0.1", "longppl/evaluator †", "mean(nll)",
         "have a larger rho than perplexity", "held out",
     ):  # fmt: skip

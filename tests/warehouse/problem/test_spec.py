@@ -168,7 +168,7 @@ def test_a_path_is_a_name_too(workspace: Workspace) -> None:
             "kind: window",
             "kind: windowed",
             r"tiny\.yml:14: probes\[1\]\.kind: kind 'windowed' is unknown; did you mean 'window'\? "
-            "The kinds are: full, ladder, needle, retrieval, window$",
+            "The kinds are: copy, far, full, halves, ladder, needle, retrieval, window$",
         ),
         (
             "kind: json",
@@ -176,7 +176,7 @@ def test_a_path_is_a_name_too(workspace: Workspace) -> None:
             r":4: .*kind 'pdf' is unknown; use one of: folder, json, sdist$",
         ),
         ("{kind: full}", "{knd: full}", r":13: .*unknown key 'knd'; did you mean 'kind'\?$"),
-        ("{kind: full}", "{name: a}", r"'kind' is missing; add it with one of: full, ladder"),
+        ("{kind: full}", "{name: a}", r"'kind' is missing; add it with one of: copy, far, full"),
         (
             "{kind: full}",
             "full",
