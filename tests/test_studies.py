@@ -179,7 +179,6 @@ def rescored_claims(f: dict[str, Any]) -> list[str]:
         n = again["control"]["smollm2-135m"][length]
         asked = f"{n['single_key']['n']} | {n['no_key']['n']}"
         claims.append(f"| {int(length):,} | {asked} | {' | '.join(cells)} |")
-        # "more than half of the digits without the key"; "at most a third of exact matches"
         assert never["digits"] > planted["digits"] / 2
     for key, words in RESCORED.items():
         row = again["targets"][key]
@@ -190,6 +189,22 @@ def rescored_claims(f: dict[str, Any]) -> list[str]:
             f"| {words} | {row['mean']:.2f} | {rhos[0]} ({ci(row['retrieval_gain']['interval'])}) "
             f"| {' | '.join(rhos[1:])} | {s(lead['value'])} ({ci(lead['interval'])}) |"
         )
+    # "more than half of the score in digits …, first digits less than a third, exact a fifth"
+    for tasks in again["control_mean"].values():
+        for name, most in (("first_digit", 1 / 3), ("exact", 1 / 5)):
+            assert tasks["no_key"][name] < most * tasks["single_key"][name]
+    exact, digits = again["targets"]["exact"], again["targets"]["digits"]
+    ahead = exact["longppl_minus_gain"]
+    assert exact["difference"]["value"] < digits["difference"]["value"] / 2  # "most of its lead"
+    claims.append(
+        f"Scored by exact match in one context (exploratory), retrieval gain has "
+        f"{s(exact['retrieval_gain']['rho'])} and LongPPL {s(exact['longppl']['rho'])}."
+    )
+    claims.append(
+        f"by exact match it has {s(exact['retrieval_gain']['rho'])} "
+        f"({ci(exact['retrieval_gain']['interval'])}), and LongPPL minus retrieval gain is "
+        f"{s(ahead['value'])} ({ci(ahead['interval'])})"
+    )
     for model, of in again["control"].items():
         cells = [
             " / ".join(f"{tasks[task][name]:.2f}" for task in ("single_key", "no_key"))
@@ -494,6 +509,7 @@ def test_the_first_screen_states_what_the_studies_state() -> None:
     first = early["stages"]["5%"]
     bare = early["without_evaluation"]["parameters_x_tokens"]
     mean, size = many["targets"]["mean"], many["given"]["parameters"]
+    exact = f["rescored"]["targets"]["exact"]
     best = many["held_out"]["mean"]["best document"]
     orders = [(row["single"], row["mean"]) for row in (first["bpb"], first["accuracy"], bare)]
     claims = (
@@ -506,7 +522,9 @@ def test_the_first_screen_states_what_the_studies_state() -> None:
         f"{s(new['retrieval_gain'])} (p {new['p']:.3f}) and bits per byte "
         f"{s(new['bits_per_byte'])}. On all {f['models']}",
         f"LongPPL ({s(of['longppl']['all'])}) and context gain ({s(of['context_gain']['all'])}) "
-        "are not distinguishable from retrieval gain",
+        "are not distinguishable from retrieval gain. With exact matches as the target (one "
+        f"context, exploratory), retrieval gain has {s(exact['retrieval_gain']['rho'])}, LongPPL "
+        f"{s(exact['longppl']['rho'])}.",
         f"On {many['models']} published models of {many['families']} families, the mean bits per "
         f"byte of {many['documents']} documents of one kind correlates with the accuracy on three "
         f"short benchmarks at Spearman {s3(mean['mean'])} (95% CI {ci3(mean['interval'])}). "
@@ -550,6 +568,7 @@ def test_the_findings_are_those_of_the_scripts() -> None:
     for name in ("retrieval_gain", "longppl", "context_gain"):
         assert f["spearman"][name]["interval"][0] > 0
     assert f["difference"]["interval"][0] < 0
+    assert f["rescored"]["targets"]["exact"]["longppl_minus_gain"]["interval"][0] > 0
     signal = (ROOT / "docs" / "explanation" / "signal_of_benchmarks.md").read_text("utf-8")
     bare = early["without_evaluation"]["parameters_x_tokens"]["mean"]
     assert (

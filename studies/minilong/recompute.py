@@ -247,6 +247,10 @@ def rescored(x: dict[str, Floats], weights: Floats, models: list[str]) -> dict[s
                 "value": rho(x["retrieval_gain"], y) - rho(x["bits_per_byte"], y),
                 "interval": interval(drawn["retrieval_gain"] - drawn["bits_per_byte"]),
             },
+            "longppl_minus_gain": {
+                "value": rho(x["longppl"], y) - rho(x["retrieval_gain"], y),
+                "interval": interval(drawn["longppl"] - drawn["retrieval_gain"]),
+            },
         }
     return {
         "lengths": lengths,
