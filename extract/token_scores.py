@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +31,9 @@ class TokenScores:
 
     def first(self, count: int) -> TokenScores:
         """Those of the first tokens."""
-        return TokenScores(
-            **{n: None if each is None else each[:count] for n, each in vars(self).items()}
+        return replace(
+            self,
+            **{n: each[:count] for n, each in vars(self).items() if each is not None},
         )
 
 
