@@ -1,4 +1,4 @@
-"""Fixtures that all tests may use: those of the core in tests/, those of plugins beside them."""
+"""Fixtures that all tests may use: the core's in tests/, a plugin's in its own folder."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_unconfigure() -> None:
-    """What was set aside is taken down in order, as without tests."""
+    """Objects set aside are finalised in order, as without tests."""
     gc.unfreeze()
 
 

@@ -1,8 +1,8 @@
 """The wheel carries the dbt project and problem files, which `tokenmart init` copies.
 
-Plugins' SQL lies in the plugins' own packages (MANIFEST.in).
+Plugins' SQL is in the plugins' own packages (MANIFEST.in).
 
-In a checkout these folders are used where they lie; nothing is copied for an editable install.
+In a checkout these folders are used in place; nothing is copied for an editable install.
 """
 
 from __future__ import annotations

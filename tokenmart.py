@@ -16,6 +16,7 @@ from warehouse.errors import RenamedError, TokenmartError
 from warehouse.plugins import load, plugin_files, summary
 
 if TYPE_CHECKING:
+    from analysis.ranking.dataframes import correlate as correlate
     from warehouse.sql.dataframes import cookbook as cookbook
     from warehouse.sql.dataframes import metric_values as metric_values
     from warehouse.sql.dataframes import query as query
@@ -25,11 +26,12 @@ if TYPE_CHECKING:
 FUNCTIONS = {
     "Limits": "warehouse.sql.limits",
     "cookbook": "warehouse.sql.dataframes",
+    "correlate": "analysis.ranking.dataframes",
     "metric_values": "warehouse.sql.dataframes",
     "query": "warehouse.sql.dataframes",
     "tokens": "warehouse.sql.dataframes",
 }
-"""What `import tokenmart` gives beside the command → the module it is defined in."""
+"""Name that `import tokenmart` offers → the module that defines it."""
 
 GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Set up": {

@@ -1,4 +1,6 @@
-"""The Jinja environment of the analysis: pages lie in a room's `templates/`, Python fills them."""
+"""The Jinja environment of the analysis: pages are in a package's `templates/`; Python fills
+them.
+"""
 
 from __future__ import annotations
 

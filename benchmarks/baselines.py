@@ -1,6 +1,6 @@
 """The ways to score tokens without Tokenmart, written plainly: what the engine is compared with.
 
-All run the model as it is given to them, so dtype and attention are those of the engine beside.
+All run the model as it is given to them, so dtype and attention are those of the engine.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ def bare_forward(model: Any, tokens: Any) -> Callable[[], Any]:
 
 
 def losses_of(model: Any, tokens: Any) -> Any:
-    """Losses of every token but the first, shape (n - 1,), from all logits in float32 at once."""
+    """Losses of every token but the first, shape (n - 1,), from all logits in float32, in one
+    piece.
+    """
     import torch
 
     ids = _batch(model, tokens)

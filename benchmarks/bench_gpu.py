@@ -1,4 +1,4 @@
-"""The engine on this machine's GPU: is it right, how fast, how much memory, beside the others.
+"""The engine on this machine's GPU: correctness, speed and memory, compared with others.
 
     python benchmarks/bench_gpu.py --out bench_gpu.json       # under 20 minutes, no download
     python benchmarks/bench_gpu.py --model DIR                # real weights instead of random ones
@@ -76,12 +76,12 @@ def main(
 
     Five parts, in this order. `correctness` compares each probe with the plain forward of the
     same model: the reference is float32; in float32 ours must be far nearer to it than plain
-    half precision is, in half precision as near; beside it stands what other tokens in the
-    context do, which is what a wrong mask would look like. `memory` takes half of the memory away
-    while windows are scored. `models` extracts with two models one after the other and looks
-    whether the first one's memory came back; `workers` does the same with two processes. `speed`
-    times each probe at 8,192 and 32,768 tokens beside plain forwards, the LongPPL procedure and,
-    where they are installed, lm-evaluation-harness and vLLM, with the same dtype and attention.
+    half precision is, in half precision as near; the effect of other tokens in the context is shown
+    as well, which is the size of a wrong mask's error. `memory` takes half of the memory away while
+    windows are scored. `models` extracts with two models one after the other and looks whether the
+    first one's memory came back; `workers` does the same with two processes. `speed` times each
+    probe at 8,192 and 32,768 tokens beside plain forwards, the LongPPL procedure and, where they
+    are installed, lm-evaluation-harness and vLLM, with the same dtype and attention.
 
     The share of the peak counts 2 FLOPs per weight and token and those of attention, over the
     data sheet's dense half-precision figure. Memory is what the plan of `tokenmart extract`

@@ -6,7 +6,7 @@ that gets 300 items from pages no model was trained on: how does this sentence e
 its last one to eight words, the wrong choices end other sentences. In every fourth item the right
 answer is drawn by lot, as if it was mislabelled: nothing can be learnt there. `tokenmart eval`
 scores every checkpoint, dbt makes the readings, `tokenmart e2lm curate` chooses items on some runs
-and checkpoints and tries them on the others. All texts, models and seeds are fixed.
+and checkpoints and evaluates them on the others. All texts, models and seeds are fixed.
 
     python benchmarks/curate_series.py --out benchmarks/curate_series.json
 """
@@ -48,7 +48,7 @@ RUNS = tuple(product((48, 96), (0, 1)))
 
 LAYERS = 3
 CHECKPOINTS = 16
-"""A run with so many has its checkpoints split in two halves by `curate`."""
+"""A run with this number of checkpoints is split in two halves by `curate`."""
 
 STEPS = 320
 ROWS, TOKENS = 8, 128

@@ -1,4 +1,4 @@
-"""`tokenmart eval` beside lm-evaluation-harness: same numbers, how much time?
+"""`tokenmart eval` compared with lm-evaluation-harness: numbers and time.
 
 Runs task forms on real checkpoints of minilong, on our engine and on the harness's own class for
 transformers models, in one process, float32, one thread. The forms are task files that the harness
@@ -217,7 +217,7 @@ def we_run(run: Any, tasks: list[Any]) -> None:
 
 
 def numbers(model: dict[str, Any], theirs: dict[str, Any], database: Path) -> list[dict[str, Any]]:
-    """Each number of the harness beside ours and the imported one."""
+    """Each number of the harness next to ours and the imported one."""
     import duckdb
 
     query = """

@@ -25,7 +25,7 @@ LEFT_BEHIND = 256 * 2**20
 def memory(bench: Bench, subject: Subject) -> None:
     """Take most of the memory away while windows are scored: the engine must get by with less.
 
-    Only PyTorch's allocator of a GPU can be told to refuse; for a processor there is no such
+    Only PyTorch's allocator of a GPU can be set to refuse; for a processor there is no such
     limit, and none is made up.
     """
     import torch

@@ -1,4 +1,4 @@
-"""How fast the engine is, beside what others take for the same answers."""
+"""Speed of the engine, compared with other programs for the same results."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def speed(bench: Bench, subject: Subject, count: int) -> None:
         name: flops_of(subject, work.tokens, work.rows, work.pairs) for name, work in cost.items()
     }
     calls = 1 + bench.size.repeats
-    # beside ours: two forwards, the LongPPL procedure, and two forwards for retrieval
+    # compared with ours: two forwards, the LongPPL procedure, and two forwards for retrieval
     total = calls * (sum(flops.values()) + flops["full + window"] + 4 * forwards(subject, [count]))
     if not bench.fits("speed", f"{subject.spec.full_id}, {count:,} tokens", total, 20.0):
         return
@@ -125,7 +125,7 @@ def speed(bench: Bench, subject: Subject, count: int) -> None:
     )  # fmt: skip
     asked = requests_of(sets["retrieval"], tokens)
     whole = [(np.concatenate([r.prefix[: r.prefix_length], r.ids]), len(r.targets)) for r in asked]
-    # two of each kind stand for all
+    # two of each kind represent all
     some = [*whole[:2], *whole[-2:]]
     timed(
         "a forward for each excerpt", baselines.last_logits(model, some),
@@ -177,7 +177,7 @@ def _vllm(
 
 
 def tiny_tokenizer(folder: Path) -> Any:
-    """A small trained tokenizer, for those who ask for one beside tokens."""
+    """A small trained tokenizer, for programs that need one in addition to tokens."""
     from tiny_models import make_tokenizer
     from transformers import AutoTokenizer
 

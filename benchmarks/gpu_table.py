@@ -157,7 +157,9 @@ class Bench:
         return needed <= left
 
     def run(self, what: str, work: Callable[[], None]) -> None:
-        """Do a part of the measurements; whatever ends it is told, and the next one begins."""
+        """Do a part of the measurements; an error that ends it is reported, and the next one
+        begins.
+        """
         try:
             work()
         except Exception as error:
@@ -166,7 +168,7 @@ class Bench:
         give_back(self.device)
 
     def must(self, holds: bool, what: str) -> None:
-        """Note what went wrong; the exit code tells."""
+        """Record a failure, for the exit code."""
         if not holds:
             self.wrong.append(what)
 
@@ -253,7 +255,7 @@ def give_back(device: str) -> int:
 
 @contextmanager
 def out_of_memory_named(told: list[str]) -> Iterator[None]:
-    """Catch what running out of memory raises, in plain PyTorch and in ours; tell it in a word."""
+    """Catch out-of-memory errors, of plain PyTorch and ours; report them in one word."""
     from baselines import ForeignError
 
     from extract.device_errors import is_out_of_memory

@@ -1,20 +1,17 @@
 """What growth costs: builds of larger and larger made-up stores, in little memory, and on Ray.
 
     python benchmarks/growth.py                                 # 10^7 and 10^8 rows
-    python benchmarks/growth.py --rows 100000000 --rows 1000000000 --limits 4 --shards 0 \\
-        --units 0 --output benchmarks/growth_billion.json       # about 40 GB of disk
     python benchmarks/growth.py --rows 1000000 --units 1000 --output try.json   # a quick look
 
-Every piece is one measurement, written to the output at once; what is there already is left out, so
-a run that was stopped goes on where it was. Pieces of each size: `write` the store, `build` (`dbt
-run` of all metrics) under each of DuckDB's memory limits, `added`: nothing new and then one new
+Every piece is one measurement, written to the output immediately; finished ones are skipped, so a
+stopped run resumes. Pieces of each size: `write` the store, `build` (`dbt run` of all metrics)
+under each of DuckDB's memory limits, `added`: nothing new and then one new
 model, `pruned`: one model's rows against all. Then, on the largest size up to 10^8, `shards`: the
 same build in as many shards here and on Ray with 1, 2 and 4 workers, and `units`: commands on a
 store of many small units. Peak memory is the largest resident size of the process that builds. A
 piece notes the machine's load when it began: with more than a few tenths it says little about time.
 An output is of one machine. The tables of RESULTS.md and docs/explanation/cost.md are rewritten
-from all
-that are called growth*.json.
+from all that are called growth*.json.
 """
 
 from __future__ import annotations
@@ -60,7 +57,9 @@ Figures = dict[str, float]
 
 
 def shape_of(rows: int) -> Shape:
-    """A store of about so many rows: models grow with it, documents stay; small ones have fewer."""
+    """A store of about this number of rows: models grow with it, documents stay; small ones have
+    fewer.
+    """
     models = max(3, round(rows / ROWS_A_MODEL))
     documents = max(2, min(DOCUMENTS, round(rows / (2.0 * TOKENS * models))))
     return Shape(
@@ -83,7 +82,7 @@ class Growth:
     found: dict[str, Any]
 
     def measure(self, piece: str, call: Callable[..., Figures], *arguments: Any) -> None:
-        """Measure a piece, unless it has been; the output is written at once."""
+        """Measure a piece, unless it was measured; the output is written immediately."""
         if piece in self.found["pieces"]:
             click.echo(f"{piece}: measured already")
             return
@@ -103,7 +102,7 @@ class Growth:
         return bench
 
     def store(self, rows: int) -> tuple[Bench, Shape]:
-        """The made-up store of so many rows; a model that was cut off is rewritten."""
+        """The made-up store of this number of rows; a model that was cut off is rewritten."""
         bench, shape = self.bench(f"rows_{rows}"), shape_of(rows)
         done = bench.folder / "models_written"
         begin = int(done.read_text()) if done.exists() else 0
@@ -181,8 +180,9 @@ def added(growth: Growth, rows: int, gibibytes: int) -> Figures:
             shutil.rmtree(folder)
         bench.forget()
     return {
-        "rows": before, "seconds_nothing_new": idle.seconds, "new_rows": new_rows,
-        "seconds_one_model": more.seconds, "peak_bytes": more.peak,
+        "rows": before, "seconds_nothing_new": idle.seconds, "cpu_seconds_nothing_new": idle.cpu,
+        "new_rows": new_rows, "seconds_one_model": more.seconds,
+        "cpu_seconds_one_model": more.cpu, "peak_bytes": more.peak,
     }  # fmt: skip
 
 
@@ -205,7 +205,7 @@ def pruned(growth: Growth, rows: int) -> Figures:
 
 @contextmanager
 def ray_head(workers: int) -> Iterator[str]:
-    """A Ray cluster of one node with so many processors; its address."""
+    """A Ray cluster of one node with this number of processors; its address."""
     from ray.cluster_utils import Cluster
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": workers})
@@ -216,7 +216,7 @@ def ray_head(workers: int) -> Iterator[str]:
 
 
 def sharded(growth: Growth, rows: int, shards: int, workers: int | None) -> Figures:
-    """The build in shards: here one after another, or on Ray with so many workers."""
+    """The build in shards: here one after another, or on Ray with this number of workers."""
     bench, _ = growth.store(rows)
     bench.forget()
     shutil.rmtree(bench.folder / "shards", ignore_errors=True)
@@ -257,7 +257,7 @@ def command(bench: Bench, *words: str, codes: tuple[int, ...] = (0,)) -> Figures
 
 
 def many_units(growth: Growth, units: int) -> Bench:
-    """A store of so many units of about 80 rows, with its problem file."""
+    """A store of this number of units of about 80 rows, with its problem file."""
     models = max(2, min(100, units // 200))
     documents = max(1, units // (2 * models))
     shape = Shape(
@@ -312,7 +312,7 @@ COMMANDS = {
     "--limits",
     multiple=True,
     type=int,
-    default=(2, 4, 8),
+    default=(4, 8),
     show_default=True,
     help="Memory limit of DuckDB in GiB; may be repeated.",
 )

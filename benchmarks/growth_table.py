@@ -74,6 +74,34 @@ def run_parts(found: Run) -> Iterator[list[str]]:
         f"{machine['cores']} cores ({machine['processor']}), DuckDB {machine['duckdb']}, Python "
         f"{machine['python']}."
     ]
+    if pieces(found, "build"):
+        yield from build_parts(found)
+    if shards := pieces(found, "shards"):
+        lines = [
+            "| build in shards | shards | s | beside one after another |",
+            "|---|---:|---:|---:|",
+        ]
+        here = next(piece["seconds"] for piece in shards.values() if not piece["workers"])
+        for piece in sorted(shards.values(), key=lambda each: each["workers"]):
+            workers = piece["workers"]
+            where = (
+                f"Ray, {workers} worker{'s' * (workers > 1)}" if workers else "one after another"
+            )
+            beside = f"{piece['seconds'] / here - 1:+.0%}" if workers else ""
+            lines.append(f"| {where} | {piece['shards']} | {piece['seconds']:.0f} | {beside} |")
+        yield lines
+    if units := pieces(found, "units"):
+        count = int(next(iter(units)).split()[0])
+        lines = [f"| command on {count:,} units | s | peak memory, GiB |", "|---|---:|---:|"]
+        for name, piece in units.items():
+            lines.append(
+                f"| {name.split()[1]} | {piece['seconds']:.1f} | {piece['peak_bytes'] / GIB:.2f} |"
+            )
+        yield lines
+
+
+def build_parts(found: Run) -> Iterator[list[str]]:
+    """Builds, how they grow, and runs with little new."""
     lines = [
         "| rows | models | bytes a row | DuckDB's limit, GiB | build, s | processor, s | "
         "peak memory, GiB | load before |",
@@ -102,28 +130,6 @@ def run_parts(found: Run) -> Iterator[list[str]]:
             f"{pruned[name]['seconds_one_condition']:.3f} | {pruned[name]['seconds_all']:.2f} |"
         )
     yield lines
-    if shards := pieces(found, "shards"):
-        lines = [
-            "| build in shards | shards | s | beside one after another |",
-            "|---|---:|---:|---:|",
-        ]
-        here = next(piece["seconds"] for piece in shards.values() if not piece["workers"])
-        for piece in sorted(shards.values(), key=lambda each: each["workers"]):
-            workers = piece["workers"]
-            where = (
-                f"Ray, {workers} worker{'s' * (workers > 1)}" if workers else "one after another"
-            )
-            beside = f"{piece['seconds'] / here - 1:+.0%}" if workers else ""
-            lines.append(f"| {where} | {piece['shards']} | {piece['seconds']:.0f} | {beside} |")
-        yield lines
-    if units := pieces(found, "units"):
-        count = int(next(iter(units)).split()[0])
-        lines = [f"| command on {count:,} units | s | peak memory, GiB |", "|---|---:|---:|"]
-        for name, piece in units.items():
-            lines.append(
-                f"| {name.split()[1]} | {piece['seconds']:.1f} | {piece['peak_bytes'] / GIB:.2f} |"
-            )
-        yield lines
 
 
 def slope_lines(found: Run) -> list[str]:
@@ -198,7 +204,7 @@ def reckoning(runs: Sequence[Run]) -> dict[str, float]:
 
 
 def reckoning_block(runs: Sequence[Run]) -> str:
-    """The reckoning in a table."""
+    """The computation in a table."""
     case = reckoning(runs)
     lines = [
         f"| {LAB['models']:,} models of {LAB['parameters'] / 1e9:.0f}B × {LAB['documents']:,} "

@@ -2,7 +2,7 @@
 
 Two sides with a data folder each: participants train, merge and score the open round; the organiser
 takes over their merges and open results, and alone holds the items of leaderboard and final.
-A stage that is done isn't run again, so that the same command goes on after a crash. With --real
+A stage that is done isn't run again, so that the same command resumes after a crash. With --real
 the open round is BoolQ and MAWPS, downloaded; the hidden rounds stay generated.
 
     python benchmarks/minimerge.py --folder /tmp/minimerge --out benchmarks/minimerge.json
@@ -70,7 +70,7 @@ class Side:
 
 
 class Stages:
-    """Stages in their order; what each took is kept beside its log."""
+    """Stages in their order; the cost of each is stored next to its log."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -273,7 +273,7 @@ def run_all(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def prepare(participant: Side, shipped: Path) -> tuple[str, str]:
-    """Lay out the participant's folder; return the path of the problem file in it, and its name."""
+    """Create the participant's folder; return the path of the problem file in it, and its name."""
     cache = participant.data / "cache"
     cache.mkdir(parents=True, exist_ok=True)
     ours = find_workspace(ROOT).cache

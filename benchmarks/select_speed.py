@@ -1,4 +1,4 @@
-"""How long `tokenmart select` computes, on made-up tables of so many models and variants.
+"""Time of `tokenmart select` on made-up tables, by number of models and variants.
 
 python benchmarks/select_speed.py
 """

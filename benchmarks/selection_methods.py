@@ -4,8 +4,8 @@ Three series. The ladder and DCLM publish scores of whole tasks: there an item i
 choice a set of tasks. The third is trained here, for the recipes: small Llamas of two widths and
 two seeds on the guides and references of Django's documentation (as science) or on its release
 notes (as web), whose items ask for the end of sentences of guides that no model was trained on; in
-every fourth item the right answer was drawn by lot. A run that was stopped goes on in the same
-`--work` folder.
+every fourth item the right answer was drawn at random. A stopped run resumes in the same `--work`
+folder.
 
     python benchmarks/selection_methods.py --work methods_run
 """
@@ -43,7 +43,7 @@ STATISTICS = {"sq": "SQ", "cs": "CS", "weighted": "0.5 SQ + 0.4 CS", "decision_a
 FOLDS = 2
 """Halves of the runs: the pairs that are decided lie within one."""
 
-# fewer than 16, so that no half of the checkpoints is held out beside the runs
+# fewer than 16, so that no half of the checkpoints is held out in addition to the runs
 LADDER = """
     with placed as (
         select

@@ -12,7 +12,7 @@ uses the product's code. Models resemble each other as these designs have it:
   nothing of the others': these four separate families.
 
 Metrics: none correlates with the target (null); one does (.8, .9, .95); all do (.6); graded from 0
-to .9. Beside it: the lead over a baseline, preregistered metrics, and pairs of ranking entries.
+to .9. In addition: the lead over a baseline, preregistered metrics, and pairs of ranking entries.
 
 A run keeps the cells that are in `--out` already and stops after `--minutes`; run it again until it
 prints that it is complete:
@@ -56,7 +56,7 @@ from warehouse.store.provenance import code_revision
 BLOCK = "statistics_selection.json"
 METRICS, PER_METRIC = 20, 3
 WITHIN_METRIC = 0.9
-"""Share of the variance that variants of one metric have in common, beside the target."""
+"""Share of the variance that variants of one metric have in common, in addition to the target."""
 
 DRAWS = 2000
 """Behind each quantile here, to save time; the product draws 10,000."""

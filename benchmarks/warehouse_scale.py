@@ -1,4 +1,4 @@
-"""The metric library at the locked problem's shape: time and memory, beside plain queries.
+"""The metric library at the locked problem's shape: time and memory, compared with plain queries.
 
     python benchmarks/warehouse_scale.py                    # 17 models × 50 documents × 32k tokens
     python benchmarks/warehouse_scale.py --models 3 --documents 5 --tokens 4096   # a quick look

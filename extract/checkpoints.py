@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _LARGEST_CONFIG = 16 << 20
 _GGUF_MADE = "conversion.json"
-"""What a GGUF file says beside its weights, and that all of them were there; conversions without it
+"""Metadata of a GGUF file, written once all weights are there; conversions without it
 are an earlier version's, which may have drawn weights at random."""
 
 
@@ -53,11 +53,11 @@ def find_checkpoint(
         spec: the model.
         workspace: where its files are, and the cache.
         problem: the name of its problem.
-        asked: what `--problem` says to mean it, where that isn't the name.
+        asked: the value of `--problem`, if it isn't the name.
 
     Raises:
-        TokenmartError: files are missing and can't be fetched, or hold more than weights; the
-            message says what to do.
+        TokenmartError: files are missing and can't be fetched, or contain more than weights; the
+            message states what to do.
         StorageError: the cache can't be written.
     """
     found = spec.locate(Place(workspace, problem, asked=asked))
@@ -162,7 +162,7 @@ def _refuse_unread(who: str, reader: Any, model: Any) -> None:
         tied = {"output.weight"} if config.tie_word_embeddings else set()
         more = [tensor for tensor in reader.tensors if tensor.name not in read | tied]
         there = sum(int(t.n_elements) for t in reader.tensors if t.name not in tied)
-        # names that this table lacks may have been read all the same
+        # names missing from this table may have been read anyway
         if there > sum(parameter.numel() for parameter in model.parameters()):
             unread += [tensor.name for tensor in more]
     if unread:
@@ -177,7 +177,7 @@ def _convert_gguf(who: str, gguf: Path, staging: Path) -> None:
     """Write a GGUF checkpoint as safetensors in float32, with its tokenizer.
 
     Raises:
-        TokenmartError: it is one part of several, lacks tensors of the model, or has others.
+        TokenmartError: it is one part of several, has not all tensors of the model, or has others.
     """
     from unittest.mock import patch
 
@@ -210,8 +210,8 @@ def _convert_gguf(who: str, gguf: Path, staging: Path) -> None:
 
 
 def begin_texts(tokenizer: Any, *, with_bos: bool) -> None:
-    """Make a tokenizer put BOS before a text, or not: versions of transformers forget what the
-    file says of it, each of other models.
+    """Make a tokenizer put BOS before a text, or not: versions of transformers ignore the file's
+    setting, each for other models.
     """
     from tokenizers.processors import TemplateProcessing
 
@@ -273,7 +273,7 @@ def _unpickle(spec: ModelSpec, file: Path) -> dict[str, Tensor]:
     """The tensors of a pickled file; nothing else in it is read, and nothing executed.
 
     Raises:
-        TokenmartError: it is damaged, or holds something other than tensors.
+        TokenmartError: it is damaged, or contains something other than tensors.
     """
     import torch
 
@@ -284,7 +284,7 @@ def _unpickle(spec: ModelSpec, file: Path) -> dict[str, Tensor]:
             file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file)
         )
     except Exception as error:  # a damaged pickle raises whatever its bytes lead to
-        # torch explains at length how to load it all the same; what it met stands further down
+        # torch first explains how to load it regardless; the cause is further down
         met = re.search(r"Unsupported (?:global: GLOBAL )?\S+(?: \d+)?", str(error))
         first = met[0] if met else next(iter(str(error).strip().splitlines()), type(error).__name__)
         first = first[:120].rstrip(". ")

@@ -13,8 +13,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from warehouse.errors import visible
-from warehouse.options import BACKEND, DEVICE, DTYPE, JSON, MODELS, PROBLEM
-from warehouse.terminal import counted, print_columns, print_notes, print_whole, terminal_console
+from warehouse.options import BACKEND, DEVICE, DTYPE, JSON, MODELS, PROBLEM, WIDE
+from warehouse.terminal import (
+    counted,
+    left_out_notes,
+    print_columns,
+    print_notes,
+    terminal_console,
+)
 
 if TYPE_CHECKING:
     from extract.planning.plan import Document, Selection
@@ -35,7 +41,7 @@ _SELECTION = (
 
 
 def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that say which models run, and how."""
+    """The options that select models and settings."""
     for option in reversed(_SELECTION):
         command = option(command)
     return command
@@ -193,10 +199,10 @@ def extract(
 
 
 def _guard_processor(plan: Plan, *, asked_by_name: bool) -> None:
-    """Warn of what a processor will take; refuse unless it was asked for by name.
+    """Warn how long a processor takes; refuse unless the user chose it with --device.
 
     Raises:
-        TokenmartError: nobody asked for the processor, and it would take too long, or for a time
+        TokenmartError: --device cpu was not given, and the run would take too long, or a time
             that is unknown.
     """
     from warehouse.errors import TokenmartError
@@ -278,7 +284,7 @@ def _extract(
     for line in outcome.messages.lines():
         click.echo(visible(f"note: {line}"), err=True)
     if not quiet:
-        # from the ledger, which also knows what workers did
+        # from the ledger, which includes what workers did
         rows = status_rows(problem, selection, workspace)
         for line in fallbacks(rows):
             click.echo(visible(f"warning: {line}"), err=True)
@@ -304,8 +310,9 @@ def _extract(
 @click.option(
     "--conditions", "by_condition", is_flag=True, help="Show a row for each condition of a model."
 )
+@WIDE
 @JSON
-def status(problem_name: str, by_condition: bool, as_json: bool) -> None:
+def status(problem_name: str, by_condition: bool, wide: bool, as_json: bool) -> None:
     """Show how many units of each model are done, failed or missing.
 
     A unit is one document in one condition, or a batch of a benchmark's items. Peak memory is the
@@ -338,7 +345,8 @@ def status(problem_name: str, by_condition: bool, as_json: bool) -> None:
         return
     console = terminal_console()
     title = f"{problem.name}: what has been extracted"
-    print_columns(console, status_columns(rows, by_condition), title)
+    left_out = print_columns(console, status_columns(rows, by_condition), title, wide)
+    print_notes(console, left_out_notes(left_out), "dim")
     for line in fallbacks(rows):
         click.echo(visible(f"warning: {line}"))
     print_notes(console, status_notes(problem, selection, rows))
@@ -350,5 +358,8 @@ def status(problem_name: str, by_condition: bool, as_json: bool) -> None:
             f"`tokenmart extract --problem {problem.asked}`"
         )
     for section in sections:
-        print_whole(console, section.table())
-        print_notes(console, section.notes())
+        console.print()
+        left_out = print_columns(
+            console, section.columns(), f"{problem.name}: {section.kind}", wide
+        )
+        print_notes(console, [*section.notes(), *left_out_notes(left_out)])

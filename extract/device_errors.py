@@ -1,4 +1,4 @@
-"""What an error of a device means: its memory is full, it is lost, or a kernel has no plan.
+"""Classification of device errors: memory is full, the device is lost, or a kernel has no plan.
 
 The one place that reads the words of torch, CUDA, cuBLAS and cuDNN: scoring halves its budgets by
 it, reports explain it, workers end by it.
@@ -46,11 +46,11 @@ class DeviceLostError(TokenmartError):
 
 
 class NoKernelError(TokenmartError):
-    """No attention kernel takes these tensors."""
+    """No attention kernel supports these tensors."""
 
 
 class DoesNotFitError(TokenmartError):
-    """More memory is needed than the device has, however little is computed at once."""
+    """More memory is needed than the device has, even with the smallest batch."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -63,7 +63,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def has_no_plan(error: BaseException) -> bool:
-    """Whether a kernel exists but takes no such tensors: another one may."""
+    """Whether a kernel exists but doesn't support such tensors: another one may."""
     if is_out_of_memory(error):
         return False
     return isinstance(error, RuntimeError) and _says(error, _NO_PLAN)
@@ -87,7 +87,7 @@ def raise_if_lost(error: BaseException) -> None:
     """
     if is_device_lost(error):
         first = next(iter(str(error).strip().splitlines()), type(error).__name__)[:120]
-        # without its cause, whose frames hold tensors
+        # without its cause, whose frames refer to tensors
         raise DeviceLostError(
             f"the GPU failed ({first}); nothing was recorded as failed: run the same command "
             "again, and leave this GPU out with CUDA_VISIBLE_DEVICES if it fails again"

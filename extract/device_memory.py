@@ -1,4 +1,4 @@
-"""Memory that models take: given back between them, and its peak."""
+"""Memory of models: released between them, and its peak."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LEFT_BEHIND = 256 * 2**20
 
 
 def release_memory() -> None:
-    """Give back what the model before held: to the host, and to other users of the GPU.
+    """Release memory of the previous model: to the host, and to other users of the GPU.
 
     Warns when more than workspaces stays allocated on a GPU: something still refers to the model.
     """
@@ -59,7 +59,7 @@ class PeakMemory:
             Path("/proc/self/clear_refs").write_text("5")
 
     def reserved_bytes(self) -> int:
-        """The peak of what the GPUs' allocators held, with what nothing used; 0 without a GPU."""
+        """Peak memory reserved by the GPUs' allocators, unused parts included; 0 without a GPU."""
         if not self.gpu:
             return 0
         import torch

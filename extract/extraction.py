@@ -178,7 +178,7 @@ class Extraction:
         self.publish_seconds = time.monotonic() - started
 
     def _check_memory(self, spec: ModelSpec, folder: Path | None = None) -> Footprint | None:
-        """What the model needs, as far as its size is known by now.
+        """Check that the device has the memory that the model needs; return it if it is known.
 
         Raises:
             TokenmartError: the model needs more than the device has.
@@ -283,7 +283,7 @@ class Extraction:
         return claim(folder / f"doc-{task.document.doc_id:06d}.claim")
 
     def _still_missing(self, plan: ModelPlan, task: Task) -> tuple[Condition, ...]:
-        """What another process has not finished since the plan was made."""
+        """Conditions of a task that no process has finished since the plan was made."""
         left = []
         for condition in task.missing:
             ledger = finished_units(

@@ -1,4 +1,4 @@
-"""What went wrong with a model, or what a library warned of: one line each, with its remedy."""
+"""Failures of models and warnings of libraries: one line each, with a remedy."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def explain(error: BaseException) -> str:
         )
     if "model type" in text and "not recognize" in text:
         return (
-            f"this transformers doesn't know its architecture ({first}); "
+            f"this version of transformers doesn't support its architecture ({first}); "
             "`pip install -U transformers`"
         )
     damaged = ("SafetensorError", "UnpicklingError", "BadZipFile", "EOFError")
@@ -85,7 +85,7 @@ def explain(error: BaseException) -> str:
         return f"its config.json has a wrong value ({second}); fetch the model again"
     if "size mismatch" in text or "ignore_mismatched_sizes" in text:
         return (
-            "its weights don't have the sizes that its config.json says; correct `source` or "
+            "its weights don't have the sizes in its config.json; correct `source` or "
             "`revision`, or fetch the model again"
         )
     if isinstance(error, OSError | KeyError | ValueError):
@@ -122,7 +122,8 @@ def load_errors(spec: ModelSpec) -> Iterator[None]:
 
 
 class LibraryMessages:
-    """Warnings of Python and of libraries, kept from the terminal; each is told once, at the end.
+    """Warnings of Python and of libraries, kept from the terminal; each is printed once, at the
+    end.
 
     Libraries repeat the same for every model; two messages are the same when they come from one
     place in the code.
@@ -133,11 +134,11 @@ class LibraryMessages:
         self._model = ""
 
     def lines(self) -> Sequence[str]:
-        """What was said, in the order of its first time."""
+        """The messages, in the order of their first occurrence."""
         lines = []
         for (library, _), (text, models) in self._said.items():
             others = f" and {len(models) - 1} more" if len(models) > 1 else ""
-            lines.append(f"{library} says of {models[0]}{others}: {text}")
+            lines.append(f"{library}, for {models[0]}{others}: {text}")
         return lines
 
     def keep(self, library: str, place: str, text: str) -> None:
@@ -153,7 +154,7 @@ class LibraryMessages:
 
     @contextmanager
     def about(self, model: str, libraries: Sequence[str] = LIBRARIES) -> Iterator[None]:
-        """Keep what is said while the block runs, as said of this model."""
+        """Collect messages while the block runs, as messages on this model."""
         self._model = model
         handler = _Keeper(self)
         changed = []
@@ -192,7 +193,7 @@ class _Keeper(logging.Handler):
 
 @dataclass
 class Outcome:
-    """What a run did: units computed, what failed, units left to other processes, warnings."""
+    """Result of a run: units computed, failures, units left to other processes, warnings."""
 
     units: int = 0
     tokens: int = 0

@@ -1,10 +1,10 @@
 """Work done ahead: the next model's files and tokens are made ready while this one computes.
 
-A download runs in a process of its own, because the hub client's threads can't be stopped, and
-this one must end at once when it is told to. Tokenising runs in a thread: tokenizers work without
-the interpreter's lock. Weights are neither read nor converted, so memory holds one model's only.
+A download runs in a process of its own, because the hub client's threads can't be stopped, and the
+process must end immediately on a signal. Tokenising runs in a thread: tokenizers work without the
+interpreter's lock. Weights are neither read nor converted, so memory has one model's only.
 
-Nothing is reported from here. What fails ahead is tried again when the model's turn comes, and
+Nothing is reported from here. A failure here is retried when the model is due, and
 fails or succeeds then.
 """
 
@@ -125,14 +125,14 @@ class Prefetch:
             if not self._bring(spec):
                 return
             plan = self._plan(spec)
-        except Exception:  # told at its turn, whatever it is
+        except Exception:  # reported when this model is due, whatever the error is
             return
         for task in plan.tasks:
             if self._stop.is_set():
                 return
             try:
                 tokens = plan.tokenize(task.document)
-            except Exception:  # told at its turn, too
+            except Exception:  # reported when this model is due, too
                 continue
             self._tokens[spec.full_id, task.document.doc_id] = tokens
 
@@ -178,7 +178,9 @@ class Prefetch:
 
 
 def has_room(spec: ModelSpec, workspace: Workspace) -> bool:
-    """Whether the disks take a model, at 4 bytes a weight, and still the rows of another one."""
+    """Whether the disks have space for a model, at 4 bytes a weight, and for the rows of another
+    one.
+    """
     from huggingface_hub.constants import HF_HUB_CACHE
 
     needed = 4 * (spec.parameters or 0) + FREE_DISK

@@ -1,4 +1,4 @@
-"""`tokenmart extract --on NAME`: the interface of schedulers, which plugins bring."""
+"""`tokenmart extract --on NAME`: the interface of schedulers, which plugins implement."""
 
 from __future__ import annotations
 

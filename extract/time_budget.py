@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def next_documents(done: int, total: int, seconds_left: float, seconds_each: float) -> int:
-    """How many documents the next piece has; 0 when none is left or none fits.
+    """Number of documents of the next batch; 0 if none is left or none fits.
 
     A piece is at most as large as everything before it, so that a first document that was fast
     by accident doesn't start hours of work, and models are loaded few times.

@@ -1,8 +1,9 @@
-"""What scoring a request gives, whichever backend does it."""
+"""Result of scoring a request, the same for all backends."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +16,9 @@ class TokenScores:
     Attributes:
         logprob: of the token, at most 0.
         entropy: of the full predictive distribution.
-        rank: 1 = the model's first choice.
-        top_logprob: of the first choice, at least `logprob`.
-        choices: shape (n, k), vocabulary ids of the k first choices, best first; None where
+        rank: 1 = the model's top-1 token.
+        top_logprob: of the top-1 token, at least `logprob`.
+        choices: shape (n, k), vocabulary ids of the top-k tokens, best first; None where
             they were not asked for.
         choice_logprobs: shape (n, k), theirs.
     """
@@ -31,10 +32,10 @@ class TokenScores:
 
     def first(self, count: int) -> TokenScores:
         """Those of the first tokens."""
-        return replace(
-            self,
-            **{n: each[:count] for n, each in vars(self).items() if each is not None},
-        )
+        first: dict[str, Any] = {
+            name: None if each is None else each[:count] for name, each in vars(self).items()
+        }
+        return TokenScores(**first)
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ class DocumentTokenizer:
 
     Attributes:
         library: the tokenizer of transformers.
-        bos: what stands before a text, None for nothing.
+        bos: the token before a text, None for none.
         sha256: hash of its files' content and of the BOS policy.
 
     Raises:
@@ -169,7 +169,7 @@ def _refuse_unknown_tokens(tokenizer: Any, folder: Path, spec: ModelSpec) -> Non
 
 
 def _embedding_rows(folder: Path) -> int | None:
-    """What config.json gives; the loader compares it with the weights. None without one."""
+    """The value of config.json, which the loader compares with the weights; None without one."""
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         return int({**config, **config.get("text_config", {})}["vocab_size"])

@@ -1,4 +1,4 @@
-"""From scored requests to rows: tokens, first choices, the record in the ledger, the model."""
+"""From scored requests to rows: tokens, top-k tokens, the record in the ledger, the model."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def columns_of_rows(
 
 
 def top_token_rows(tokens: pa.Table, results: Sequence[Scored], top_k: int) -> pa.Table:
-    """The first choices of a unit's tokens, in the schema of the side table.
+    """The top-k tokens of a unit, in the schema of the side table.
 
     Log-probs are rounded as those of tokens are.
 

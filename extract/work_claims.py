@@ -3,9 +3,9 @@
 A claim is a file created exclusively; its owner touches it while it works.
 
 filelock's `SoftFileLease` keeps all promises but one: a contender takes over a silent owner of
-another machine only after it has itself watched the file for the whole lease, so who tries once
-and goes on to the next document, as we do, never takes it over. Ours tells the age of a claim by
-the file system's own clock at a single look.
+another machine only after it has itself watched the file for the whole lease, so a worker that
+tries once and continues with the next document, as ours does, never takes it over. Ours reads the
+age of a claim once, by the file system's own clock.
 """
 
 from __future__ import annotations

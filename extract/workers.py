@@ -1,8 +1,8 @@
 """Further processes of one extraction: their commands, their share of the machine, their end.
 
-Workers share nothing but the folder: each goes through all models and takes the documents that
-nobody has claimed. The parent shows what the ledger says, and afterwards does what a worker
-that failed has left.
+Workers share nothing but the folder: each goes through all models and takes the unclaimed
+documents. The parent reports the progress in the ledger, and afterwards computes what a failed
+worker has left.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 OWN_TO_PARENT = ("workers", "dry_run", "as_worker", "on", "address", "slurm")
 POLL_SECONDS = 1.0
 GRACE_SECONDS = 60.0
-"""What a worker that is told to stop has for storing what it computed."""
+"""Seconds that a stopped worker has for storing what it computed."""
 
 
 def worker_arguments(command: click.Command, values: Mapping[str, Any]) -> list[str]:
@@ -122,14 +122,14 @@ class Worker:
 
 @dataclass(frozen=True)
 class Ended:
-    """How workers ended: a line for each that failed, and those whose GPU was given up."""
+    """Outcome of workers: a line for each failure, and those whose GPU was abandoned."""
 
     failures: tuple[str, ...]
     lost: tuple[Worker, ...] = ()
 
 
 def run_workers(team: Sequence[Worker], finished: Callable[[], int], progress: Progress) -> Ended:
-    """Run workers to their end, showing what the ledger says meanwhile.
+    """Run workers to their end, showing the progress that the ledger records.
 
     A worker whose GPU fails is started again once; if it fails again, the GPU is given up.
 
@@ -179,7 +179,7 @@ def run_workers(team: Sequence[Worker], finished: Callable[[], int], progress: P
 
 
 def worker_logs(workspace: Workspace, since: str, workers: int) -> list[Path]:
-    """Where the workers of the run that started at this time (ISO format) write their errors."""
+    """Folder for error output of the workers of the run that started at this time (ISO format)."""
     stamp = "".join(character for character in since if character not in ":-+")
     folder = workspace.data / "logs"
     return [folder / f"extract-{stamp}-worker-{number}.log" for number in range(1, workers + 1)]

@@ -1,1 +1,1 @@
-"""Plugins that ship: what stands on the core, one folder a subject, each removable."""
+"""Plugins that ship with the core: one folder per subject, each removable."""

@@ -107,7 +107,7 @@ def rewritten(match: re.Match[str], source: str, here: str) -> str:
 
     Args:
         match: a match of `LINK`.
-        source: the file in the repository that holds the link.
+        source: the file in the repository that contains the link.
         here: the place of its page on the site.
 
     Raises:

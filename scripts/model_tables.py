@@ -59,8 +59,8 @@ CORPORA = ("common_crawl", "python", "arxiv_math")
 def perplexity_rows(files: Files) -> Iterator[Row]:
     """Perplexity correlations: bits per byte of 263 documents, and benchmarks, of 89 models.
 
-    A model that stands under two families with the same values is one model, of the family that is
-    named first. Errors become accuracies. Parameters are those that a model's name states.
+    A model listed in two families with the same values is one model, of the first family. Errors
+    become accuracies. Parameters are those that a model's name states.
 
     Raises:
         ValueError: a model has two columns that differ.

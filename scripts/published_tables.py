@@ -3,9 +3,9 @@
     python scripts/published_tables.py --ladder CLONE --pythia CLONE --dclm CLONE
     python scripts/published_tables.py --perplexity CLONE --scaling CLONE --compression CLONE
 
-A clone is a folder that git can read (a bare one will do) and that holds the commit named below.
-Each table is one Parquet file in the columns of a plain table of scores; `sources.json` beside
-them names repository, commit, licence, rows, bytes and sha256.
+A clone is a folder that git can read (a bare one will do) and that contains the commit named below.
+Each table is one Parquet file in the columns of a plain table of scores; `sources.json` in the same
+folder names repository, commit, licence, rows, bytes and sha256.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def ladder_rows(files: Files) -> Iterator[Row]:
 
 
 def _ladder_measure(column: str) -> Row | None:
-    """What a column of the ladder's files measures; None for throughput and multiple choice."""
+    """Scoring method of a column of the ladder's files; None for throughput and multiple choice."""
     if loss := LADDER_LOSS.fullmatch(column):
         return {"benchmark": loss["text"], "metric": "cross_entropy", "direction": "lower"}
     if task := LADDER_TASK.fullmatch(column):

@@ -1,7 +1,7 @@
 """Official scorer of the locked problem: `python scripts/verify_locked_no4k.py --help`.
 
-It reads the locked files of the repository it stands in: no variable of the environment leads it
-elsewhere (`tokenmart verify` follows them, and is not official).
+It reads the locked files of its own repository: no environment variable changes that (`tokenmart
+verify` follows them, and is not official).
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def test_every_part_of_one_process_runs_and_finds_nothing_wrong(
     assert {"ours: full", "ours: window", "ours: retrieval", "LongPPL procedure"} <= timed
     (memory,) = [row for row in rows if row["part"] == "memory"]
     assert memory["note"].startswith("skipped: ")
-    # a mistake of the size that a wrong mask makes would stand out
+    # a mistake of the size that a wrong mask makes would be visible
     nats = {(row["model"], row["what"], row["dtype"]): row for row in rows}
     for probe in ("full", "window", "retrieval"):
         ours = nats["random/tiny", f"{probe}, ours", "float32"]
@@ -66,7 +66,7 @@ def test_two_workers_store_the_same_to_the_bit(bench_gpu: Any, tmp_path: Path) -
     assert row["part"] == "workers" and "of 32 units equal to the bit" in row["note"]
 
 
-def test_a_wrong_engine_is_told(
+def test_a_wrong_engine_is_reported(
     bench_gpu: Any, gpu_correctness: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right = gpu_correctness.score

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from documented import commands
 
 import tokenmart
 from tokenmart import COMMANDS, cli
@@ -207,3 +208,22 @@ def program_in(
     return subprocess.run(
         [sys.executable, "-c", code, *arguments], capture_output=True, text=True, cwd=ROOT
     )
+
+
+OF_EACH_COMMAND = {
+    "--base", "--count", "--device", "--direction", "--dry-run", "--format",
+    "--include-path", "--kit", "--limit", "--max-tokens", "--merge", "--metric", "--model",
+    "--name", "--num-fewshot", "--on", "--out", "--problem", "--round", "--scores", "--seed",
+    "--subject", "--tasks", "--texts", "--unofficial", "--values", "--wide", "--yes",
+}  # fmt: skip
+"""Options whose meaning depends on the command: each help text names it."""
+
+
+def test_an_option_has_the_same_help_in_all_commands() -> None:
+    helps: dict[str, set[str]] = {}
+    for _, command in commands():
+        for option in command.params:
+            if isinstance(option, click.Option) and not option.hidden:
+                helps.setdefault(option.opts[-1], set()).add(str(option.help))
+    different = {name for name, texts in helps.items() if len(texts) > 1}
+    assert different - OF_EACH_COMMAND == set()

@@ -29,7 +29,7 @@ FOR_DBT = {"--project-dir", "--select", "--static", "--vars"}
 SHOWN = shown()
 EXAMPLES = sorted({*SHOWN, *named()})
 
-# What isn't run as it stands: what is run instead (None: nothing here), and why.
+# Commands that aren't run as written: what is run instead (None: nothing), and why.
 INSTEAD: dict[str, tuple[str | None, str]] = {
     "data fetch --problem minilong": (
         "data fetch --problem minilong --dry-run",
@@ -379,7 +379,7 @@ def test_every_option_is_explained(name: str, command: click.Command) -> None:
             assert option.help.rstrip(")").endswith("."), f"{name} {option.opts[0]}: {option.help}"
 
 
-def test_programs_beside_the_command_exist() -> None:
+def test_other_programs_on_pages_exist() -> None:
     for page in PAGES:
         text = page.read_text("utf-8")
         for target in re.findall(r"^\$ make ([a-z]+)", text, re.MULTILINE):

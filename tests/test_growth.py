@@ -1,4 +1,4 @@
-"""The growth script: every piece measured once, and none again by a run that goes on."""
+"""The growth script: every piece measured once, and none again by a resumed run."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def test_the_demo_goes_the_whole_road_in_order() -> None:
     assert steps == ["data", "extract", "recall", "dbt", "correlate", "report"]
 
 
-def test_extract_is_the_locked_problem_unless_told_otherwise() -> None:
+def test_extract_uses_the_locked_problem_by_default() -> None:
     assert "extract --problem no4k" in recipe("extract")
     assert "extract --problem mine.yml" in recipe("extract", PROBLEM="mine.yml")
     assert "correlate --problem minilong" in recipe("correlate")

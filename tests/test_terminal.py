@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
-from rich.table import Table
 from sql_samples import unit
 
 from analysis.report.viewer import Reading, Segment, View
@@ -23,7 +22,7 @@ from warehouse.errors import TokenmartError, visible
 from warehouse.metrics import dbt_process
 from warehouse.paths import Workspace
 from warehouse.store.token_files import published_path, read_rows, write_units
-from warehouse.terminal import print_whole
+from warehouse.terminal import Column, print_columns
 
 pytestmark = pytest.mark.hostile
 
@@ -110,16 +109,12 @@ def test_reasons_in_the_ledger_and_words_of_the_command_line(
 
 
 def test_no_heading_of_a_table_is_cut() -> None:
-    table = Table()
     headings = [f"a heading {number}" for number in range(12)]
-    for heading in headings:
-        table.add_column(heading, no_wrap=True)
-    table.add_row(*["1,234,567,890"] * 12)
     console = Console(width=40, force_terminal=False)
     with console.capture() as capture:
-        print_whole(console, table)
-    second = capture.get().splitlines()[1]
-    assert all(heading in second for heading in headings)
+        print_columns(console, [Column(heading, ["1,234,567,890"]) for heading in headings])
+    first = capture.get().splitlines()[0]
+    assert all(heading in first for heading in headings)
     assert capture.get().count("1,234,567,890") == 12
 
 

@@ -1,4 +1,4 @@
-"""Pages and help texts use the field's own terms: at most one listed word in 1,000.
+"""Pages, help texts and code use the field's own terms: at most one listed word in 1,000.
 
 The list has words that readers stumbled over because they stand for a term of the field, or make a
 thing speak. It finds habits; it can't tell whether a sentence is clear.
@@ -6,7 +6,13 @@ thing speak. It finds habits; it can't tell whether a sentence is clear.
 
 from __future__ import annotations
 
+import ast
+import io
 import re
+import tokenize
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 
 import pytest
 from documented import ROOT, commands
@@ -43,14 +49,23 @@ PAGES = [
     *sorted(ROOT.glob("plugins/*/README.md")),
     *sorted(ROOT.glob("dbt_project/docs/*.md")),
 ]
+CODE = [
+    *("analysis", "extract", "scripts", "warehouse", "tests"),
+    *(
+        path.parent.relative_to(ROOT).as_posix()
+        for path in sorted(ROOT.glob("plugins/*/README.md"))
+    ),
+]
+"""Folders whose docstrings, comments, messages and test names are read."""
 PER_THOUSAND = 1
 ALLOWED_TITLES = {"How cost grows with rows"}
 FEWEST_WORDS = 1000
 """A shorter page may have one listed word."""
 
 
+@cache
 def texts() -> dict[str, str]:
-    """Name → running text of a page without its code, or of all help texts."""
+    """Name → running text of a page without its code, of all help texts, or of a folder's code."""
     found = {}
     for page in PAGES:
         text = re.sub(r"```.*?```|`[^`\n]*`", " ", page.read_text("utf-8"), flags=re.DOTALL)
@@ -60,7 +75,25 @@ def texts() -> dict[str, str]:
         help_texts.append(command.help or "")
         help_texts += [option.help for option in command.params if getattr(option, "help", None)]
     found["help texts"] = "\n".join(help_texts)
+    for folder in CODE:
+        files = sorted((ROOT / folder).rglob("*.py"))
+        found[folder] = "\n".join(text for file in files for text in texts_of(file))
     return found
+
+
+def texts_of(file: Path) -> Iterator[str]:
+    """Docstrings, messages, names of tests and comments of a Python file."""
+    if file == Path(__file__):
+        return
+    code = file.read_text("utf-8")
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+            yield node.value
+        elif isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+            yield node.name.replace("_", " ")
+    for token in tokenize.generate_tokens(io.StringIO(code).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string
 
 
 @pytest.mark.parametrize("name", sorted(texts()))

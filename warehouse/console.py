@@ -17,7 +17,7 @@ EXTRAS = dict.fromkeys(
      "transformers"),
     "extract",
 )  # fmt: skip
-"""Package that a light installation lacks → the extra that brings it."""
+"""Package missing from a light installation → the extra that installs it."""
 
 
 def run(command: click.Command, name: str) -> NoReturn:

@@ -10,7 +10,7 @@ import click
 
 
 class TokenmartError(click.ClickException):
-    """A mistake the user can mend. Printed as one line, no traceback; exit code 1."""
+    """A mistake that the user can correct. Printed as one line, no traceback; exit code 1."""
 
     exit_code = 1
 

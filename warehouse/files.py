@@ -54,7 +54,7 @@ def storage_errors(path: Path, remedy: str = _AGAIN) -> Iterator[None]:
 
     Args:
         path: what is written; named in the message.
-        remedy: what to do once the cause is mended.
+        remedy: what to do once the cause is corrected.
 
     Raises:
         StorageError: disk full, read-only folder or another failure to write.
@@ -73,7 +73,7 @@ def explained(
     Args:
         error: as it was raised.
         path: the file meant; by default the one that the error names.
-        remedy: what to do once the cause is mended.
+        remedy: what to do once the cause is corrected.
     """
     name = str(path or error.filename or "a file of the warehouse")
     reason = _REMEDIES.get(
@@ -83,13 +83,13 @@ def explained(
 
 
 def is_explained(error: OSError) -> bool:
-    """Whether the error has a cause that a user can mend: disk, permission, name."""
+    """Whether the error has a cause that a user can correct: disk, permission, name."""
     return error.errno in _REMEDIES
 
 
 @contextmanager
 def appearing(path: Path, remedy: str = _AGAIN, expected: str | None = None) -> Iterator[Path]:
-    """A file beside `path` to write to; it takes its place when the block has ended well.
+    """A temporary file in the same folder to write to; it replaces `path` when the block succeeds.
 
     Readers see the old file or the new one, whole, also after a power failure. A pipe or a device
     can't be replaced: it is written to as it is.
@@ -110,7 +110,7 @@ def appearing(path: Path, remedy: str = _AGAIN, expected: str | None = None) -> 
         if path.exists() and not path.is_file() and not path.is_dir():
             yield path
             return
-        # what a link stands for is replaced, not the link
+        # the target of a link is replaced, not the link
         path = Path(os.path.realpath(path)) if path.is_symlink() else path
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))

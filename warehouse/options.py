@@ -69,6 +69,7 @@ ANY_PROBLEM = problem_option()
 
 MODELS = click.option("--model", "models", multiple=True, help="Use only this model; repeatable.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+WIDE = click.option("--wide", is_flag=True, help="Show all columns, wider than the terminal.")
 FORCE = click.option("--force", is_flag=True, help="Replace an existing result.")
 DEVICE = click.option(
     "--device",

@@ -1,4 +1,4 @@
-"""Where everything lives, derived from one root folder."""
+"""Paths of the project, derived from one root folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from warehouse.remote import remote_path
 class Workspace:
     """The folders of one Tokenmart checkout.
 
-    `root` holds the code and the locked paths, `data` the Parquet files and the cache,
+    `root` contains the code and the locked paths, `data` the Parquet files and the cache,
     `database` is the DuckDB file that dbt builds. `address`, such as `s3://bucket/prefix`, is where
     the Parquet files are instead; the cache and what only this machine needs stay in `data`.
     """
@@ -76,7 +76,7 @@ class Workspace:
 
     @property
     def benchmark_tables(self) -> Path:
-        """Where those scores come from, and what is early: `problem=…/table.parquet`."""
+        """Source of those scores, and the definition of early: `problem=…/table.parquet`."""
         return self.store / "benchmark_tables"
 
     @property
@@ -86,7 +86,7 @@ class Workspace:
 
     @property
     def ranking_columns(self) -> Path:
-        """What entries of a competition are ranked by: `problem=…/columns.parquet`."""
+        """Ranking criteria of a competition: `problem=…/columns.parquet`."""
         return self.store / "ranking_columns"
 
     @property
@@ -96,7 +96,7 @@ class Workspace:
 
     @property
     def merge_runs(self) -> Path:
-        """What merges and their evaluations took: `problem=…/model_id=…/runs.parquet`."""
+        """Cost of merges and their evaluations: `problem=…/model_id=…/runs.parquet`."""
         return self.store / "merge_runs"
 
     @property
@@ -106,7 +106,7 @@ class Workspace:
 
     @property
     def eval_answers(self) -> Path:
-        """What models answered: `problem=…/model_id=…/condition=…/answers.parquet`."""
+        """Answers of models: `problem=…/model_id=…/condition=…/answers.parquet`."""
         return self.store / "eval_answers"
 
     @property
@@ -136,7 +136,7 @@ class Workspace:
 
     @property
     def preregistered(self) -> Path:
-        """What was said before labels were read, one JSON per problem; meant to be committed."""
+        """Preregistered metrics, one JSON per problem; meant to be committed."""
         return self.root / "data" / "preregistered"
 
     @property
@@ -192,10 +192,11 @@ def refuse_partitions(place: str, remedy: str) -> None:
 
 
 def find_workspace(start: Path | None = None) -> Workspace:
-    """Find the checkout: $TOKENMART_HOME, else upwards from `start`, else beside this package.
+    """Find the checkout: $TOKENMART_HOME, else upwards from `start`, else the parent of this
+    package.
 
     $TOKENMART_DATA and $TOKENMART_DATABASE move the data folder and the DuckDB file;
-    $TOKENMART_STORE is the address of a bucket that holds the Parquet files.
+    $TOKENMART_STORE is the address of a bucket that contains the Parquet files.
 
     Raises:
         TokenmartError: no folder with `dbt_project/dbt_project.yml` was found, the data folder

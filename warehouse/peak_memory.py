@@ -1,4 +1,4 @@
-"""The most memory a process has held at once."""
+"""Peak memory of a process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a long run shows: a bar with ETA on a terminal, a line now and then elsewhere."""
+"""Progress of a long run: a bar with ETA on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ import click
 
 
 class Progress(Protocol):
-    """What a long run calls as it goes on."""
+    """The interface that a long run calls to report progress."""
 
     def __call__(self, what: str, units: int, work: float = 0.0, computed: bool = True) -> None:
-        """Tell what was done since the last call.
+        """Report what was done since the last call.
 
         Args:
             what: is being done, and of what: `model: document 3`.
             units: finished since.
             work: done since, in the unit of the total; of no meaning without one.
-            computed: whether it took time: what was there already tells nothing of the time left.
+            computed: whether it took time: units that were there already don't count for the time
+                left.
         """
 
 
@@ -36,9 +37,9 @@ def no_progress(what: str, units: int, work: float = 0.0, computed: bool = True)
 
 @dataclass
 class _Done:
-    """What was done of a total, and how long the rest may take.
+    """Completed part of a total, and the estimated time of the rest.
 
-    work, total_work: as `Progress` is told; units where no total of work is known.
+    work, total_work: as passed to `Progress`; units if no total of work is known.
     computed: the part of `work` that took time.
     """
 

@@ -1,6 +1,6 @@
 """Stores that are no folder of this machine, such as a bucket: what the core asks of their paths.
 
-A plugin's `stores/` brings the class of an address, such as `s3://bucket/prefix`.
+A plugin's `stores/` defines the class of an address, such as `s3://bucket/prefix`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class UnreachableError(StorageError):
 
 
 class Marks(NamedTuple):
-    """What a store records of an object: bytes, seconds since 1970, version."""
+    """A store's record of an object: bytes, seconds since 1970, version."""
 
     st_size: int
     st_mtime: float
@@ -41,7 +41,7 @@ class Marks(NamedTuple):
 class RemotePath(PurePosixPath, ABC):
     """An object or a prefix in a store; `kind` is the scheme of its address.
 
-    Beside these methods a subclass has those of `pathlib.Path` that read, list and remove.
+    A subclass also has the methods of `pathlib.Path` that read, list and remove.
     """
 
     kind: ClassVar[str]
@@ -140,7 +140,7 @@ def _schemes(_: str) -> dict[str, type[RemotePath]]:
 
 
 def source(path: Path) -> Any:
-    """What pyarrow reads a whole file from: the path itself, or an object's bytes.
+    """Source for pyarrow to read a whole file: the path itself, or an object's bytes.
 
     Raises:
         FileNotFoundError, StorageError: see `RemotePath.open`.
@@ -149,7 +149,7 @@ def source(path: Path) -> Any:
 
 
 def footer(path: Path) -> Any:
-    """What pyarrow reads a file's footer from; of an object only its end is read.
+    """Source for pyarrow to read a file's footer; of an object only the end is read.
 
     Raises:
         FileNotFoundError, StorageError: see `RemotePath.open`.

@@ -127,7 +127,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _kept(found: list[StrictJsonError], error: StrictJsonError) -> StrictJsonError:
-    """Stand in for a number until it is known under which key."""
+    """Placeholder for a number until its key is known."""
     found.append(error)
     return error
 

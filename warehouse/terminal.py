@@ -1,4 +1,4 @@
-"""What a terminal shows: tables that fit it, notes, and numbers of things."""
+"""Terminal output: tables that fit, notes, and counts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Column:
     Attributes:
         heading: above it; may have line breaks.
         cells: one a row, as they are shown.
-        text: stands at the left and is folded where there is no room; numbers are never folded.
+        text: aligned left, and folded on a narrow terminal; numbers are never folded.
         extra: shown only where the whole table fits, or with --wide.
     """
 
@@ -73,8 +73,8 @@ def print_columns(
     """Print a table as wide as the console.
 
     Columns marked `extra` are left out where the table is too wide with them, then names are
-    broken behind `/` and before `@`. Numbers and headings stay whole: where even so there is no
-    room, lines run on.
+    broken behind `/` and before `@`. Numbers and headings are never broken: if the table is still
+    too wide, lines exceed the terminal.
 
     Args:
         console: from `terminal_console`.
@@ -84,7 +84,7 @@ def print_columns(
         last_is_total: whether the last row is a sum of the others.
 
     Returns:
-        Headings of the columns that were left out.
+        Headings of the columns that were left out; `left_out_notes` names them.
     """
     if not wide and sum(map(_width, columns)) + _GAP * (len(columns) - 1) > console.width:
         left_out = [column.heading.replace("\n", " ") for column in columns if column.extra]
@@ -101,13 +101,9 @@ def print_columns(
     return left_out
 
 
-def print_whole(console: Console, table: Table) -> None:
-    """Print a table; where a terminal is too narrow its lines run on, and no heading is cut."""
-    from rich.measure import Measurement
-
-    unbounded = console.options.update(max_width=10_000)
-    console.width = max(console.width, Measurement.get(console, unbounded, table).maximum)
-    console.print(table)
+def left_out_notes(headings: Sequence[str]) -> list[str]:
+    """A note that names the columns for which the terminal is too narrow, if there are any."""
+    return [f"not shown (--wide): {', '.join(headings)}"] if headings else []
 
 
 def _width(column: Column) -> int:
@@ -146,7 +142,7 @@ def _table(columns: Sequence[Column], width: int, last_is_total: bool) -> Table:
 
 
 def broken(name: str, width: int) -> str:
-    """A name on lines of so many columns, broken behind `/` and before `@` where it can be."""
+    """A name on lines of this width, broken after `/` and before `@` where possible."""
     if len(name) <= width:
         return name
     lines = [""]

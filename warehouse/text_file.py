@@ -1,4 +1,4 @@
-"""Text files that users bring: one encoding, one limit of size and depth, one error line.
+"""Text files from users: one encoding, one limit of size and depth, one error line.
 
 A byte-order mark is left out. JSON may hold `NaN` and `Infinity`, as Python and the programs
 written in it do; what reads a number decides on them. Half surrogate pairs are no text.

@@ -33,13 +33,13 @@ class TextTable:
 def text_table(
     names: Sequence[str], rows: Sequence[Sequence[Any]], width: int | None, whole: bool = False
 ) -> TextTable:
-    """Lay out rows under their columns' names.
+    """Arrange rows under their columns' names.
 
     Too wide a table gets headings on several lines, then shorter texts, then fewer columns.
 
     Args:
         names: of the columns.
-        rows: values; numbers stand at the right, six digits of those with a fraction.
+        rows: values; numbers are aligned right, those with a fraction at six digits.
         width: columns of the terminal; None for a table as wide as it is.
         whole: never shorten a text; otherwise one has at most 80 characters.
     """

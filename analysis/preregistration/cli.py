@@ -114,10 +114,10 @@ def preregister(
 
 
 def _ask(entry: Entry) -> None:
-    """Show what would be registered for good, and ask.
+    """Show what would be registered permanently, and ask for confirmation.
 
     Raises:
-        TokenmartError: nobody is there to answer.
+        TokenmartError: there is no terminal to answer on.
         Abort: the answer is no.
     """
     named = ", ".join(f"{m.name} ({m.direction} is better)" for m in entry.metrics)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Covered = Literal["metric", "documents", "probes", "target"]
 COVERED: tuple[Covered, ...] = ("metric", "documents", "probes", "target")
-"""What the hash of a definition is over."""
+"""The content that a definition's hash covers."""
 
 
 class RegisteredMetric(BaseModel):
@@ -137,7 +137,7 @@ def definition_sha256(
 
 
 def _settings(part: BaseModel) -> dict[str, Any]:
-    """What a part of a problem file sets; a later version's new defaults change no hash."""
+    """The keys set in a part of a problem file; new defaults of a later version change no hash."""
     return part.model_dump(mode="json", exclude_defaults=True)
 
 

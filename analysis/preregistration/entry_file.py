@@ -1,8 +1,8 @@
 """The file of a problem's pre-registrations: entries that are added, never changed.
 
 `data/preregistered/<problem>.json` is meant to be committed. Each entry carries a hash over its own
-content and that of the entry before, so that an edit is noticed. Nobody can be kept from writing
-a whole file again: what proves the date is the commit, or the hash shown to somebody else.
+content and that of the entry before, so that an edit is noticed. A whole file can still be
+rewritten: the proof of the date is the commit, or the hash published elsewhere.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "tokenmart/preregistration/1"
 PUBLISHED = ("results/{}/downstream_scores.parquet", "studies/{}/tables/downstream_scores.parquet")
-"""Where target scores of a problem are committed."""
+"""Folder in which target scores of a problem are committed."""
 RULE = (
     "one-sided permutation test of Spearman's rho in the stated direction, series of models "
     "permuted among those of as many models in their family, the largest of all metrics registered "
@@ -216,7 +216,7 @@ def registered_models(problem: Ranked) -> tuple[RegisteredModel, ...]:
 
 
 def known_labels(workspace: Workspace, problem: Problem) -> str:
-    """Where target scores are known from already, in words; empty where nothing shows it.
+    """The source from which target scores are known already; empty if none is found.
 
     What the repository itself states comes first, since it does not depend on this machine: the
     problem file's `labels_known_since`, committed tables, and git's history of them.

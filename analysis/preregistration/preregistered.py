@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from warehouse.problem.kinds import Ranked
 
 _FIRST: tuple[Covered, ...] = ("metric",)
-"""What the hashes of the first entries cover."""
+"""The content that hashes of the first entries cover."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from analysis.ranking.registered import RegisteredResult
 from analysis.statistics.bootstrap import Interval
 
 NAMED = 5
-"""So many metrics are named; the rest is counted."""
+"""Number of metrics that are named; the rest is counted."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def registered_names(registered: Sequence[RegisteredResult]) -> frozenset[str]:
 
 
 def tracking_lines(
-    claims: Sequence[Claim], first: Claim, models: int, tries: int, least: float
+    claims: Sequence[Claim], first: Claim, models: int, tested: int, least: float
 ) -> list[str]:
     """Which metrics track the target, by the best variant of each; or that none does.
 
@@ -64,10 +64,10 @@ def tracking_lines(
         claims: variants that track the target, largest rho first.
         first: the variant with the largest rho.
         models: n.
-        tries: how many metrics and ideas were tested.
+        tested: number of metrics and ideas tested.
         least: the rho from which an interval over all models excludes 0.
     """
-    null = f"95% null maximum of {tries} tested: {least:+.2f}"
+    null = f"95% null maximum of {tested} tested: {least:+.2f}"
     if not claims:
         return [
             f"No metric tracks the target: no 95% CI excludes 0. Best of all: "
@@ -99,9 +99,9 @@ def near_best_line(near: Sequence[Claim]) -> str:
 
 
 def exploratory_line(registered: Sequence[RegisteredResult]) -> str:
-    """What is exploratory, before the answers."""
+    """The sentence on exploratory results that precedes the answers."""
     what = "Everything below" if registered else "No metric is preregistered; everything"
-    return f"{what} is exploratory: p and CI allow for the choice among all that was tried."
+    return f"{what} is exploratory: p and CI allow for the choice among all metrics tested."
 
 
 def span(interval: Interval) -> str:

@@ -1,4 +1,4 @@
-"""Models of other labs beside one's own: values and targets from attached bundles."""
+"""Models of other labs, ranked with one's own: values and targets from attached bundles."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from warehouse.sql.share_comparison import describe, differences
 from warehouse.sql.views import quoted_name
 from warehouse.store.attached import Attached, attached
 from warehouse.store.bundle import SharedModel
+from warehouse.terminal import counted
 
 if TYPE_CHECKING:
     import duckdb
@@ -24,10 +25,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OtherLab:
-    """What a bundle adds to a ranking.
+    """Models, values and scores that a bundle adds to a ranking.
 
     models: that one's own store hasn't.
-    values: metric, variant, model_id, value, documents, tokens; of what is computed alike in both.
+    values: metric, variant, model_id, value, documents, tokens; of metrics computed the same way in
+        both.
     scores: measured target by model_id, with standard errors; empty where the target is a file.
     notes: what differs and doesn't keep values apart.
     """
@@ -41,7 +43,7 @@ class OtherLab:
 
 
 def other_labs(problem: Ranked, workspace: Workspace, names: Sequence[str]) -> list[OtherLab]:
-    """What attached bundles add to a problem.
+    """The additions of attached bundles to a problem.
 
     Raises:
         TokenmartError: no such bundle, nothing of the problem in it, or corpus, conditions or
@@ -115,7 +117,8 @@ def _lab(
         "using (metric, variant) where own.code != other.code"
     ).fetchall()[0]
     if differing:
-        notes.append(f"{differing} variants are computed otherwise there and were left out")
+        left_out = counted(differing, "variant")
+        notes.append(f"left out, since it is defined differently there: {left_out}")
     return OtherLab(bundle.name, bundle.sha256, models, tuple(values), scores, tuple(notes))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from analysis.options import PROBLEM, RESAMPLES, SEED
-from warehouse.options import FILE, JSON
+from warehouse.options import FILE, JSON, WIDE
 
 if TYPE_CHECKING:
     from analysis.ranking.metric_table import Direction
@@ -28,8 +28,6 @@ TOP = click.option(
     type=click.IntRange(1),
     help="Number of rows to show.",
 )
-
-WIDE = click.option("--wide", is_flag=True, help="Show all columns, wider than the terminal.")
 
 
 @click.command()
@@ -108,8 +106,8 @@ def correlate(
     from analysis.ranking.leaderboard import leaderboard_record, rank_metrics
     from analysis.ranking.leaderboard_view import print_leaderboard
     from analysis.ranking.metric_table import load_table
-    from analysis.ranking.metrics_tested import record_tested
     from warehouse.errors import visible
+    from warehouse.metrics.tries import remember
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_ranked
     from warehouse.progress import progress_bar
@@ -129,7 +127,7 @@ def correlate(
         for note in lab.notes:
             click.echo(visible(f"{lab.name}: {note}"), err=True)
     table = load_table(chosen, workspace, ideas, better, others)
-    record_tested(workspace, table.problem, table.present)
+    remember(workspace, table.problem, table.present)
     ranked = len(ideas) + sum(c.kind == "variant" for c in table.named(metrics))
     detailed = ranked if as_json else min(top + len(ideas) + 1, ranked)
     with progress_bar(detailed * (1 + as_json), "variants") as progress:
@@ -189,15 +187,15 @@ def select(
     from analysis.ranking.documents import parts_reader
     from analysis.ranking.metric_selection import select_metric
     from analysis.ranking.metric_table import load_table
-    from analysis.ranking.metrics_tested import record_tested
     from analysis.ranking.selection_view import print_selection, selection_record
+    from warehouse.metrics.tries import remember
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_ranked
 
     workspace = find_workspace()
     table = load_table(load_ranked(problem, workspace), workspace)
     table.named(metrics)
-    record_tested(workspace, table.problem, table.present)
+    remember(workspace, table.problem, table.present)
     parts_of = parts_reader(workspace, table)
     selection = select_metric(table, seed, splits, unofficial, parts_of=parts_of)
     if as_json:

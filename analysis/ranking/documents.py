@@ -39,7 +39,7 @@ _PARTS = """
 
 @dataclass(frozen=True)
 class DocumentNoise:
-    """What documents have to do with one variant's correlation, over the models it has.
+    """Effect of sampling documents on one variant's correlation, over the models with a value.
 
     documents: how many.
     sources: intervals by what is resampled.

@@ -1,4 +1,4 @@
-"""An idea: a number per model that no metric family computes, from an SQL statement or a file."""
+"""An idea: a number per model that no metric family computes, from SQL, a CSV file or Python."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import csv
 import hashlib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ _LABELS = re.compile("downstream", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class _Row:
-    """One row and where it stands, for the message about it."""
+    """One row and its place, for messages."""
 
     where: str
     content: Mapping[str, Any]
@@ -39,7 +39,7 @@ def idea_from_sql(sql: str, problem: Ranked, workspace: Workspace, name: str) ->
         sql: one or more statements; `$problem` in them is the problem's name.
         problem: whose models the rows must name.
         workspace: asked.
-        name: of the idea, in tables and in the record of what was tried.
+        name: of the idea, in tables and in the record of metrics tested.
 
     Raises:
         TokenmartError: a mistake in the SQL, it reads downstream scores, or its rows aren't one
@@ -85,6 +85,33 @@ def idea_from_file(path: Path, problem: Ranked, name: str) -> list[Try]:
                     rows.append(_Row(where, {**content, "value": _number(where, content["value"])}))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise TokenmartError(f"{option}: can't be read as CSV ({error})") from error
+    return _of_values(rows, option, problem, name)
+
+
+def idea_from_rows(
+    rows: Sequence[Mapping[str, Any]], columns: list[str], problem: Ranked, name: str
+) -> list[Try]:
+    """Rows of a Python table with the columns model_id and value (and variant, for several).
+
+    NaN is a missing value, as pandas writes one. See `idea_from_file`: the same rows in a CSV file
+    are the same idea.
+
+    Raises:
+        TokenmartError: other columns, or the rows aren't one number per model.
+    """
+    _check_columns("values", columns)
+    read = []
+    for number, row in enumerate(rows, start=1):
+        where, value = f"values, row {number}", row["value"]
+        if value is not None and (isinstance(value, bool) or not hasattr(value, "__float__")):
+            raise TokenmartError(f"{where}: value is {value!r}; it must be a number")
+        number_read = None if value is None or math.isnan(value) else float(value)
+        read.append(_Row(where, {**row, "value": number_read}))
+    return _of_values(read, "values", problem, name)
+
+
+def _of_values(rows: list[_Row], option: str, problem: Ranked, name: str) -> list[Try]:
+    """Ideas from numbers that were computed elsewhere; their definition is a hash of the rows."""
     numbers = sorted(str(sorted(row.content.items())) for row in rows)
     digest = hashlib.sha256("\n".join(numbers).encode()).hexdigest()
     return _tries(rows, option, problem, name, "values", f"sha256 {digest}")
@@ -96,12 +123,12 @@ def _check_columns(option: str, columns: list[str]) -> None:
     if lacking or unknown:
         raise TokenmartError(
             f"{option}: the columns are {', '.join(columns) or 'none'}; give model_id and value, "
-            "and variant to tell several ideas apart"
+            "and variant to name several ideas"
         )
 
 
 def _number(where: str, text: str) -> float | None:
-    """The number that a field holds; an empty one is a missing value."""
+    """The number in a field; an empty field is a missing value."""
     try:
         return float(text) if text.strip() else None
     except ValueError as error:
@@ -121,7 +148,7 @@ def _tries(
     """One try for each variant that the rows name."""
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise TokenmartError(
-            f"--name {name}: use lower-case letters, digits and _, starting with a letter"
+            f"name {name!r}: use lower-case letters, digits and _, starting with a letter"
         )
     ids = {model.full_id: model.model_id for model in problem.ranked_models}
     ids |= {model_id: model_id for model_id in ids.values()}

@@ -1,4 +1,4 @@
-"""What may be said of every metric of a problem at once: everything ever tried counts."""
+"""Simultaneous inference for all metrics of a problem: every metric ever tested counts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ UNKNOWN = Interval(math.nan, math.nan, 0.95, "after choice", 0, 0)
 
 @dataclass(frozen=True, eq=False)
 class Inference:
-    """Correlations of everything that was tried, in the order of `table.everything`.
+    """Correlations of all metrics tested, in the order of `table.everything`.
 
     A metric tracks the target when its interval excludes 0 over all models or within families.
     Each of the two errs in at most 2.5% of studies, both together in at most 5%.
@@ -37,7 +37,7 @@ class Inference:
     overall: over all models; within: of the differences inside families, where families have
         several models.
     critical, within_critical: standard errors that the intervals reach down.
-    p, p_within: `[K]` adjusted for all K, NaN where untested; p_single: as if tried alone.
+    p, p_within: `[K]` adjusted for all K, NaN where untested; p_single: as if tested alone.
     least_rho: from which the interval over all models excludes 0.
     """
 
@@ -52,7 +52,7 @@ class Inference:
 
     @property
     def tested(self) -> int:
-        """How many of all that was tried have a p."""
+        """Number of metrics tested that have a p."""
         return int(self.overall.tested.sum())
 
     def rho(self, row: int) -> float:
@@ -68,13 +68,15 @@ class Inference:
         return _interval(self.within, row, self.within_critical)
 
     def evidence(self, row: int) -> tuple[str, ...]:
-        """Where the interval of a metric excludes 0; empty where it doesn't track the target."""
+        """The comparisons in which a metric's interval excludes 0; empty if it doesn't track the
+        target.
+        """
         found = (("over all models", self.p[row]), ("within families", self.p_within[row]))
         return tuple(where for where, p in found if p < CLAIM_LEVEL)
 
 
 def infer(table: MetricTable) -> Inference:
-    """Compare everything that was tried for a problem with its target."""
+    """Correlate all metrics tested for a problem with its target."""
     metrics = np.stack([column.oriented for column in table.everything])
     return infer_columns(metrics, table)
 

@@ -30,19 +30,20 @@ from analysis.statistics.simultaneous import indistinguishable, joint_errors
 class LeaderboardRow:
     """One variant, oriented, against the target over the n models that have a value.
 
-    held_out: mean rho over random splits of the models; NaN for one that lacks models, and with
-        too few.
-    rho: Spearman, NaN where undefined; interval: of rho, simultaneous for all that was tried and
-        so valid for one that was chosen, widened as models of a family or a series are alike;
+    held_out: mean rho over random splits of the models; NaN for a metric without values for all
+        models, and with too few models.
+    rho: Spearman, NaN where undefined; interval: of rho, simultaneous for all metrics tested and
+        so valid for one that was chosen, widened for the correlation of models within families and
+        series;
         family_interval: as of a metric named beforehand; within_families: rho of the differences
         inside families; new_family: expected rho in another family, its interval allowing for the
         choice.
-    p_single: as if tried alone; p_adjusted: for everything that was ever tried; p_within: the same
+    p_single: as if tested alone; p_adjusted: for all metrics ever tested; p_within: the same
         within families. All three widen variances by the design effect of families and series.
     evidence: where the interval excludes 0; empty where the metric doesn't track the target.
     coefficients: the others, and bootstrap intervals; None where they weren't asked for.
-    documents: what drawing other documents does; None for rows without bootstrap or documents.
-    alike: the columns that rank the models most alike (Spearman, with its sign); of ideas only.
+    documents: the effect of resampling documents; None for rows without bootstrap or documents.
+    alike: the columns with the most similar ranking (Spearman, with its sign); of ideas only.
     fewer: full id → documents, of the models whose value rests on fewer than that of another.
     """
 
@@ -68,7 +69,7 @@ class LeaderboardRow:
 class Leaderboard:
     """Ideas first, then rows best first by signed rho, undefined ones last.
 
-    inference: of everything that was ever tried, in the order of `table.everything`.
+    inference: of all metrics ever tested, in the order of `table.everything`.
     tracking: what tracks the target, by evidence and on the same documents, largest rho first,
         whatever rows are shown; near_best: what can't be distinguished from the best.
     registered: the preregistered metrics, tested apart.
@@ -109,8 +110,8 @@ def rank_metrics(
         resamples: of each interval.
         top: how many rows get bootstrap intervals; all when None.
         clustered: resample families instead of models.
-        per_metric: bootstrap intervals only for the best so many variants of each metric.
-        progress: told of each row that got its intervals over documents.
+        per_metric: bootstrap intervals only for this number of best variants of each metric.
+        progress: called for each row whose intervals over documents were computed.
         parts_of: reads a column's documents; None for no intervals over documents.
         shown: the metrics to rank, all when empty; p-values count everything all the same.
 
@@ -238,7 +239,7 @@ def leaderboard_record(
 
     Args:
         board: of the problem.
-        progress: told of each row whose bootstrap intervals were computed.
+        progress: called for each row whose bootstrap intervals were computed.
     """
     table = board.table
     full_ids = [model.full_id for model in table.models]

@@ -20,7 +20,7 @@ from analysis.ranking.documents import MINIMUM_DOCUMENTS
 from analysis.ranking.leaderboard import Leaderboard, LeaderboardRow
 from analysis.ranking.metric_selection import MINIMUM_MODELS
 from analysis.statistics.bootstrap import Interval
-from warehouse.terminal import Column, print_columns, print_notes, terminal_console
+from warehouse.terminal import Column, left_out_notes, print_columns, print_notes, terminal_console
 
 FEW_MODELS = 12
 """With 12 independent models, a rho of 0.57 has a 95% CI (Fisher z) that ends at 0."""
@@ -54,8 +54,7 @@ def print_leaderboard(board: Leaderboard, top: int, wide: bool = False) -> None:
         if alike:
             print_notes(console, [f"{row.column.name} ranks the models most like: {alike}"])
     notes = _notes(board, rows, len(variants))
-    if left_out:
-        notes.append(f"not shown (--wide): {', '.join(left_out)}")
+    notes += left_out_notes(left_out)
     print_notes(console, notes, "dim")
     print_notes(console, (f"warning: {warning}" for warning in _warnings(board, rows)), "bold")
 
@@ -63,7 +62,7 @@ def print_leaderboard(board: Leaderboard, top: int, wide: bool = False) -> None:
 def _columns(
     board: Leaderboard, rows: Sequence[LeaderboardRow], first: frozenset[str]
 ) -> list[Column]:
-    """The table: what answers the question first, the rest where there is room."""
+    """The table: the most important columns first, the rest on a wide terminal."""
 
     def name(row: LeaderboardRow) -> str:
         marks = "" if row.column.admissible else " †"
@@ -110,7 +109,7 @@ def fewest_tokens(row: LeaderboardRow) -> int:
 
 
 def _notes(board: Leaderboard, rows: Sequence[LeaderboardRow], variants: int) -> list[str]:
-    """How to read the shown rows, a sentence each."""
+    """Notes that explain the shown rows, a sentence each."""
     table = board.table
     shown = sum(row.column.kind == "variant" for row in rows)
     unit = "families" if board.clustered else "models"
@@ -118,7 +117,7 @@ def _notes(board: Leaderboard, rows: Sequence[LeaderboardRow], variants: int) ->
         f"{table.problem}: {len(table.models)} models"
         + (f"; {shown} of {variants} variants shown (--top)" if shown < variants else ""),
         exploratory_line(board.registered),
-        f"95% CI, p adj.: simultaneous for everything that was tried ({table.tries_text}), "
+        f"95% CI, p adj.: simultaneous for all {table.tries_text}, "
         "whatever is shown, so valid for a chosen one; variances are typically "
         f"{board.inference.overall.design_effect:.2f} times those of independent models, as "
         "families and series are alike (named beforehand, or for a new family: --json)",
@@ -150,7 +149,7 @@ def _notes(board: Leaderboard, rows: Sequence[LeaderboardRow], variants: int) ->
 
 
 def _warnings(board: Leaderboard, rows: Sequence[LeaderboardRow]) -> list[str]:
-    """What makes the shown numbers weak."""
+    """Warnings about the shown numbers."""
     table = board.table
     found = []
     series = len(set(table.series))
@@ -212,7 +211,7 @@ def _next(board: Leaderboard) -> str:
 
 
 def _document_note(rows: Sequence[LeaderboardRow]) -> str:
-    """What the columns about documents and pairs say, or why they are empty."""
+    """A note that explains the columns on documents and pairs, or why they are empty."""
     found = [row.documents for row in rows if row.documents]
     if not found:
         resting = max((count for row in rows for count in row.column.documents), default=0)

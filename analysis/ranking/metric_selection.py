@@ -36,8 +36,8 @@ is known of a run without evaluating it."""
 class Candidate:
     """One variant that may be chosen, with everything known about it.
 
-    rho: Spearman over all models; interval: of it, allowing for groups of models and for the
-        choice among everything tried; p_adjusted: likewise.
+    rho: Spearman over all models; interval: of it, allowing for groups of models and for the choice
+        among all metrics tested; p_adjusted: likewise.
     within_rho, within_interval, p_within: the same within families; NaN with one model each.
     evidence: where its interval excludes 0: it tracks the target.
     near_best: whether it can't be distinguished from the best.
@@ -69,7 +69,7 @@ class Candidate:
 
     @property
     def tracks(self) -> bool:
-        """Whether it may be said to track the target: by evidence, on the same documents."""
+        """Whether it tracks the target: by evidence, on the same documents."""
         return bool(self.evidence) and not self.fewer
 
 
@@ -77,9 +77,9 @@ class Candidate:
 class MetricSelection:
     """Everything `tokenmart select` reports about a problem.
 
-    option: what `--problem` says to mean the problem. candidates: largest rho first.
-    inference: of everything that was ever tried for the problem, which every p counts.
-    tries: how much that is, see `MetricTable.tries`.
+    option: the value of `--problem`. candidates: largest rho first.
+    inference: of all metrics ever tested for the problem; every p counts them.
+    tries: their number by kind, see `MetricTable.tries`.
     incomplete, inadmissible: names of variants that could not compete.
     best_lead: of the best candidate over the baseline, not adjusted for the choice.
     new_family: what the best one's rho may be for a model of another family.

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from analysis.preregistration.preregistered import PreregisteredMetric, preregistered_metrics
-from analysis.ranking.metrics_tested import tested_besides
 from analysis.ranking.target import load_target
 from analysis.statistics.correlations import Flags, Floats, settled
 from warehouse.errors import TokenmartError, did_you_mean
-from warehouse.metrics.tries import built_tries
+from warehouse.metrics.tries import built_tries, tested_besides
 from warehouse.problem.series import series_of
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ Direction = Literal["higher", "lower"]
 
 @dataclass(frozen=True)
 class Model:
-    """A model of the problem. `parameters` is None where nobody stated it.
+    """A model of the problem. `parameters` is None if it is not stated.
 
     kind: the dose series or training run it is one point of; alone, its own id.
     """
@@ -82,12 +81,12 @@ class MetricColumn:
 
 @dataclass(frozen=True)
 class MetricTable:
-    """All metric columns of a problem beside its target.
+    """All metric columns of a problem, with its target.
 
     models: those with a target score, in the problem's order.
     target: `[models]`.
     columns: of the present build, and ideas that are being asked about.
-    tried: what else was ever tried for the problem; it counts in every adjustment.
+    tried: other metrics ever tested for the problem; every adjustment counts them.
     registered: preregistered metrics.
     baseline: name of the column that the others are compared with; empty for perplexity.
     without_target: full ids of the problem's models that have none (yet).
@@ -114,17 +113,17 @@ class MetricTable:
 
     @property
     def option(self) -> str:
-        """What `--problem` says to mean this problem, for the commands in messages."""
+        """The value of `--problem` that selects this problem, for commands in messages."""
         return self.asked or self.problem
 
     @property
     def everything(self) -> tuple[MetricColumn, ...]:
-        """All that was ever tried: what every adjusted p counts."""
+        """All metrics ever tested: every adjusted p counts them."""
         return (*self.columns, *self.tried)
 
     @property
     def tries(self) -> dict[str, int]:
-        """How much was tried in all: variants of this build, of earlier ones, and ideas."""
+        """Numbers of metrics tested: variants of this build, of earlier ones, and ideas."""
         ideas = sum(column.kind != "variant" for column in self.everything)
         built = sum(column.kind == "variant" for column in self.columns)
         return {
@@ -136,7 +135,7 @@ class MetricTable:
 
     @property
     def tries_text(self) -> str:
-        """The same in words."""
+        """The number of metrics tested, in words."""
         count = self.tries
         parts = [
             f"{count[name]} {words if count[name] == 1 else words.replace(word, word + 's')}"
@@ -147,7 +146,7 @@ class MetricTable:
             )
             if count[name]
         ]
-        return f"{count['all']} tries ({', '.join(parts)})"
+        return f"{count['all']} metrics tested ({', '.join(parts)})"
 
     def named(self, metrics: Sequence[str]) -> tuple[MetricColumn, ...]:
         """The columns of these METRICs or METRIC/VARIANTs, to be shown; all when none is named.
@@ -230,7 +229,7 @@ def load_table(
     Args:
         problem: whose models and target count.
         workspace: where the DuckDB file and the locked files are.
-        ideas: to compare beside the variants that were built.
+        ideas: to rank together with the variants of the build.
         better: which values of the ideas are better.
         others: labs whose models are ranked, too.
 
@@ -290,7 +289,7 @@ def load_table(
     of_metric = {row[0]: row for row in catalogue}
     for idea in ideas:
         if idea.metric in of_metric:
-            raise TokenmartError(f"--name {idea.metric}: a metric has this name; choose another")
+            raise TokenmartError(f"name {idea.metric!r}: a metric has this name; choose another")
     present = (*built, *ideas)
     besides = tested_besides(workspace, problem.name, present)
     return MetricTable(
@@ -378,7 +377,7 @@ def _column(row: Any, key: tuple[str, str], found: Floats) -> MetricColumn:
 def _column_of_try(
     entry: Try, models: Sequence[Model], row: Any, better: Direction = "higher"
 ) -> MetricColumn:
-    """What isn't in the build: an idea, or a variant that was; `row`: its metric's, if known."""
+    """The column of an idea, or of a variant of an earlier build; `row`: its metric's, if known."""
     variant = entry.kind == "variant"
     return MetricColumn(
         metric=entry.metric,

@@ -1,7 +1,7 @@
 """Preregistered metrics, tested apart and together: nothing was chosen afterwards.
 
 Their p comes from permuting whole series within families, so it respects both; their lead over the
-baseline from `analysis.statistics.comparison`. Neither pays for what was tried besides.
+baseline from `analysis.statistics.comparison`. Neither is adjusted for other metrics tested.
 """
 
 from __future__ import annotations

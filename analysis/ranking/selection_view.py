@@ -21,7 +21,7 @@ from analysis.ranking.documents import MINIMUM_DOCUMENTS
 from analysis.ranking.leaderboard import interval_record, new_family_record, number
 from analysis.ranking.metric_selection import Candidate, MetricSelection
 from analysis.ranking.registered import LEAD_LEVEL, lead_record, lead_text, registered_record
-from warehouse.terminal import Column, print_columns, print_notes, terminal_console
+from warehouse.terminal import Column, left_out_notes, print_columns, print_notes, terminal_console
 
 
 def selection_record(selection: MetricSelection, shown: Sequence[str] = ()) -> dict[str, Any]:
@@ -105,8 +105,8 @@ def print_selection(
     """The answers and what to do next, then the first `top` candidates and how to read them.
 
     Args:
-        selection: made among everything that was tried.
-        top: how many rows, beside the baseline's.
+        selection: made among all metrics tested.
+        top: number of rows, in addition to the baseline's.
         shown: candidates of these metrics only, all when empty; nothing else changes.
         wide: show all columns, however narrow the terminal is.
     """
@@ -119,8 +119,7 @@ def print_selection(
     rows += [c for c in selection.candidates if c.column is selection.baseline and c not in rows]
     left_out = print_columns(console, _columns(selection, rows, first), wide=wide)
     notes = [exploratory_line(selection.registered), *_selection_notes(selection)]
-    if left_out:
-        notes.append(f"not shown (--wide): {', '.join(left_out)}")
+    notes += left_out_notes(left_out)
     print_notes(console, notes, "dim")
 
 
@@ -216,7 +215,7 @@ def _documents_text(selection: MetricSelection) -> str:
     noise, name = selection.documents, selection.best.column.name
     if noise is None:
         if max(selection.best.column.documents, default=0) < MINIMUM_DOCUMENTS:
-            return f"{name}: rests on fewer than two documents, so that none can be drawn anew"
+            return f"{name}: rests on fewer than two documents, which can't be resampled"
         return f"{name}: no metric_parts to draw from; run `tokenmart dbt build`"
     return (
         f"{name}: 95% CI with {noise.documents} documents resampled "
@@ -245,9 +244,9 @@ def _selection_notes(selection: MetricSelection) -> list[str]:
     splits, inference = selection.splits, selection.inference
     lines = [
         f"{selection.models} models, {selection.families} families, {selection.series} series; "
-        f"{len(selection.candidates)} variants that may be chosen, {selection.tries_text}: every p "
-        "adj. and CI counts them all, whatever is shown",
-        "95% CI, p adj.: simultaneous for all that was tried, so also for the best; variances are "
+        f"{len(selection.candidates)} variants that may be chosen, {selection.tries_text}: p "
+        "adj. and CI account for all of them, whatever is shown",
+        "95% CI, p adj.: simultaneous for all metrics tested, so also for the best; variances are "
         f"typically {inference.overall.design_effect:.2f} times those of independent models, as "
         "models of a family or a series are alike",
         "within: rho of the ranks less their family means, with its CI; best? maybe: not "

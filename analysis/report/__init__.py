@@ -1,1 +1,1 @@
-"""What a person looks at: the report, its figures, the token viewer."""
+"""The HTML report, its figures, and the token viewer."""

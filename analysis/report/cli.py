@@ -49,13 +49,13 @@ def report(
     tokenmart report --problem minilong --figures figures/
     """
     from analysis.ranking.metric_table import load_table
-    from analysis.ranking.metrics_tested import record_tested
     from analysis.ranking.target import load_target
     from analysis.report.data import detailed_rows, gather
     from analysis.report.overview import overview
     from analysis.report.page import figure_files, report_page
     from analysis.report.svg import file_png, file_svg
     from warehouse.files import refuse_protected, write_whole
+    from warehouse.metrics.tries import remember
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_ranked
     from warehouse.progress import progress_bar
@@ -68,7 +68,7 @@ def report(
     scored = chosen.target is not None and len(load_target(chosen, workspace)[0]) >= FEWEST_SCORED
     table = load_table(chosen, workspace) if scored else None
     if table is not None:
-        record_tested(workspace, table.problem, table.present)
+        remember(workspace, table.problem, table.present)
     steps = FIGURES_OF_THE_PAGE + (detailed_rows(table) if table else 0)
     with progress_bar(steps, "steps") as progress:
         data = gather(chosen, table, workspace, seed, resamples, progress) if table else None

@@ -1,4 +1,4 @@
-"""What the report shows of metrics and target, gathered from the marts once, as plain values."""
+"""Values of metrics and target for the report, read from the marts once."""
 
 from __future__ import annotations
 
@@ -92,13 +92,13 @@ class ReportData:
         return next((rows[0] for rows in found if rows), None)
 
     def candidate(self, column: MetricColumn) -> Candidate | None:
-        """What the selection says about a column; None where it may not be chosen."""
+        """The selection's result for a column; None if it may not be chosen."""
         found = self.selection.candidates if self.selection else ()
         return next((c for c in found if c.column is column), None)
 
 
 def detailed_rows(table: MetricTable) -> int:
-    """How many variants the report shows with bootstrap intervals."""
+    """Number of variants shown with bootstrap intervals."""
     variants = Counter(column.metric for column in table.columns)
     return sum(min(count, DETAILED) for count in variants.values())
 
@@ -119,7 +119,7 @@ def gather(
         workspace: the checkout.
         seed: of bootstrap, permutations and splits.
         resamples: of each interval.
-        progress: told of each of `detailed_rows`.
+        progress: called for each of `detailed_rows`.
     """
     parts_of = parts_reader(workspace, table)
     board = rank_metrics(
@@ -141,7 +141,7 @@ def gather(
 
 
 def point_labels(names: Sequence[str]) -> dict[str, str]:
-    """Name → what to write beside its point: a variant of another model drops that one's name."""
+    """Name → label of its point: a variant of another model drops that model's name."""
     labels = {}
     for name in names:
         bases = [other for other in names if name != other and name.startswith(f"{other}-")]

@@ -37,7 +37,7 @@ from analysis.report.palette import (
 from analysis.statistics.skipped import mcd_skipped
 
 Chart: TypeAlias = Any
-"""An Altair chart; the package ships no types that hold for layered charts."""
+"""An Altair chart; the package has no types for layered charts."""
 
 NARROW = 520
 """Below this width a figure is drawn for a phone."""
@@ -369,7 +369,7 @@ def _domain(values: list[float], allow_log: bool = True) -> tuple[list[float], b
 
 
 def _along(value: float, domain: list[float], log: bool, reverse: bool) -> float:
-    """Where a value lies on its axis, 0 to 1 from the left or bottom."""
+    """Position of a value on its axis, 0 to 1 from the left or bottom."""
     low, high = domain
     if log:
         value, low, high = math.log(value), math.log(low), math.log(high)

@@ -1,4 +1,4 @@
-"""How numbers and names are written on a page: the filters of the templates."""
+"""Formats of numbers and names on a page: the filters of the templates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where to write a point's name so that names cover neither points nor each other."""
+"""Placement of labels: they cover neither points nor each other."""
 
 from __future__ import annotations
 
@@ -76,9 +76,9 @@ def place_labels(
 
 
 def spread_labels(ends: Sequence[float]) -> list[bool]:
-    """Which of the names written at the ends of lines can stand without touching.
+    """Which of the labels at the ends of lines fit without touching.
 
-    The outermost come first, then the ones with the most room around them.
+    The outermost come first, then the ones with the most space around them.
 
     Args:
         ends: heights of the line ends in pixels.

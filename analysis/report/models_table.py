@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from warehouse.problem.kinds import Ranked
 
 FIRST_METRICS = (*BASELINES, "longppl", "context_gain", "retrieval_gain")
-"""Stand first; the others follow by name."""
+"""Shown first; the others follow by name."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Cell:
 
     @property
     def behind(self) -> str:
-        """What the value rests on."""
+        """The documents and tokens behind the value."""
         return f"{self.tokens:,} tokens, {self.documents:,} documents"
 
 

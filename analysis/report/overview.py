@@ -1,4 +1,4 @@
-"""What a report shows whether or not there is a target: models, metrics, profiles, cost."""
+"""Parts of the report that need no target: models, metrics, profiles, cost."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ProfileBand:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one model cost under all conditions, and what its rows take on disk."""
+    """Cost of one model under all conditions, and the size of its rows on disk."""
 
     model: str
     family: str
@@ -56,7 +56,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class MetricDescription:
-    """What the catalogue says of a metric, without the formula that opens its description."""
+    """The catalogue's description of a metric, without the formula at its start."""
 
     name: str
     formula: str
@@ -65,7 +65,7 @@ class MetricDescription:
 
 @dataclass(frozen=True)
 class Run:
-    """What of a problem was run, in words; it may be a small part of what its file describes.
+    """The part of a problem that was run, in words; it may be a small part of its file.
 
     words: models, documents and tokens. conditions: of which. target: its tasks and items.
     why_no_target: where there is none. viewer: the command that shows a document.
@@ -84,7 +84,7 @@ class Overview:
 
     run: what of the problem was run, in words.
     models: those of which something was extracted, in the problem's order.
-    values: models × metrics. metrics: what the catalogue says of each.
+    values: models × metrics. metrics: the catalogue's entry of each.
     profiles: of the whole document. gains: by the condition whose gain it is.
     """
 
@@ -129,7 +129,7 @@ def overview(
     )
     if not among:
         raise TokenmartError(
-            f"{problem.name}: the mart metric_values holds nothing; run `tokenmart extract "
+            f"{problem.name}: the mart metric_values is empty; run `tokenmart extract "
             f"--problem {problem.asked}` and `tokenmart dbt build`"
         )
     profiles, gains = _profiles(problem.name, among, workspace)

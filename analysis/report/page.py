@@ -57,7 +57,7 @@ def report_page(overview: Overview, data: ReportData | None, progress: Progress)
     Args:
         overview: models, metrics and cost.
         data: metrics against the target; None without one.
-        progress: told of each figure.
+        progress: called for each figure.
     """
     pages = environment("analysis.report", escape_html=True)
     pages.filters.update(FILTERS)

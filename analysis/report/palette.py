@@ -1,7 +1,7 @@
 """Colours by role. Figures use the placeholder; the theme decides what it becomes.
 
-The category colours differ in lightness as well as hue, so that they stay apart for readers
-who don't see all hues; families also differ in point shape.
+The category colours differ in lightness as well as hue, so that colour-blind readers can
+distinguish them; families also differ in point shape.
 """
 
 from __future__ import annotations

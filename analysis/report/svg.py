@@ -44,7 +44,7 @@ def page_svg(chart: Chart, name: str, title: str) -> str:
     Args:
         chart: the figure.
         name: unique within the page, for the title's id.
-        title: what a screen reader says before the figure's marks.
+        title: read by screen readers before the figure's marks.
     """
     svg = _parsed(chart, as_variables())
     # CSS owns the size, up to a little more than the drawn one, and the font.
@@ -66,7 +66,7 @@ def page_svg(chart: Chart, name: str, title: str) -> str:
 
 
 def file_svg(chart: Chart, *, ground: bool = False) -> str:
-    """A stand-alone SVG in the light theme.
+    """A self-contained SVG in the light theme.
 
     Args:
         chart: the figure.

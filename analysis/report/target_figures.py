@@ -18,7 +18,9 @@ GAP = 62
 
 
 def depth_figure(cells: tuple[DepthCell, ...], width: int) -> Chart:
-    """Length across, depth down: what stands at a context's start is above. Darker is better."""
+    """Length on the x axis, depth on the y axis: the start of a context is at the top. Darker is
+    better.
+    """
     models = list(dict.fromkeys(cell.model for cell in cells))
     columns = max(1, (width + GAP - 44) // (PANEL + GAP))
     rows: list[dict[str, Any]] = [

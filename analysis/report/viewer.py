@@ -57,7 +57,7 @@ class Reading:
 
     @property
     def tokens(self) -> int:
-        """How many tokens the segments hold."""
+        """Number of tokens in the segments."""
         return sum(segment.tokens for segment in self.segments)
 
     @property
@@ -67,7 +67,7 @@ class Reading:
 
     @property
     def tokens_with_gain(self) -> int:
-        """How many of the tokens have a gain."""
+        """Number of tokens with a gain."""
         return sum(segment.tokens for segment in self.segments if segment.gain is not None)
 
 

@@ -15,9 +15,9 @@ _WARM, _COOL = (214, 82, 20), (11, 98, 168)
 _STEPS = 8
 
 LEGENDS: dict[Measure, str] = {
-    "logprob": "stronger colour: more surprised (0 to 8 nats)",
+    "logprob": "stronger colour: higher NLL (0 to 8 nats)",
     "gain": "blue: the far context helped, orange: it hurt (up to 3 nats)",
-    "rank": "stronger colour: further from the first choice (1 to 1000)",
+    "rank": "stronger colour: larger rank (1 to 1000)",
 }
 
 

@@ -71,7 +71,7 @@ class Correlations:
 
     @property
     def n(self) -> int:
-        """How many models."""
+        """Number of models."""
         return self.x.size
 
     @cached_property

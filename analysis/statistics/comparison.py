@@ -14,7 +14,7 @@ Both correlations share the target and the models, so they are dependent. Two th
 The bootstrap gives no p: where families share half of the variance, it calls 10% of equal pairs
 different. The p-value calls 3 to 6% different, at more power (benchmarks/statistics_selection.py).
 
-It holds for a metric named beforehand. For the best of many, `simultaneous.p_above` pays for the
+It is valid for a metric named beforehand. For the best of many, `simultaneous.p_above` pays for the
 choice.
 """
 
@@ -41,7 +41,7 @@ MINIMUM_SERIES = 8
 """Fewer are too few to draw from: the bootstrap over them is too short."""
 
 MINIMUM_SERIES_OF_P = 5
-"""Fewer say too little about how alike models of a series are."""
+"""With fewer, the correlation within series can't be estimated."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def lead_p(
     gap, error = inside if within else overall
     if math.isnan(gap):
         return math.nan, False
-    # two that rank models alike have a difference without error
+    # two with equal rankings have a difference without error
     return (NormalDist().cdf(-gap / error) if error > 0 else 1.0), within
 
 

@@ -1,4 +1,4 @@
-"""Spearman, Pearson, Kendall and partial correlation, for one pair or for many at once.
+"""Spearman, Pearson, Kendall and partial correlation, for one pair or for a batch of pairs.
 
 The batch forms take `[resamples, points]` arrays and return one coefficient per row; an
 undefined coefficient (a constant column, fewer than `MINIMUM_POINTS` points) is NaN.
@@ -16,7 +16,7 @@ Flags = npt.NDArray[np.bool_]
 Indices = npt.NDArray[np.intp]
 
 MINIMUM_POINTS = 3
-"""Two points correlate perfectly whatever they are: below three nothing is said."""
+"""Two points correlate perfectly whatever they are: below three the result is undefined."""
 
 
 def settled(values: Floats) -> Floats:
@@ -95,7 +95,7 @@ def pearson_rows(x: Floats, y: Floats, keep: Flags | None = None) -> Floats:
     dy = (y - ((y * weights).sum(axis=1) / safe_count)[:, None]) * weights
     sxx = (dx * dx).sum(axis=1)
     syy = (dy * dy).sum(axis=1)
-    # A column is constant when its spread is rounding noise beside its size.
+    # A column is constant when its spread is rounding noise relative to its size.
     flat_x = sxx <= count * (1e-14 * np.abs(x * weights).max(axis=1, initial=0.0)) ** 2
     flat_y = syy <= count * (1e-14 * np.abs(y * weights).max(axis=1, initial=0.0)) ** 2
     defined = (count >= MINIMUM_POINTS) & ~flat_x & ~flat_y

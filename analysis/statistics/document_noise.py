@@ -32,7 +32,7 @@ from analysis.statistics.correlations import (
 )
 
 Aggregation = Literal["micro", "macro", "weighted", "median", "q10", "q90"]
-"""How documents make a value; the words of the metric library."""
+"""Aggregation of documents to a value, in the terms of the metric library."""
 
 _QUANTILES = {"median": 0.5, "q10": 0.1, "q90": 0.9}
 
@@ -41,7 +41,7 @@ _ROWS_AT_ONCE = 4096
 
 @dataclass(frozen=True, eq=False)
 class DocumentParts:
-    """What one variant's value is made of: n models × D documents.
+    """The parts of one variant's value: n models × D documents.
 
     numerator, denominator: `[n, D]`, NaN where a model has nothing for a document.
     aggregation: `micro`, the ratio of the sums; else the mean (`macro`), the mean weighted by
@@ -189,7 +189,7 @@ def split_half(parts: DocumentParts, seed: int, halves: int = 200) -> float:
 
 
 def noise_ceiling(scores: Floats, errors: Floats) -> float:
-    """What a perfect metric can be expected to reach, on Pearson's scale.
+    """Expected correlation of a perfect metric, on Pearson's scale.
 
     √ of the target's reliability 1 − mean(se²) / var(scores); 0 where its noise is as large as
     the differences between models, NaN without standard errors.

@@ -1,7 +1,7 @@
 """Intervals for Spearman's rho when models come in families.
 
-Models of one family resemble each other, so n models tell less than n independent ones. The
-bootstrap over models doesn't know that and its interval is too short; the bootstrap over
+Models of one family resemble each other, so n models carry less information than n independent
+ones. The bootstrap over models ignores that and its interval is too short; the bootstrap over
 families needs more than a handful of them (both: see benchmarks/statistics_coverage.py).
 
 `family_interval` is for the correlation over all models. It widens the usual interval (Fisher's
@@ -9,9 +9,9 @@ z with the standard error of Bonett & Wright 2000) by the square root of a desig
 (Moulton 1986; Dutilleul 1993 for correlations): 1 + (sum of squared family sizes / n − 1) ×
 product of two intraclass correlations. The product is the largest of metric × target,
 metric × what it leaves unexplained of the target, and target × what it leaves of the metric: a
-single estimate from few families is often too small. It holds its level when metrics and
-target are related alike within and between families. Where these two relations differ, rho
-itself depends on which families were drawn, and four families can't say how much.
+single estimate from few families is often too small. It holds its level when metric and target are
+related equally within and between families. Where these two relations differ, rho itself depends on
+which families were drawn, and four families can't say how much.
 
 `within_families` is for another number, the correlation of differences inside families, and
 holds its level whatever happens between them.
@@ -51,7 +51,7 @@ def family_interval(x: Floats, y: Floats, families: Sequence[str], level: float 
 
     Returns:
         The interval; NaN bounds with a constant column, fewer than `MINIMUM_MODELS` models or a
-        single family, which says nothing about another.
+        single family, which carries no information about another.
     """
     if not x.size:
         return _interval(math.nan, math.nan, level)
@@ -82,7 +82,7 @@ def within_families(
 
 
 def design_effect(x: Floats, y: Floats, groups: Indices) -> float:
-    """How many times larger the variance of the correlation is than with independent models."""
+    """Factor by which the correlation's variance exceeds that of independent models."""
     return float(design_effects(x[None, :], y, groups)[0])
 
 
@@ -103,7 +103,7 @@ def design_effects(x: Floats, y: Floats, groups: Indices) -> Floats:
 
 
 def intraclass(values: Floats, groups: Indices) -> float:
-    """Share of the variance that lies between families: the ANOVA estimate, 0 to 1.
+    """Share of the variance between families: the ANOVA estimate, 0 to 1.
 
     0 where every model is a family of its own: there is nothing to share.
     """

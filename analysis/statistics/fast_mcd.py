@@ -1,4 +1,4 @@
-"""FAST-MCD for many two-column data sets at once, in numpy.
+"""FAST-MCD for a batch of two-column data sets, in numpy.
 
 The minimum covariance determinant (Rousseeuw & Van Driessen 1999) looks for the half of the
 points whose scatter matrix has the smallest determinant. `sklearn.covariance.MinCovDet` is
@@ -8,7 +8,7 @@ random halves for all data sets together, and gives the same flags about a hundr
 faster. Shapes: B data sets, T candidates, n points.
 
 Random halves may miss the optimum, and another seed then drops other points. For few points
-`exact_mcd_flags` looks at every half there is (19,448 for n = 17): no seed, no luck.
+`exact_mcd_flags` looks at every half there is (19,448 for n = 17): it needs no seed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ROWS_AT_ONCE = 256
 
 @dataclass(frozen=True)
 class McdFlags:
-    """What the filter decided for B data sets.
+    """Decisions of the filter for B data sets.
 
     keep: `[B, n]`, points within the cutoff.
     singular: `[B]`, at least half of the points lie on one line (an exact fit).
@@ -93,7 +93,7 @@ def robust_standardise(values: Floats) -> Floats:
 
 
 def half_coincides(x: Floats, y: Floats) -> Flags:
-    """`[B]`, whether one place holds as many of the `[B, n]` points as the central half."""
+    """`[B]`, whether one place contains as many of the `[B, n]` points as the central half."""
     same = (x[:, :, None] == x[:, None, :]) & (y[:, :, None] == y[:, None, :])
     return np.asarray(same.sum(axis=2).max(axis=1) >= support_size(x.shape[1]))
 

@@ -1,6 +1,6 @@
-"""Pairs of models: which of two is better, how sure the target and the metric are of it.
+"""Pairs of models: which of two is better, with the uncertainty of target and metric.
 
-A rank correlation counts a pair that the target can't tell apart as much as any other. Soft
+A rank correlation weights a pair that the target can't distinguish like any other. Soft
 pairwise accuracy (Thompson et al. 2024, the system-level measure of WMT 2024) compares how sure
 both are instead: the mean over pairs of 1 − |p_target − p_metric|, where p is that of a one-sided
 test that the first of the pair beats the second. Toss-ups then count for little.
@@ -23,7 +23,7 @@ SURE = 0.05
 
 @dataclass(frozen=True)
 class PairCounts:
-    """The pairs of n models by what the target says of them.
+    """The pairs of n models, classified by the target.
 
     told_apart: one-sided p below `SURE` for one of the two.
     tossups: neither, though the scores differ; ties: equal scores.
@@ -89,7 +89,7 @@ def p_from_documents(parts: DocumentParts, seed: int, swaps: int = DEFAULT_SWAPS
 
 
 def count_pairs(scores: Floats, p_target: Floats, metric: Floats) -> PairCounts:
-    """Sort the pairs of models by what the target says of them.
+    """Classify the pairs of models by the target.
 
     Args:
         scores: `[n]` of the target.

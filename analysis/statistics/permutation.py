@@ -21,14 +21,14 @@ from analysis.statistics.correlations import Floats, Indices, unit_ranks
 DEFAULT_PERMUTATIONS = 10_000
 
 _ROUNDING = 1e-10
-"""Correlations that agree to so much are equal: what is left is the rounding of the processor."""
+"""Correlations closer than this are equal: the difference is rounding of the processor."""
 
 
 def exchangeable_strata(families: Sequence[str], series: Sequence[Hashable]) -> list[str]:
     """Within which group the series of each model may change places with others.
 
-    The group is the series of as many models in the family, or in all families that hold one
-    series only: given their number, these are exchangeable among themselves.
+    The group is the series of as many models in the family, or in all families with one series
+    only: given their number, these are exchangeable among themselves.
 
     Args:
         families: of each model.
@@ -46,7 +46,7 @@ def exchangeable_strata(families: Sequence[str], series: Sequence[Hashable]) -> 
 
 
 def arrangements(strata: Sequence[str], blocks: Sequence[Hashable]) -> int:
-    """How many orders `permuted_indices` can draw; no p-value is below one over it."""
+    """Number of orders that `permuted_indices` can draw; no p-value is below one over it."""
     of_stratum: dict[str, set[Hashable]] = {}
     for stratum, block in zip(strata, blocks, strict=True):
         of_stratum.setdefault(stratum, set()).add(block)

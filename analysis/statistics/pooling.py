@@ -1,21 +1,21 @@
-"""What a metric's rank correlation is worth for a model of a new family.
+"""Expected rank correlation of a metric for a model of a new family.
 
 Models are near-copies of each other: doses of one treatment, checkpoints of one base. Counted one
 by one, the largest family decides; counted once a family, most of what was measured is thrown away.
-Between the two lies a hierarchical model of the ranks of metric and target,
+A compromise is a hierarchical model of the ranks of metric and target,
 
     rank = mean + family + kind within the family + model,
 
 whose shares of variance say how much the next near-copy adds (partial pooling). They are the
 ANOVA estimates for unbalanced nested groups (Searle, Casella & McCulloch 1992, section 5.5), at
 least 0. A correlation is a mean of products of metric and target, and such products of two models
-are as alike as their metric values times as their targets are. `R` holds these likenesses; the best
+are as alike as their metric values times as their targets are. `R` has these likenesses; the best
 linear unbiased mean then weighs models by R⁻¹1, and 1ᵀR⁻¹1 is the number of independent models that
 all of them are worth: from the number of families to the number of models.
 
-The estimate is Spearman's rho with these weights, also inside the ranks, so that copies take no
-more room on the scale than their weight. As in `family_interval`, of metric × target, metric × rest
-of the target and target × rest of the metric the likeness that costs most counts: few families tell
+The estimate is Spearman's rho with these weights, also inside the ranks, so that copies count on
+the scale by their weight only. As in `family_interval`, of metric × target, metric × rest of the
+target and target × rest of the metric the likeness with the highest cost is used: few families say
 little about their own shares. What it covers: benchmarks/statistics_selection.py.
 """
 
@@ -156,7 +156,7 @@ def pooled_weights(
 
 
 def _standardised(values: Floats, weights: Floats) -> Floats:
-    """Ranks as shares of the weight that lies below, ties half, of weighted mean 0, variance 1."""
+    """Ranks as shares of the weight below, ties half, with weighted mean 0 and variance 1."""
     below = np.sign(values[:, None] - values) @ weights
     centred = below - float(weights @ below)
     return np.asarray(centred / math.sqrt(float(weights @ centred**2)))

@@ -20,7 +20,7 @@ DEFAULT_SPLITS = 500
 TEST_SHARE = 1 / 3
 
 _DIGITS = 10
-"""Correlations that agree to so many are equal: what is left is the rounding of the processor."""
+"""Correlations equal to this many digits are equal: the rest is rounding of the processor."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def repeated_splits(
         target: `[n]`.
         seed: of the splits.
         splits: how many.
-        baseline: a variant scored beside the choice on the same test models.
+        baseline: a variant scored on the same test models as the chosen one.
     """
     count = target.size
     test_size = min(max(4, round(count * TEST_SHARE)), count - MINIMUM_TRAINING)

@@ -22,14 +22,18 @@ MOST_EXACT = 18
 
 MOST_DRAWN = 2**18
 MANY_PAIRS, MOST_DRAWN_OF_MANY = 4096, 2**15
-"""Of so many pairs fewer patterns are drawn: their adjusted p is small only below the bound."""
+"""With more pairs than this, fewer patterns are drawn: their adjusted p is small only below the
+bound.
+"""
 _FEWEST_DRAWN = 2**12
 _ENOUGH = 100
-"""Random patterns are drawn for a pair until so many reach its sum (Besag and Clifford 1991)."""
+"""Random patterns are drawn for a pair until this number reaches its sum (Besag and Clifford
+1991).
+"""
 
 _BATCH = 1024
 _SLACK = 0.5e-10
-"""What sums of the same differences may differ by in their last bits."""
+"""Tolerance for sums of the same differences in another order."""
 
 
 def sign_flip_p(differences: Floats, seed: int = 0) -> Floats:

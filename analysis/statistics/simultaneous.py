@@ -31,7 +31,7 @@ metrics. r is shrunk to tanh(0.85 z) in C, since large correlations among many a
 
 Assumptions: monotone relations whose ranks behave as those of a normal law, and groups of models
 whose likeness `families.design_effect` describes. Simulated in benchmarks/statistics_selection.py,
-with designs in which both hold and with families, series and 17 models.
+with designs that satisfy both and with families, series and 17 models.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def joint_errors_within(
     families: Sequence[Hashable],
     series: Sequence[Hashable],
 ) -> JointErrors:
-    """Correlations of the ranks less their family means: what holds inside families.
+    """Correlations of the ranks less their family means: the relation inside families.
 
     Whatever families share, in metric and target, drops out. Each family costs one model.
 
@@ -165,13 +165,13 @@ def single_p(errors: JointErrors) -> Floats:
 def interval_after_choice(
     errors: JointErrors, metric: int, critical: float, best: bool = False
 ) -> Interval:
-    """95% interval for rho that holds although the metric was chosen among all K.
+    """95% interval for rho, valid although the metric was chosen among all K.
 
     Args:
         errors: see `joint_errors`.
         metric: its row.
         critical: see `critical_value`.
-        best: whether it has the largest signed rho of all that was tried.
+        best: whether it has the largest signed rho of all metrics tested.
     """
     z, error = float(errors.z[metric]), float(errors.error[metric])
     low = math.tanh(z - critical * error)
@@ -233,7 +233,7 @@ def p_above(errors: JointErrors, other: int) -> Floats:
 def difference_of_z(errors: JointErrors, one: int, other: int) -> tuple[float, float]:
     """z of one metric minus that of another, and its standard error.
 
-    The error is 0 where both rank models alike; both are NaN where one isn't tested.
+    The error is 0 if both rankings are equal; both are NaN where one isn't tested.
     """
     if not (errors.tested[one] and errors.tested[other]):
         return math.nan, math.nan
@@ -244,7 +244,7 @@ def difference_of_z(errors: JointErrors, one: int, other: int) -> tuple[float, f
 
 
 def _paired(z: Floats, scaled: Floats, rows: Indices | None = None) -> tuple[Floats, Floats]:
-    """(z_k − z_j) / se and se of the difference, `[rows, K]`; 0 for two that rank models alike."""
+    """(z_k − z_j) / se and se of the difference, `[rows, K]`; 0 for two with equal rankings."""
     own = np.arange(z.size) if rows is None else rows
     lengths = (scaled**2).sum(axis=1)
     variance = lengths[None, :] + lengths[own, None] - 2.0 * scaled[own] @ scaled.T

@@ -2,9 +2,9 @@
 
 Two different statistics share the word. The locked problem asks for the first:
 
-* `mcd_skipped`: drop points whose squared robust Mahalanobis distance (`MinCovDet`) lies
-  above the 0.975 quantile of chi-squared with 2 degrees of freedom. Its flags depend on a seed;
-  `exact_skipped` stands beside it and tells when the seed has missed the optimum.
+* `mcd_skipped`: drop points whose squared robust Mahalanobis distance (`MinCovDet`) is above the
+  0.975 quantile of chi-squared with 2 degrees of freedom. Its flags depend on a seed;
+  `exact_skipped` is reported as well and shows whether the seed missed the optimum.
 * `projection_skipped` (Wilcox; Pernet, Wilcox & Rousselet 2013): drop points that are far
   out on any of the lines through the robust centre and a point.
 """
@@ -46,9 +46,9 @@ class Skipped:
 
 @dataclass(frozen=True)
 class FlagStability:
-    """How the MCD flags move with the random state.
+    """Variation of the MCD flags with the random state.
 
-    seeds: how many were tried.
+    seeds: their number.
     drop_share: `[n]`, share of the seeds under which each point is dropped.
     agreement: share of the seeds that drop exactly the same points as the chosen seed.
     value_low, value_high: range of the skipped Spearman over the seeds.

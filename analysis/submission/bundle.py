@@ -53,7 +53,7 @@ def build_bundle(
         lineage: of that metric.
         verification: the verifier's document.
         negated: whether the scores are the metric's values with the sign changed.
-        claims: what was tried and said beforehand, see `claims_record`.
+        claims: metrics tested and preregistered, see `claims_record`.
     """
     unofficial = why_unofficial(problem, column, lineage)
     units = _units(connection, problem)
@@ -179,7 +179,7 @@ def _line(value: object) -> str:
 
 
 def _cell(value: object) -> str:
-    """A name as Markdown that doesn't break the table it stands in."""
+    """A name as Markdown that doesn't break its table."""
     return _line(value).replace("|", "\\|")
 
 
@@ -220,6 +220,6 @@ def _models(
 def _proxy(
     problem: Problem, workspace: Workspace, connection: duckdb.DuckDBPyConnection
 ) -> dict[str, Any]:
-    """What the text was: the file's hash, and one over the documents that were used."""
+    """Identity of the text: the file's hash, and one over the documents used."""
     source = problem.documents.provenance(problem.place(workspace))
     return source | {"documents_sha256": documents_sha256(connection, problem.name)}

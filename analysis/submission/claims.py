@@ -1,4 +1,4 @@
-"""What a submission states besides the result: metrics tested, and preregistration."""
+"""Disclosures of a submission: metrics tested, and preregistration."""
 
 from __future__ import annotations
 
@@ -26,17 +26,18 @@ def claims_record(
     column: MetricColumn,
     as_of: str = "",
 ) -> dict[str, Any]:
-    """Number tried, adjusted p-values, the interval that allows for the choice, preregistration.
+    """Number of metrics tested, adjusted p-values, the interval that allows for the choice,
+    preregistration.
 
-    p_adjusted is simultaneous for everything that was tried and widened by the design effect of
+    p_adjusted is simultaneous for all metrics tested and widened by the design effect of
     families and series; p_adjusted_within_families is the same of the ranks less family means.
 
     Args:
         problem: its models and groups.
-        workspace: where the record of tries and of pre-registrations is.
+        workspace: with the records of metrics tested and of preregistrations.
         table: of the problem.
         column: the one submitted.
-        as_of: count what was tried until then; empty for now.
+        as_of: count metrics tested until then; empty for now.
     """
     moment = as_of or datetime.now(timezone.utc).isoformat(timespec="microseconds")
     tried = [entry for entry in tries(workspace, problem.name) if entry.first_seen <= moment]

@@ -88,7 +88,10 @@ def verify(
 )
 @click.option("--unofficial", is_flag=True, help="Allow a metric that needs a second model.")
 @click.option(
-    "--out", required=True, type=FILE, help="New folder for the submission and its bundle."
+    "--out",
+    required=True,
+    type=FILE,
+    help="Write submission and bundle to this new folder.",
 )
 @RESAMPLES
 @SEED

@@ -1,4 +1,4 @@
-"""What the locked problem fixes: its models and the path of its target file."""
+"""Constants of the locked problem: its models and the path of its target file."""
 
 from __future__ import annotations
 

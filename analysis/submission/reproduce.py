@@ -33,12 +33,12 @@ _MAXIMUM_BYTES = 16 << 20
 _REMEDY = "restore the bundle that `tokenmart submit` wrote"
 
 _MAY_MOVE = ("code", "versions", "extraction_code")
-"""Told, but not held against a bundle: other code on other packages may give the same numbers."""
+"""Reported, but no failure: other code on other packages may give the same numbers."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One comparison of `reproduce`: what, whether it holds, and the finding."""
+    """One comparison of `reproduce`: subject, whether equal, and the finding."""
 
     what: str
     holds: bool
@@ -52,7 +52,7 @@ def compare_with_warehouse(
     """Redo everything that a bundle states and compare it, value by value.
 
     Raises:
-        TokenmartError: the folder isn't a bundle, or the warehouse lacks the metric.
+        TokenmartError: the folder isn't a bundle, or the metric is not in the warehouse.
     """
     bundle = _read(folder / BUNDLE_FILE)
     request = _request(folder / BUNDLE_FILE, bundle, problem_file)
@@ -76,12 +76,12 @@ _NAMES = {
     "files": "proxy documents and target",
     "code": "code revision",
     "extraction_code": "code revision of the extraction",
-    "claims": "tries, p-values and pre-registration",
+    "claims": "metrics tested, p-values and preregistration",
 }
 
 
 def _request(path: Path, bundle: Any, problem_file: str | None) -> SubmissionRequest:
-    """What the bundle says was asked for."""
+    """The request recorded in the bundle."""
     if not isinstance(bundle, dict):
         raise TokenmartError(f"{path}: not an object; {_REMEDY}")
     if bundle.get("schema") != SCHEMA:
@@ -122,7 +122,7 @@ def _request(path: Path, bundle: Any, problem_file: str | None) -> SubmissionReq
 
 
 def _as_of(path: Path, bundle: dict[str, Any]) -> str:
-    """When the bundle was made: what was tried since doesn't count against it."""
+    """Time at which the bundle was made: metrics tested later don't count against it."""
     claims = bundle.get("claims")
     value = claims.get("as_of") if isinstance(claims, dict) else None
     if not isinstance(value, str):
@@ -202,10 +202,11 @@ def _page(path: Path, bundle: dict[str, Any], recorded: dict[str, Any]) -> Compa
     except (TemplateError, TypeError, AttributeError, KeyError) as error:
         return Comparison("page", False, f"can't be made from the bundle ({error})")
     if text == expected:
-        return Comparison("page", True, "says what the bundle says")
+        return Comparison("page", True, "equal to the page made from the bundle")
     lines = zip(text.splitlines(), expected.splitlines(), strict=False)
     line = next((i for i, (a, b) in enumerate(lines, start=1) if a != b), len(text.splitlines()))
-    return Comparison("page", False, f"{path.name} line {line} is not what the bundle says")
+    what = f"{path.name} line {line} differs from the page made from the bundle"
+    return Comparison("page", False, what)
 
 
 def _read(path: Path) -> Any:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysis.ranking.metric_table import MetricColumn, MetricTable, load_table
-from analysis.ranking.metrics_tested import record_tested
 from analysis.submission.bundle import (
     BUNDLE_FILE,
     PAGE_FILE,
@@ -30,6 +29,7 @@ from warehouse.errors import StorageError, TokenmartError
 from warehouse.files import refuse_protected, storage_errors
 from warehouse.maintenance.remaining import remaining
 from warehouse.metrics.lineage import Lineage, manifest_path, read_lineage
+from warehouse.metrics.tries import remember
 from warehouse.problem.spec import load_problem
 from warehouse.sql.connection import connect_read_only
 
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SubmissionRequest:
-    """What the user asked to submit.
+    """The user's request.
 
     metric: METRIC/VARIANT, or a METRIC that has one.
-    as_of: count what was tried until then, ISO 8601 in UTC; empty for now.
+    as_of: count metrics tested until then, ISO 8601 in UTC; empty for now.
     as_is: the sign is meant, even against the direction that the catalogue expects.
     """
 
@@ -83,7 +83,7 @@ def write_submission(workspace: Workspace, request: SubmissionRequest, out: Path
         raise StorageError(f"{out}: already there; choose a new folder with --out")
     problem = load_problem(request.problem, workspace)
     table = load_table(problem, workspace)
-    record_tested(workspace, table.problem, table.present)
+    remember(workspace, table.problem, table.present)
     column = table.column(request.metric)
     lineage = read_lineage(manifest_path(workspace), column.metric)
     _check_sign(column, request)
@@ -127,7 +127,7 @@ def _fill(
 
 
 def rebuild(workspace: Workspace, request: SubmissionRequest, path: Path) -> Rebuilt:
-    """What submitting the same today would write, for the submission file as it is.
+    """Build what submitting the same file would write today.
 
     Args:
         workspace: the checkout.
@@ -135,12 +135,12 @@ def rebuild(workspace: Workspace, request: SubmissionRequest, path: Path) -> Reb
         path: of the submission that was written.
 
     Raises:
-        TokenmartError: the warehouse lacks the metric or the target.
+        TokenmartError: the metric or the target is not in the warehouse.
         BadSubmissionError: the submission file breaks the contract.
     """
     problem = load_problem(request.problem, workspace)
     table = load_table(problem, workspace)
-    record_tested(workspace, table.problem, table.present)
+    remember(workspace, table.problem, table.present)
     column = table.column(request.metric)
     lineage = read_lineage(manifest_path(workspace), column.metric)
     return _make(path, problem, workspace, request, table, column, lineage)

@@ -28,7 +28,7 @@ from warehouse.store.provenance import code_revision, foreign_modules, versions
 SCHEMA = "tokenmart/verify_result/1"
 _COMPUTING = ("numpy", "scipy", "scikit-learn")
 UNINFORMATIVE_WIDTH = 1.0
-"""An interval wider than half of what is possible can't tell a strong from no correlation."""
+"""An interval wider than half of the range can't distinguish a strong correlation from none."""
 
 
 def verify_problem(
@@ -90,7 +90,7 @@ def _refuse_constant(scores: dict[str, float], source: dict[str, Any], asked: st
     remedy = (
         f"give the target more `contexts` and run `tokenmart recall --problem {asked}`"
         if source["kind"] == "recall"
-        else "import scores that tell the models apart"
+        else "import scores that differ between models"
     )
     raise TokenmartError(f"{asked}: {same}; {remedy}")
 
@@ -226,7 +226,7 @@ def result_text(result: dict[str, Any]) -> str:
         f"code revision      {revision}{changes}",
     ]
     if foreign := result["code"]["foreign_modules"]:
-        lines.append(f"NOT THE INSTALLED  {', '.join(foreign)}: something stands before them")
+        lines.append(f"NOT THE INSTALLED  {', '.join(foreign)}: something is before them")
     if exact := skipped["exact"]:
         points = "the same points" if exact["same_points"] else "OTHER POINTS: this seed missed it"
         lines.insert(
@@ -253,8 +253,8 @@ def _width_note(interval: Interval, models: int) -> str:
     if not width > UNINFORMATIVE_WIDTH:
         return ""
     return (
-        f"the interval is {width:.2f} wide, of 2.00 possible: resampling {models} models says next "
-        "to nothing about this coefficient"
+        f"the interval is {width:.2f} wide, of 2.00 possible: {models} models are too few to "
+        "estimate this coefficient"
     )
 
 

@@ -37,8 +37,9 @@ class Loading:
         working: bytes per GPU that activations and logits of the longest document need.
         cache_share: bytes of KV cache that it needs for each byte of weights.
         sample: the first document's tokens, to check the model on; None where there is none.
-        top_k: how many first choices of each token are wanted, at most the vocabulary.
-        passed: may be told of tokens as they pass through the model, for the progress bar.
+        top_k: number of top-k tokens wanted for each position, at most the vocabulary.
+        passed: may be called with the tokens that have passed through the model, for the progress
+            bar.
     """
 
     spec: ModelSpec
@@ -72,7 +73,7 @@ class Scorer(Protocol):
 
     @property
     def attention(self) -> str:
-        """What computes attention: implementation and kernel."""
+        """Implementation and kernel of attention."""
 
     def check(self) -> None:
         """Score a short text and compare it with the model's own forward.
@@ -111,7 +112,7 @@ def check_results(results: Sequence[Scored], asked: int, wants_choices: bool, ba
     """Stop at a backend that gives other results than were asked for.
 
     Raises:
-        TokenmartError: it gives too few or too many, or no first choices.
+        TokenmartError: it returns too few or too many scores, or no top-k tokens.
     """
     if len(results) != asked:
         raise TokenmartError(
@@ -120,7 +121,7 @@ def check_results(results: Sequence[Scored], asked: int, wants_choices: bool, ba
         )
     if wants_choices and any(each.scores.choices is None for each in results):
         raise TokenmartError(
-            f"backend {backend} gives no first choices; leave out --top-k and top_k"
+            f"backend {backend} returns no top-k tokens; leave out --top-k and top_k"
         )
 
 

@@ -11,7 +11,7 @@ from warehouse.errors import TokenmartError
 
 
 def report_layers(model: Any, passed: Callable[[float], None]) -> None:
-    """Tell of tokens as they pass through each layer: a long text is one forward of minutes."""
+    """Report tokens as they pass each layer: the forward pass of a long text takes minutes."""
     layers = getattr(model.get_decoder(), "layers", ())
 
     def report(layer: Any, inputs: tuple[Any, ...], named: dict[str, Any], output: Any) -> None:
@@ -62,7 +62,7 @@ class Transformers(Backend):
             if not is_out_of_memory(error):
                 raise
             shortage = str(error)[:80]
-        # outside the handler: the traceback holds what was loaded, and the next model needs it
+        # outside the handler: the traceback refers to what was loaded, and the next model needs it
         raise TokenmartError(
             f"{loading.spec.full_id}: out of memory while loading ({shortage}); use --dtype "
             "bfloat16, --device auto-map or a larger device"

@@ -1,1 +1,1 @@
-"""What has to be computed, where, and what it costs; nothing heavy is loaded for it."""
+"""The plan of an extraction: work, devices and cost; it loads no model."""

@@ -14,7 +14,7 @@ class Card:
 
     Attributes:
         name: as people call it.
-        words: each of them stands in the name that the driver gives.
+        words: each of them is part of the name that the driver reports.
         half: peak of matrix products in bfloat16 or float16, FLOP/s, dense.
         single: the same in float32, without TF32.
         memory: bytes in all.
@@ -39,7 +39,7 @@ def _card(
     )
 
 
-# a card that is named by more words stands before one that is named by fewer of them
+# a card with more words comes before one with fewer: 'A100 80GB' before 'A100'
 CARDS = (
     _card("B200 180 GB", "b200", 2250, 80, 178.4, 8.0, (10, 0)),
     _card("H200 141 GB", "h200", 989, 67, 139.8, 4.8, (9, 0)),
@@ -85,7 +85,7 @@ def sustained_rate(card: Card, dtype: str) -> float:
 
 
 def smallest_cards(needed: int) -> list[Card]:
-    """The cards with least memory of those that have so many bytes, in the order of the table."""
+    """The cards with at least this memory, in bytes, and the least of it, in the table's order."""
     enough = [card for card in CARDS if card.memory >= needed]
     least = min((card.memory for card in enough), default=0)
     return [card for card in enough if card.memory == least]

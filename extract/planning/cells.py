@@ -26,7 +26,7 @@ def rounded(number: float, unit: str = "") -> str:
 
 
 def gigabytes(size: int | None) -> str:
-    """Bytes, None where nobody knows; nothing for none."""
+    """A size in GB; empty for 0 bytes, `unknown` for None."""
     return UNKNOWN if size is None else f"{size / 1e9:,.1f} GB" if size else ""
 
 
@@ -36,7 +36,7 @@ def gibibytes(peak: Footprint | None, assumed: bool) -> str:
 
 
 def parts(peak: Footprint | None) -> str:
-    """What a peak is the sum of: weights, KV cache, and activations with logits."""
+    """The parts of a peak: weights, KV cache, and activations with logits."""
     if peak is None:
         return UNKNOWN
     sizes = (peak.weights, peak.cache, peak.activations + peak.logits)

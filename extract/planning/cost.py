@@ -1,4 +1,4 @@
-"""What a selection costs: tokens, rows, time, memory and disk, before anything is loaded."""
+"""Cost of a selection: tokens, rows, time, memory and disk, before anything is loaded."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ GPU_FLOPS = 1.2e14
 
 @dataclass(frozen=True)
 class Work:
-    """What the conditions ask of any model.
+    """Work that the conditions require of any model.
 
     Attributes:
         tokens: through the backbone; a text that several requests continue counts once.
         rows: scored tokens.
         pairs: (token, visible token), what attention computes.
-        choices: rows of the side table of first choices.
+        choices: rows of the side table of top-k tokens.
     """
 
     tokens: int
@@ -103,7 +103,7 @@ def _made_up_text(words: int) -> str:
 
 
 def planned_reading(tokens: int, longest: int | None = None) -> Reading:
-    """A document of so many tokens, each a word, and another one of the same length.
+    """A document of the given number of tokens, each a word, and another one of the same length.
 
     Args:
         tokens: its length.
@@ -197,7 +197,7 @@ def planned_memory(
     """Predicted peak of one model of a selection; None where its size is not known.
 
     Args:
-        problem: cuts documents, and its name tells a repository's commit.
+        problem: cuts documents; its name gives the commit of a repository.
         spec: the model.
         selection: dtype, device and conditions.
         longest: tokens of the longest document, before it is cut to the model's context.
@@ -222,7 +222,7 @@ def planned_memory(
 def on_a_gpu(
     problem: Problem, selection: Selection, longest: int, workspace: Workspace, flops: float
 ) -> str:
-    """What a plan for the processor says of one GPU: its time, and the memory it must have.
+    """The note on GPUs in a plan for the processor: time on one GPU, and its memory.
 
     Args:
         problem: the problem.

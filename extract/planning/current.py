@@ -1,4 +1,4 @@
-"""Which units of the ledger are what is asked for now, as far as the ledger itself can tell.
+"""Which units of the ledger match the present request, judged by the ledger alone.
 
 No checkpoint is looked for: a model's changed revision or tokenizer shows only in a fingerprint,
 and `plan_model` compares these.

@@ -1,4 +1,4 @@
-"""How much of each document a model reads: planned before it runs, counted in the ledger after."""
+"""Length of each document that a model reads: planned before a run, counted in the ledger after."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from warehouse.problem.spec import ModelSpec, Problem
 from warehouse.terminal import counted
 
 NAMED = 3
-"""So many models are named; the rest is counted."""
+"""Number of models that are named; the rest is counted."""
 
 
 def most_tokens(problem: Problem, spec: ModelSpec, workspace: Workspace) -> int | None:
@@ -36,11 +36,11 @@ def read_lengths(
 def cut_notes(
     lengths: Sequence[int], problem: Problem, models: Iterable[ModelSpec], workspace: Workspace
 ) -> list[str]:
-    """What a plan says of documents that are longer than a model's context.
+    """Notes of a plan on documents longer than a model's context.
 
     Args:
         lengths: estimated tokens of each document.
-        problem: says what happens to such a document.
+        problem: defines what happens to such a document.
         models: that will read them.
         workspace: where the models' files are.
     """
@@ -49,6 +49,8 @@ def cut_notes(
     for spec in models:
         by_context.setdefault(spec.context_limit(place), []).append(spec.full_id)
     documents = problem.documents
+    several = sum(map(len, by_context.values())) > 1
+    alike = "; documents.max_characters would cut them alike for every tokenizer" * several
     margin = documents.margin if documents.too_long == "run" else 0
     notes = []
     for context, names in by_context.items():
@@ -66,7 +68,7 @@ def cut_notes(
             free = f" ({documents.room} left free)" if documents.room else ""
             notes.append(
                 f"{about} will be cut to {allows}{free}: about {read:,} of {whole:,} tokens are "
-                "read"
+                f"read{alike}"
             )
         else:
             notes.append(
@@ -82,7 +84,7 @@ def cut_notes(
 
 
 def cut_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What was cut, a line for models of which the same was: from `status_rows`."""
+    """Documents that were cut, one line for models with the same cuts: from `status_rows`."""
     found: dict[tuple[int, int, int, int], list[str]] = {}
     for name in dict.fromkeys(row["model"] for row in rows):
         mine = [row for row in rows if row["model"] == name]

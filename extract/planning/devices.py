@@ -16,7 +16,7 @@ from warehouse.errors import TokenmartError
 from warehouse.problem.spec import ModelSpec
 
 DRIVERS = ("/proc/driver/nvidia", "/dev/kfd", "/dev/dxg")
-"""What a driver of GPUs puts there: NVIDIA's, AMD's, that of Windows under WSL2."""
+"""Device files of GPU drivers: NVIDIA's, AMD's, that of Windows under WSL2."""
 
 
 def resolve_device(asked: str) -> str:
@@ -63,7 +63,7 @@ def _grow_segments() -> None:
 
 
 def device_name(device: str) -> str:
-    """What the driver calls a GPU that is here (of several the first); empty for any other."""
+    """The driver's name of this machine's GPU (the first of several); empty for other devices."""
     import torch
 
     if not device.startswith(("cuda", "auto-map")) or not torch.cuda.is_available():
@@ -104,7 +104,7 @@ def planned_device(asked: str) -> tuple[str, bool]:
 
 
 def likely_device() -> str:
-    """What `auto` is likely to be; asks torch, slow to import, only where a GPU may be."""
+    """The likely value of `auto`; imports torch, which is slow, only if there may be a GPU."""
     apple = (sys.platform, platform.machine()) == ("darwin", "arm64")
     if apple or any(Path(driver).exists() for driver in DRIVERS):
         return resolve_device("auto")

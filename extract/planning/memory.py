@@ -23,7 +23,7 @@ BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 SMALLEST_FORWARD = 512 * 2**20
 """Libraries' workspaces, a short piece's activations and a block of logits, on a GPU."""
 RESERVED_SHARE = 1.15
-"""Of the forward's tensors, what a GPU's allocator holds for them (emulated, not measured)."""
+"""Memory that a GPU's allocator reserves for the forward's tensors (emulated, not measured)."""
 HOST_PROCESS = 450 * 2**20
 """Python, PyTorch and transformers themselves, resident on the host."""
 
@@ -39,7 +39,7 @@ class Footprint:
 
     @property
     def forward(self) -> int:
-        """What a forward needs beside the weights."""
+        """Memory that a forward pass needs in addition to the weights."""
         return self.cache + self.activations + self.logits
 
     @property
@@ -49,7 +49,7 @@ class Footprint:
 
     @property
     def reserved(self) -> int:
-        """The peak of what a GPU's allocator holds, with what is left between the tensors."""
+        """Peak memory reserved by a GPU's allocator, gaps between tensors included."""
         return self.weights + int(RESERVED_SHARE * self.forward)
 
     def least(self, device: str) -> int:
@@ -83,7 +83,7 @@ def footprint(
     if on_cpu:
         weights += shape.vocabulary * shape.width * 4 + HOST_PROCESS
         if dtype == "float32":
-            # packed copies of the linear layers; the mapped file stays resident beside them
+            # packed copies of the linear layers; the mapped file stays resident as well
             weights += 4 * linear_parameters(shape)
     kept = longest + suffix_tokens if suffix_tokens else 0
     cache = 2 * shape.layers * shape.kv_width * kept * number
@@ -126,7 +126,7 @@ def fitting(
     """
     if needed.least(device) > there:
         return []
-    # over several GPUs each holds the cache of its own layers
+    # over several GPUs each stores the cache of its own layers
     if not device.startswith("cuda") or needed.weights + needed.cache <= there:
         return list(conditions)
     return [condition for condition in conditions if not condition.kind.shares_prefix]
@@ -135,7 +135,7 @@ def fitting(
 def refused(
     planned: Sequence[tuple[ModelSpec, Footprint]], conditions: Sequence[Condition], device: str
 ) -> list[str]:
-    """What of a plan will be refused on a device that is here: models, then conditions."""
+    """Parts of a plan that the device will refuse: models, then conditions."""
     if not planned:
         return []
     there = available_memory(device)

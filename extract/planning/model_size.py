@@ -1,4 +1,4 @@
-"""How large a model is, from the problem file or its own files; weights are never read."""
+"""Size of a model, from the problem file or its own files; weights are never read."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class ModelSize:
 
 
 UNKNOWN_SIZE = ModelSize(1, ModelShape.assumed(1), assumed=True)
-"""Stands in for a size that nothing says."""
+"""Placeholder for an unknown size."""
 
 
 def model_size(
     spec: ModelSpec, workspace: Workspace, folder: Path | None = None, problem: str = ""
 ) -> ModelSize | None:
-    """The size of a model, or None where nothing says it.
+    """The size of a model, or None if unknown.
 
     Its own files are asked first, as far as they are here: config.json of a folder and the headers
     of its safetensors, the header of a GGUF file (a package's, too). Then the problem file: `shape`
@@ -55,7 +55,7 @@ def model_size(
         spec: the model of the problem file.
         workspace: where its files are.
         folder: its checkpoint, where it is here already.
-        problem: name of the problem, whose lock file says which commit of a repository is meant.
+        problem: name of the problem, whose lock file has the commit of a repository.
     """
     path = folder or spec.present(Place(workspace, problem))
     shape, counted, weights = _of_files(path) if path else (None, None, None)
@@ -97,7 +97,7 @@ def _of_headers(files: Iterable[Path]) -> int | None:
 
 
 def _near(told: int | None, counted: int) -> int:
-    """The published number of weights, unless the configuration says another model."""
+    """The published number of weights, unless the configuration is of another model."""
     return told if told is not None and abs(told - counted) < 0.02 * counted else counted
 
 

@@ -1,4 +1,4 @@
-"""What has to be computed: the selected part of a problem, fingerprints, missing units."""
+"""Work to do: the selected part of a problem, fingerprints, missing units."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class ModelPlan:
         return None if limit is None else int(limit)
 
     def tokenize(self, document: Document) -> TokenizedDocument:
-        """A document in the model's tokens, cut where the problem says so.
+        """A document in the model's tokens, cut if the problem file requires it.
 
         Raises:
             TokenmartError: no tokens, or longer than the model's context by more than may run.
@@ -148,7 +148,7 @@ class ModelPlan:
     def reading(
         self, document: Document, tokenized: TokenizedDocument, conditions: Sequence[Condition]
     ) -> Reading:
-        """What the conditions make their requests of."""
+        """The inputs from which conditions build requests."""
         foreign = None
         if document.foreign and any(condition.kind.reads_foreign for condition in conditions):
             other = self.tokenizer.encode(document.foreign.text).cut(len(tokenized.ids))
@@ -174,7 +174,7 @@ def describe_interventions(spec: ModelSpec) -> list[dict[str, Any]]:
 
 
 def describe_corrections(spec: ModelSpec, too_long: str = "refuse") -> dict[str, Any]:
-    """What the problem file corrects of a configuration, as far as rows depend on it."""
+    """Corrections of a configuration in the problem file, as far as rows depend on them."""
     rope = {} if spec.rope is None else {"rope": spec.rope.model_dump(exclude_none=True)}
     return rope | ({"context": spec.context} if spec.context and too_long == "truncate" else {})
 
@@ -291,7 +291,7 @@ def model_parts(
     tokenizer_sha256: str,
     dtype: str,
 ) -> dict[str, Any]:
-    """What rows of a model depend on, whatever it reads; parts of a unit's fingerprint."""
+    """Facts that rows of a model depend on, for any document; parts of a unit's fingerprint."""
     return {
         "revision": checkpoint.revision,
         "interventions": describe_interventions(spec),
@@ -387,9 +387,9 @@ def is_settled(
     workspace: Workspace,
     recorded_only: bool = False,
 ) -> bool:
-    """Whether the ledger holds this unit with this fingerprint: done, or failed in this run.
+    """Whether the ledger has this unit with this fingerprint: done, or failed in this run.
 
-    Done is a unit with as many first choices as its condition asks for, and on record (if asked).
+    A done unit has as many top-k tokens as its condition requests, and a record (if requested).
     """
     if unit is None or unit.fingerprint != wanted:
         return False

@@ -1,4 +1,4 @@
-"""How much work each unit is, so that progress and the time left follow it."""
+"""Planned work of each unit, by which progress and the time left are computed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class PlannedWork:
         return self._weights[spec.full_id] * self.tokens(length, conditions)
 
     def tokens(self, length: int, conditions: Sequence[Condition]) -> int:
-        """Tokens through a model for a document of so many tokens; at least 1."""
+        """Tokens that pass through a model for a document of this many tokens; at least 1."""
         key = (length, tuple(condition.name for condition in conditions))
         if key not in self._tokens:
             self._tokens[key] = max(1, work_of([length], conditions).tokens)
@@ -68,7 +68,7 @@ class WithinUnit:
     """Reports the part of one document's work that is done, as tokens pass through the model.
 
     Args:
-        report: is told the work done since the last call.
+        report: is called with the work done since the last call.
     """
 
     def __init__(self, report: Callable[[float], None]) -> None:
@@ -76,7 +76,7 @@ class WithinUnit:
         self._work, self._tokens, self._left = 0.0, 1, 0.0
 
     def begin(self, work: float, tokens: int) -> None:
-        """A document of so much work, for which so many tokens will pass."""
+        """A document: its planned work, and the tokens that will pass through the model for it."""
         self._work, self._tokens, self._left = work, tokens, 1.0
 
     def passed(self, tokens: float) -> None:

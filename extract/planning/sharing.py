@@ -1,4 +1,4 @@
-"""How one machine's GPUs are shared: a worker on each, or one model over all of them."""
+"""Use of one machine's GPUs: a worker on each, or one model over all of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from extract.planning.tables import Plan
 
 @dataclass(frozen=True)
 class Sharing:
-    """How many processes work side by side, and on which models.
+    """Number of parallel processes, and their models.
 
     Attributes:
         workers: processes; 1 is this one alone.
@@ -66,7 +66,7 @@ def sharing_of(plan: Plan, asked_device: str, device: str, workers: int | None) 
     """The decision for a plan on this machine.
 
     Args:
-        plan: predicts memory, and says which models have work left.
+        plan: predicts memory, and has the models with work left.
         asked_device: as on the command line; only `auto` leaves the decision to us.
         device: what it was resolved to.
         workers: as on the command line.

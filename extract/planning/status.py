@@ -1,4 +1,4 @@
-"""What has been extracted of a problem: rows, a table and what stands below it."""
+"""Extracted units of a problem: rows, a table and its notes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def count_finished(
     documents: Sequence[Document],
     workspace: Workspace,
 ) -> int:
-    """Units of a selection that the ledger holds, finished as they are asked for or failed."""
+    """Units of a selection in the ledger, finished as requested or failed."""
     wanted = {document.doc_id: document.sha256 for document in documents}
     return sum(
         len(current_units(problem, selection, spec, condition, wanted, workspace))
@@ -114,7 +114,7 @@ def next_steps(problem: Problem, workspace: Workspace) -> list[str]:
 
 
 def fallbacks(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """What runs slower or coarser than it should, a line per model: from `status_rows`."""
+    """Fallbacks that cost speed or precision, one line per model: from `status_rows`."""
     lines = []
     for model in dict.fromkeys(row["model"] for row in rows):
         mine = [row for row in rows if row["model"] == model]
@@ -178,7 +178,7 @@ def status_columns(rows: Sequence[dict[str, Any]], by_condition: bool = False) -
 def status_notes(
     problem: Problem, selection: Selection, rows: Sequence[dict[str, Any]]
 ) -> list[str]:
-    """What stands below the table: why units failed, what ran over its limit, what to know."""
+    """Notes below the table: why units failed, which documents were cut, other remarks."""
     failures = [Failure(row["model"], reason) for row in rows for reason in row["reasons"]]
     over: dict[str, int] = {}
     for row in rows:

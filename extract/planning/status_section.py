@@ -1,4 +1,4 @@
-"""What plugins add to `tokenmart status`."""
+"""Tables that plugins add to `tokenmart status`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from warehouse.plugins import kinds
 from warehouse.problem.spec import Problem
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from warehouse.terminal import Column
 
 
 class StatusSection(ABC):
@@ -32,12 +32,12 @@ class StatusSection(ABC):
         """Read the rows from the store."""
 
     @abstractmethod
-    def table(self) -> Table:
+    def columns(self) -> list[Column]:
         """The rows for the terminal."""
 
     @abstractmethod
     def notes(self) -> list[str]:
-        """What failed and why, and what would finish the rest."""
+        """Failures with reasons, and how to compute the rest."""
 
 
 def sections_of(problem: Problem, workspace: Workspace) -> list[StatusSection]:

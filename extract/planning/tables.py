@@ -42,7 +42,7 @@ class PlannedModel:
 
     `seconds` and `memory` are None where the model's size is not known. `assumed` says that only
     its number of weights is. `download_bytes` are still to be fetched: 0 where nothing is, or with
-    another model; None where nothing says how many.
+    another model; None if unknown.
     """
 
     spec: ModelSpec
@@ -65,7 +65,7 @@ class PlannedModel:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is planned, model by model, and the words around it."""
+    """The plan of each model, with title and notes."""
 
     title: str
     models: tuple[PlannedModel, ...]
@@ -80,7 +80,7 @@ class Plan:
 
     @property
     def hours(self) -> float:
-        """What is still to do, of the models whose size is known."""
+        """Remaining hours, of the models of known size."""
         seconds = sum(model.left * (model.seconds or 0.0) for model in self.models)
         return seconds / 3600 / self.workers
 
@@ -88,7 +88,7 @@ class Plan:
 def make_plan(
     problem: Problem, selection: Selection, workspace: Workspace, device_here: bool = True
 ) -> Plan:
-    """What is planned and its cost, from the problem file, the ledger and files that are here.
+    """Compute a plan and its cost from the problem file, the ledger and local files.
 
     Args:
         problem: the problem.
@@ -239,6 +239,6 @@ def _smallest_card(
     cards = smallest_cards(needed)
     held = " or ".join(card.name for card in cards[:CARDS_NAMED]) or "none; use --device auto-map"
     return [
-        f"Smallest GPU that holds each model and its longest document at once "
+        f"Smallest GPU for any one of these models with its longest document "
         f"({needed / 2**30:.1f} GiB in bfloat16): {held}."
     ]

@@ -13,12 +13,12 @@ from warehouse.store.ledger import UnitRecord
 
 
 def lacks_record(unit: UnitRecord) -> bool:
-    """Whether nothing says that a finished unit's model had all its tensors."""
+    """Whether there is no record that a finished unit's model had all its tensors."""
     return unit.status == "done" and not unit.weights and unit.backend == DEFAULT
 
 
 def has_all_tensors(checkpoint: Checkpoint, spec: ModelSpec, workspace: Workspace) -> bool:
-    """Whether a checkpoint's files hold each tensor of its model; no weights are read.
+    """Whether a checkpoint's files contain each tensor of its model; no weights are read.
 
     Those that do are compared once; the others are refused when they are loaded.
     """

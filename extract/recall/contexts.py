@@ -1,14 +1,14 @@
-"""What stands in a context and what is asked about it, the same text for every tokenizer.
+"""Texts of contexts and the questions about them, the same for every tokenizer.
 
 A context is filler text in blocks of `key_every` tokens, a planted sentence in each. The sentences
 of all tasks share a context, so that a model reads it once: with several tasks, each is planted
 into every n-th block, and the places rotate from context to context.
 
 Of RULER's tasks (arXiv 2404.06654, section 3) these differ in how they are scored: the true answer
-is fed in and its tokens are judged (teacher forcing), so that a model need not know when to stop.
-Values of one key are asked for in the order told; variable tracking asks for the number that a
-variable has, not for the names that have a number; of common words, the model must find each one
-more probable than words that were listed once.
+is fed in and its tokens are judged (teacher forcing), so that a model need not generate a stop
+token. Values of one key are asked for in the order of the text; variable tracking asks for the
+number that a variable has, not for the names that have a number; of common words, the model must
+find each one more probable than words that were listed once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from warehouse.problem.recall_target import DEFAULT_TASKS, RecallTarget, RecallT
 
 RECALL_VERSION = 1
 VALUES, HOPS = 4, 4
-"""Numbers told of one name; variables of one chain (RULER's `num_needle_v`, and its hops)."""
+"""Numbers stated for one name; variables of one chain (RULER's `num_needle_v`, and its hops)."""
 COMMON, RARE, RIVALS = 4, 6, 8
 """Words in every list of a context, words of one list alone, and of these, asked at a length."""
 LETTERS_OF_A_VARIABLE = 3
@@ -34,15 +34,15 @@ CONTROL_SEED = 1
 
 @dataclass(frozen=True)
 class Question:
-    """A question with its answer, asked at every length at which its answer was told.
+    """A question with its answer, asked at every length at which the context contains the answer.
 
     Attributes:
         task: which task it belongs to.
-        block: the block in which the answer stands; the first one, of a word listed in many.
+        block: the block that contains the answer; the first one, for a word listed in many.
         prompt: what the model reads behind the context.
         answer: what is scored, the end of `prompt + answer`.
         rival: a word that was listed once, with which answers of the same length are compared.
-        everywhere: the answer stands in many blocks: it has no depth.
+        everywhere: many blocks contain the answer: it has no depth.
         control: the prompt has a name that was never planted, the answer is a planted value.
     """
 
@@ -56,7 +56,7 @@ class Question:
 
     @property
     def text(self) -> str:
-        """What the model reads, the answer included."""
+        """The text that the model reads, the answer included."""
         return self.prompt + self.answer
 
 
@@ -67,8 +67,8 @@ class Context:
     Attributes:
         filler: long enough for any tokenizer.
         facts: the sentence of each block.
-        offsets: where in its block it stands, as a share of the room for it.
-        questions: of the whole context; at a length, those whose `block` lies before it.
+        offsets: its position in the block, as a share of the possible positions.
+        questions: of the whole context; at a length, those whose `block` is before it.
         controls: as many again, after names that were never planted.
     """
 
@@ -126,7 +126,7 @@ def make_contexts(target: RecallTarget, filler: Sequence[tuple[str, str]]) -> li
 
 
 def _controls(context: Context, rng: np.random.Generator) -> tuple[Question, ...]:
-    """The questions for single keys, each with a name that stands nowhere in the context."""
+    """The questions for single keys, each with a name that the context doesn't contain."""
     planted = " ".join(context.facts)
     names = [f"{one} {two}" for one in ADJECTIVES for two in NOUNS]
     absent = [name for name in names if name not in planted]
@@ -165,7 +165,7 @@ def _single_key(block: int, name: str, number: str) -> tuple[str, Question]:
 
 
 def single_key_prompt(name: str) -> str:
-    """What a model reads before the number of a name."""
+    """The text before the number of a name."""
     return f"\nThe number of the {name} is "
 
 

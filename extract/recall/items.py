@@ -1,7 +1,7 @@
 """Questions in one model's tokens, and what it answered.
 
-At every length n the model is asked, after the first n tokens of a context, for everything told so
-far; answers are scored with the true tokens fed in (teacher-forced). A context is run once: the
+At every length n the model is asked, after the first n tokens of a context, for every fact stated
+so far; answers are scored with the true tokens fed in (teacher-forced). A context is run once: the
 questions at all lengths continue its one KV cache.
 """
 
@@ -25,7 +25,7 @@ from warehouse.problem.recall_target import RecallTarget
 from warehouse.store.schema import DOWNSTREAM, RECALL_ITEMS
 
 TASK_NAMES = {"single_key": "recall"}
-"""How a task is called in the table of scores, where not by its own name."""
+"""Name of a task in the table of scores, if it isn't its own."""
 CONTROL = "no_key"
 """The task of questions after names that were never planted."""
 
@@ -73,7 +73,7 @@ def asked_in(target: RecallTarget, contexts: Sequence[Context]) -> list[Asked]:
 
 
 def _spread(questions: Sequence[Question], most: int) -> list[Question]:
-    """At most so many of them, evenly from first to last."""
+    """At most this number of them, evenly from first to last."""
     places = np.linspace(0, len(questions) - 1, min(most, len(questions))).round().astype(int)
     return [questions[place] for place in places]
 
@@ -144,7 +144,7 @@ def _question(question: Question, tokenizer: DocumentTokenizer) -> tuple[Ids, in
 def score_items(scorer: Scorer, items: Sequence[Item], target: RecallTarget) -> pa.Table:
     """Run the questions; one row per item in the DOWNSTREAM schema, none for a rival.
 
-    Of a word that stands in every list, `token_accuracy` is the share of rivals that are less
+    For a word that is in every list, `token_accuracy` is the share of rivals that are less
     probable (equal ones count half: the area under the ROC curve) and `exact_match` whether all
     are. Probabilities are those of the whole word, whatever its number of tokens.
     """
@@ -175,7 +175,7 @@ def score_items(scorer: Scorer, items: Sequence[Item], target: RecallTarget) -> 
 
 
 def _scored_by(target: RecallTarget, question: Question) -> str:
-    """A word that stands in every list has no digits, of which the first could be scored."""
+    """A word that is in every list has no digits: there is no first digit to score."""
     words = question.everywhere and target.score == "first_token"
     return "token_accuracy" if words else target.score
 
@@ -194,7 +194,7 @@ def _measures(result: Scored, rivals: Sequence[float] | None) -> dict[str, float
 
 
 def describe_items(target: RecallTarget, contexts: Sequence[Context]) -> pa.Table:
-    """What each item asks, the same for every model: a row in the RECALL_ITEMS schema."""
+    """The question of each item, the same for every model: a row in the RECALL_ITEMS schema."""
     counted = target.counted_lengths
     rows = []
     for asked in asked_in(target, contexts):

@@ -40,7 +40,7 @@ from warehouse.store.parquet_files import write_table
 
 @dataclass(frozen=True)
 class RecallOutcome:
-    """What a run did: models measured now, models that failed and why, what libraries said."""
+    """Result of a run: models measured, models that failed with reasons, warnings of libraries."""
 
     measured: int
     failures: tuple[Failure, ...]
@@ -53,7 +53,7 @@ def recall_target(problem: Problem, contexts: int | None, demo: bool) -> RecallT
     Args:
         problem: the problem.
         contexts: contexts per model instead of the file's.
-        demo: takes the demo's lengths and tasks, and its number of contexts unless one is given.
+        demo: use the demo's lengths and tasks, and its number of contexts unless one is given.
 
     Raises:
         TokenmartError: the problem has no target that could be measured.
@@ -85,7 +85,7 @@ def measure_recall(
 ) -> RecallOutcome:
     """Measure what is missing, model by model; a model that fails does not stop the others.
 
-    Answers are stored context by context: a run that is stopped goes on behind the last one. More
+    Answers are stored context by context: an interrupted run resumes after the last one. More
     contexts than are asked for stay.
 
     Args:

@@ -1,4 +1,4 @@
-"""Where answers of a model lie, what they depend on, and how many contexts they are from."""
+"""Stored answers of a model: path, fingerprint, and number of contexts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from warehouse.store.schema import DOWNSTREAM
 
 FINGERPRINT_KEY = b"tokenmart.fingerprint"
 WEIGHTS_KEY = b"tokenmart.weights"
-"""What the backend says of the loading of the model's weights; earlier versions stored nothing."""
+"""The backend's record of how weights were loaded; earlier versions stored none."""
 SAME_KEY = b"tokenmart.recall_apart_from_contexts"
 """The fingerprint with the number of contexts left out: such files can be added to."""
 USABLE_CONTEXTS = 9
@@ -33,7 +33,7 @@ USABLE_CONTEXTS = 9
 
 
 def standard_error_note(contexts: int) -> str:
-    """What so few contexts leave of the scores' standard errors; empty where they are enough.
+    """A note that standard errors of few contexts are imprecise; empty if there are enough.
 
     A standard error from C independent contexts has itself a relative error of about
     1 / sqrt(2 (C - 1)), as that of any standard deviation.
@@ -90,13 +90,13 @@ def items_path(problem: Problem, model_id: str, workspace: Workspace) -> Path:
 
 
 def recall_items_path(problem: Problem, model_id: str, workspace: Workspace) -> Path:
-    """What those items ask."""
+    """The questions of those items."""
     folder = f"problem={problem.name}"
     return workspace.store / "recall_items" / folder / f"model_id={model_id}" / "items.parquet"
 
 
 def is_measured(path: Path, wanted: str) -> bool:
-    """Whether the file holds items with this fingerprint."""
+    """Whether the file contains items with this fingerprint."""
     if not path.is_file():
         return False
     metadata = pq.read_schema(footer(path)).metadata or {}
@@ -113,7 +113,7 @@ def stored_answers(path: Path, extendable: str) -> pa.Table:
 
 
 def lacks_record(path: Path, backend: str) -> bool:
-    """Whether there are answers of which nothing says that the model had all its tensors."""
+    """Whether there are answers without a record that the model had all its tensors."""
     if backend != DEFAULT or not path.is_file():
         return False
     return WEIGHTS_KEY not in (pq.read_schema(footer(path)).metadata or {})

@@ -1,4 +1,4 @@
-"""Names and words that stand in the contexts; their order is part of what is measured."""
+"""Names and words used in the contexts; their order is part of the measurement."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 
 
 def free_bytes(device: torch.device) -> int:
-    """What a GPU can still give: free for everyone, and held by our allocator without use."""
+    """Free memory of a GPU: free for all processes, and reserved but unused by our allocator."""
     free, _ = torch.cuda.mem_get_info(device)
     unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     return int(free) + int(unused)
@@ -31,7 +31,7 @@ def give_back(device: torch.device) -> None:
 
 
 class Attempts:
-    """How much is computed at once on a device, and with which kernels.
+    """Batch sizes on a device, and the kernels used.
 
     Attributes:
         device: where.
@@ -54,7 +54,8 @@ class Attempts:
             longest: tokens of its longest text.
 
         Raises:
-            TokenmartError: out of memory at the smallest budgets, or no kernel takes the tensors.
+            TokenmartError: out of memory at the smallest budgets, or no kernel supports the
+                tensors.
             DeviceLostError: the GPU failed.
         """
         budgets, emptied = self.budgets, self.device.type != "cuda"
@@ -101,6 +102,6 @@ class Attempts:
             return None, str(error)[:80]
 
     def refuse_cudnn(self, reason: str) -> None:
-        """Go on without cuDNN's attention; the ledger says why."""
+        """Continue without cuDNN's attention; the ledger records the reason."""
         self.kernels = attention.without_cudnn(self.kernels)
         self.refused = f"cuDNN refused: {reason[:100]}"

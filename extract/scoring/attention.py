@@ -21,9 +21,9 @@ FUSED = (
     SDPBackend.CUDNN_ATTENTION,
     SDPBackend.EFFICIENT_ATTENTION,
 )
-"""In the order of preference. Flash takes no masks, so packed suffixes go to cuDNN or the
-memory-efficient kernel. The math path is left out: it holds heads × length² scores, 128 GiB for
-32 heads at 32,768 tokens in float32 (reckoned)."""
+"""In the order of preference. Flash supports no masks, so packed suffixes go to cuDNN or the
+memory-efficient kernel. The math path is left out: it stores heads × length² scores, 128 GiB for 32
+heads at 32,768 tokens in float32 (computed)."""
 
 HOPPER = (9, 0)
 """Compute capability from which cuDNN's attention is the fastest."""
@@ -59,8 +59,8 @@ AttentionMaskInterface.register(REPEATED_HEADS, sdpa_mask)
 def repeat_heads_where_needed(config: Any, device: torch.device, dtype: torch.dtype) -> None:
     """Keep float32 models with grouped queries off the math path on GPUs.
 
-    There only the memory-efficient kernel knows float32, and it wants as many key heads as query
-    heads; asked to share them, SDPA falls back to the math path without a word
+    There only the memory-efficient kernel supports float32, and it requires as many key heads as
+    query heads; asked to share them, SDPA falls back to the math path without a word
     (github.com/pytorch/pytorch/pull/181528).
     """
     grouped = getattr(config, "num_key_value_heads", None) not in (None, config.num_attention_heads)
@@ -95,7 +95,7 @@ def fused_kernels(device: torch.device, kernels: Kernels = FUSED) -> Iterator[No
     """On a GPU let SDPA use fused kernels only; processors have one of their own.
 
     Raises:
-        NoKernelError: no fused kernel takes what is computed inside.
+        NoKernelError: no fused kernel supports what is computed inside.
     """
     if device.type != "cuda":
         yield
@@ -115,7 +115,7 @@ def fused_kernels(device: torch.device, kernels: Kernels = FUSED) -> Iterator[No
 
 @contextmanager
 def with_masks(config: Any) -> Iterator[None]:
-    """SDPA while suffixes run: FlashAttention, good for whole texts, takes no masks."""
+    """SDPA while suffixes run: FlashAttention, good for whole texts, supports no masks."""
     chosen = config._attn_implementation
     if chosen in ("sdpa", REPEATED_HEADS, "eager"):
         yield
@@ -130,7 +130,7 @@ def with_masks(config: Any) -> Iterator[None]:
 def describe(
     config: Any, device: torch.device, dtype: torch.dtype, kernels: Kernels = FUSED
 ) -> str:
-    """Implementation and, for SDPA, the kernel it takes for a whole text: `sdpa/flash`, `eager` ….
+    """Implementation and, for SDPA, the kernel used for a whole text: `sdpa/flash`, `eager` ….
 
     Args:
         config: of the model's text part.

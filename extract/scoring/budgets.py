@@ -1,4 +1,4 @@
-"""How much is computed at once: rows and tiles of the head, tokens of a forward."""
+"""Batch sizes: rows and tiles of the head, tokens of a forward pass."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ SMALLEST = 32
 
 @dataclass(frozen=True)
 class Budgets:
-    """How much is computed at once.
+    """Batch sizes of one pass.
 
     Attributes:
         batch_tokens: per forward of batched requests, padding included.
         suffix_tokens: of suffixes packed into one forward.
         rows: hidden states per block of the head.
         prefix_tokens: a longer prefix goes into its KV cache in pieces; None for never.
-        text_tokens: a longer text whose cache nobody needs goes through one in pieces, too.
+        text_tokens: a longer text is split the same way, although its cache isn't used again.
     """
 
     batch_tokens: int
@@ -43,7 +43,7 @@ class Budgets:
     text_tokens: int | None = None
 
     def one_forward(self, tokens: int, *, cached: bool) -> bool:
-        """Whether a text of so many tokens goes through the model at once."""
+        """Whether a text of this many tokens fits in one forward pass."""
         most = self.prefix_tokens if cached else self.text_tokens
         return most is None or tokens <= most
 
@@ -51,8 +51,8 @@ class Budgets:
     def piece_tokens(self) -> int:
         """Tokens of a piece of a text that is too long for one forward.
 
-        Half of the budget: behind a cache each token also brings its row of the mask, which at
-        32,768 tokens takes about as much as its activations in a model of 7B (reckoned).
+        Half of the budget: after a cache each token also adds its row of the mask, which at
+        32,768 tokens takes about as much as its activations in a model of 7B (computed).
         """
         return max(SMALLEST, (self.prefix_tokens or 0) // 2)
 
@@ -88,9 +88,9 @@ def cache_bytes_per_token(shape: ModelShape, size: int) -> int:
 
 
 def gpu_budgets(free: int, shape: ModelShape | None, size: int) -> Budgets:
-    """What a GPU may compute at once.
+    """Batch sizes for a GPU.
 
-    A batch may take a quarter of what is free beside the weights and a block of logits a tenth.
+    A batch may take a quarter of the memory free after the weights, and a block of logits a tenth.
     One long text may take nearly all of it, so that what fits in one forward is tried in one
     forward: its activations, its hidden states, and its KV cache where that is kept. Should it be
     too much, the engine halves.

@@ -78,12 +78,12 @@ class Engine:
             what suits a processor's caches, or a GPU's free memory.
         suffix_tokens: tokens of suffixes packed into one forward behind a prefix.
         prefix_tokens: a longer text goes through its KV cache in pieces; by default never on a
-            processor, and what has room in a GPU's free memory.
+            processor, and what fits in a GPU's free memory.
         compiled: fuse norms, feed-forward layers and the head's tiles with `torch.compile`; the
             first document waits for the compiler.
         sample: tokens of real text for `check`; fixed random ones without it.
-        check: call `check` at once.
-        top_k: how many first choices of each token to give, at most the vocabulary.
+        check: call `check` now.
+        top_k: number of top-k tokens per position, at most the vocabulary.
 
     Raises:
         TokenmartError: see `check`; or the model's forward does something after its head.
@@ -142,7 +142,7 @@ class Engine:
     def _budgets(
         self, shape: ModelShape | None, batch: int | None, suffix: int, prefix: int | None
     ) -> Budgets:
-        """What was asked for, else what suits the device."""
+        """The chosen batch sizes, else those that suit the device."""
         if self.device.type != "cuda":
             return Budgets(batch or CPU_BATCH_TOKENS, suffix, self.head.rows, prefix, prefix)
         # what an earlier model left to the allocator is free, too
@@ -158,7 +158,7 @@ class Engine:
 
     @property
     def budgets(self) -> Budgets:
-        """How much is computed at once."""
+        """Batch sizes."""
         return self.attempts.budgets
 
     @property
@@ -361,7 +361,7 @@ class Engine:
     def _score_short_groups(
         self, requests: Sequence[Request], pack: Sequence[list[int]]
     ) -> dict[int, _OnDevice]:
-        """One packed forward over several groups; the head runs over all their targets at once."""
+        """One packed forward over several groups; the head runs once over all their targets."""
         pieces = pieces_of(requests, pack)
         layout = in_one_forward(*(self._ids(column) for column in columns_of(pieces)))
         hidden = self._packed_states(np.concatenate([piece.ids for piece in pieces]), layout)
@@ -378,7 +378,7 @@ class Engine:
         return dict(zip(spent, self._heads(scored, requests, spent), strict=True))
 
     def generate(self, contexts: Sequence[Ids], writing: Writing) -> list[Answer]:
-        """What the model writes behind each context; see `write_answers`."""
+        """Text generated after each context; see `write_answers`."""
         kernels = attention.fused_kernels(self.device, self.attempts.kernels)
         with kernels, attention.with_masks(self.config):
             return write_answers(self, contexts, writing, self._reference)

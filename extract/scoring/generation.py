@@ -31,7 +31,7 @@ LOOK_BACK_TOKENS = 4
 
 @dataclass(frozen=True)
 class Writing:
-    """How to write.
+    """Settings of generation.
 
     Attributes:
         tokenizer: of transformers.
@@ -49,7 +49,7 @@ class Writing:
 
 
 class _Stops(StoppingCriteria):  # type: ignore[misc]  # transformers has no types
-    """Each row ends by itself once one of the texts stands in what was written."""
+    """Each row ends once its generated text contains one of the texts."""
 
     def __init__(self, writing: Writing, behind: int) -> None:
         self.tokenizer, self.stops, self.behind = writing.tokenizer, writing.stops, behind
@@ -86,13 +86,13 @@ def generate(
     writing: Writing,
     batch_tokens: int,
 ) -> list[Written]:
-    """Write behind each context, greedily unless the options say otherwise.
+    """Generate text after each context, greedily unless the options say otherwise.
 
     Args:
         model: of transformers, in eval mode.
         contexts: each of shape (n,), read whole.
         writing: how.
-        batch_tokens: that the engine runs at once; contexts may have more, padding included.
+        batch_tokens: tokens that the engine runs at once; contexts may have more, padding included.
     """
     device = execution_device(model.get_input_embeddings())
     ends = _end_tokens(model, writing.tokenizer)
@@ -107,7 +107,7 @@ def generate(
         longest = len(contexts[order[0]])
         size = max(1, min(PROMPTS_AT_ONCE, most // longest))
         batch, order = order[:size], order[size:]
-        # padding stands on the left, where the attention mask hides it
+        # padding is on the left, where the attention mask hides it
         ids = np.zeros((len(batch), longest), dtype=np.int64)
         mask = np.zeros_like(ids)
         for row, i in enumerate(batch):

@@ -1,4 +1,4 @@
-"""The LM head where it is needed: statistics of scored tokens, never all logits at once.
+"""The LM head where it is needed: statistics of scored tokens, without all logits in memory.
 
 Logits are computed for a block of rows and a tile of the vocabulary at a time, in float32,
 and folded into running statistics. With lse_t the log-sum-exp of tile t and E_t the mean logit
@@ -25,7 +25,7 @@ from extract.scoring.placement import execution_device, resident_weight
 from extract.token_scores import TokenScores
 
 ALIGNMENT = 128
-"""Tiles of the vocabulary are so many columns wide, or a multiple."""
+"""Tiles of the vocabulary have this number of columns, or a multiple."""
 
 CONVERTED = 8192
 """Columns of a tile in float32 at a time, where a device has no product of bfloat16 in float32."""
@@ -33,7 +33,7 @@ CONVERTED = 8192
 
 @dataclass(frozen=True)
 class LogitTransform:
-    """What a model's own forward does to logits after the head."""
+    """Operations of a model's own forward pass on logits after the head."""
 
     scale: float = 1.0
     softcap: float | None = None
@@ -60,11 +60,11 @@ class VocabularyHead:
     Args:
         head: the model's output embedding, weight of shape (vocabulary, width).
         transform: what the model does to logits afterwards.
-        rows: hidden states per block on a GPU, unless `score` is told otherwise.
+        rows: hidden states per block on a GPU, unless `score` is given another number.
         compiled: fuse the passes over a tile with `torch.compile`. Libraries' fused losses
             (cut-cross-entropy, Liger) give the log-prob alone; entropy and rank need the tile
             in any case, so the compiler fuses all four.
-        top_k: how many first choices of each token to give, at most the vocabulary.
+        top_k: number of top-k tokens per position, at most the vocabulary.
     """
 
     def __init__(
@@ -129,8 +129,8 @@ class VocabularyHead:
 
         Returns:
             Shape (4 + 2 · top_k, n), float32, on the head's device: log-prob, entropy, rank and
-            log-prob of the first choice; then the ids and the log-probs of the first choices
-            (ids below 2²⁴ are exact). `to_host` makes arrays of it.
+            log-prob of the top-1 token; then the ids and the log-probs of the top-k tokens (ids
+            below 2²⁴ are exact). `to_host` makes arrays of it.
         """
         size = rows or self.rows
         blocks = [
@@ -175,7 +175,7 @@ class VocabularyHead:
             mean = (torch.exp(tile_lse - lse) * torch.stack(means)).sum(0)
             top = torch.stack(tops).amax(0)
         logprob = (target_logits - lse).clamp_(max=0.0)
-        # rounding must not put the first choice below the target, or entropy below zero
+        # rounding must not make the top-1 token less likely than the target, or entropy negative
         top_logprob = torch.maximum((top - lse).clamp_(max=0.0), logprob)
         rows = [logprob, (lse - mean).clamp_(min=0.0), above + 1.0, top_logprob]
         if self.top_k:
@@ -202,7 +202,7 @@ def _float32_product(hidden: Tensor, weight: Tensor) -> Tensor:
 def to_host(blocks: Sequence[Tensor]) -> list[TokenScores]:
     """Statistics of several requests as arrays, in one copy.
 
-    Until here nothing waited for a GPU: its queue holds the work of all requests. The copy goes
+    Until here nothing waited for a GPU: its queue has the work of all requests. The copy goes
     through pinned memory, which a GPU reads and writes by itself.
 
     Args:

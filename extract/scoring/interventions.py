@@ -45,7 +45,7 @@ def configure(config: Any, spec: ModelSpec) -> None:
 
 
 def needs_masks(spec: ModelSpec) -> bool:
-    """Whether an intervention needs an attention that takes arbitrary masks (SDPA)."""
+    """Whether an intervention needs an attention with arbitrary masks (SDPA)."""
     return any(isinstance(item, WindowIntervention) for item in spec.interventions)
 
 

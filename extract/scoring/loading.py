@@ -35,7 +35,7 @@ def check_weights(checkpoint: Checkpoint, spec: ModelSpec) -> None:
     """Compare a checkpoint's tensors with those of its model; no weights are read.
 
     Raises:
-        TokenmartError: it can't be loaded, or its files lack tensors.
+        TokenmartError: it can't be loaded, or its files have not all tensors.
     """
     with load_errors(spec):
         load_weights(
@@ -60,7 +60,7 @@ def load_model(
 ) -> Any:
     """Load a model in eval mode, with its interventions, on a device.
 
-    Its attribute `loading_record` says that all its tensors were in the files, for the ledger.
+    Its attribute `loading_record` records that all its tensors were in the files, for the ledger.
 
     Args:
         checkpoint: from `find_checkpoint`.
@@ -108,7 +108,7 @@ def load_model(
     ):
         raise TokenmartError(
             f"{spec.full_id}: transformers chose eager attention, which keeps all scores "
-            "in memory at once and rounds them to the dtype; ask for it with --attention "
+            "in memory and rounds them to the dtype; ask for it with --attention "
             "eager, or upgrade torch"
         )
     return model

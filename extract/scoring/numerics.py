@@ -1,4 +1,6 @@
-"""What a row's last digits depend on besides weights, tokens and dtype; part of fingerprints."""
+"""Settings that rounding of rows depends on besides weights, tokens and dtype; part of
+fingerprints.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ LOCKED_ARCHITECTURES = ("llama", "mistral", "qwen2")
 
 
 def attention_class(asked: str | None) -> Literal["fused", "eager"]:
-    """The class of attention whose rows may stand side by side.
+    """The class of attention results that may be compared row by row.
 
     Fused kernels (those of SDPA, FlashAttention 2 and 3) differ by the order of float32 sums.
     Eager attention also rounds the attention weights to the model's dtype, which moves log-probs

@@ -1,4 +1,4 @@
-"""Where a model's weights live, in which precision, and whether its layers are compiled."""
+"""Device and precision of a model's weights, and whether its layers are compiled."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from torch import Tensor, nn
 def exact_float32() -> None:
     """Make float32 products mean float32 on every device.
 
-    TF32 keeps 10 bits of the mantissa, which moves log-probs by about 1e-3 nats; whoever wants
-    speed asks for bfloat16, and the ledger says so. Nor are sums of half precision products rounded
-    to half precision between the parts of a split product: that moves log-probs by more than the
-    self-check accepts.
+    TF32 keeps 10 bits of the mantissa, which moves log-probs by about 1e-3 nats; for speed choose
+    bfloat16, which the ledger records. Nor are sums of half precision products rounded to half
+    precision between the parts of a split product: that moves log-probs by more than the self-check
+    accepts.
     """
     torch.set_float32_matmul_precision("highest")
     torch.backends.cudnn.allow_tf32 = False

@@ -30,7 +30,7 @@ def refuse_unknown_ids(requests: Iterable[Request], rows: int) -> None:
 
 
 def refuse_large_caches(requests: Iterable[Request], bytes_per_token: int, free: int) -> None:
-    """Stop at once where a shared prefix's keys and values alone are more than is free.
+    """Stop early if the keys and values of a shared prefix alone exceed the free memory.
 
     Args:
         requests: to be scored, of which those with a prefix share its cache.

@@ -1,8 +1,8 @@
-"""What the engine is compared with before it scores: the model's own forward on a short text.
+"""Check of the engine before it scores: comparison with the model's own forward on a short text.
 
 The model's own hidden states go through a float32 head: its own logits in half precision are
 rounded to steps of up to 0.125 nats, which would hide a wrong mask. They only serve to see that
-the model does nothing after the head that the engine does not know.
+the model has no operation after the head that the engine doesn't apply.
 
 How far two right computations may lie apart follows from the dtype and is measured on the model:
 the same forward runs once more with every number of the embeddings moved by one step of the
@@ -42,8 +42,9 @@ REDRAWN = 2
 """Forward passes with redrawn roundings."""
 
 ROUNDS = 16
-"""So many times as many are made, one round after another, where the first don't explain a
-difference."""
+"""Factor by which more are made, one round after another, if the first don't explain a
+difference.
+"""
 
 RMS_FACTOR, WORST_FACTOR = 2.0, 4.0
 """Accepted multiples of the redrawn forwards' root mean square and of their largest difference.
@@ -51,7 +52,7 @@ Two right computations differ about as much as two draws; the largest of 95 heav
 differences varies more than their mean square."""
 
 ROUNDINGS = 4
-"""Accepted multiple of a reckoned rounding error; at most three half steps add up in a logit
+"""Accepted multiple of a computed rounding error; at most three half steps add up in a logit
 (product, scaling, capping)."""
 
 VOCABULARY_TILE = 16_384
@@ -88,7 +89,7 @@ def own_forward(model: Any, ids: Tensor, transform: LogitTransform) -> Reference
     Args:
         model: untouched, in eval mode.
         ids: shape (n,), on the model's device.
-        transform: what the engine knows the model to do after its head.
+        transform: the model's operations after its head, as the engine applies them.
 
     Raises:
         TokenmartError: the model does something else after its head.
@@ -137,7 +138,7 @@ def drawn_more(model: Any, reference: Reference, transform: LogitTransform) -> R
     weight, bias = resident_weight(head)
     ids = torch.from_numpy(reference.ids).long().to(execution_device(model.get_input_embeddings()))
     redrawn = [reference.redrawn]
-    # one round after another: logits of all at once would take gigabytes
+    # one round after another: the logits of all would take gigabytes
     for seed in range(1, ROUNDS):
         hidden, _ = _with_redrawn_roundings(model, head, ids, seed)
         raw = _float32_logits(hidden.to(execution_device(head)).float(), weight, bias)
@@ -277,7 +278,7 @@ def check_paths(engine: Any, reference: Reference) -> str:
         reference: from `own_forward`.
 
     Returns:
-        The engine's `prefixes`: `separate: …` for an architecture that takes no such mask.
+        The engine's `prefixes`: `separate: …` for an architecture that supports no such mask.
 
     Raises:
         TokenmartError: they differ beyond rounding, or a shared prefix fails on an architecture
@@ -306,7 +307,7 @@ def check_paths(engine: Any, reference: Reference) -> str:
     try:
         # both in one forward, so that neither may see the other
         suffixes = [suffix_request(ids, start) for start in SUFFIX_STARTS]
-        # and with another group beside theirs
+        # and with another group in the same batch
         for path, requests in (("suffix", suffixes), ("packed", [*suffixes, other_group(ids)])):
             for scored in engine.score(requests):
                 agree(path, scored.scores)

@@ -27,7 +27,7 @@ class Layout:
 
     Attributes:
         mask: shape (n, p + n), what each token sees.
-        positions: shape (n,), where each stands in its own text.
+        positions: shape (n,), position of each in its own text.
         keys: shape (p + n,), the same of everything that may be seen.
     """
 
@@ -37,7 +37,7 @@ class Layout:
 
 
 def behind_cache(suffix: Tensor, place: Tensor, visible: Tensor, prefix_tokens: int) -> Layout:
-    """Lay out suffixes behind the cache of their prefix: each sees its part of it and itself.
+    """Arrange suffixes after the cache of their prefix: each sees its part of it and itself.
 
     Args:
         suffix: shape (n,), the suffix of each token.
@@ -57,12 +57,12 @@ def behind_cache(suffix: Tensor, place: Tensor, visible: Tensor, prefix_tokens: 
 
 
 def in_one_forward(group: Tensor, suffix: Tensor, position: Tensor, visible: Tensor) -> Layout:
-    """Lay out whole groups, prefixes and suffixes, in one forward without a cache.
+    """Arrange whole groups, prefixes and suffixes, in one forward pass without a cache.
 
     Args:
         group: shape (n,), the group of each token.
         suffix: shape (n,), its suffix; -1 in the prefix.
-        position: shape (n,), where it stands in its own text.
+        position: shape (n,), position in its own text.
         visible: shape (n,), how much of the prefix its suffix sees; 0 in the prefix.
     """
     same = (suffix[:, None] == suffix[None]) & (position[None] <= position[:, None])
@@ -72,7 +72,7 @@ def in_one_forward(group: Tensor, suffix: Tensor, position: Tensor, visible: Ten
 
 
 def attention_mask(layout: Layout, config: Any, dtype: torch.dtype) -> Any:
-    """The mask in the form the architecture takes, with its own sliding window respected.
+    """The mask in the architecture's format, with its own sliding window applied.
 
     Args:
         layout: of the packed tokens.
@@ -196,7 +196,7 @@ def pieces_of(requests: Sequence[Request], pack: Sequence[list[int]]) -> list[Pi
 
 
 def columns_of(pieces: Sequence[Piece]) -> tuple[NDArray[np.int64], ...]:
-    """What `in_one_forward` takes: group, suffix, position and visible prefix of each token."""
+    """Arguments of `in_one_forward`: group, suffix, position and visible prefix of each token."""
     lengths = [len(piece.ids) for piece in pieces]
     group, suffix, visible = (
         np.repeat([getattr(piece, name) for piece in pieces], lengths)

@@ -1,8 +1,8 @@
 """Load the weights of a checkpoint, or refuse it: every tensor of the model is in its files.
 
-`from_pretrained` draws at random what the files lack, drops what the model has no place for, and
-only warns. Everything that loads weights (extraction, benchmarks, recall, training of experts,
-merges, conversions) calls `load_weights`, which refuses both.
+`from_pretrained` initialises missing tensors at random, drops unknown ones, and only warns.
+Everything that loads weights (extraction, benchmarks, recall, training of experts, merges,
+conversions) calls `load_weights`, which refuses both.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from warehouse.sources.weights.interface import SAFETENSORS
 
 COMPLETE = "complete"
 WRAPPERS = ("_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
-"""What wrappers of torch (compile, FSDP, activation checkpointing) put into the names of tensors,
+"""Parts that torch's wrappers (compile, FSDP, activation checkpointing) add to names of tensors,
 at any depth."""
 
 PARALLEL = "module."
-"""What data parallelism puts before all names."""
+"""Prefix that data parallelism adds to all names."""
 
 ADAPTER = "adapter_config.json"
 
 NAMED = 3
-"""So many tensors are named in a message."""
+"""Number of tensors named in a message."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class LoadedWeights:
 
 
 def load_weights(folder: Path, who: str, **options: Any) -> LoadedWeights:
-    """Load a causal language model whose files hold each of its tensors, in its shape.
+    """Load a causal language model whose files contain each of its tensors, in its shape.
 
     A head that is tied to the embeddings need not be in the files. Names that wrappers of torch
-    changed are read as they were, and the record says so.
+    changed are read under their original names, which is recorded.
 
     Args:
         folder: of the checkpoint: config.json and safetensors, or a GGUF file (`gguf_file`).
@@ -55,15 +55,16 @@ def load_weights(folder: Path, who: str, **options: Any) -> LoadedWeights:
 
     Raises:
         TokenmartError: tensors are missing, unknown to the model, or of another shape (the message
-            names the first of them), or an adapter lies beside them.
+            names the first of them), or the folder has an adapter, too.
     """
     from transformers import AutoModelForCausalLM
 
     if (folder / ADAPTER).is_file():
         raise TokenmartError(
-            f"{who}: {folder} holds an adapter ({ADAPTER}) beside the weights, which transformers "
-            "applies to them where peft is installed; merge it and give the merged checkpoint, or "
-            "give a copy of the folder without its adapter_* files as `source: {kind: local}`"
+            f"{who}: {folder} contains an adapter ({ADAPTER}) next to the weights, which "
+            "transformers applies to them where peft is installed; merge it and give the merged "
+            "checkpoint, or give a copy of the folder without its adapter_* files as "
+            "`source: {kind: local}`"
         )
     mapping, record = _without_wrappers([] if "gguf_file" in options else _names(folder), who)
     model, found = AutoModelForCausalLM.from_pretrained(
@@ -91,8 +92,8 @@ def refuse_incomplete(
 
     Args:
         who: the model's name in messages.
-        missing: tensors of the model that the files lack.
-        unexpected: tensors of the files that the model lacks.
+        missing: tensors of the model that are not in the files.
+        unexpected: tensors of the files that are not in the model.
         model: of transformers, where there is one.
 
     Raises:
@@ -157,7 +158,7 @@ def _names(folder: Path) -> list[str]:
 
 
 def _without_wrappers(names: Sequence[str], who: str) -> tuple[dict[str, str], str]:
-    """What to replace in names (patterns, as `key_mapping` takes them), and the record of it.
+    """Replacements in names (patterns for `key_mapping`), and their record.
 
     Raises:
         TokenmartError: two tensors have the same name without it.

@@ -21,12 +21,12 @@ from warehouse.progress import no_progress
 
 @dataclass(frozen=True)
 class Report:
-    """What became of one task.
+    """Result of one task.
 
     units, tokens: computed by it.
-    elsewhere: units that another process holds, to be asked for again.
-    failures: as `Extraction` tells them.
-    notes: what libraries said.
+    elsewhere: units claimed by another process, to be checked again.
+    failures: as reported by `Extraction`.
+    notes: warnings of libraries.
     loads: how often this seat has loaded a checkpoint so far.
     """
 

@@ -19,7 +19,7 @@ _KEYS = {
 
 
 def explained(path: str, bucket: str, error: Exception) -> Exception:
-    """What went wrong at the store, in one line; a missing object stays a FileNotFoundError."""
+    """An error of the store in one line; a missing object stays a FileNotFoundError."""
     cause: BaseException = error
     while cause.__cause__ is not None:
         cause = cause.__cause__
@@ -30,7 +30,8 @@ def explained(path: str, bucket: str, error: Exception) -> Exception:
         return ChangedError(f"{path}: another process has written it meanwhile, {_AGAIN}")
     if code == "NoSuchBucket":
         return UnreachableError(
-            f"{SCHEME}{bucket}: no such bucket; create it, or mend the address in TOKENMART_STORE"
+            f"{SCHEME}{bucket}: no such bucket; create it, or correct the address in "
+            "TOKENMART_STORE"
         )
     if isinstance(error, FileNotFoundError):
         return error
@@ -65,7 +66,7 @@ def _filesystem(process: int) -> Any:
         config_kwargs={"connect_timeout": 10, "read_timeout": 60, "retries": {"max_attempts": 3}},
     )
     store.retries = 2
-    # a connection that is lost is told by the call that needed it, not by the loop besides
+    # a lost connection is reported by the call that needed it, not by the event loop as well
     store.loop.call_soon_threadsafe(store.loop.set_exception_handler, lambda *_: None)
     return store
 

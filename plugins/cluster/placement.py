@@ -14,7 +14,7 @@ Unit = tuple[str, int]
 
 
 LEAST_SHARE = 0.01
-"""What a model that looks done counts as: finding its files takes time, too."""
+"""Least share of work counted for a model: finding its files takes time, too."""
 
 
 def costs(plan: Plan) -> dict[str, float]:
@@ -52,7 +52,7 @@ def place(
 
 
 class Queues:
-    """What each seat has still to do; idle ones take from the longest queue."""
+    """Queues of the actors; idle actors take from the longest queue."""
 
     def __init__(self, parts: Sequence[Sequence[Unit]]) -> None:
         self.parts = {seat: deque(part) for seat, part in enumerate(parts)}

@@ -17,7 +17,7 @@ PUBLIC_SETTINGS = ("AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_
 what it passes on, and each machine has its own."""
 
 NODE_LOSSES = 3
-"""How often a task begins again because its node was lost."""
+"""How many lost nodes a task may have: it is restarted after each."""
 
 
 @contextmanager

@@ -27,7 +27,7 @@ HANDED_ON = ("metric_documents", "position_profile")
 """Tables that the marts are made from."""
 
 ATTEMPTS = 2
-"""How often a shard is built before it counts as failed."""
+"""Number of attempts before a shard counts as failed."""
 
 _IN_SHARDS = (
     *("models/tokens", "models/probes"),
@@ -49,7 +49,7 @@ class Shard:
     folder: absolute; its database, its log and what it hands on lie there.
     models: model_ids whose rows it hands on.
     verb: dbt's command, `run` or `build`.
-    variables: dbt's, beside `models`.
+    variables: dbt's, in addition to `models`.
     """
 
     number: int
@@ -59,7 +59,7 @@ class Shard:
     variables: Mapping[str, Any]
 
     def file(self, table: str) -> Path:
-        """What it hands on of one of `HANDED_ON`."""
+        """The files that a shard hands on of one of `HANDED_ON`."""
         return Path(self.folder) / f"{table}.parquet"
 
 
@@ -73,7 +73,7 @@ def build_sharded(
     """Build everything: tokens and metrics in shards, then the marts from what they hand on.
 
     A shard that fails is built once more. Failing again it is named, its models' values have that
-    reason, and the others count. The workspace's database holds the marts and no table of tokens.
+    reason, and the others count. The workspace's database has the marts and no table of tokens.
 
     Args:
         verb: dbt's command, `run` or `build`.
@@ -239,7 +239,7 @@ def _build_marts(
         path.stem
         for folder in _IN_SHARDS
         for path in sorted((workspace.dbt_project / folder).rglob("*.sql"))
-        if path.stem != "token_units"  # says of which problems the evaluator is there
+        if path.stem != "token_units"  # shows for which problems the evaluator is there
     ]
     words = ["--quiet", verb, "--exclude", *left_out, *_TESTS[verb], "--vars"]
     words.append(json.dumps({**variables, "shards": str(_folder(workspace))}))
@@ -267,7 +267,7 @@ def _folder(workspace: Workspace) -> Path:
 
 
 def _first_error(output: str) -> str:
-    """What dbt says is wrong, in one line of at most 300 characters."""
+    """dbt's error message, in one line of at most 300 characters."""
     told = re.search(r"^\s*\w+ Error\b.*", output, re.MULTILINE | re.DOTALL)
     if told:
         return re.sub(r"^(?:\w+ Error )+(?=\S)", "", " ".join(told[0].split()))[:300]

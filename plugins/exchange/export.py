@@ -1,7 +1,7 @@
 """`tokenmart exchange export`: what others need to ask SQL over a store, and nothing they may not.
 
 A file that is there already is left alone, and the manifest is written last: an export that was
-cut off is no bundle, and the same command goes on with it.
+cut off is no bundle, and the same command resumes it.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ Texts = Literal["licence", "never"]
 
 @dataclass(frozen=True)
 class Export:
-    """What would be, or was, exported.
+    """Contents of a planned or finished export.
 
-    problems: name → what is told of it.
+    problems: name → its facts in the manifest.
     files: path in the bundle → the store's file.
     size: bytes of these files.
     """
@@ -85,7 +85,7 @@ def may_share_texts(licence: str) -> bool:
 def plan_export(
     workspace: Workspace, problems: Sequence[Problem], texts: Texts = "licence"
 ) -> Export:
-    """What an export of these problems holds; nothing is written.
+    """Plan an export of these problems; nothing is written.
 
     Raises:
         TokenmartError: a problem has no published tokens, or units that aren't published.
@@ -189,7 +189,7 @@ def _refuse_other(workspace: Workspace, top: Path, address: str) -> None:
     others = [path.name for path in top.glob("*") if path.name not in known]
     if others:
         raise TokenmartError(
-            f"{address}: holds other files ({sorted(others)[0]}); give a new or empty folder"
+            f"{address}: contains other files ({sorted(others)[0]}); give a new or empty folder"
         )
 
 
@@ -201,7 +201,7 @@ def _remove_earlier(export: Export, top: Path, address: str, force: bool) -> Non
     finished = (top / MANIFEST).is_file()
     if finished and not force:
         raise TokenmartError(
-            f"{address}: holds a finished export; give a new folder, or --force to replace it"
+            f"{address}: contains a finished export; give a new folder, or --force to replace it"
         )
     earlier = []
     for name in _FOLDERS:
@@ -213,12 +213,12 @@ def _remove_earlier(export: Export, top: Path, address: str, force: bool) -> Non
             draft = _DRAFT.fullmatch(path.name)
             if not draft and not has_a_place(place):
                 raise TokenmartError(
-                    f"{address}: holds other files ({place}); give a new or empty folder"
+                    f"{address}: contains other files ({place}); give a new or empty folder"
                 )
-            # without a manifest nothing says that these are not someone's only rows
+            # without a manifest these files may be someone's only rows
             if not draft and not finished and not place.startswith(_MADE_ANEW):
                 raise TokenmartError(
-                    f"{address}: holds {place}, which is not of this export; delete it, or give a "
+                    f"{address}: {place} is not part of this export; delete it, or give a "
                     "new folder"
                 )
             earlier.append(path)
@@ -260,7 +260,7 @@ def _put(top: Path, place: str, content: bytes) -> BundleFile:
 
 
 def _values(workspace: Workspace, problems: Sequence[str]) -> dict[str, pa.Table]:
-    """What dbt has built of these problems; nothing before it was ever run."""
+    """The values that dbt has built for these problems; none before the first build."""
     if not workspace.database.is_file():
         return {}
     found = {}
@@ -291,7 +291,7 @@ def _rows(table: pa.Table | None, problem: str) -> list[dict[str, Any]]:
 
 
 def _described(values: dict[str, pa.Table], problem: str) -> list[dict[str, Any]]:
-    """Values with what their catalogue says of them."""
+    """Values with their catalogue entries."""
     if not {"metric_values", "metric_catalog"} <= values.keys():
         return []
     catalogue = {

@@ -53,7 +53,7 @@ def write_bundle(plan: Plan, workspace: Workspace, out: Path) -> None:
     """Write the bundle of a merge that was made.
 
     Raises:
-        TokenmartError: it was not made yet, or the folder holds something already.
+        TokenmartError: it was not made yet, or the folder contains something already.
         StorageError: the folder can't be written.
     """
     if plan.record is None:
@@ -62,7 +62,7 @@ def write_bundle(plan: Plan, workspace: Workspace, out: Path) -> None:
             f"{plan.problem.asked} --merge {plan.merge.name}` makes it"
         )
     if out.exists() and any(out.iterdir()):
-        raise TokenmartError(f"--out {out}: holds something already; choose another folder")
+        raise TokenmartError(f"--out {out}: contains something already; choose another folder")
     with storage_errors(out):
         out.mkdir(parents=True, exist_ok=True)
         for name, folder in plan.folders.items():
@@ -78,7 +78,7 @@ def write_bundle(plan: Plan, workspace: Workspace, out: Path) -> None:
 
 
 def _portable(problem: MergeProblem, plan: Plan) -> dict[str, Any]:
-    """The problem with this one merge and its experts; adapters lie beside the file."""
+    """The problem with this one merge and its experts; adapters are in the file's folder."""
     raw: dict[str, Any] = problem.model_dump(mode="json", exclude_defaults=True)
     raw["kind"] = problem.kind
     raw["merges"] = [plan.merge.model_dump(mode="json")]
@@ -101,7 +101,7 @@ def _portable(problem: MergeProblem, plan: Plan) -> dict[str, Any]:
 
 
 def read_bundle(folder: Path) -> dict[str, Any]:
-    """What a bundle promises.
+    """Read the record of a bundle.
 
     Raises:
         TokenmartError: it is none, or damaged.
@@ -142,7 +142,8 @@ def make_again(folder: Path, workspace: Workspace) -> tuple[Plan, dict[str, Any]
         if plan.revisions.get(name) != revision:
             raise TokenmartError(
                 f"expert {name}: is not the one that was merged (hash "
-                f"{str(plan.revisions.get(name))[:12]}, expected {str(revision)[:12]}); bring that"
+                f"{str(plan.revisions.get(name))[:12]}); provide the one with hash "
+                f"{str(revision)[:12]}"
             )
     here = versions()
     notes = [

@@ -21,7 +21,7 @@ _LARGEST_TOKENIZER = 256 << 20
 
 @dataclass(frozen=True)
 class Finding:
-    """What a rule says of an expert.
+    """Result of a rule for an expert.
 
     Attributes:
         expert: its name.
@@ -38,7 +38,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class ExpertFiles:
-    """An expert's files on this machine, as far as their headers tell.
+    """An expert's files on this machine, as described by their headers.
 
     Attributes:
         folder: checkpoint or adapter.
@@ -59,14 +59,14 @@ def find_folder(expert: Expert, problem: MergeProblem, workspace: Workspace) -> 
     """The folder of an expert, where it is on this machine.
 
     Raises:
-        TokenmartError: missing; the message says what to do.
+        TokenmartError: missing; the message states what to do.
     """
     place = Place(workspace, problem.name)
     if expert.adapter is not None:
         folder = place.resolve(expert.adapter)
         if not (folder / "adapter_config.json").is_file():
             raise TokenmartError(
-                f"{expert.name}: adapter {folder} holds no adapter_config.json; make it with "
+                f"{expert.name}: adapter {folder} contains no adapter_config.json; make it with "
                 f"`tokenmart merge train {expert.name} --problem {problem.asked}`, or give a "
                 "folder that peft's save_pretrained wrote"
             )

@@ -41,7 +41,7 @@ class Round:
 
     @staticmethod
     def of_tasks(name: str, weight: float, asked: Sequence[str], folders: Sequence[Path]) -> Round:
-        """The round of tasks that the harness knows or finds in folders.
+        """The round of tasks that the harness has or finds in folders.
 
         Raises:
             TokenmartError: the name is taken, or a task can't be loaded.
@@ -53,7 +53,7 @@ class Round:
 
     @staticmethod
     def hidden(path: Path, workspace: Workspace) -> Round:
-        """The round of a problem file, whose tasks lie beside it.
+        """The round of a problem file, whose tasks are in the same folder.
 
         Raises:
             TokenmartError: the file is wrong, or a task can't be loaded.
@@ -142,7 +142,7 @@ def store_run(
     """Write down what a merge or an evaluation took.
 
     An evaluation that found all units there already keeps the cost of the one that ran them: the
-    larger number of seconds stays. One that goes on from an evaluation that was ended adds to it.
+    larger number of seconds stays. One that resumes an interrupted evaluation adds to it.
 
     Args:
         plan: the merge.

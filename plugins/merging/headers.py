@@ -1,4 +1,4 @@
-"""What safetensors files hold, from their headers: no weight is read.
+"""Contents of safetensors files, from their headers: no weight is read.
 
 Format: 8 bytes of header length (little endian), the header as JSON, the tensors' bytes.
 """
@@ -35,7 +35,7 @@ class Tensor:
 
     @property
     def parameters(self) -> int:
-        """How many numbers it holds."""
+        """Number of elements."""
         return math.prod(self.shape)
 
 
@@ -49,7 +49,7 @@ def read_headers(folder: Path) -> dict[str, Tensor]:
 
     Raises:
         TokenmartError: no such files or not all, one is damaged or cut short, a tensor is given
-            twice, or weights are quantised (their number can't be told from their shapes).
+            twice, or weights are quantised (their number doesn't follow from their shapes).
     """
     refuse_missing_shards(str(folder), folder, SAFETENSORS)
     if not has_weights(folder, SAFETENSORS):
@@ -84,7 +84,7 @@ def _read(path: Path) -> dict[str, Tensor]:
         raise TokenmartError(f"{path}: not a safetensors file; {_AGAIN}") from error
     if 8 + length + end != size:
         raise TokenmartError(
-            f"{path}: cut short or damaged ({size:,} bytes, its header says {8 + length + end:,}); "
+            f"{path}: cut short or damaged ({size:,} bytes, in its header {8 + length + end:,}); "
             f"{_AGAIN}"
         )
     return tensors

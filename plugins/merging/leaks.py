@@ -36,7 +36,7 @@ _CARRIED = 1 << 14
 _MOST_UNPACKED = 1 << 33
 _DEEPEST = 5
 FEWEST_LETTERS = 8
-"""Letters and digits that a text must have to be looked for: it is told by the first of them."""
+"""Minimum letters and digits of a text to search for: it is identified by the first of them."""
 _DROPPED = bytes(set(range(256)) - set((string.ascii_letters + string.digits).encode()))
 _LOWER = bytes.maketrans(string.ascii_uppercase.encode(), string.ascii_lowercase.encode())
 _OPENERS: dict[bytes, Any] = {
@@ -53,7 +53,7 @@ _UNREADABLE = (
 
 
 def refuse_leaks(folder: Path, out: Path, items: Sequence[Item], secret: str) -> None:
-    """Stop when a participant's folder holds a hidden item or the secret; shows its progress.
+    """Stop when a participant's folder contains a hidden item or the secret; shows its progress.
 
     Args:
         folder: the participant's.
@@ -62,32 +62,32 @@ def refuse_leaks(folder: Path, out: Path, items: Sequence[Item], secret: str) ->
         secret: what they were drawn by.
 
     Raises:
-        TokenmartError: it holds one, can't be looked into, is no folder, or `out` lies in it.
+        TokenmartError: it contains one, can't be looked into, is no folder, or `out` is inside it.
     """
     if not folder.is_dir():
         raise TokenmartError(f"--participant {folder}: no such folder; correct the path")
     if out.resolve().is_relative_to(folder.resolve()):
-        raise TokenmartError(f"--out {out}: lies in the participant's folder; choose another")
+        raise TokenmartError(f"--out {out}: is in the participant's folder; choose another")
     with progress_bar(len(files_of(folder)), "files") as progress:
         found = leaks(folder, items, secret, progress)
     if found:
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
         raise TokenmartError(
-            f"{found[0]}{more}: holds a hidden item or the secret; remove it, and draw new sets by "
-            "another secret"
+            f"{found[0]}{more}: contains a hidden item or the secret; remove it, and draw new sets "
+            "with another secret"
         )
 
 
 def leaks(
     folder: Path, items: Sequence[Item], secret: str = "", progress: Progress = no_progress
 ) -> list[str]:
-    """Files of a participant's folder that hold a hidden item or the secret.
+    """Files of a participant's folder that contain a hidden item or the secret.
 
     Args:
         folder: looked through with all folders in it; links to folders are not followed.
         items: hidden ones.
         secret: what they were drawn by; with fewer than `FEWEST_LETTERS` it is not looked for.
-        progress: told of each file; see `files_of` for how many there are.
+        progress: called for each file; see `files_of` for how many there are.
 
     Raises:
         TokenmartError: a file can't be looked into: unreadable, encrypted, damaged, packed too
@@ -140,7 +140,7 @@ def files_of(folder: Path) -> list[Path]:
 
 
 def _shown(item: Item) -> str:
-    """A prompt without its frame: what an item can be told by wherever it was copied to."""
+    """A prompt without its template: the part that identifies an item wherever it was copied."""
     return "\n".join(item.prompt.split("\n")[:-1]).removeprefix("Question: ")
 
 
@@ -153,7 +153,7 @@ def _letters(data: bytes) -> bytes:
 
 
 class _Needles:
-    """Texts that are looked for all at once: by pairs of letters first, which few places pass."""
+    """Texts that are searched for together: by pairs of letters first, which few places match."""
 
     def __init__(self, keys: Iterable[bytes]) -> None:
         starts: dict[bytes, list[bytes]] = {}
@@ -241,7 +241,7 @@ def _members(file: IO[bytes], head: bytes) -> Iterator[IO[bytes]]:
 
 
 def _parquet(file: IO[bytes]) -> Iterator[bytes]:
-    """Rows of a Parquet file as text, all columns that hold any."""
+    """Rows of a Parquet file as text, from all columns with text."""
     table = pq.ParquetFile(file)
     names = [field.name for field in table.schema_arrow if _has_text(field.type)]
     if names:

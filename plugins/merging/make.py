@@ -37,7 +37,7 @@ _IN_ADAPTERS = (".json", ".safetensors")
 
 @dataclass(frozen=True)
 class Plan:
-    """A merge that can work: what it depends on, and where its result lies.
+    """A merge that can work: what it depends on, and where its result is stored.
 
     Attributes:
         problem: its problem.
@@ -73,7 +73,7 @@ def versions() -> dict[str, str]:
 def plan_merge(
     problem: MergeProblem, merge: Merge, workspace: Workspace, *, fetch: bool = True
 ) -> Plan:
-    """Check a merge without reading a weight, and say where its result lies.
+    """Check a merge without reading weights, and return where its result is stored.
 
     Args:
         problem: with rules and experts.
@@ -219,7 +219,7 @@ def environment(workspace: Workspace) -> dict[str, str]:
 
 
 def cost_of(record: dict[str, Any]) -> Cost:
-    """What a recorded merge took."""
+    """Time and memory of a recorded merge."""
     return Cost(record["seconds"], record["peak_bytes"], record["disk_bytes"], record["gpu_bytes"])
 
 

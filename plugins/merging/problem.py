@@ -127,7 +127,7 @@ def _models(value: Any) -> Iterator[str]:
 class Search(Frozen):
     """A recipe with variables (`$weight`), and their values: each combination is a merge.
 
-    trials: so many combinations, drawn at random; all of the grid when it is left out.
+    trials: number of combinations, drawn at random; the whole grid if left out.
     seed: of the draw, and of the merges.
     """
 
@@ -189,7 +189,7 @@ def _filled(value: Any, values: Mapping[str, Any]) -> Any:
 
 
 class HiddenRound(Frozen):
-    """Tasks of a round, whose items lie beside this file, where only the organiser has them.
+    """Tasks of a round, whose items are in this file's folder, which only the organiser has.
 
     weight: what the round counts in the overall score; 0 leaves it out.
     """
@@ -223,7 +223,7 @@ class MergeProblem(Frozen):
 
     @property
     def asked(self) -> str:
-        """What a command must be given to mean this problem: its name or the path of its file."""
+        """Value of `--problem` that selects this problem: its name or the path of its file."""
         return shlex.quote(self._asked or self.name)
 
     @property

@@ -31,7 +31,7 @@ _WORDS = {"true": "yes", "false": "no"}
 
 @dataclass(frozen=True)
 class RealSet:
-    """A file of the repository: where it lies in `dataset`, its hash, and how many items it has."""
+    """A file of the repository: its path in `dataset`, its hash, and its number of items."""
 
     path: str
     sha256: str

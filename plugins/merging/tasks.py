@@ -1,4 +1,4 @@
-"""Generated items as tasks of lm-evaluation-harness: open ones, and sets that stay hidden."""
+"""Generated items as tasks of lm-evaluation-harness: open ones, and hidden ones."""
 
 from __future__ import annotations
 

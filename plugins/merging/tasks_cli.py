@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     "real",
     type=click.Choice(["boolq", "mawps", "svamp", "gsm8k"]),
     multiple=True,
-    help="Real validation set, downloaded and written instead; repeatable.",
+    help="Download this real validation set and write it instead; repeatable.",
 )
-@click.option("--kit", type=FILE, help="CSV of the 2024 competition's kit, written instead.")
+@click.option("--kit", type=FILE, help="Write a CSV like the 2024 competition's kit instead.")
 def tasks(
     out: Path,
     count: int,

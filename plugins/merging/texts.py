@@ -32,7 +32,7 @@ class Item:
 
     @property
     def part(self) -> Part:
-        """What it may be used for."""
+        """The split that it belongs to: training, validation or hidden."""
         return _PARTS[int(hashlib.md5(self.prompt.encode()).hexdigest(), 16) % len(_PARTS)]
 
 

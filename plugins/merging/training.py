@@ -27,7 +27,7 @@ _LARGEST = 16 << 20
 
 @dataclass(frozen=True)
 class Training:
-    """How an expert is trained; losses are of answer tokens only, in nats.
+    """Settings of an expert's training; losses are of answer tokens only, in nats.
 
     skill: of `SKILLS`.
     steps: optimiser steps.
@@ -61,7 +61,7 @@ def train_expert(
     Args:
         training: how.
         base: checkpoint folder.
-        folder: of the adapter; while it trains it holds the state to go on from.
+        folder: of the adapter; while it trains it contains the state to go on from.
         tick: called after each step with the mean loss of its answers, in nats a token.
         keep_every: steps between states that are kept.
 
@@ -69,7 +69,7 @@ def train_expert(
         What was recorded: settings, losses, seconds in all.
 
     Raises:
-        TokenmartError: no such skill, or the folder holds another training (by settings, texts or
+        TokenmartError: no such skill, or the folder has another training (by settings, texts or
             base).
         StorageError: the folder can't be written.
     """
@@ -170,7 +170,7 @@ def _finished(folder: Path, fresh: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _state(folder: Path, fresh: dict[str, Any]) -> dict[str, Any] | None:
-    """What a training that was stopped in this folder left to go on from; None without one.
+    """State from which an interrupted training in this folder resumes; None without one.
 
     Raises:
         TokenmartError: it was another training, or the state is damaged.
@@ -200,7 +200,7 @@ def _refuse_another(found: Any, fresh: dict[str, Any], folder: Path) -> None:
     ):
         if before.get(key) != fresh[key]:
             raise TokenmartError(
-                f"{folder}: holds an expert that was trained {what}; choose another folder, or "
+                f"{folder}: contains an expert that was trained {what}; choose another folder, or "
                 "remove this one"
             )
 
@@ -216,7 +216,7 @@ def tokenized(tokenizer: Any, items: list[Item]) -> list[tuple[list[int], int]]:
 
 
 def answers_loss(model: Any, rows: list[tuple[list[int], int]]) -> torch.Tensor:
-    """Mean NLL of the answers' tokens; logits are made only where an answer may stand."""
+    """Mean NLL of the answers' tokens; logits are computed only for tokens of answers."""
     import torch
 
     longest = max(len(ids) for ids, _ in rows)

@@ -23,7 +23,7 @@ GRACE_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Cost:
-    """What a process took: wall-clock seconds, and peaks in bytes.
+    """Cost of a process: wall-clock seconds, and peaks in bytes.
 
     `peak_bytes` is resident memory of the process and its children; `gpu_bytes` None without a GPU.
     """
@@ -84,7 +84,7 @@ def run_within(
 
     Raises:
         OverLimitError: it took more than it may; the whole tree of processes was ended.
-        TokenmartError: it failed; the last line it said is in the message.
+        TokenmartError: it failed; its last line of output is in the message.
     """
     started = time.monotonic()
     peak = disk = 0
@@ -145,7 +145,7 @@ def _resident(pid: int) -> int:
 
 
 def _gpu_bytes(pid: int) -> int | None:
-    """Memory of all GPUs that the tree of processes holds; None without a GPU."""
+    """Memory of all GPUs used by the tree of processes; None without a GPU."""
     if not Path("/dev/nvidiactl").exists():
         return None
     ids = {process.pid for process in _tree(pid)}

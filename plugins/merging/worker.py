@@ -31,7 +31,7 @@ def merge_adapter(base: Path, adapter: Path, out: Path) -> None:
 
 
 def run_job(job: dict[str, Any]) -> None:
-    """Merge adapters into their bases, then the experts as the recipe says."""
+    """Merge adapters into their bases, then the experts by the recipe."""
     from mergekit.config import MergeConfiguration
     from mergekit.merge import run_merge
     from mergekit.options import MergeOptions
@@ -54,7 +54,7 @@ def _refuse_incomplete_expert(name: str) -> None:
     """Stop at an expert that mergekit would take for whole; no weights are read.
 
     Raises:
-        TokenmartError: its files lack tensors, or wrappers of torch changed their names.
+        TokenmartError: its files have not all tensors, or wrappers of torch changed their names.
     """
     from extract.scoring.weights import COMPLETE, load_weights
     from warehouse.errors import TokenmartError

@@ -193,10 +193,12 @@ def over_sizes() -> dict[str, Any]:
             whole = agreement(
                 np.mean(list(early.values()), axis=0), np.mean(list(final.values()), axis=0)
             )
-            single = np.mean([agreement(early[b], final[b]) for b in tasks], axis=0)
+            each = [agreement(early[b], final[b]) for b in tasks]
+            single = np.mean(each, axis=0)
             found[f"{size} {method}"] = {
                 "recipes": len(recipes),
                 "tasks": len(tasks),
+                "tasks_at_most_half": sum(share(matrix) <= 0.5 for matrix in each),
                 "single": share(single),
                 "mean": share(whole),
                 "mean_interval": interval([whole]),

@@ -44,6 +44,10 @@ PUBLISHED = (
 )
 """The 15 models of data/problems/minilong.yml at commit 7189a07, the day before registration."""
 
+DIGIT_TASKS = ("single_key", "multi_key", "multi_value", "variable_tracking")
+SCORES = ("digits", "first_digit", "exact")
+"""Of an answer: share of right digits, whether the first is right, whether all are."""
+
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
@@ -177,28 +181,101 @@ def common_cause(groups: dict[tuple[str, str], list[int]], dose: Floats) -> list
     return found
 
 
-def control() -> dict[str, Any]:
-    """Model → length → task → questions, and mean scores: planted keys beside the control."""
+def answered() -> dict[str, dict[tuple[str, int], list[dict[str, Any]]]]:
+    """Model → (task, length) → its answers, one by one: see `ask_again.py`."""
+    found: dict[str, dict[tuple[str, int], list[dict[str, Any]]]] = {}
+    for row in rows("answers"):
+        of_model = found.setdefault(row["model_id"], {})
+        of_model.setdefault((row["task"], row["length"]), []).append(row)
+    return found
+
+
+def same_digits() -> dict[str, Any]:
+    """Whether the answers of `ask_again.py` are those of the study: digits, context by context."""
+    sums: dict[tuple[str, str, int], list[float]] = {}
+    for row in rows("answers"):
+        task = "recall" if row["task"] == "single_key" else row["task"]
+        key = (row["model_id"], f"{task}_{row['length']}", row["context"])
+        sums.setdefault(key, []).append(row["digits"])
+    apart = [
+        abs(row["score"] - float(np.mean(again))) * row["items"]
+        for row in rows("item_groups")
+        if (again := sums.get((row["model_id"], row["task"], row["cluster"])))
+        and len(again) == row["items"]
+    ]
+    return {"groups": len(apart), "different": sum(each > 1e-6 for each in apart),
+            "largest_in_answers": max(apart)}  # fmt: skip
+
+
+def rescored(x: dict[str, Floats], weights: Floats, models: list[str]) -> dict[str, Any]:
+    """The target by digits, first digit and exact match, with the control beside it.
+
+    A target is the mean over four tasks and the lengths asked, each counted alike. `less control`
+    is the mean over lengths of the score of planted single keys less that of names that were never
+    planted.
+    """
+    answers = answered()
+    lengths = sorted({length for of in answers.values() for _, length in of})
+
+    def mean(model: str, task: str, length: int, name: str) -> float:
+        return float(np.mean([row[name] for row in answers[model][task, length]]))
+
+    targets: dict[str, Floats] = {}
+    for name in SCORES:
+        targets[name] = np.array([
+            np.mean([mean(m, task, n, name) for task in DIGIT_TASKS for n in lengths])
+            for m in models
+        ])  # fmt: skip
+    for name in SCORES:
+        targets[f"{name} of single keys"] = np.array(
+            [np.mean([mean(m, "single_key", n, name) for n in lengths]) for m in models]
+        )
+        targets[f"{name} less control"] = np.array([
+            np.mean([mean(m, "single_key", n, name) - mean(m, "no_key", n, name) for n in lengths])
+            for m in models
+        ])  # fmt: skip
     found: dict[str, Any] = {}
-    for row in rows("no_key_control"):
-        of_task = found.setdefault(row["model_id"], {}).setdefault(str(row["length"]), {})
-        of_task.setdefault(row["task"], []).append(row)
-    return {
-        model: {
-            length: {
-                task: {
-                    "n": len(each),
-                    **{
-                        name: float(np.mean([row[name] for row in each]))
-                        for name in ("digits", "first_digit", "exact")
-                    },
-                }
-                for task, each in of_length.items()
-            }
-            for length, of_length in lengths.items()
+    for key, y in targets.items():
+        drawn = {name: drawn_rho(v, y, weights) for name, v in x.items()}
+        found[key] = {
+            "mean": float(y.mean()),
+            "of_digits": rho(targets["digits"], y),
+            **{
+                name: {"rho": rho(v, y), "interval": interval(drawn[name])} for name, v in x.items()
+            },
+            "difference": {
+                "value": rho(x["retrieval_gain"], y) - rho(x["bits_per_byte"], y),
+                "interval": interval(drawn["retrieval_gain"] - drawn["bits_per_byte"]),
+            },
         }
-        for model, lengths in found.items()
-    }
+    return {
+        "lengths": lengths,
+        "contexts": len({row["context"] for row in rows("answers")}),
+        "answers": len(rows("answers")),
+        "same_digits": same_digits(),
+        "targets": found,
+        "control": {
+            model: {
+                str(length): {
+                    task: {"n": len(answers[model][task, length]),
+                           **{name: mean(model, task, length, name) for name in SCORES}}
+                    for task in ("single_key", "no_key")
+                }
+                for length in lengths
+            }
+            for model in models
+        },
+        "control_mean": {
+            str(length): {
+                task: {
+                    name: float(np.mean([mean(model, task, length, name) for model in models]))
+                    for name in SCORES
+                }
+                for task in (*DIGIT_TASKS, "no_key")
+            }
+            for length in lengths
+        },
+    }  # fmt: skip
 
 
 def figures() -> dict[str, Any]:
@@ -217,6 +294,7 @@ def figures() -> dict[str, Any]:
     series = list(groups.values())
     old = [place[name] for name in PUBLISHED]
     new = [i for i in range(len(models)) if i not in old]
+    one = [i for i, name in enumerate(models) if name.startswith("smollm2-135m")]
     first4 = values(models, range(4))
     means = {name: np.array([v[group].mean() for group in series]) for name, v in x.items()}
     y_means = np.array([y[group].mean() for group in series])
@@ -254,7 +332,8 @@ def figures() -> dict[str, Any]:
         "contexts": len({row["cluster"] for row in rows("item_groups")}),
         "series": len(series),
         "variants": len(rows("metric_catalog")),
-        "on_one_checkpoint": sum(name.startswith("smollm2-135m") for name in models),
+        "on_one_checkpoint": len(one),
+        "one_tokenizer": {name: rho(v[one], y[one]) for name, v in x.items()},
         "spearman": {
             name: {"all": rho(v, y), "interval": interval(drawn[name]),
                    "series_means": rho(means[name], y_means)}
@@ -300,7 +379,7 @@ def figures() -> dict[str, Any]:
             models, lambda t, n, task=task, length=length: (t, n) == (task, length))))
             for task in ("recall", "multi_key", "multi_value", "variable_tracking", "common_words")
             for length in (1024, *COUNTED)},
-        "control": control(),
+        "rescored": rescored(x, weights, models),
         "cost": {
             "tokens_processed": sum(row["tokens_processed"] for row in costs),
             "hours": sum(row["seconds"] for row in costs) / 3600,

@@ -341,6 +341,10 @@ def compression() -> dict[str, Any]:
         "models": len(names),
         "families": len(set(own)),
         "parameters": [float(drawn.value[4]), drawn.interval(4)],
+        "python_minus_common_crawl": [
+            float(drawn.value[1] - drawn.value[0]),
+            *np.quantile(drawn.again[:, 1] - drawn.again[:, 0], [0.025, 0.975]).tolist(),
+        ],
         **{
             name: {
                 "rho": float(drawn.value[at]),
@@ -398,6 +402,7 @@ def figures() -> dict[str, Any]:
         "models": len(models.names),
         "families": len(set(models.families)),
         "documents": len(models.documents),
+        "parameters": [float(np.nanmin(models.parameters)), float(np.nanmax(models.parameters))],
         "targets": of_targets(models, targets),
         "held_out": held_out(models.bits, targets, models.families),
         "given": given_size(models, y),

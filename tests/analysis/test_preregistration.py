@@ -213,7 +213,7 @@ def test_a_copy_needs_a_name_of_its_own(
     assert register("--problem", "data/problems/no4k.yml", "--metric", VALID).exit_code == 0
 
 
-def test_entries_that_ship_stand() -> None:
+def test_shipped_entries_are_valid() -> None:
     for path in sorted((ROOT / "data" / "preregistered").glob("*.json")):
         workspace = Workspace(ROOT, ROOT / "data", ROOT / "warehouse" / "tokenmart.duckdb")
         content = json.loads(path.read_text())

@@ -1,7 +1,7 @@
-"""Ways to a better-looking result than the data hold, each tried: stopped, or on record for ever.
+"""Attempts to make a result look better than the data: each is stopped or permanently recorded.
 
-More ways stand beside what they attack: the official script led elsewhere by the environment and a
-target that changed (submission/test_verifier.py), edits of a bundle and damage to it
+More attempts are tested elsewhere: the official script with a changed environment and a target that
+changed (submission/test_verifier.py), edits of a bundle and damage to it
 (submission/test_submit.py), variants on few models (statistics/test_permutation.py), models run in
 different number formats (ranking/test_commands.py).
 """
@@ -357,7 +357,7 @@ def test_a_problem_of_the_locked_name_with_other_models_is_not_official(minilong
     )
 
 
-def test_a_module_that_stands_before_the_installed_one_is_on_record(tmp_path):
+def test_a_module_that_shadows_the_installed_one_is_recorded(tmp_path):
     (tmp_path / "sklearn").mkdir()
     (tmp_path / "sklearn" / "__init__.py").write_text("")
     code = (
@@ -372,7 +372,9 @@ def test_a_module_that_stands_before_the_installed_one_is_on_record(tmp_path):
 
 
 def test_no_seed_betters_the_exact_filter(minilong, tmp_path):
-    """The seed of the skipped correlation can be chosen; the best of all halves stands beside."""
+    """The seed of the skipped correlation can be chosen; the best of all halves is reported as
+    well.
+    """
     generator = np.random.default_rng(4)
     # as many as the locked problem has: all halves of many more would take too long
     models = minilong.models("minilong")[:17]
@@ -403,7 +405,7 @@ def test_output_never_replaces_a_pre_registration(library, tmp_path):
     assert path.read_bytes() == before
 
 
-def test_the_chosen_variant_never_stands_with_the_usual_interval_alone(minilong):
+def test_the_chosen_variant_never_has_the_usual_interval_alone(minilong):
     """In words and as JSON, for the best and every other row."""
     printed = run(ranking.select, "--problem", "minilong", "--splits", 20).stdout
     assert "p and CI allow for the choice" in " ".join(printed.split())

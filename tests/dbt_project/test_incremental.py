@@ -60,7 +60,7 @@ def remove_last(warehouse: Warehouse) -> None:
 
 @pytest.fixture(scope="module")
 def without_last(new_warehouse: NewWarehouse) -> Warehouse:
-    """All of `SHAPE` but one model, built at once."""
+    """All of `SHAPE` but one model, in one build."""
     warehouse = new_warehouse(SHAPE)
     remove_last(warehouse)
     warehouse.run()
@@ -154,7 +154,7 @@ def test_changed_units_replace_their_rows_and_each_problem_has_its_own_words(
 ) -> None:
     """`again` reads what `synthetic` read before; `synthetic` now reads what `other` reads.
 
-    `again` and `other` are built at once, `synthetic` model by model and over what was there.
+    `again` and `other` are built in one run, `synthetic` model by model and over what was there.
     """
     warehouse = fresh.copied(tmp_path)
     for problem, seed in (("synthetic", 1), ("again", 0), ("other", 1)):

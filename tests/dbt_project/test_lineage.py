@@ -50,7 +50,7 @@ def test_every_model_has_a_description(built: Warehouse) -> None:
     assert not bare
 
 
-def test_every_family_tells_its_formula_source_unit_and_traps(built: Warehouse) -> None:
+def test_every_family_documents_its_formula_source_unit_and_traps(built: Warehouse) -> None:
     lacking = {
         (node["name"], word)
         for node in built.manifest["nodes"].values()

@@ -113,7 +113,7 @@ def test_dbt_from_another_folder(whole: Warehouse, tmp_path: Path) -> None:
     assert_same_values(fresh, whole)
 
 
-def test_perplexity_stands_on_few_models(whole: Warehouse) -> None:
+def test_perplexity_depends_on_few_models(whole: Warehouse) -> None:
     manifest = whole.manifest
     above, waiting = set(), ["model.tokenmart.perplexity"]
     while waiting:

@@ -49,8 +49,11 @@ def oracle(real: Warehouse) -> Oracle:
 # families of probes that would cost as much again; they have an oracle on made-up data
 UNASKED = {
     "choice_divergence",
+    "forgetting_curve",
     "ladder_gain",
+    "ladder_power",
     "ladder_reach",
+    "mutual_information",
     "needle_nll",
     "needle_recall",
     "needle_slope",

@@ -24,7 +24,7 @@ def test_ppl_is_the_perplexity_mart(built: Warehouse) -> None:
 def test_macros_and_plain_names_work_in_ad_hoc_queries(
     built: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`tokenmart sql` brings its own copies: they answer before dbt has run, and while it runs."""
+    """`tokenmart sql` has its own copies: they work before dbt has run, and while it runs."""
     monkeypatch.setenv("TOKENMART_HOME", str(PROJECT.parent))
     monkeypatch.setenv("TOKENMART_DATA", str(built.data))
     text = (

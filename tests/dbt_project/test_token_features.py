@@ -12,8 +12,9 @@ from dbt_harness import Warehouse
 def test_words_bytes_and_distances_are_those_of_the_text(built: Warehouse, model: str) -> None:
     """Two tokenizers."""
     rows = built.rows(
-        "select doc_id, position, char_start, char_end, byte_start, byte_end, bytes, word,"
-        " is_first_of_word, word_distance, word_distance_characters from token_features"
+        "select doc_id, position, char_start, char_end, byte_start, byte_end, bytes,"
+        " is_capitalised, word, is_first_of_word, word_distance, word_distance_characters"
+        " from token_features"
         " inner join models using (problem, tokenizer_sha256)"
         " inner join tokens using (problem, model_id, doc_id, position)"
         f" where model_id = '{model}' and condition = 'full' order by doc_id, position"
@@ -29,21 +30,22 @@ def test_words_bytes_and_distances_are_those_of_the_text(built: Warehouse, model
     last: dict[tuple[int, str], int] = {}
     before: dict[tuple[int, int], int | None] = {}
     words = {
-        (doc_id, place): (found.start(), found[0].lower())
+        (doc_id, place): (found.start(), found[0])
         for doc_id, text in texts.items()
         for found in re.finditer(r"\w+", text)
         for place in range(found.start(), found.end())
     }
     covered: dict[int, int] = {}
     for doc_id, position, start, past, *more in rows:
-        byte_start, byte_end, size, word, is_first, distance, apart = more
+        byte_start, byte_end, size, capitalised, word, is_first, distance, apart = more
         assert byte_start == len(texts[doc_id][:start].encode())
         assert byte_end == len(texts[doc_id][:past].encode())
         # a character's bytes count once, however many tokens it takes
         assert size == max(byte_end - max(byte_start, covered.get(doc_id, 0)), 0)
         covered[doc_id] = max(byte_end, covered.get(doc_id, 0))
-        first, expected = words.get((doc_id, past - 1), (None, None))
-        assert word == expected
+        first, expected = words.get((doc_id, past - 1), (None, ""))
+        assert word == (expected.lower() or None)
+        assert capitalised == expected[:1].isupper()
         if word is None:
             assert not is_first and distance is None
             continue

@@ -106,7 +106,7 @@ def test_unknown_transforms_after_the_backbone_are_refused(
         Engine(model)
 
 
-def test_out_of_memory_halves_the_budgets_and_goes_on(
+def test_out_of_memory_halves_the_budgets_and_continues(
     tiny_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = Engine(load(tiny_checkpoint("llama")), batch_tokens=256)

@@ -120,7 +120,7 @@ def test_classes_of_attention_are_never_mixed(
     assert unit.attention == "eager"
 
 
-def test_what_fell_back_is_told_by_the_run_and_by_status(
+def test_fallbacks_are_reported_by_the_run_and_by_status(
     workspace: Workspace, tiny_problem: Callable[..., Path], tiny_checkpoint: Callable[..., Path]
 ) -> None:
     source = {"kind": "local", "path": str(tiny_checkpoint("llama_ntk"))}

@@ -246,7 +246,7 @@ def test_what_a_library_forgot_of_bos_is_put_back(
     assert mended("ab").input_ids == ([0, 4] if says else [4])
 
 
-def test_a_conversion_of_before_is_made_anew(
+def test_a_conversion_of_an_earlier_version_is_repeated(
     workspace: Workspace, gguf: Callable[[bool | None], ModelSpec]
 ) -> None:
     spec = gguf(True)

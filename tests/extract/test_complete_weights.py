@@ -313,7 +313,7 @@ def test_a_shard_that_is_not_there_is_named(
         write_problem(workspace, "new", tmp_path, [str(folder)], new)
 
 
-def test_an_adapter_beside_whole_weights_is_not_applied_to_them(
+def test_an_adapter_next_to_whole_weights_is_not_applied_to_them(
     tmp_path: Path, tiny_checkpoint: Callable[..., Path]
 ) -> None:
     """What `save_pretrained` of peft leaves in a folder that is given to it."""
@@ -321,7 +321,7 @@ def test_an_adapter_beside_whole_weights_is_not_applied_to_them(
     adapter = {"peft_type": "LORA", "r": 1, "target_modules": ["q_proj"]}
     (folder / "adapter_config.json").write_text(json.dumps(adapter))
     for options in ({}, {"device_map": "meta"}):
-        with pytest.raises(TokenmartError, match=r"org/m: .* holds an adapter .*; merge it"):
+        with pytest.raises(TokenmartError, match=r"org/m: .* contains an adapter .*; merge it"):
             load_weights(folder, "org/m", **options)
 
 

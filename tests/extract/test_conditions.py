@@ -20,6 +20,9 @@ from extract.planning.cost import planned_reading, work_of
 from extract.scoring.engine import Engine
 from warehouse.maintenance.check import check_documents, check_file
 from warehouse.paths import Workspace
+from warehouse.probes.copy import CopyProbe
+from warehouse.probes.far import FarProbe
+from warehouse.probes.halves import HalvesProbe
 from warehouse.probes.ladder import LadderProbe
 from warehouse.probes.needle import NeedleProbe
 from warehouse.probes.retrieval import RetrievalProbe
@@ -38,6 +41,9 @@ PROBES = [
         controls=("foreign", "shuffled", "tail"),
     ),
     NeedleProbe(kind="needle", depths=(0.2, 0.8), rounds=2, min_characters=20),
+    CopyProbe(kind="copy", lengths=(8, 21), passages=2),
+    FarProbe(kind="far", near=20, targets=12),
+    HalvesProbe(kind="halves", lengths=(8, 64)),
 ]
 CONDITIONS = [condition for probe in PROBES for condition in probe.conditions()]
 
@@ -77,12 +83,15 @@ def test_they_are_extracted_stored_and_checked(
             "controls": ["foreign", "shuffled", "tail"],
         },
         {"kind": "needle", "depths": [0.2], "min_characters": 10, "max_characters": 2000},
+        {"kind": "copy", "lengths": [8, 20], "passages": 2},
+        {"kind": "far", "near": 20, "targets": 12},
+        {"kind": "halves", "lengths": [8, 64]},
     ]
     texts = [
         make_text(seed, words=50) + " A sentence to look for. " + make_text(seed + 9, words=50)
         for seed in (0, 1)
     ]
-    pairs = [["full", "ladder_8"]]
+    pairs = [["full", "ladder_8"], ["full", "far_shuffled"]]
     path = tiny_problem(probes=probes, compare=pairs)
     (workspace.root / "data" / "corpus.json").write_text(json.dumps(texts))
     ok(run(path))

@@ -31,7 +31,7 @@ def test_torch_is_asked_where_a_gpu_may_be(
     expected: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """`mps` stands for whatever torch would say."""
+    """`mps` is a placeholder for torch's choice."""
     monkeypatch.setattr(sys, "platform", system)
     monkeypatch.setattr(platform, "machine", lambda: machine)
     monkeypatch.setattr(Path, "exists", lambda path: str(path) == driver)

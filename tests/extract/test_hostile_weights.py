@@ -106,7 +106,7 @@ def models(workspace: Workspace, tiny_problem: Callable[..., Path]) -> Callable[
 
 
 @pytest.mark.parametrize("how", BROKEN)
-def test_a_checkpoint_that_lies_is_one_line(
+def test_a_checkpoint_with_false_metadata_is_one_line(
     models: Callable[..., Path],
     tiny_checkpoint: Callable[..., Path],
     tmp_path: Path,
@@ -118,7 +118,7 @@ def test_a_checkpoint_that_lies_is_one_line(
 
 
 @pytest.mark.parametrize("how", GGUF)
-def test_a_gguf_file_that_lies_is_one_line(
+def test_a_gguf_file_with_false_metadata_is_one_line(
     models: Callable[..., Path], tmp_path: Path, how: str
 ) -> None:
     (tmp_path / "model.gguf").write_bytes(GGUF[how])

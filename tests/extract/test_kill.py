@@ -79,7 +79,7 @@ def test_killed_runs_end_in_the_undisturbed_table(
             assert_same(again[name], table)
 
 
-def test_two_runs_at_once_do_nothing_twice(
+def test_two_parallel_runs_do_nothing_twice(
     workspace: Workspace, tiny_problem: Callable[..., Path]
 ) -> None:
     path = tiny_problem(texts=6)

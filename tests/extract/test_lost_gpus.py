@@ -149,9 +149,9 @@ def test_a_lost_gpu_ends_the_command_and_marks_nothing_as_failed(
 def test_of_two_workers_the_healthy_one_does_all(
     workspace: Workspace, tiny_problem: Callable[..., Path], flaky: Path
 ) -> None:
-    """Each worker's seat stands for its card: it survives a restart."""
+    """Each worker's number identifies its card: it survives a restart."""
     path = tiny_problem(texts=4, probes=[{"kind": "full"}])
-    # what tells the workers of a GPU apart, for processes that have none
+    # what distinguishes the workers of a GPU, for processes that have none
     seats = (
         "import extract.workers as w, tokenmart\n"
         "seat = lambda i: {'FLAKY_SEAT': str(i), 'FLAKY_SECONDS': '2'}\n"
@@ -249,7 +249,7 @@ def test_a_failed_self_check_leaves_cudnn_out_and_the_ledger_says_so(
     assert [s.scores.logprob for s in engine.score(requests_of(0))]
 
 
-def test_a_cache_that_can_not_fit_is_refused_at_once() -> None:
+def test_a_cache_that_can_not_fit_is_refused_early() -> None:
     ids = np.arange(100, dtype=np.int32)
     nowhere = np.zeros(99, dtype=np.int32)
     whole = Request(0, ids, 1, nowhere, nowhere)

@@ -240,7 +240,7 @@ def test_the_dry_run_of_the_locked_problem_names_gated_repositories() -> None:
     assert float(there) < float(here.replace(",", "")) / 100
 
 
-def test_the_dry_run_tells_what_is_to_be_downloaded_and_what_a_gpu_needs(
+def test_the_dry_run_lists_downloads_and_gpu_memory(
     workspace: Workspace,
 ) -> None:
     shutil.copy(CHECKOUT.problems / "no4k.yml", workspace.problems)
@@ -255,7 +255,7 @@ def test_the_dry_run_tells_what_is_to_be_downloaded_and_what_a_gpu_needs(
     for told in (shown.output, there.output):
         assert "In all: 262.9 GB of disk (checkpoints, converted copies and 0.5 GB of rows)" in told
         assert "the download takes 4.3 h at 100 Mbit/s or 0.4 h at 1 Gbit/s." in told
-        assert "Smallest GPU that holds each model and its longest document at once (40.5" in told
+        assert "Smallest GPU for any one of these models with its longest document (40.5" in told
         assert ": L40S 48 GB or L40 48 GB or A40 48 GB." in told
 
 

@@ -33,7 +33,7 @@ H100, A100_40, RTX_24, T4_16 = (
 def scored(
     name: str, card: Card, folder: Path, *conditions: str, tokens: int = LONGEST
 ) -> tuple[Meter, Engine]:
-    """Score one document of so many tokens on a card."""
+    """Score one document of this many tokens on a card."""
     spec = locked_problem().model(name)
     with fake_gpu(card) as meter:
         engine = Engine(build(spec, folder))

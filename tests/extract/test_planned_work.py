@@ -19,7 +19,7 @@ from warehouse.sources.fetch import ensure_documents
 def extraction(
     path: Path, workspace: Workspace
 ) -> tuple[float, list[tuple[str, int, float, bool]], int]:
-    """All planned work, what progress was told, and the number of units."""
+    """All planned work, the reported progress, and the number of units."""
     problem = load_problem(str(path), workspace)
     selection = select(problem, device="cpu", dtype="auto")
     table = ensure_documents(problem, workspace)
@@ -34,7 +34,7 @@ def extraction(
     return total, told, len(selection.models) * len(documents) * len(selection.conditions)
 
 
-def test_the_work_told_is_the_work_planned(
+def test_the_reported_work_is_the_planned_work(
     workspace: Workspace, tiny_problem: Callable[..., Path]
 ) -> None:
     path = tiny_problem(texts=2)

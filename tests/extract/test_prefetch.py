@@ -253,7 +253,7 @@ def failing_score(score: Any, seen: list[Any]) -> Callable[..., Any]:
     return scored
 
 
-def test_memory_that_stays_taken_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_that_is_not_released_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)

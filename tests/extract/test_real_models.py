@@ -104,7 +104,7 @@ def test_bfloat16_is_as_near_to_float32_as_the_plain_forward_in_it(
     assert len(np.unique(ours)) > 0.9 * len(ours)
 
 
-def test_an_attention_window_hides_what_lies_behind_it(real_workspace: Workspace) -> None:
+def test_an_attention_window_hides_earlier_tokens(real_workspace: Workspace) -> None:
     problem = load_problem("minilong", real_workspace)
     spec = problem.model("smollm2-135m-window-512").model_copy(
         update={

@@ -111,7 +111,7 @@ def test_the_first_contexts_stay_when_there_are_more() -> None:
 
 
 def test_the_standard_error_of_enough_contexts_is_known_to_a_quarter() -> None:
-    """The formula against plain simulation, and who is told so."""
+    """The formula against plain simulation, and where it is printed."""
     errors = np.random.default_rng(0).normal(size=(20_000, USABLE_CONTEXTS)).std(axis=1, ddof=1)
     assert errors.std() == pytest.approx(0.25, abs=0.01)
     assert "±71% only" in standard_error_note(2)
@@ -135,7 +135,7 @@ def test_the_demo_asks_in_fewer_and_shorter_contexts() -> None:
 
 
 @pytest.mark.parametrize("bos", [True, False])
-def test_every_number_asked_for_was_told_before(
+def test_every_number_asked_for_was_stated_before(
     bos: bool, tiny_checkpoint: Callable[..., Path]
 ) -> None:
     from transformers import AutoTokenizer
@@ -184,7 +184,7 @@ def solve(asked: Asked, facts: str) -> str:
     return asked.question.answer if asked.question.answer in everywhere else "not everywhere"
 
 
-def test_every_task_can_be_solved_from_what_was_told_so_far() -> None:
+def test_every_task_can_be_solved_from_the_context_so_far() -> None:
     contexts = make_contexts(ALL_TASKS.model_copy(update={"contexts": 6}), LONG)
     asked = asked_in(ALL_TASKS, contexts)
     assert {each.question.task for each in asked} == set(RECALL_TASKS)
@@ -231,7 +231,7 @@ def test_each_task_has_every_place_in_turn() -> None:
         assert len({context.facts[block][:24] for context in contexts}) == 5, kinds
 
 
-def test_what_items_ask_is_told_of_every_item_of_every_model(
+def test_the_question_of_every_item_of_every_model_is_stored(
     tiny_checkpoint: Callable[..., Path],
 ) -> None:
     contexts, items = items_of(tiny_checkpoint(), ALL_TASKS)
@@ -316,7 +316,7 @@ def test_scores_are_those_of_each_question_alone(tiny_checkpoint: Callable[..., 
 
 
 class Knowing:
-    """A scorer that knows what it is told: log-probabilities by the text of a question."""
+    """A scorer with given log-probabilities by the text of a question."""
 
     def __init__(self, items: list[Item], nats: Callable[[Question], float]) -> None:
         self.nats = {id(item.request): nats(item.asked.question) for item in items}
@@ -363,7 +363,7 @@ def test_answers_of_all_tasks_are_those_of_each_question_alone(
     assert len(set(table["task"].to_pylist())) == len(RECALL_TASKS) * 3
 
 
-def test_a_run_that_is_stopped_goes_on_behind_its_last_context(
+def test_a_stopped_run_resumes_after_its_last_context(
     tiny_problem: Callable[..., Path], workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problem = load_problem(str(tiny_problem()), workspace)

@@ -24,7 +24,7 @@ from warehouse.store.ledger import read_units
 from warehouse.store.token_files import published_path
 
 
-def test_a_model_with_nan_fails_alone_and_can_be_mended(
+def test_a_model_with_nan_fails_alone_and_can_be_repaired(
     workspace: Workspace, tiny_problem: Callable[..., Path], tmp_path: Path
 ) -> None:
     import torch
@@ -300,7 +300,7 @@ def test_any_exception_of_a_document_is_that_documents(
     assert "extracted 2 units" in ok(run(path))
 
 
-def test_what_libraries_say_is_told_once(
+def test_messages_of_libraries_are_printed_once(
     workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import logging
@@ -317,7 +317,7 @@ def test_what_libraries_say_is_told_once(
     output = ok(run(tiny_problem(texts=2)))
     notes = [line for line in output.splitlines() if line.startswith("note: ")]
     assert len(notes) == 2 and "and more" not in output
-    assert "note: transformers says of tiny/one and 1 more: " in notes[0]
+    assert "note: transformers, for tiny/one and 1 more: " in notes[0]
     assert notes[1].endswith("old habits")
     assert logging.getLogger("transformers").handlers
 

@@ -1,4 +1,4 @@
-"""First choices on request: right against plain logits, kept with their units."""
+"""Top-k tokens on request: equal to plain logits, stored with their units."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_more_choices_than_the_vocabulary_has_are_all_of_it(
     np.testing.assert_allclose(total, 1, atol=1e-5)
 
 
-def test_choices_are_kept_beside_their_units(
+def test_choices_are_stored_with_their_units(
     workspace: Workspace, tiny_problem: Callable[..., Path]
 ) -> None:
     path = tiny_problem(texts=2, probes=PROBES[:2])
@@ -80,7 +80,7 @@ def test_choices_are_kept_beside_their_units(
             " group by condition, doc_id, segment, position) group by all order by all"
         ).fetchall()
         assert counts == [("full", 4, 4), ("window_24", 3, 3)]
-        # as stored, the first choice is that of the token itself
+        # as stored, the top-1 log-prob is that of the token itself
         differing = connection.execute(
             "select count(*) filter (choices.logprob != tokens.top_logprob"
             " or (rank = 1) != (choice_id = token_id)), count(*)"

@@ -25,7 +25,7 @@ def test_a_claim_is_exclusive_and_released(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_a_dead_owner_on_this_machine_loses_its_claim_at_once(tmp_path: Path) -> None:
+def test_a_dead_owner_on_this_machine_loses_its_claim_immediately(tmp_path: Path) -> None:
     path = tmp_path / "doc.claim"
     child = os.fork()
     if child == 0:
@@ -62,7 +62,7 @@ def test_a_set_clock_leaves_its_claims_to_a_live_process(
     path, booted = tmp_path / "doc.claim", psutil.boot_time()
     mine = owners.identity()
     with claim(path):
-        # Linux reckons when it booted from the clock of the day
+        # Linux computes its boot time from the wall clock
         monkeypatch.setattr(psutil._pslinux, "boot_time", lambda: booted + step)
         assert owners.identity() == mine
         assert not owners.died(mine)

@@ -257,7 +257,7 @@ def test_more_workers_than_fit_are_refused(
     assert process.returncode == 1 and "use --workers" in output, output
 
 
-def test_storing_raises_where_the_work_goes_on_and_keeps_order() -> None:
+def test_storing_raises_in_the_working_thread_and_keeps_order() -> None:
     done: list[int] = []
 
     def fail() -> None:

@@ -25,7 +25,7 @@ BUCKET = "lab"
 
 class Wire:
     """Passes bytes on to a server until `cut_after` more of them were sent to it; then it closes
-    every connection, and refuses new ones until it is mended."""
+    every connection, and refuses new ones until it is repaired."""
 
     def __init__(self, port: int) -> None:
         self.server = port
@@ -83,7 +83,7 @@ class Server:
         return f"http://127.0.0.1:{self.port}"
 
     def check_keys_after(self, actions: int | None) -> None:
-        """Let every key in for so many more requests, then only those of IAM; None: always."""
+        """Accept every key for this number of requests, then only those of IAM; None: always."""
         body = b"inf" if actions is None else str(actions).encode()
         request = urllib.request.Request(
             f"{self.address}/moto-api/reset-auth", body, {"Content-Type": "text/plain"}

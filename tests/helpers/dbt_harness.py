@@ -43,7 +43,9 @@ SHAPE = Shape(
         min_gap=32,
         controls=("foreign", "shuffled", "tail"),
     ),
-    ladder=(32, 64, 256),
+    ladder=(32, 64, 128, 256),
+    copies=(16, 64),
+    halves=(16, 64, 256),
     depths=(0.2, 0.5, 0.9),
     top_k=4,
     compare=(("full", "ladder_64"), ("ladder_256", "ladder_32")),
@@ -94,7 +96,7 @@ class Warehouse:
         assert done.returncode == 0, done.stdout + done.stderr
 
     def with_threads(self, threads: int, folder: Path, *arguments: str) -> Warehouse:
-        """The same data in a new database of `folder`, built by so many DuckDB threads."""
+        """The same data in a new database of `folder`, built with this number of DuckDB threads."""
         profile = yaml.safe_load((self.project / "profiles.yml").read_text(encoding="utf-8"))
         profile["tokenmart"]["outputs"]["local"]["settings"]["threads"] = threads
         folder.mkdir(parents=True)

@@ -67,7 +67,7 @@ def shown() -> Commands:
 
 
 def named() -> Commands:
-    """The commands in running text, which may stand without what they need."""
+    """The commands in running text, which may be incomplete."""
     found = []
     for page in PAGES:
         for code in re.findall(r"`(tokenmart [^`]+)`", page.read_text("utf-8")):

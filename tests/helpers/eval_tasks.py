@@ -87,7 +87,7 @@ def texts() -> list[dict[str, Any]]:
 
 
 def last_words() -> list[dict[str, Any]]:
-    """A text whose last word is to be foretold."""
+    """A text whose last word is to be predicted."""
     return [
         {"text": f"I went to {city}. The next day I still was in {city}"}
         for city in CAPITALS.values()

@@ -1,4 +1,4 @@
-"""Families of ladder, controls, needles and first choices: expected values, plainly."""
+"""Families of ladder, controls, needles and top-k tokens: expected values, plainly."""
 
 from __future__ import annotations
 
@@ -56,6 +56,28 @@ def ladder_gain_terms(oracle: Oracle, model: str, variant: Variant) -> Iterator[
             yield tokens * (nll[0] - nll[-1]), tokens * nll[0]
         else:
             yield tokens * (nll[0] - nll[-1]), tokens
+
+
+def ladder_power_terms(oracle: Oracle, model: str, variant: Variant) -> Iterator[Terms]:
+    exponents = np.arange(1, 301) / 100
+    for contexts, nll, _ in curves(oracle, model):
+        fitted = [power_law(exponent, contexts, nll) for exponent in exponents]
+        best = int(np.argmax(fitted))
+        fits = fitted[best] > 0 and 0 < best < len(exponents) - 1
+        if variant["statistic"] == "r_squared":
+            yield fitted[best], 1.0
+        elif variant["statistic"] == "share_fit":
+            yield float(fits), 1.0
+        elif fits:
+            yield float(exponents[best]), 1.0
+
+
+def power_law(exponent: float, contexts: list[int], nll: list[float]) -> float:
+    """R² of the best a · c^-exponent + gamma with a > 0, else 0."""
+    x, y = np.array(contexts, dtype=float) ** -exponent, np.array(nll)
+    slope, constant = np.polyfit(x, y, 1)
+    residual = ((y - slope * x - constant) ** 2).sum()
+    return float(1 - residual / ((y - y.mean()) ** 2).sum()) if slope > 0 else 0.0
 
 
 def ladder_reach(oracle: Oracle) -> Values:
@@ -121,6 +143,45 @@ def needles(
 def rows_of(scored: Scored, segment: int) -> Scored:
     there = scored.segment == segment
     return Scored({name: values[there] for name, values in scored.columns.items()}, scored.length)
+
+
+def copy_terms(oracle: Oracle, model: str, variant: Variant) -> Iterator[Terms]:
+    folders = (oracle.folder / f"model_id={model}").glob("condition=copy_*_present")
+    lengths = sorted(int(folder.name.split("_")[-2]) for folder in folders)
+    sides = [
+        (oracle.documents(model, f"copy_{n}_present"), oracle.documents(model, f"copy_{n}_absent"))
+        for n in lengths
+    ]
+    for doc in sides[0][0] if sides else ():
+        right = [
+            ((present[doc].rank == 1).mean(), (absent[doc].rank == 1).mean())
+            for present, absent in sides
+            if doc in present and doc in absent
+        ]
+        if variant["longest"]:
+            right = right[-1:]
+        plain = variant["statistic"] == "copy"
+        yield sum(float(one if plain else one - other) for one, other in right), len(right)
+
+
+def halves_terms(oracle: Oracle, model: str, variant: Variant) -> Iterator[Terms]:
+    folders = (oracle.folder / f"model_id={model}").glob("condition=halves_*")
+    lengths = sorted(int(folder.name.rpartition("_")[2]) for folder in folders)
+    full = oracle.documents(model, "full")
+    halves = [oracle.documents(model, f"halves_{length}") for length in lengths]
+    for doc, own in full.items():
+        found = [
+            float((half[doc].nll - own.nll[np.isin(own.position, half[doc].position)]).sum())
+            for half in halves
+            if doc in half
+        ]
+        if variant["statistic"] == "growth":
+            if found and len(found) == len(lengths):
+                yield found[-1], found[0]
+        else:
+            at = 0 if variant["statistic"] == "shortest" else -1
+            if doc in halves[at]:
+                yield found[at], float(len(halves[at][doc].nll))
 
 
 def needle_terms(oracle: Oracle, model: str, variant: Variant) -> Iterator[Terms]:
@@ -210,8 +271,11 @@ def of(metric: str, ending: str, terms: Callable[[Oracle, str, Variant], Iterato
 
 
 EXPECTED: dict[str, Callable[[Oracle], Values]] = {
+    "forgetting_curve": of("forgetting_curve", "@copy", copy_terms),
     "ladder_gain": of("ladder_gain", "@ladder", ladder_gain_terms),
+    "ladder_power": of("ladder_power", "@ladder", ladder_power_terms),
     "ladder_reach": ladder_reach,
+    "mutual_information": of("mutual_information", "@halves", halves_terms),
     "retrieval_lookup": of("retrieval_lookup", "@retrieval", control_terms("foreign")),
     "retrieval_order": of("retrieval_order", "@retrieval", control_terms("shuffled")),
     "retrieval_distance": of("retrieval_distance", "@retrieval", control_terms("tail")),

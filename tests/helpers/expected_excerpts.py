@@ -121,7 +121,7 @@ def prefix(ranks: NDArray[np.int32]) -> int:
 
 
 def recalls(after: Scored, alone: Scored, statistic: str) -> tuple[list[float], list[float]]:
-    """Recall of each excerpt of a document, and where it lies in it."""
+    """Recall of each excerpt of a document, and its position."""
     recall, depth = [], []
     for segment in np.unique(after.segment):
         ranks = after.rank[after.segment == segment]

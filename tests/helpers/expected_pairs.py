@@ -104,6 +104,17 @@ def min_context(oracle: Oracle, pairs: Pairs, variant: Variant) -> Terms | None:
     return float((pairs.short.rank[right] > 1).sum()), float(right.sum())
 
 
+def entropy_resolved(oracle: Oracle, pairs: Pairs, variant: Variant) -> Terms | None:
+    short = pairs.short.entropy.astype(np.float64)
+    uncertain = short > short.mean() + float(variant["alpha"]) * short.std()
+    if not uncertain.any():
+        return None
+    lower = 1 - pairs.full.entropy[pairs.at].astype(np.float64)[uncertain] / short[uncertain]
+    if variant["statistic"] == "share":
+        lower = lower > float(variant["epsilon"])
+    return float(lower.sum()), float(uncertain.sum())
+
+
 def entropy_drop(oracle: Oracle, pairs: Pairs, variant: Variant) -> Terms:
     long = pairs.full.entropy[pairs.at].astype(np.float64).sum()
     short = pairs.short.entropy.astype(np.float64).sum()
@@ -144,6 +155,7 @@ EXPECTED: dict[str, Callable[[Oracle], Values]] = {
         "rank_gain": rank_gain,
         "min_context": min_context,
         "entropy_drop": entropy_drop,
+        "entropy_resolved": entropy_resolved,
         "rare_word_gain": rare_word_gain,
         "text_key_gain": rare_word_gain,
         "distance_frequency_gain": rare_word_gain,

@@ -74,11 +74,11 @@ class Meter(TorchDispatchMode):
         self._storages: dict[int, Any] = {}
 
     def reset(self) -> None:
-        """Start anew; the peak is what is held now."""
+        """Reset; the peak is the present reservation."""
         self.books, self.peak = Books(), self.allocated
 
     def reset_peak(self) -> None:
-        """Let the peak start anew; the books go on."""
+        """Reset the peak; allocations are kept."""
         self.peak = self.allocated
 
     def hold(self, tensor: torch.Tensor) -> None:

@@ -25,7 +25,9 @@ def extract_as_process(path: Path) -> multiprocessing.process.BaseProcess:
 
 
 def eval_until_killed(words: Sequence[str], units: int) -> int:
-    """Run `tokenmart eval`, killed when it has stored so many units; returns the exit code."""
+    """Run `tokenmart eval`, killed when it has stored this number of units; returns the exit
+    code.
+    """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["torch", "transformers", "fresh_process", "extract.extraction"])
     process = context.Process(

@@ -29,4 +29,4 @@ class Held(Backend):
             first = np.ones(len(nats), dtype=np.int32)
             yield Scored(TokenScores(-nats, nats, first, -nats), tokens_processed=0)
 """
-"""A backend that says when it holds a document, and goes on when a file `go` appears."""
+"""A backend that reports when it has a document, and continues when a file `go` appears."""

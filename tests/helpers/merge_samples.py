@@ -71,5 +71,5 @@ def write_problem(path: Path, **sections: Any) -> Path:
 
 
 def refusals(stderr: str) -> list[str]:
-    """Lines that a command said in error; on a slow machine lines of progress stand before them."""
+    """Lines that a command said in error; on a slow machine lines of progress come before them."""
     return [line for line in stderr.splitlines() if not line.startswith("[ ")]

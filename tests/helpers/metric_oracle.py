@@ -221,7 +221,7 @@ def number(text: str | None, otherwise: float) -> float:
 
 
 def region(oracle: Oracle, scored: Scored, length: int, variant: Variant) -> NDArray[np.bool_]:
-    """Tokens that begin in the variant's part of a document of so many tokens."""
+    """Tokens that begin in the variant's part of a document of this many tokens."""
     position, start = scored.position, scored.char_start
     characters = oracle.characters[int(scored.doc_id[0])]
     keep = (
@@ -250,7 +250,7 @@ def rank_scores(rank: NDArray[np.int32], statistic: str) -> NDArray[np.float64]:
 
 
 def word_of_tokens(oracle: Oracle, scored: Scored) -> list[Word | None]:
-    """The word that holds each token's last character."""
+    """The word that contains each token's last character."""
     words = oracle.words[int(scored.doc_id[0])]
     starts = [word.start for word in words]
     found = []

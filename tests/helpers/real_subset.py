@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -34,12 +36,19 @@ OPTIONS = [
 """Of `tokenmart extract`."""
 
 
-def write_subset(folder: Path, documents: tuple[int, ...]) -> Path:
-    """A problem file, and beside it a data folder that shares the checkout's downloads.
+def write_subset(
+    folder: Path,
+    documents: tuple[int, ...],
+    probes: Sequence[dict[str, Any]] = PROBES,
+    compare: Sequence[tuple[str, str]] = (),
+) -> Path:
+    """A problem file, and next to it a data folder that shares the checkout's downloads.
 
     Args:
         folder: gets `minilong.yml` and `data`.
         documents: positions among those of minilong.
+        probes: of the problem file.
+        compare: pairs of conditions that it declares.
     """
     checkout = find_workspace(Path(__file__))
     (folder / "data").mkdir()
@@ -49,7 +58,8 @@ def write_subset(folder: Path, documents: tuple[int, ...]) -> Path:
     (folder / "texts.json").write_text(json.dumps([texts[number] for number in documents]))
     problem = yaml.safe_load((checkout.problems / "minilong.yml").read_text(encoding="utf-8"))
     problem["documents"] = {"kind": "json", "path": str(folder / "texts.json")}
-    problem["probes"] = PROBES
+    problem["probes"] = list(probes)
+    problem["compare"] = [list(pair) for pair in compare]
     path = folder / "minilong.yml"
     path.write_text(yaml.safe_dump(problem), encoding="utf-8")
     return path

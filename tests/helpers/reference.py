@@ -19,7 +19,7 @@ from extract.token_scores import TokenScores
 from warehouse.probes.request import Request
 
 FACTOR = 4.0
-"""Our error is at most so many times the plain forward's: sums in another order, in batches, in
+"""Accepted multiple of the plain forward's error: sums in another order, in batches, in
 pieces and behind a cache have errors of the same size, not the same errors."""
 
 
@@ -31,8 +31,8 @@ class Reference:
         exact: of the float64 forward.
         nats: accepted difference of log-probs.
         entropy_nats: accepted difference of entropies.
-        lowest_rank: shape (n,), if every logit within twice `nats` of the target's stood below it.
-        highest_rank: the same if it stood above.
+        lowest_rank: shape (n,), if every logit within twice `nats` of the target's were below it.
+        highest_rank: the same if it were above.
     """
 
     exact: TokenScores

@@ -120,7 +120,7 @@ def fill(workspace: Workspace) -> None:
 
 
 def build_mart(workspace: Workspace) -> None:
-    """Stand in for `dbt build`: a mart whose view reads from its own catalog."""
+    """A substitute for `dbt build`: a mart whose view reads from its own catalog."""
     workspace.database.parent.mkdir(parents=True, exist_ok=True)
     with duckdb.connect(str(workspace.database)) as connection:
         connection.execute(

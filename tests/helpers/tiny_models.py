@@ -19,7 +19,7 @@ def make_text(seed: int, words: int = 120) -> str:
     return " ".join(picked) + f" {seed} end."
 
 
-def make_tokenizer(folder: Path, bos: bool) -> int:
+def make_tokenizer(folder: Path, bos: bool, vocabulary: int = 320) -> int:
     """Train a small byte-level BPE tokenizer; returns the size of its vocabulary."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
@@ -28,7 +28,7 @@ def make_tokenizer(folder: Path, bos: bool) -> int:
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     core.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=320,
+        vocab_size=vocabulary,
         special_tokens=["<s>", "</s>"],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
@@ -62,20 +62,23 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
 
 
 def make_checkpoint(
-    folder: Path, architecture: str = "llama", bos: bool = True, seed: int = 0
+    folder: Path,
+    architecture: str = "llama",
+    bos: bool = True,
+    seed: int = 0,
+    vocabulary: int = 320,
 ) -> Path:
     """A random two-layer model of this architecture, with a tokenizer, as safetensors."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    vocabulary = make_tokenizer(folder, bos)
     settings = {
         "hidden_size": 32,
         "intermediate_size": 48,
         "num_hidden_layers": 3,
         "num_attention_heads": 4,
         "num_key_value_heads": 2,
-        "vocab_size": vocabulary,
+        "vocab_size": make_tokenizer(folder, bos, vocabulary),
         "max_position_embeddings": 512,
         "bos_token_id": 0,
         "eos_token_id": 1,

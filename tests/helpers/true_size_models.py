@@ -27,7 +27,7 @@ def locked_problem() -> Problem:
 
 
 def _published(spec: ModelSpec) -> Any:
-    """What is known of the repository: its configuration beside the sizes, and its BOS."""
+    """Facts about the repository: its configuration and sizes, and its BOS."""
     sys.path[:0] = [str(CHECKOUT.root)] if str(CHECKOUT.root) not in sys.path else []
     from tests.rehearsal.lookalikes import LOOK_ALIKES
 

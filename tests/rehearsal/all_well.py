@@ -66,7 +66,7 @@ class Stage:
             self.repositories[model.full_id] = repository
 
     def checkout(self, name: str, hub: Hub, **settings: Any) -> Scratch:
-        """A new scratch checkout beside the repositories."""
+        """A new scratch checkout next to the repositories."""
         root = self.folder / name
         make_checkout(root)
         place_locked_files(root, self.tokenizers)
@@ -145,7 +145,7 @@ class AllWell:
         done = self.scratch.run("doctor", "--problem", PROBLEM, "--json")
         require(done.code == 1, str(done))
         missing = [each for each in _findings(done) if each["level"] == "missing"]
-        # the problem file tells the sizes of the true models, for which the disk may be too small
+        # the problem file has the sizes of the true models, for which the disk may be too small
         missing = [each for each in missing if each["name"] != "downloads"]
         require([each["name"] for each in missing] == ["models"], str(missing))
         require(f"{len(LOOK_ALIKES)} not here" in str(missing), str(missing))
@@ -171,7 +171,7 @@ class AllWell:
         return ("extract", "--problem", PROBLEM, "--device", "cpu")
 
     def models(self) -> str:
-        """Doctor's remedy brings all models; one connection breaks on the way."""
+        """Doctor's remedy downloads all models; one connection breaks on the way."""
         broken = next(model.full_id for model in LOOK_ALIKES if model.breaks_once)
         self.hub.repositories[broken].breaks_off = 11 << 20
         self.hub.repositories[broken].breaks_left = 1
@@ -278,7 +278,7 @@ class AllWell:
         stock = self.difference(model, variant, plain, full)
         require(stock <= TOLERANCE, f"{variant}: {stock:.2g} nats off")
         apart = self.difference(model, model.full_id, plain, full)
-        require(apart > 100 * TOLERANCE, "the two readings can't be told apart")
+        require(apart > 100 * TOLERANCE, "the two readings are not distinguishable")
         return f"{stock:.1e} nats off; the readings are up to {apart:.2g} apart"
 
     def difference(
@@ -308,7 +308,7 @@ class AllWell:
     def verify(self) -> str:
         """The script itself, on the submission."""
         file = next(self.submission.rglob("submission.json"))
-        # it reads the locked files of the checkout it stands in, whatever the environment says
+        # it reads the locked files of its own checkout, whatever the environment has
         folder = self.scratch.root / "scripts"
         folder.mkdir(exist_ok=True)
         script = shutil.copy(CHECKOUT / "scripts" / "verify_locked_no4k.py", folder)
@@ -345,7 +345,7 @@ def stored_units(
 
 
 def _findings(done: Done) -> list[dict[str, Any]]:
-    """The JSON list that a command printed, whatever it said beside it."""
+    """The JSON list that a command printed, without its other output."""
     start, end = done.output.index("["), done.output.rindex("]")
     found: list[dict[str, Any]] = json.loads(done.output[start : end + 1])
     return found

@@ -35,12 +35,12 @@ def _unchanged(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Breakage:
-    """What is broken, and what the run has to say.
+    """A fault, and the message that the run must print.
 
     Attributes:
         name: for the table.
-        models: who must be named, and nobody else.
-        words: each must stand in the line that names a model.
+        models: those that must be named, and no others.
+        words: each must be in the line that names a model.
         harm: changes the files of the first model's repository.
         repository: settings of its repository on the hub.
         token: what the client shows to the hub.

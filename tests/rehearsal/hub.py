@@ -59,8 +59,8 @@ class StoredFile:
 class Repository:
     """One repository: its commits stay, its branch `main` is the newest of them.
 
-    `token` opens it where it is gated. `breaks_off`: after so many bytes of a weight file the
-    connection is cut, each time or `breaks_left` times.
+    `token` opens it where it is gated. `breaks_off`: after this number of bytes of a weight file
+    the connection is cut, each time or `breaks_left` times.
     """
 
     commits: dict[str, dict[str, StoredFile]] = field(default_factory=dict)
@@ -273,7 +273,7 @@ class _Handler(BaseHTTPRequestHandler):
         headers: dict[str, str] | None = None,
         sent: int | None = None,
     ) -> None:
-        """Answer; with `sent` the connection gives only so many bytes of what it promised."""
+        """Answer; with `sent` the connection sends only this number of the announced bytes."""
         path = urlsplit(self.path).path
         self.hub.asked.append(Asked(self.command, path, status, self.headers.get("Range")))
         self.send_response(status)

@@ -20,7 +20,7 @@ NTK_WIDTH = 128
 def frozen_ntk_base(factor: float, length: int) -> float:
     """The base that NTK scaling has at `length` tokens, kept there in training and evaluation.
 
-    arXiv 2409.12181; stock code computes it anew from each input's own length.
+    arXiv 2409.12181; stock code recomputes it from each input's own length.
     """
     stretched = factor * length / 4096 - (factor - 1)
     return 10_000.0 * math.pow(stretched, NTK_WIDTH / (NTK_WIDTH - 2))

@@ -14,7 +14,7 @@ _SYLLABLES = [c + v for c in "bdfgklmnprstvz" for v in "aeiou"]
 
 
 def made_up_text(seed: int, characters: int) -> str:
-    """A reproducible text of exactly so many characters.
+    """A reproducible text of exactly this number of characters.
 
     A few words are frequent, most are rare; there are digits, letters beyond ASCII, line breaks.
     """
@@ -45,7 +45,7 @@ def _lexicon() -> list[str]:
 
 
 def text_of_tokens(seed: int, tokens: int, count: Callable[[str], int]) -> str:
-    """A text that a tokenizer cuts into exactly so many tokens, digits filling it up."""
+    """A text that a tokenizer splits into exactly this number of tokens, padded by digits."""
     whole = made_up_text(seed, 8 * tokens)
     low, high = tokens // 2, len(whole)
     while low < high - 1:
@@ -124,7 +124,7 @@ def sentencepiece_bpe(folder: Path, vocabulary: int) -> None:
 
 
 def llama_tokenizer_json(folder: Path, adds_bos: bool) -> None:
-    """The `tokenizer.json` that Llama-2 repositories carry beside their `tokenizer.model`."""
+    """The `tokenizer.json` that Llama-2 repositories have next to their `tokenizer.model`."""
     import sentencepiece
 
     pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))

@@ -123,7 +123,7 @@ def write_weights(model: LookAlike, folder: Path, weights: dict[str, Any]) -> No
         described = {"metadata": {"total_size": total}, "weight_map": index}
         _write_json(folder / f"{stem}.{suffix}.index.json", described)
     if model.gated:
-        # that repository holds its weights twice; the second copy is never wanted
+        # that repository contains its weights twice; the second copy is never wanted
         torch.save(weights, folder / "pytorch_model.bin")
 
 

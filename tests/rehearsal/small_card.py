@@ -73,7 +73,7 @@ class SmallCard:
         return f"{TOO_LARGE} refused, {partly.count(CACHED)} models without {CACHED}"
 
     def extract(self) -> str:
-        """What the plan lets through is done at the first attempt; the rest is refused at once."""
+        """What the plan accepts is done at the first attempt; the rest is refused immediately."""
         words = [word for name in self.models for word in ("--model", name)]
         done = self._on_the_card(*words)
         require(done.code == 5, str(done))

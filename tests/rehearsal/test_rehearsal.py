@@ -77,7 +77,7 @@ def test_a_gated_repository_opens_to_its_token_only(
     assert "folder" in _download(hub, tmp_path / "home", "main", TOKEN)
 
 
-def test_a_broken_download_goes_on_where_it_broke(hub: Hub, tmp_path: Path) -> None:
+def test_a_broken_download_resumes_where_it_broke(hub: Hub, tmp_path: Path) -> None:
     repository = hub.repositories[NAME]
     repository.breaks_off, repository.breaks_left = 11 << 20, 1
     folder = Path(_download(hub, tmp_path / "home", "main")["folder"])
@@ -86,7 +86,7 @@ def test_a_broken_download_goes_on_where_it_broke(hub: Hub, tmp_path: Path) -> N
     assert ranges == [None, f"bytes={10 << 20}-"]
 
 
-def test_what_is_not_there_is_told_apart(hub: Hub, tmp_path: Path) -> None:
+def test_missing_files_have_distinct_messages(hub: Hub, tmp_path: Path) -> None:
     assert _download(hub, tmp_path, "no-branch") == {"error": "RevisionNotFoundError"}
     hub.repositories.clear()
     assert _download(hub, tmp_path, "main") == {"error": "RepositoryNotFoundError"}

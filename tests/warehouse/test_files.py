@@ -167,7 +167,7 @@ def test_parquet_files_lie_under_no_path_that_names_a_column(
         find_workspace()
 
 
-def test_a_bundle_lies_under_no_path_that_names_a_column(
+def test_a_bundle_is_under_no_path_that_names_a_column(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "rank=0" / "lab").mkdir(parents=True)

@@ -13,7 +13,7 @@ from warehouse.paths import Workspace
 
 @dataclass(frozen=True)
 class Row:
-    """One scored item as a file gives it: where it stands, and its fields, not yet checked.
+    """One scored item as read from a file: its place, and its fields, not yet checked.
 
     `place` names file and line for messages. `fields` has `task`, `item` (a whole number) and
     `score`, and may have the other columns of the `downstream` table.

@@ -36,12 +36,12 @@ LEAST_EDGES = 0.5
 character in five or six."""
 
 ENOUGH = 10
-"""With fewer intervals their edges tell nothing."""
+"""With fewer intervals nothing can be concluded from their edges."""
 
 
 @dataclass(frozen=True)
 class _Interval:
-    """One interval and where it stands, for messages."""
+    """One interval and its place in the file, for messages."""
 
     place: str
     doc_id: int

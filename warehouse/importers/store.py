@@ -150,7 +150,7 @@ def _table(items: list[Item]) -> pa.Table:
 
 
 def _record(path: Path) -> dict[str, dict[str, str]] | None:
-    """What a file of items was imported from; None when it was measured or can't be read."""
+    """Source of an imported file of items; None if it was measured or can't be read."""
     try:
         metadata = pq.read_schema(footer(path)).metadata or {}
     except (OSError, pa.ArrowException):

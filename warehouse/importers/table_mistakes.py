@@ -1,4 +1,4 @@
-"""What a person gets wrong in a plain table as a whole, each told with its way out."""
+"""Mistakes that concern a plain table as a whole, each with what to do."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def check_columns(
         known: all that it may have.
         required: those that it must have.
         long: the columns for name and value of a score, where tables are often wide instead.
-        is_number: whether a given column holds numbers only.
+        is_number: whether a given column contains numbers only.
 
     Raises:
         TokenmartError: one line with the column and what to do.
@@ -91,7 +91,7 @@ def check_columns(
 
 
 def numbers_in(connection: duckdb.DuckDBPyConnection, table: str) -> Callable[[str], bool]:
-    """Whether a column of a table holds numbers only."""
+    """Whether a column of a table contains numbers only."""
 
     def is_number(name: str) -> bool:
         column = '"' + name.replace('"', '""') + '"'

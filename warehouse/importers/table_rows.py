@@ -90,10 +90,10 @@ def _load_text(
         for name in columns:
             if name == "row_number":
                 raise TokenmartError(f"{path}: a column is called {name!r}; rename or remove it")
-            # SQL knows no capitals
+            # SQL names ignore case
             if seen.setdefault(name.casefold(), name) != name:
                 raise TokenmartError(
-                    f"{path}: columns {seen[name.casefold()]!r} and {name!r} can't be told apart; "
+                    f"{path}: columns {seen[name.casefold()]!r} and {name!r} differ only in case; "
                     "rename one"
                 )
         known = {str(row[0]) for row in connection.execute(f"describe {table}").fetchall()}

@@ -39,7 +39,7 @@ Mend = Literal["move", "drop", "rewrite", "refetch", "superseded"]
 Units of documents that changed are not damaged: extraction replaces them, or gc removes them."""
 
 IMPORTED = "import"
-"""What the ledger has as the probe of rows that another program made."""
+"""The ledger's probe of rows that another program computed."""
 
 Columns = Mapping[str, "np.ndarray[Any, Any]"]
 
@@ -75,7 +75,7 @@ class Defect:
 
     @property
     def remedy(self) -> str:
-        """What to do about it, as commands."""
+        """The commands that repair it."""
         problem = self.asked or self.problem
         if self.mend == "refetch":
             return f"tokenmart data fetch --problem {problem} --only documents"
@@ -87,7 +87,7 @@ class Defect:
 
 @dataclass(frozen=True)
 class FileCheck:
-    """What was verified in one file, and what is wrong with it."""
+    """Checks of one file, and its faults."""
 
     units: int
     rows: int
@@ -242,7 +242,9 @@ def _readable_rows(path: Path) -> tuple[pa.Table, list[int], list[str]]:
 
 
 def _differs_in_duckdb(path: Path, columns: Columns) -> str:
-    """What DuckDB, which metrics are computed with, reads otherwise than pyarrow does."""
+    """The difference between DuckDB's and pyarrow's reading of a file; metrics are computed with
+    DuckDB.
+    """
     wanted = ", ".join(f"max({name}) as {name}" for name in columns)
     query = f"select count(*) as n, {wanted} from read_parquet(?, hive_partitioning = false)"
     try:
@@ -288,7 +290,7 @@ def _unit_defects(
     if (unit.problem, unit.model_id, unit.condition) != keys:
         yield f"it belongs to {unit.problem}/{unit.model_id}/{unit.condition}"
     if rows.num_rows != unit.rows:
-        yield f"{rows.num_rows:,} rows, the ledger says {unit.rows:,}"
+        yield f"{rows.num_rows:,} rows, the ledger has {unit.rows:,}"
     elif content_sha256(rows) != unit.content_sha256:
         yield "its content is not the one hashed in the ledger"
     columns = {name: rows[name].to_numpy() for name in rows.schema.names}
@@ -328,7 +330,7 @@ def _broken_rules(
 
 
 def _kind(unit: UnitRecord) -> ConditionKind:
-    """What the unit's probe promises; nothing where its plugin is not here."""
+    """Rules that the unit's probe guarantees; none if its plugin is not installed."""
     name = unit.condition_kind
     return condition_kinds().get(name, ConditionKind(name))
 
@@ -355,7 +357,7 @@ def _first_line(error: Exception) -> str:
 def repair_file(
     workspace: Workspace, path: Path, documents: Mapping[int, DocumentFacts] | None
 ) -> str:
-    """Mend one file so that the next extraction computes only what was lost.
+    """Repair one file so that the next extraction computes only what was lost.
 
     A file whose ledger can't be read, and a damaged pending unit, is renamed to `*.damaged`;
     from a published one the damaged units are dropped. The file is checked again under the

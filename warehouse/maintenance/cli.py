@@ -45,7 +45,11 @@ def init(folder: Path) -> None:
 
 
 @click.command()
-@click.option("--problem", "problem_name", help="Check the files of this problem too.")
+@click.option(
+    "--problem",
+    "problem_name",
+    help="Name of the problem, or path of its .yml file: check its files too.",
+)
 @JSON
 def doctor(problem_name: str | None, as_json: bool) -> None:
     """Check the environment and print a remedy for each problem.
@@ -203,7 +207,9 @@ def _as_json(
 @ANY_PROBLEM
 @click.option("--yes", is_flag=True, help="Remove without asking.")
 @click.option(
-    "--dry-run", is_flag=True, help="List and remove nothing; the default outside a terminal."
+    "--dry-run",
+    is_flag=True,
+    help="List and remove nothing; the default outside a terminal.",
 )
 def gc(problem_name: str | None, yes: bool, dry_run: bool) -> None:
     """Remove superseded and stray files, after confirmation.
@@ -230,19 +236,16 @@ def gc(problem_name: str | None, yes: bool, dry_run: bool) -> None:
     if not garbage:
         click.echo("nothing to remove")
         return
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    from warehouse.terminal import Column, print_columns, terminal_console
 
-    table = Table("what", "where", box=None)
-    table.add_column("rows", justify="right")
-    table.add_column("bytes", justify="right")
-    table.add_column("why")
-    for item in garbage:
-        where = item.path.relative_to(workspace.store)
-        cells = (item.what, str(where), f"{item.rows:,}", f"{item.bytes:,}", item.why)
-        table.add_row(*(Text(visible(cell)) for cell in cells))
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
+    columns = [
+        Column("what", [item.what for item in garbage], text=True),
+        Column("where", [str(i.path.relative_to(workspace.store)) for i in garbage], text=True),
+        Column("rows", [f"{item.rows:,}" for item in garbage]),
+        Column("bytes", [f"{item.bytes:,}" for item in garbage]),
+        Column("why", [item.why for item in garbage], text=True),
+    ]
+    print_columns(terminal_console(), columns)
     size = sum(item.bytes for item in garbage)
     if dry_run or not (yes or sys.stdin.isatty()):
         click.echo(f"{len(garbage)} to remove, about {size:,} bytes; --yes removes them")

@@ -228,7 +228,7 @@ def _problem(problem: Problem, workspace: Workspace) -> list[Check]:
 
 
 def _kept(name: str, need: Need, problem: Problem, workspace: Workspace) -> Check:
-    """What is here must be what was recorded at its first use, if it was."""
+    """Files must equal their record of first use, if there is one."""
     path = Path(need.path)
     difference = changed(workspace, problem.name, path) if path.is_file() else ""
     if not difference:

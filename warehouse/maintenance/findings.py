@@ -1,4 +1,4 @@
-"""What a look at the environment found."""
+"""Findings about the environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is superseded or stray in the data folder, and its removal.
+"""Superseded and stray files of the data folder, and their removal.
 
 Nothing is touched that is not listed here: rows of units that the problem file, its documents or
 the requests of a benchmark no longer name, pending units already merged, leftovers of killed
@@ -182,7 +182,9 @@ def _in_published(path: Path, reason: Callable[[UnitRecord], str]) -> Iterator[G
 
 
 def _choices_without_unit(workspace: Workspace, problem: str) -> Iterator[Garbage]:
-    """Files of first choices whose unit is gone; those of the last hour may be getting theirs."""
+    """Files of top-k tokens whose unit is gone, except those of the last hour: their unit may
+    follow.
+    """
     units: dict[Path, set[tuple[int, str]]] = {}
     for path in _older(workspace.store / "top_tokens" / f"problem={problem}", "doc-*.parquet"):
         keys = partition_keys(path.parent)
@@ -193,7 +195,7 @@ def _choices_without_unit(workspace: Workspace, problem: str) -> Iterator[Garbag
         _, doc_id, fingerprint = path.stem.split("-")
         # a ledger that can't be read is for `data check`
         if path.parent in units and (int(doc_id), fingerprint) not in units[path.parent]:
-            yield Garbage("first choices", path, 0, _size(path), "their unit is gone")
+            yield Garbage("top-k tokens", path, 0, _size(path), "their unit is gone")
 
 
 def _strays(workspace: Workspace, problem: str) -> Iterator[Garbage]:

@@ -1,4 +1,4 @@
-"""What a problem still lacks for all its models and documents, and how long it would take here."""
+"""Remaining work for all models and documents of a problem, and its time on this machine."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def open_catalog(workspace: Workspace) -> Iterator[duckdb.DuckDBPyConnection]:
     """The built warehouse, read-only.
 
     Raises:
-        TokenmartError: it holds no metric yet.
+        TokenmartError: it contains no metric yet.
     """
     from warehouse.sql.connection import connect_read_only
 

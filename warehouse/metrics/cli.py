@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 import click
 
 from warehouse.errors import visible
+from warehouse.options import ANY_PROBLEM, JSON
 from warehouse.paths import Workspace, find_workspace
 
 if TYPE_CHECKING:
     import duckdb
-
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group()
@@ -33,9 +32,10 @@ def metrics() -> None:
 )
 @click.option(
     "--problem",
-    help="List every METRIC/VARIANT that this problem's probes allow, built or not.",
+    help="Name of the problem, or path of its .yml file: list every METRIC/VARIANT that its probes "
+    "allow, built or not.",
 )
-@_JSON
+@JSON
 def list_(
     metric: str | None, family: str | None, admissible: bool, problem: str | None, as_json: bool
 ) -> None:
@@ -76,7 +76,7 @@ def list_(
 
 @metrics.command(short_help="Show a metric's formula, values and near-duplicates.")
 @click.argument("name", metavar="METRIC[/VARIANT]")
-@click.option("--problem", help="Use only this problem.")
+@ANY_PROBLEM
 @click.option("--values", "all_values", is_flag=True, help="Show every model's value.")
 @click.option(
     "--threshold",
@@ -88,10 +88,10 @@ def list_(
 @click.option(
     "--neighbours", default=5, show_default=True, help="Number of nearest variants to show."
 )
-@_JSON
+@JSON
 def show(
     name: str,
-    problem: str | None,
+    problem_name: str | None,
     all_values: bool,
     threshold: float,
     neighbours: int,
@@ -116,6 +116,7 @@ def show(
     metric, slash, rest = name.partition("/")
     variant = rest if slash else None
     workspace = find_workspace()
+    problem = _asked(problem_name, workspace)
     with _catalog(workspace) as connection:
         entries = catalog.entries(connection, metric, variant)
         values = catalog.values(connection, metric, variant, problem)
@@ -137,15 +138,15 @@ def show(
         return
     file = workspace.dbt_project / "variants" / f"{metric}.csv"
     if file.is_file():  # a table of scores has none
-        _print([listing.how_many(entries, len(read_variants(file)), problem)])
+        _print([listing.how_many(entries, len(read_variants(file)), problem_name)])
     if workspace.database.is_file():
         _print(listing.near_duplicates(groups, correlations, metric, len(entries), threshold))
 
 
 @metrics.command(short_help="Count variants and distinct rankings of the models.")
-@click.option("--problem", help="Use only this problem.")
-@_JSON
-def census(problem: str | None, as_json: bool) -> None:
+@ANY_PROBLEM
+@JSON
+def census(problem_name: str | None, as_json: bool) -> None:
     """Count built variants, distinct rankings of the models, and variants without a value.
 
     It counts all built variants, and the core variants separately. Run `tokenmart dbt build` first.
@@ -160,7 +161,9 @@ def census(problem: str | None, as_json: bool) -> None:
     from warehouse.metrics import catalog, listing
     from warehouse.metrics.near_duplicates import take_census
 
-    with catalog.open_catalog(find_workspace()) as connection:
+    workspace = find_workspace()
+    problem = _asked(problem_name, workspace)
+    with catalog.open_catalog(workspace) as connection:
         problems = [problem] if problem else catalog.problems(connection)
         found = [take_census(connection, name) for name in problems]
     if as_json:
@@ -256,15 +259,28 @@ def dbt_command(arguments: tuple[str, ...]) -> None:
     sys.exit(run_dbt(arguments, find_workspace()))
 
 
+def _asked(problem: str | None, workspace: Workspace) -> str | None:
+    """The name of the problem that --problem selects by name or path; None for all.
+
+    Raises:
+        ProblemFileError: no such problem file.
+    """
+    from warehouse.problem.problem_files import read_problem_file
+
+    return None if problem is None else str(read_problem_file(problem, workspace).value.get("name"))
+
+
 def _catalog(workspace: Workspace) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
-    """What was built; before a build what the metrics' files say, which is told in one line."""
+    """The built metrics; before a build those described by the metrics' files, with a note in one
+    line.
+    """
     from warehouse.metrics.catalog import open_catalog, unbuilt_catalog
 
     if workspace.database.is_file():
         return open_catalog(workspace)
     click.echo(
-        f"{workspace.database}: no warehouse yet; this is what the metrics' files say, and values "
-        "need `tokenmart dbt build`",
+        f"{workspace.database}: no warehouse yet; this list is read from the metrics' files; run "
+        "`tokenmart dbt build` for values",
         err=True,
     )
     return unbuilt_catalog(workspace.dbt_project)

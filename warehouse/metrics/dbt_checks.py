@@ -1,4 +1,4 @@
-"""What dbt-duckdb asks before it opens the database (profiles.yml): is the metric library whole?"""
+"""Check before dbt-duckdb opens the database (profiles.yml): is the metric library complete?"""
 
 from __future__ import annotations
 

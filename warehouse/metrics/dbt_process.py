@@ -1,4 +1,4 @@
-"""How dbt is started: this environment's, in dbt_project/, on the workspace's data and database."""
+"""Start of dbt: this environment's, in dbt_project/, on the workspace's data and database."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from warehouse.files import storage_errors
 from warehouse.paths import Workspace
 
 PROBLEMS_NAMED = 3
-"""Of so many problems the next commands are printed."""
+"""Number of problems for which the next commands are printed."""
 
 _KEPT = ("DBT_TARGET_PATH", "DBT_LOG_PATH")
 """Variables of dbt that reach it. All others may be those of another project: its profile, its
@@ -89,7 +89,7 @@ def run_dbt(arguments: Sequence[str], workspace: Workspace) -> int:
 
 
 def failed_nodes(workspace: Workspace, since: float) -> list[str]:
-    """What failed in dbt's last run, a line each with the beginning of dbt's message.
+    """Failures of dbt's last run, a line each with the start of dbt's message.
 
     Args:
         workspace: the checkout.
@@ -128,7 +128,7 @@ def next_steps(workspace: Workspace) -> list[str]:
     for (problem,) in rows[:PROBLEMS_NAMED]:
         asked = problem if problem in list_problems(workspace) else f"{problem}.yml"
         target = None
-        with suppress(TokenmartError):  # a file that lies elsewhere
+        with suppress(TokenmartError):  # a file in another folder
             target = load_ranked(asked, workspace).target
         if target is not None:
             lines.append(f"  tokenmart correlate --problem {asked}")

@@ -1,4 +1,4 @@
-"""What is wrong with a variant's SQL expression, by DuckDB's own parser, before anything runs.
+"""Check of a variant's SQL expression by DuckDB's own parser, before anything runs.
 
 An expression reads the columns of one row source and nothing else: a subquery or a table function
 could read labels past dbt's lineage graph.
@@ -32,7 +32,7 @@ class ExpressionChecker:
         return {names[-1].lower() for names in _columns(self._parse(text)["statements"])}
 
     def mistake(self, text: str, table: str, columns: Collection[str] | None) -> str:
-        """What is wrong and what to do; empty when nothing is.
+        """The mistake and what to do; empty without one.
 
         Args:
             text: the expression.

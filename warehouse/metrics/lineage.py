@@ -16,7 +16,7 @@ from warehouse.strict_json import StrictJsonError, read_json
 _MAXIMUM_BYTES = 256 << 20
 _LABELS = "downstream"
 _GIVEN = "given_by_dbt"
-"""Stands for a Jinja expression: a `ref`, a `source`, a macro's text."""
+"""Placeholder for a Jinja expression: a `ref`, a `source`, a macro's text."""
 
 _OPENS = re.compile(
     r"""\b(read_\w+|\w+_scan|\w+_scan_\w+|scan_\w+|sniff_csv|glob|query|query_table|getenv|st_read
@@ -58,7 +58,7 @@ class Lineage:
 
 
 def manifest_path(workspace: Workspace) -> Path:
-    """Where dbt leaves the graph of its last run."""
+    """File with the graph of dbt's last run."""
     folder = os.environ.get("DBT_TARGET_PATH") or "target"
     return workspace.dbt_project / folder / "manifest.json"
 
@@ -155,7 +155,7 @@ def _texts(manifest: Mapping[str, Any], names: list[str]) -> Iterator[tuple[str,
 
 
 def _strings_gone(text: str) -> str:
-    """SQL whose strings are empty, but for one that stands where a table is read."""
+    """SQL with its strings emptied, except one in the place of a table."""
     return re.sub(
         r"(\b(?:from|join)\s+'[^']*')|'(?:[^']|'')*'", lambda m: m[1] or "''", text, flags=re.I
     )

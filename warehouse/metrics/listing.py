@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from warehouse.metrics.catalog import Row
 from warehouse.metrics.near_duplicates import Census, Correlation, NearDuplicates, is_near, ranked
+from warehouse.terminal import counted
 
 
 def list_metrics(rows: Sequence[Row]) -> Iterator[str]:
@@ -20,12 +21,13 @@ def list_metrics(rows: Sequence[Row]) -> Iterator[str]:
         row = first[name]
         mark = "" if row["admissible"] else ", not admissible"
         built = f" ({core[name]} in the core)" if core else ""
-        yield f"{name:<22} {count:>4} variants{built}, {row['direction']} is better{mark}"
+        variants = counted(count, "variant")
+        yield f"{name:<22} {variants:>12}{built}, {row['direction']} is better{mark}"
         yield f"    {row['formula']}"
         if row.get("caution"):
             yield f"    caution: {row['caution']}"
     some = f"; {core.total()} in the core, which is built without `grids`" if core else ""
-    yield f"{len(rows)} variants of {len(counts)} metrics{some}"
+    yield f"{counted(len(rows), 'variant')} of {counted(len(counts), 'metric')}{some}"
 
 
 def list_variants(rows: Sequence[Row]) -> Iterator[str]:
@@ -47,12 +49,12 @@ def list_names(rows: Sequence[Row]) -> Iterator[str]:
             yield f"built with `tokenmart dbt run --vars 'grids: true'`: {len(others)} more"
         mark = "" if row["admissible"] else "  (not admissible)"
         yield f"{row['metric']}/{row['variant']}  {_settings(row['parameters'])}{mark}"
-    metrics = len({row["metric"] for row in rows})
-    yield f"{len(rows)} variants of {metrics} metrics; {len(core)} in the core"
+    metrics = counted(len({row["metric"] for row in rows}), "metric")
+    yield f"{counted(len(rows), 'variant')} of {metrics}; {len(core)} in the core"
 
 
 def how_many(entries: Sequence[Row], written: int, problem: str | None) -> str:
-    """How many of a metric's variants are shown, and how to see all under their names.
+    """Number of a metric's variants shown, and how to list all.
 
     Args:
         entries: those shown.
@@ -131,7 +133,9 @@ def near_duplicates(
 
 
 def census(found: Census) -> Iterator[str]:
-    """How many variants and rankings a problem has, which are alike, and which have no value."""
+    """Numbers of variants and of different rankings, near-duplicates, and variants without
+    values.
+    """
     yield (
         f"{found.problem}: {len(found.variants)} variants, {found.rankings} different rankings; "
         f"core: {found.core_variants} variants, {found.core_rankings} different rankings"

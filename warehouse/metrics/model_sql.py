@@ -21,7 +21,7 @@ class ModelSql:
     """Builds models of a dbt project in a DuckDB database, each once, with all they read.
 
     Args:
-        connection: holds a table or view by the name of each source table that is read.
+        connection: contains a table or view by the name of each source table that is read.
         workspace: whose dbt project it is.
         variables: dbt variables; what isn't named keeps the default that the SQL gives.
     """

@@ -230,7 +230,7 @@ _RANKINGS = """
 
 @dataclass(frozen=True)
 class Census:
-    """How many questions the variants of a problem really ask.
+    """The different rankings among the variants of a problem.
 
     variants: names, `metric variant`.
     alike: groups of variants that put the models in exactly the same order, best first.

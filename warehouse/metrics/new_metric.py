@@ -25,7 +25,7 @@ _WHOLE, _REAL = (0, 1, 40, 5000), (4.0, 0.5, 2.5, 1.0)
 
 @dataclass(frozen=True)
 class NewMetric:
-    """What a new metric computes.
+    """Definition of a new metric.
 
     name: lower-case letters, digits and `_`.
     numerator, denominator: SQL aggregates over a document's tokens.
@@ -178,7 +178,7 @@ def _value(kind: str, number: int) -> object:
 
 
 def _expected(metric: NewMetric, sample: Sequence[Mapping[str, Any]]) -> str:
-    """What the sample makes, computed by DuckDB, as rows of YAML."""
+    """The sample's results, computed by DuckDB, as rows of YAML."""
     import duckdb
 
     suffix = "@window" if metric.over == "token_pairs" else ""

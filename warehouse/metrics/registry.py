@@ -25,7 +25,7 @@ LIST = "models/marts/metric_documents.sql"
 """The model that lists the families."""
 
 LISTED = re.compile(r"(set metrics = \[\n)(.*?)(\n?\])", re.DOTALL)
-"""The list in its text; the second group holds the names."""
+"""The list in its text; the second group contains the names."""
 
 _CHOICES: Mapping[str, tuple[object, ...]] = {
     "direction": ("higher", "lower"),
@@ -39,14 +39,14 @@ class Family:
     """A metric family, as its YAML declares it.
 
     metric: name of the metric, of its model and of its files.
-    family: the heading it stands under in the catalogue.
+    family: its heading in the catalogue.
     direction: which values are better, `higher` or `lower`.
     admissible: whether an official submission may use it.
     needs: the kind of probe it is computed from (`full`, `window`, `retrieval`, …).
     transform: `exp` where the combined value is exponentiated last, else None.
     sql: the file of its model.
     caution: what to be careful about, if anything.
-    description: as its YAML has it, where dbt's `doc("…")` stands for a text of docs/.
+    description: as its YAML has it, where dbt's `doc("…")` refers to a text of docs/.
     """
 
     metric: str
@@ -64,8 +64,8 @@ def find_families(project: Path) -> list[Family]:
     """All families of a dbt project, by name.
 
     Raises:
-        TokenmartError: a YAML can't be read, lacks a field or describes another model than the
-            SQL files beside it; or a family lacks variants or its place in the list, or one of
+        TokenmartError: a YAML can't be read, lacks a field or describes another model than the SQL
+            files in its folder; or a family lacks variants or its place in the list, or one of
             these lacks the family. One line names the file, the field and what to do.
     """
     described: dict[str, tuple[Path, dict[str, Any]]] = {}
@@ -104,7 +104,7 @@ def find_families(project: Path) -> list[Family]:
 
 
 def models_of(path: Path) -> Iterator[dict[str, Any]]:
-    """What a YAML says of dbt's models: the entries under `models:`, each a mapping.
+    """Descriptions of dbt models in a YAML file: the entries under `models:`, each a mapping.
 
     Raises:
         TokenmartError: it can't be read, or isn't such a file.

@@ -1,8 +1,8 @@
-"""What was ever tried on a problem: every variant built and every idea asked, with its values.
+"""The record of metrics tested on a problem: every variant built and every idea correlated.
 
-Whoever has looked at a hundred metrics and reports the best has made a hundred tries, also when
-ninety of them are gone from the library. `<data>/tries/problem=<name>.json` remembers them, so
-that later adjustments for the number of tries can count them all.
+The best of a hundred metrics has to be adjusted for a hundred comparisons, even if ninety of them
+were removed from the library since. `<data>/tries/problem=<name>.json` records them with their
+values, so that later adjustments count them all.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _BUILT = """
 
 @dataclass(frozen=True)
 class Try:
-    """One way of giving every model a number.
+    """One metric tested: a definition and a value per model.
 
-    metric, variant: its names; what was asked in passing has a name of its asker's choice.
-    kind: `variant` of the library, `sql` asked on the command line, or `values` made elsewhere.
-    definition: the variant's parameters and code, the SQL text, or where the values came from.
+    metric, variant: its names; an idea has the name given with --name.
+    kind: `variant` of the library, `sql` given to a command, or `values` computed elsewhere.
+    definition: the variant's parameters and code, the SQL text, or a hash of the values.
     values: model_id → value, as last seen; finite numbers only.
     first_seen, last_seen: UTC, as ISO 8601; `remember` sets them.
     """
@@ -57,14 +57,14 @@ class Try:
 
 
 def remember(workspace: Workspace, problem: str, rows: Iterable[Try]) -> None:
-    """Add tries to those of a problem, or see known ones again.
+    """Record metrics tested for a problem, or update those already recorded.
 
-    A try is known when one of the same kind and name has the same definition, or the same values
-    for all models that both have: text that is edited without effect is no new try. A known one
-    takes the new values and definition and keeps those of other models.
+    A metric is already recorded if one of the same kind and name has the same definition, or the
+    same values for all models of both: an edit without effect is not a new metric. Its definition
+    and values are replaced, and values of other models are kept.
 
     Args:
-        workspace: whose data folder holds the file.
+        workspace: whose data folder contains the file.
         problem: name of the problem.
         rows: values that aren't finite are left out, and rows without any.
 
@@ -87,12 +87,32 @@ def remember(workspace: Workspace, problem: str, rows: Iterable[Try]) -> None:
 
 
 def tries(workspace: Workspace, problem: str) -> list[Try]:
-    """Everything that was tried on a problem, in the order it was first seen.
+    """All metrics tested on a problem, in the order of their first test.
 
     Raises:
         StorageError: the file can't be read.
     """
     return _read(_path(workspace, problem))
+
+
+def tested_besides(workspace: Workspace, problem: str, present: Sequence[Try]) -> list[Try]:
+    """Metrics and ideas tested for a problem that are not among those present.
+
+    An idea tested under two names counts once. Nothing is recorded.
+
+    Raises:
+        StorageError: the file can't be read.
+    """
+    here = {_identity(entry) for entry in present}
+    named: dict[tuple[str, str, str], list[Try]] = {}
+    for entry in present:
+        named.setdefault((entry.kind, entry.metric, entry.variant), []).append(entry)
+    besides: dict[tuple[str, str, str, str], Try] = {}
+    for entry in tries(workspace, problem):
+        alike = named.get((entry.kind, entry.metric, entry.variant), ())
+        if _identity(entry) not in here and not any(is_same(entry, one) for one in alike):
+            besides.setdefault(_identity(entry), entry)
+    return list(besides.values())
 
 
 def as_json(rows: Iterable[Try]) -> str:
@@ -103,7 +123,7 @@ def as_json(rows: Iterable[Try]) -> str:
 def built_tries(
     connection: duckdb.DuckDBPyConnection, problem: str | None = None
 ) -> dict[str, list[Try]]:
-    """Problem → the variants that the warehouse holds values of.
+    """Problem → the variants that have values in the warehouse.
 
     Args:
         connection: to a built warehouse.
@@ -118,6 +138,11 @@ def built_tries(
     return found
 
 
+def _identity(entry: Try) -> tuple[str, str, str, str]:
+    metric = entry.metric if entry.kind == "variant" else ""
+    return entry.kind, metric, entry.variant, entry.definition
+
+
 def _path(workspace: Workspace, problem: str) -> Path:
     return workspace.data / "tries" / f"problem={problem}.json"
 
@@ -130,8 +155,8 @@ def _read(path: Path) -> list[Try]:
         return []
     except (OSError, ValueError, TypeError) as error:
         raise StorageError(
-            f"{path}: can't be read ({error}); restore it from a backup: without it, what was "
-            "tried before no longer counts. To start again anyway, move it away"
+            f"{path}: can't be read ({error}); restore it from a backup: without it, metrics "
+            "tested before are no longer counted. To start a new record, move it away"
         ) from error
 
 

@@ -22,7 +22,7 @@ COLUMNS = (
     *("metric", "variant", "core", "aggregation", "unit", "over", "numerator", "denominator"),
     *("where", "tokens", "min_tokens", "min_document_tokens"),
 )
-"""What macros/variants.sql reads."""
+"""The columns that macros/variants.sql reads."""
 
 EXPRESSIONS = ("numerator", "denominator", "where", "tokens")
 _COUNTS = ("min_tokens", "min_document_tokens")
@@ -32,7 +32,7 @@ _WORDS: Mapping[str, Sequence[str]] = {
     "unit": ("token", "byte"),
 }
 _FOLDERS = ("models/tokens", "models/probes")
-"""Where the tables that variants read lie."""
+"""Folder of the tables that variants read."""
 
 _TOKEN_ROWS = {
     "tokens": "token_metrics",
@@ -55,7 +55,7 @@ class Variant(NamedTuple):
 
 
 Tables = Mapping[str, Sequence[str] | None]
-"""What `over` may be → its columns; None where no YAML describes them."""
+"""Table allowed in `over` → its columns; None if no YAML describes them."""
 
 
 def check_variants(project: Path, families: Sequence[Family]) -> None:
@@ -88,7 +88,7 @@ def described_columns(project: Path) -> Tables:
 
 
 def tables_of(sql: str, described: Tables) -> Tables:
-    """What `over` may be in the variants of a metric.
+    """Tables allowed in `over` for the variants of a metric.
 
     Args:
         sql: text of the metric's model.
@@ -162,7 +162,7 @@ def _check_file(path: Path, metric: str, tables: Tables, checker: ExpressionChec
             )
         if row.variant in names:
             raise TokenmartError(
-                f"{path}, line {row.line}: the variant {row.variant} stands in line "
+                f"{path}, line {row.line}: the variant {row.variant} is in line "
                 f"{names[row.variant]} already; rename one"
             )
         names[row.variant] = row.line

@@ -1,4 +1,4 @@
-"""Which contexts a problem gives to metrics, as they stand behind `@` in a variant's name."""
+"""Contexts of a problem for which metrics are computed, as named after `@` in a variant's name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ _HALF = re.compile(r"_(with_document|without_document|present|absent)$")
 def contexts(
     conditions: Sequence[Condition], compare: Iterable[tuple[str, str]]
 ) -> dict[str, list[str]]:
-    """What a metric family `needs` → what follows `@` in its variants' names; `""` for nothing.
+    """Probe that a metric family `needs` → the suffixes after `@` in its variants' names; `""` for
+    none.
 
     The same rules as those of `int_expected_values.sql`, before anything is extracted.
 

@@ -1,4 +1,4 @@
-"""How much more context helps: the same tokens after shorter and longer parts of the document."""
+"""Gain from longer context: the same tokens after shorter and longer parts of the document."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def target_spans(length: int, probe: LadderProbe) -> list[tuple[int, int]]:
         return []
     first, size = fitting[-1], probe.targets // probe.spans
     steps = max(1, probe.spans - 1)
-    # a single span stands at the document's end
+    # a single span is at the document's end
     places = range(probe.spans) if probe.spans > 1 else [steps]
     starts = [first + place * (length - size - first) // steps for place in places]
     return [(start, start + size) for start in starts]
@@ -83,7 +83,7 @@ def target_spans(length: int, probe: LadderProbe) -> list[tuple[int, int]]:
 def ladder_requests(reading: Reading, *, context: int, probe: LadderProbe) -> list[Request]:
     """The targets in blocks, each after at least `context` tokens of the document.
 
-    A context that the document has no room for has no requests.
+    A context that is longer than the document has no requests.
     """
     tokens: Ids = reading.ids
     step = max(1, int(context * probe.slack))

@@ -1,4 +1,4 @@
-"""Is a sentence found again wherever it stands: needles made from the document itself."""
+"""Retrieval of a sentence at any depth: needles made from the document itself."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _rest(reading: Reading, found: list[Needle]) -> Ids:
 
 
 def _sentence_ends(reading: Reading, rest: Ids) -> Ids:
-    """How many tokens of the rest stand before each sentence's start, and before the end."""
+    """How many tokens of the rest come before each sentence's start, and before the end."""
     starts = [reading.token_at(start) for start, _ in sentences(reading.text)]
     return np.unique([*np.searchsorted(rest, starts), len(rest)]).astype(np.int32)
 

@@ -24,12 +24,12 @@ NO_PARAMETERS = {"kind", "name", "top_k"}
 
 
 class Probe(Frozen, ABC):
-    """What a problem file asks for: an entry of its `probes`.
+    """A probe of a problem file: an entry of its `probes`.
 
     A subclass declares `kind: Literal[…]`, its parameters as fields, `condition_kinds`, and
     `conditions`. It may give `name` a default.
 
-    `top_k` of any probe: how many first choices of each token are kept, with their log-probs, in
+    `top_k` of any probe: number of top-k tokens stored for each position, with their log-probs, in
     the side table `top_tokens`.
     """
 
@@ -45,7 +45,7 @@ class Probe(Frozen, ABC):
         """The context conditions it creates, one or several."""
 
     def parameters(self) -> dict[str, Any]:
-        """What its rows depend on, as JSON-able values; kind and name are left out."""
+        """Settings that its rows depend on, as JSON-able values, without kind and name."""
         return self.model_dump(mode="json", exclude=NO_PARAMETERS)
 
     def condition(

@@ -45,7 +45,7 @@ class Request:
 
     @property
     def key(self) -> tuple[bytes, bytes, int]:
-        """What the scores depend on; requests with equal keys are the same work."""
+        """Values that the scores depend on; requests with equal keys are the same work."""
         prefix = self.prefix[: self.prefix_length]
         return prefix.tobytes(), self.ids.tobytes(), self.first_target
 
@@ -92,7 +92,7 @@ Build = Callable[[Reading], list[Request]]
 
 @dataclass(frozen=True)
 class ConditionKind:
-    """What holds for every row of one kind of condition, whatever its parameters.
+    """Properties of every row of one kind of condition, for any parameters.
 
     Attributes:
         name: as in the ledger's `condition_kind`.
@@ -127,7 +127,7 @@ class Condition:
         probe: name of the probe in the problem file.
         seed: of what is drawn at random, 0 where nothing is.
         build: makes the requests.
-        top_k: how many first choices of each scored token go to the side table; no part of a
+        top_k: number of top-k tokens of each scored position for the side table; no part of a
             fingerprint.
     """
 

@@ -1,6 +1,6 @@
 """Does the model look things up: true continuations of excerpts, with and without the document.
 
-Controls say what else a prefix does than be looked up in: another document (topic, distraction),
+Controls measure other effects of a prefix than retrieval: another document (topic, distraction),
 the same words in another order, the document's end only.
 """
 
@@ -100,7 +100,9 @@ class RetrievalProbe(Probe):
         return self.min_gap_characters or self.min_gap or 0
 
     def parameters(self) -> dict[str, Any]:
-        """What the excerpts depend on: with another control the other conditions stay."""
+        """Settings that the excerpts depend on: another control doesn't change the other
+        conditions.
+        """
         return self.model_dump(mode="json", exclude=NO_PARAMETERS | {"controls"}, exclude_none=True)
 
     def conditions(self) -> list[Condition]:

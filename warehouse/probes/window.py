@@ -46,7 +46,7 @@ def window_requests(tokens: Ids, bos: int | None, *, context: int, stride: int) 
 
     For start = stride, 2·stride … below T − context (T counts the BOS): run
     [start, start + context + stride) and score what comes after the first `context` tokens. The
-    procedure's window from 0 reads all that stands before its targets: it would repeat rows of
+    procedure's window from 0 reads all text before its targets: it would repeat rows of
     the full context, and no token gains anything there.
     """
     sequence = with_bos(tokens, bos)

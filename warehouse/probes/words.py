@@ -11,7 +11,9 @@ _WORD = re.compile(r" (?=\S)|(?<=[^\S ])(?=\S)")
 _SENTENCE = re.compile(r"(?<=[.!?])[\"')\]]*(?=\s+\S)|(?=\s*\n\s*\n)")
 
 LONGEST_WORD = 64
-"""Where no word begins within so many characters (scripts without spaces), any place will do."""
+"""If no word begins within this number of characters (scripts without spaces), any position is
+used.
+"""
 
 
 def word_start(text: str, character: int) -> int:
@@ -28,7 +30,7 @@ def word_start(text: str, character: int) -> int:
 
 
 def word_starts(text: str) -> list[int]:
-    """Where words begin, the text's first character included."""
+    """Start positions of words, the text's first character included."""
     return [0, *(found.start() for found in _WORD.finditer(text) if found.start() > 0)]
 
 

@@ -1,4 +1,4 @@
-"""What a problem file changes of a checkpoint: corrections of its configuration, interventions."""
+"""Changes of a checkpoint in a problem file: corrections of its configuration, interventions."""
 
 from __future__ import annotations
 

@@ -104,22 +104,24 @@ def new(name: str | None, texts: Path | None, models: tuple[str, ...], out: Path
 
 
 def _texts_notes(made: NewProblem) -> list[str]:
-    """What is not read of the texts, or not compared with a shorter context."""
+    """Notes on text that isn't read, or isn't compared with a shorter context."""
     notes = []
     longer = sum(whole > read for whole, read in zip(made.lengths, made.read, strict=True))
+    at = made.problem.documents.max_characters
     if longer:
         notes.append(
             f"cut: {longer} of {counted(len(made.lengths), 'document')} to the context of "
             f"{made.context_of} ({made.context:,} tokens): about {sum(made.read):,} of "
-            f"{sum(made.lengths):,} tokens are read; `max_characters` in the file cuts all models' "
-            "texts at the same word"
+            f"{sum(made.lengths):,} tokens are read"
+            + (f"; all models read the same {at:,} characters (max_characters)" if at else "")
         )
     place = made.problem.place(find_workspace())
     unknown = [m.full_id for m in made.problem.models if m.context_limit(place) is None]
     if unknown:
         notes.append(
             f"context unknown until the files are here: {', '.join(unknown)}; longer documents "
-            "will be cut to it"
+            "will be cut to it in tokens, at another word for each tokenizer: set max_characters "
+            "to compare models"
         )
     if made.without_window:
         notes.append(
@@ -142,7 +144,7 @@ def _texts_notes(made: NewProblem) -> list[str]:
     "--offline", is_flag=True, help="Verify the files that are present and download nothing."
 )
 @click.option(
-    "--dry-run", is_flag=True, help="List present and missing files and download nothing."
+    "--dry-run", is_flag=True, help="List present and missing files, and download nothing."
 )
 def fetch(
     problem_name: str, only: str | None, models: tuple[str, ...], offline: bool, dry_run: bool
@@ -224,9 +226,9 @@ def _fetch_documents(problem: Problem, workspace: Workspace, offline: bool) -> N
 
 
 def _about_target(problem: Problem, workspace: Workspace, kind: str | None) -> str:
-    """What a locked target ends, said before it is brought; empty where it was brought before.
+    """A warning that the locked target closes preregistration; empty if the target is here already.
 
-    Nor is it said to who asks for the target alone and has registered something.
+    No warning either if only the target is fetched and a metric is preregistered.
     """
     from warehouse.problem.needs import later_target
 

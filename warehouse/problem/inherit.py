@@ -1,4 +1,4 @@
-"""What a model of a problem file takes over from the checkpoint that it names as its `base`."""
+"""Keys that a model of a problem file inherits from the checkpoint named as its `base`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OWN = ("full_id", "kind", "note")
 
 @dataclass
 class Inherited:
-    """Models with what they take over.
+    """Models with the keys that they inherit.
 
     `mistakes` are bases that are no checkpoint of the file; `places` those whose values are, or
     would be, their base's: what is wrong there is said of the base.
@@ -29,9 +29,9 @@ def inherit(models: Any, fields: Collection[str], tree: YamlTree) -> Inherited:
     """Fill each model that has `base` with the source, family, licence … of that model.
 
     Args:
-        models: what stands under `models`, whatever it is.
+        models: the value of `models`, unchecked.
         fields: the keys that a model may have.
-        tree: where the models stand.
+        tree: the file's positions of the models.
     """
     if not isinstance(models, list):
         return Inherited(models)

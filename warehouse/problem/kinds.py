@@ -76,7 +76,7 @@ class Ranked(Protocol):
 
     @property
     def target(self) -> AnyTarget | None:
-        """What they are ranked by."""
+        """The target that ranks them."""
 
 
 class ProblemKind(ABC):
@@ -90,7 +90,7 @@ class ProblemKind(ABC):
 
     kind: ClassVar[str]
     purpose: ClassVar[str]
-    """What such a file holds and which commands read it, for messages."""
+    """Description of such a file and of the commands that read it, for messages."""
     keys: ClassVar[type[Frozen]]
     """The keys of such a file, for the reference."""
 
@@ -114,7 +114,7 @@ class ProblemKind(ABC):
         self.refuse()
 
     def fetch(self, dry_run: bool) -> None:
-        """Bring what the problem needs (`tokenmart data fetch`), and print what was brought.
+        """Download what the problem needs (`tokenmart data fetch`), and print what was downloaded.
 
         Raises:
             TokenmartError: the file or its data are wrong, or nothing is fetched for this kind.
@@ -122,7 +122,7 @@ class ProblemKind(ABC):
         self.refuse()
 
     def missing(self) -> tuple[str, str]:
-        """What `tokenmart doctor` prints: what is here, and the command that brings what is not.
+        """Report for `tokenmart doctor`: present data, and the command that fetches the rest.
 
         Returns:
             Finding; remedy, empty where all is here.

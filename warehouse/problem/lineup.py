@@ -1,4 +1,4 @@
-"""What a problem file names, as tables that SQL can read: checkpoints, pairs of conditions."""
+"""Contents of a problem file as tables for SQL: checkpoints, pairs of conditions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every mistake of a problem file at once: its place, what is wrong, what to write instead."""
+"""All mistakes of a problem file together: place, what is wrong, what to write instead."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _EXPECTED = {
 
 @dataclass(frozen=True, order=True)
 class Mistake:
-    """What is wrong on a line of a problem file; unknown keys sort first."""
+    """A mistake on a line of a problem file; unknown keys sort first."""
 
     known_key: bool
     line: int
@@ -64,7 +64,7 @@ def check(
     Args:
         model: what it is to be.
         raw: plain values.
-        tree: where they stand in the file.
+        tree: their positions in the file.
         folder: where relative paths start; None leaves them as they are.
         found: mistakes that are known already.
         inherited: places whose mistakes are those of another place.
@@ -106,7 +106,7 @@ def mistake_at(tree: YamlTree, location: Location, what: str) -> Mistake:
 def _by_cause(
     model: type[BaseModel], errors: list[ErrorDetails], tree: YamlTree
 ) -> Iterator[list[Mistake]]:
-    """Mistakes without those that others bring about: keys missing because they are misspelt, lists
+    """Mistakes without those that follow from others: keys missing because they are misspelt, lists
     too short because their entries are wrong."""
     places = [error["loc"] for error in errors]
     meant = {
@@ -145,7 +145,7 @@ def _meant(model: type[BaseModel], location: Location, tree: YamlTree) -> str | 
 
 
 def _explain(model: type[BaseModel], error: ErrorDetails, tree: YamlTree) -> tuple[str, bool]:
-    """What is wrong and what to do, and whether it is about the name of a key."""
+    """The mistake and what to do, and whether it concerns the name of a key."""
     location, kind = error["loc"], error["type"]
     name = location[-1] if location else ""
     if kind == "missing":
@@ -188,7 +188,7 @@ def _has_kind(cls: type[BaseModel]) -> bool:
 
 
 def _classes_at(model: type[BaseModel], location: Location) -> list[type[BaseModel]]:
-    """The classes that what stands at a location may be parsed as, several before its kind."""
+    """The classes that a value at a location may be parsed as; several if its kind is unknown."""
     classes = [model]
     for part in location:
         if isinstance(part, int):

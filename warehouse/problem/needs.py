@@ -1,4 +1,4 @@
-"""What a problem needs on disk, what brings it, and what a user should know beforehand."""
+"""Files that a problem needs, how to get them, and what a user should know beforehand."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def problem_needs(
 
 
 def _target(problem: Problem, place: Place) -> Need | None:
-    """What scores are read from or measured with; imported ones need nothing before."""
+    """Files that the target is read from or measured with; imported scores need none."""
     target = problem.target
     if isinstance(target, FileTarget):
         file = place.resolve(target.path)
@@ -54,7 +54,7 @@ def later_target(problem: Problem, workspace: Workspace) -> bool:
 
 
 def downloads_text(needs: Iterable[Need]) -> str:
-    """What is still to be downloaded, in all; empty when nothing is."""
+    """Total of downloads still to do; empty if none."""
     missing = [need for need in needs if not need.present and need.download_bytes != 0]
     known = [need for need in missing if need.download_bytes]
     unknown = [need.name for need in missing if not need.download_bytes]
@@ -72,7 +72,7 @@ def downloads_text(needs: Iterable[Need]) -> str:
 
 
 def notices(problem: Problem, models: Sequence[ModelSpec]) -> dict[str, str]:
-    """What a user should know of these models before they run: a subject and a sentence each."""
+    """Notices about these models before a run: a subject and a sentence each."""
     found = {}
     gated = _names(model for model in models if getattr(model.source, "gated", False))
     if gated:

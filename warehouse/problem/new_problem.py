@@ -1,4 +1,4 @@
-"""A problem file for somebody's own texts and models, checked before it is written."""
+"""A problem file for the user's own texts and models, checked before it is written."""
 
 from __future__ import annotations
 
@@ -38,6 +38,8 @@ RETRIEVAL = RetrievalProbe(
 """In characters, so that models are asked about the same passages whatever their tokenizers."""
 CHARACTERS_PER_TOKEN_AT_LEAST = 2
 """Of ordinary text."""
+CHARACTERS_PER_TOKEN_OF_A_CUT = 3
+"""A cut in characters must leave less than a context of every tokenizer, and not much less."""
 RETRIEVAL_HEADROOM = (RETRIEVAL.excerpt + RETRIEVAL.answer) // CHARACTERS_PER_TOKEN_AT_LEAST
 """Tokens of a model's context that an excerpt and its answer take."""
 _JSON = (".json", ".json.gz", *LINES)
@@ -45,8 +47,9 @@ _SHORTEST_WINDOW, _LONGEST_WINDOW = 32, 3072
 """With a stride of the same length, the longest has the mean context of LongPPL's published windows
 (4,096 tokens and strides of 1,024) at 40% of their price; see benchmarks/window_price.py."""
 SHARE_WITH_A_WINDOW = 0.9
-"""Of all text: what documents of two windows or more hold, so that a few short ones don't set the
-window for all."""
+"""Share of all text in documents of two windows or more, so that a few short ones don't set the
+window for all.
+"""
 _LARGEST_CONFIG = 16 << 20
 _NAME = r"[a-z0-9][a-z0-9_-]{0,99}"
 _HUB_ID = r"[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9._+-]+)?"
@@ -60,7 +63,7 @@ class NewProblem:
 
     Attributes:
         path: the file.
-        problem: what it stands for.
+        problem: its content.
         lengths: tokens of each document, estimated, uncut.
         context: the shortest of the models' contexts in tokens, as far as they are known.
         context_of: the model that has it.
@@ -77,7 +80,9 @@ class NewProblem:
     @property
     def read(self) -> list[int]:
         """Tokens of each document that the model with the shortest context reads."""
-        return cut_to(self.context, self.lengths, self.problem.documents.room)
+        documents = self.problem.documents
+        lengths = cut_at(documents.max_characters, self.lengths)
+        return cut_to(self.context, lengths, documents.room)
 
     @property
     def without_window(self) -> int:
@@ -129,10 +134,16 @@ def write_problem(
     lengths = [count // CHARACTERS_PER_TOKEN for count in characters]
     known = [(limit, m.full_id) for m in draft.models if (limit := m.context_limit(place))]
     context, context_of = min(known, default=(None, ""))
-    excerpts = _has_excerpts(cut_to(context, lengths, RETRIEVAL_HEADROOM))
-    read = cut_to(context, lengths, RETRIEVAL_HEADROOM if excerpts else 0)
+
+    def cut(headroom: int) -> tuple[int | None, list[int]]:
+        """Characters of a document that every model reads, and tokens of each document."""
+        at = common_cut(context, characters, headroom) if len(described) > 1 else None
+        return at, cut_to(context, cut_at(at, lengths), headroom)
+
+    excerpts = _has_excerpts(cut(RETRIEVAL_HEADROOM)[1])
+    at, read = cut(RETRIEVAL_HEADROOM if excerpts else 0)
     window = _window(read)
-    content = _content(name, documents, described, window, excerpts)
+    content = _content(name, documents, described, window, excerpts, at)
     problem = _parsed(content, out, workspace)
     with appearing(out) as new:
         new.write_text(content, encoding="utf-8")
@@ -143,6 +154,23 @@ def write_problem(
 def cut_to(context: int | None, lengths: Sequence[int], headroom: int) -> list[int]:
     """Tokens that a model with this context reads; one token of it may be BOS."""
     return [n if context is None else min(n, max(2, context - 1 - headroom)) for n in lengths]
+
+
+def common_cut(context: int | None, characters: Sequence[int], headroom: int) -> int | None:
+    """Where to cut documents in characters, so that models with other tokenizers read one text.
+
+    None where nothing is known to be longer than the shortest context.
+    """
+    if context is None:
+        return None
+    at = max(2, context - 1 - headroom) * CHARACTERS_PER_TOKEN_OF_A_CUT
+    return at if max(characters, default=0) > at else None
+
+
+def cut_at(characters: int | None, lengths: Sequence[int]) -> list[int]:
+    """Estimated tokens of documents of these lengths that are cut at so many characters."""
+    most = None if characters is None else characters // CHARACTERS_PER_TOKEN
+    return [n if most is None else min(n, most) for n in lengths]
 
 
 def _told_apart(models: list[_Model]) -> list[_Model]:
@@ -166,9 +194,16 @@ def _has_data(workspace: Workspace, name: str) -> bool:
 
 
 def _content(
-    name: str, documents: str, models: Sequence[_Model], window: int, excerpts: bool = False
+    name: str,
+    documents: str,
+    models: Sequence[_Model],
+    window: int,
+    excerpts: bool = False,
+    cut: int | None = None,
 ) -> str:
     retrieval = ""
+    if cut is not None:
+        documents = f"{documents[:-1]}, max_characters: {cut}}}"
     if excerpts:
         # excerpts follow the whole document: headroom in the model's context
         documents = f"{documents[:-1]}, room: {RETRIEVAL_HEADROOM}}}"
@@ -287,7 +322,9 @@ def _window(lengths: Sequence[int]) -> int:
 
 
 def _has_excerpts(lengths: Sequence[int]) -> bool:
-    """Whether most documents have room for excerpts; one that has none is left out of the value."""
+    """Whether most documents are long enough for excerpts; one that isn't is left out of the
+    value.
+    """
     if not lengths:
         return False
     # two of them: an excerpt is left where one is lost near a cut
@@ -295,7 +332,7 @@ def _has_excerpts(lengths: Sequence[int]) -> bool:
 
 
 def _path(path: Path, folder: Path) -> str:
-    """A path as it stands in a file of this folder."""
+    """A path as written in a file of this folder."""
     absolute = Path(os.path.abspath(path.expanduser()))  # noqa: PTH100 - links stay as given
     try:
         relative = os.path.relpath(absolute, folder)

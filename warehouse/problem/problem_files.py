@@ -1,4 +1,4 @@
-"""Where problem files are, and what stands in them before anything is checked."""
+"""Paths of problem files, and their content before it is checked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Named(Protocol):
-    """A problem, as far as its name goes; `asked` is what `--problem` says to mean it, quoted."""
+    """A problem, as far as its name goes; `asked` is the value of `--problem`, quoted."""
 
     @property
     def name(self) -> str:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def series_of(model: RankedModel) -> str:
-    """What the model is one dose or one checkpoint of; its own id where it stands alone.
+    """The series of which the model is one dose or one checkpoint; its own id if it is alone.
 
     That is `kind` as the problem file gives it, else what its interventions do, whatever their
     strength. Models of a series follow each other and are no independent evidence. A table has

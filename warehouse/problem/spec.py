@@ -127,7 +127,7 @@ class ModelSpec(Frozen):
         return None if path is None else trained_context(path)
 
     def need(self, place: Place) -> Need:
-        """What must be here for the model, how it comes and about how large it is."""
+        """Files required for the model, their source and approximate size."""
         need = self.source.need(self.base or self.full_id, place)
         if not self.source.on_demand:
             return need
@@ -185,11 +185,11 @@ class Problem(Frozen):
 
     @property
     def asked(self) -> str:
-        """What `--problem` must say to mean this problem: its name or the path of its file."""
+        """Value of `--problem` that selects this problem: its name or the path of its file."""
         return shlex.quote(self._asked or self.name)
 
     def place(self, workspace: Workspace, offline: bool = False) -> Place:
-        """Where the problem's files lie."""
+        """Places of the problem's files."""
         return Place(workspace, self.name, offline, self.asked)
 
     @property
@@ -199,12 +199,12 @@ class Problem(Frozen):
 
     @property
     def ranked_models(self) -> tuple[ModelSpec, ...]:
-        """What a command takes when no model is named: all but those `on_request`."""
+        """Models used if no model is named: all but those `on_request`."""
         return tuple(model for model in self.models if not model.on_request)
 
     @property
     def contexts(self) -> dict[str, list[str]]:
-        """What a metric family `needs` → what follows `@` in the names of its variants."""
+        """Probe that a metric family `needs` → suffix after `@` in its variants' names."""
         return contexts([each for p in self.probes for each in p.conditions()], self.compare)
 
     def model(self, name: str) -> ModelSpec:
@@ -274,7 +274,7 @@ class Problem(Frozen):
             long, short = (kinds[name].name for name in pair)
             known = (long, short) == ("full", "window")
             if pair[0] == pair[1] or pairs.count(pair) > 1 or known:
-                raise ValueError(f"{list(pair)} says nothing new; leave it out")
+                raise ValueError(f"{list(pair)} adds no comparison; leave it out")
         return pairs
 
     @field_validator("demo")
@@ -340,7 +340,7 @@ def load_ranked(name: str, workspace: Workspace) -> Ranked:
 
 
 def checked_problem(tree: YamlTree, workspace: Workspace) -> Problem:
-    """The problem that a file's content stands for.
+    """The problem described by a file's content.
 
     Raises:
         ProblemFileError: see `load_problem`.

@@ -2,7 +2,7 @@
 
 Accepted, as the locked statement allows: an object `{model: score}`; an object
 `{model: {"overall": score, …}}`; a list of rows with `model` and `overall`; or a wrapper
-object that holds one of these under `models`, `results` or `scores`. Light to import: the
+object that contains one of these under `models`, `results` or `scores`. Light to import: the
 verifier needs it without pyarrow, torch or dbt.
 """
 
@@ -90,7 +90,7 @@ def read_locked_target(
         problem: its name.
         path: of the target file, relative to the workspace's root.
         models: full ids of the problem's models, without which the file isn't even recorded.
-        asked: what `--problem` says to mean it, where it isn't the name.
+        asked: the value of `--problem`, if it isn't the name.
         some: a score for one of them is enough.
 
     Raises:
@@ -113,7 +113,7 @@ def read_locked_target(
 
 
 def _unwrap(path: Path, content: Any) -> Any:
-    """Step into a wrapper object: one that holds exactly one known key with a container."""
+    """Step into a wrapper object: one that contains exactly one known key with a container."""
     if not isinstance(content, dict):
         return content
     held = [key for key in WRAPPER_KEYS if isinstance(content.get(key), dict | list)]

@@ -18,7 +18,7 @@ LARGEST_BYTES = 256 << 10
 DEEPEST = 32
 MOST_VALUES = 20_000
 LONGEST_NUMBER = 40
-"""Limits of a file: PyYAML is slow, and aliases make few bytes stand for any number of values."""
+"""Limits of a file: PyYAML is slow, and aliases expand few bytes to any number of values."""
 
 _TAG = "tag:yaml.org,2002:"
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -26,7 +26,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class YamlTree:
-    """A parsed YAML file: plain values, and the node tree that knows the lines.
+    """A parsed YAML file: plain values, and the node tree with line numbers.
 
     `repeated` has the line and the name of each key that its section has already.
     """
@@ -66,7 +66,7 @@ _READ_ANOTHER_WAY = re.compile(r":|^[-+]?0[0-9_]")
 
 
 class _RefusedError(yaml.MarkedYAMLError):
-    """Valid YAML that is not read; the problem says what to do."""
+    """Valid YAML that is not supported; the message states what to do."""
 
 
 def _refused(problem: str, node_or_event: Any) -> _RefusedError:
@@ -91,7 +91,7 @@ class _Loader(yaml.SafeLoader):
         if isinstance(event, yaml.AliasEvent):
             node = super().compose_node(parent, index)
             if id(node) not in self._values:
-                raise _refused(f"*{event.anchor} stands inside what it stands for", event)
+                raise _refused(f"*{event.anchor} contains itself", event)
         else:
             if event.tag not in (None, "!"):
                 raise _refused(f"the tag {event.tag[:60]!r} is not read; remove it", event)
@@ -190,7 +190,9 @@ def parse_text(content: bytes, path: Path) -> YamlTree:
 
 
 def _repeated(root: yaml.Node | None) -> Iterator[tuple[int, str]]:
-    """Line and name of each key that its section has already, aliased sections looked at once."""
+    """Line and name of each key that its section has already, aliased sections are searched
+    once.
+    """
     seen: set[int] = set()
     waiting = [] if root is None else [root]
     while waiting:

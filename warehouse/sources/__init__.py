@@ -1,1 +1,1 @@
-"""Where documents and weights come from, and the record that keeps them the same."""
+"""Sources of documents and weights, and the record that pins their content."""

@@ -32,7 +32,7 @@ _LARGEST_RATIO = 200
 """Unpacked bytes for a packed one; weights reach 2, tables of text 20, bombs 1,000."""
 _DAMAGE = (
     EOFError,
-    NotImplementedError,  # a way of packing that Python doesn't know
+    NotImplementedError,  # a compression method that Python doesn't support
     RuntimeError,  # encrypted
     UnicodeDecodeError,
     gzip.BadGzipFile,
@@ -121,7 +121,7 @@ def archive_texts(archive: Path, include: str) -> Iterator[tuple[str, bytes]]:
     A source distribution's top folder is not part of the path. Nothing is executed.
 
     Raises:
-        StorageError: the archive is damaged, encrypted, holds a file twice, or is a bomb.
+        StorageError: the archive is damaged, encrypted, contains a file twice, or is a bomb.
     """
     matches = glob_matcher(include)
     try:
@@ -156,7 +156,7 @@ def concatenate_members(wheels: list[Path], patterns: tuple[str, ...], out: IO[b
 
     Raises:
         TokenmartError: a pattern matches nothing.
-        StorageError: a wheel is damaged, encrypted, holds a file twice, or is a bomb.
+        StorageError: a wheel is damaged, encrypted, contains a file twice, or is a bomb.
     """
     digest = hashlib.sha256()
     for pattern in patterns:
@@ -229,7 +229,7 @@ class _Limited:
         """The next bytes.
 
         Raises:
-            StorageError: the archive holds too much.
+            StorageError: the archive contains too much.
         """
         if self._stream.tell() > LARGEST_UNPACKED_BYTES:
             raise _bomb(self._archive, "it", LARGEST_UNPACKED_BYTES)

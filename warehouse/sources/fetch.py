@@ -1,6 +1,6 @@
 """A problem's documents, on disk and checked.
 
-`ensure_documents` is idempotent: it returns at once what is there and right, fetches what is
+`ensure_documents` is idempotent: it returns files that are there and correct, fetches what is
 missing, and leaves either a whole file or none. A model's weights come from its source:
 `spec.locate(place)`.
 """
@@ -24,15 +24,15 @@ SOURCE_KEY = b"tokenmart.source"
 
 
 class HasName(Protocol):
-    """What has a problem's name."""
+    """Anything with a problem's name."""
 
     @property
     def name(self) -> str:
-        """The name, which stands in paths."""
+        """The name, which is used in paths."""
 
 
 class HasDocuments(HasName, Protocol):
-    """A problem, as far as its documents go; `asked` is what `--problem` says to mean it."""
+    """A problem, as far as its documents go; `asked` is the value of `--problem`."""
 
     @property
     def asked(self) -> str:
@@ -40,7 +40,7 @@ class HasDocuments(HasName, Protocol):
 
     @property
     def documents(self) -> DocumentSource:
-        """Where they come from."""
+        """Their source."""
 
 
 def documents_path(problem: HasName, workspace: Workspace) -> Path:
@@ -63,8 +63,11 @@ def ensure_documents(
     limit = problem.documents.max_characters
     if limit is not None:
         origin = f"{origin}, cut at {limit} characters"
+    if problem.documents.grouping:
+        origin = f"{origin}, {problem.documents.grouping}"
     if not _made_from(path, origin):
-        table = documents_table(problem.documents.read(place), limit)
+        documents = problem.documents.grouped(problem.documents.read(place))
+        table = documents_table(documents, limit)
         write_table(path, table.replace_schema_metadata({SOURCE_KEY: origin}))
     return pq.read_table(source(path), partitioning=None)
 

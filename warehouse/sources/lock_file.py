@@ -1,7 +1,7 @@
-"""What was used first stays: recorded hashes of locked files and revisions of models.
+"""Recorded hashes of locked files and revisions of models: the first use pins them.
 
 `data/locks/<problem>.json` is meant to be committed. A file whose bytes differ from the
-record, or a model whose hub revision moved, is refused until somebody edits the record.
+record, or a model whose hub revision moved, is refused until the record is edited.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def check_file(workspace: Workspace, problem: str, path: Path) -> LockFileEntry:
 
 
 def check_sha256(workspace: Workspace, problem: str, path: Path, sha256: str) -> LockFileEntry:
-    """`check_file` for a caller that has hashed the very bytes it goes on to use."""
+    """`check_file` for a caller that has hashed the bytes it will use."""
     name = name_in(workspace, path)
     expected, first_use = _recorded(workspace, problem, "files", name, sha256)
     if expected != sha256:
@@ -75,7 +75,7 @@ def check_sha256(workspace: Workspace, problem: str, path: Path, sha256: str) ->
 
 
 def changed(workspace: Workspace, problem: str, path: Path) -> str:
-    """How a file differs from its record, in words; empty where it doesn't, or has none."""
+    """Difference of a file from its record, in words; empty if equal or without record."""
     expected = recorded_files(workspace, problem).get(name_in(workspace, path))
     found = None if expected is None else file_sha256(workspace.root / path)
     if expected == found:
@@ -111,7 +111,7 @@ def recorded_files(workspace: Workspace, problem: str) -> dict[str, str]:
 
 
 def name_in(workspace: Workspace, path: Path) -> str:
-    """A file's name in records: its path relative to the root, where it lies there."""
+    """A file's name in records: its path relative to the root, if it is inside."""
     absolute = (workspace.root / path).absolute()
     root = workspace.root.absolute()
     return absolute.relative_to(root).as_posix() if absolute.is_relative_to(root) else str(absolute)

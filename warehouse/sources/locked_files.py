@@ -64,7 +64,7 @@ def locked_urls(path: Path, url: str | None, place: Place) -> list[str]:
 
 
 def _listed(workspace: Workspace, path: Path) -> object:
-    """What stands under the path, whatever the problem: a copy of a problem reads the same file."""
+    """The locked file of this path, for any problem: a copy of a problem reads the same file."""
     sources = workspace.root / "data" / "sources.yml"
     if not sources.is_file():
         return None

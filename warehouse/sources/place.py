@@ -1,4 +1,4 @@
-"""Where a problem's files lie, and whether what is missing may be fetched."""
+"""Places of a problem's files, and whether missing ones may be fetched."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from warehouse.paths import Workspace
 class Place:
     """The checkout, the name of the problem files are for, and `offline`: download nothing.
 
-    `asked` is what `--problem` says to mean that problem, where it isn't the name.
+    `asked` is the value of `--problem`, if it isn't the name.
     """
 
     workspace: Workspace
@@ -28,7 +28,7 @@ class Place:
 
     @property
     def archives(self) -> Path:
-        """Where wheels and source distributions lie; files placed by hand are accepted here."""
+        """Folder of wheels and source distributions; files placed by hand are accepted here."""
         return self.workspace.cache / "archives"
 
     @property
@@ -63,9 +63,9 @@ class Place:
 class Need:
     """One thing a problem needs.
 
-    `path` is where it lies (a file to place by hand, where that works), `source` where it
-    comes from, `remedy` the command or action that brings it. `download_bytes` is about what a
-    checkpoint of the hub takes, None where nothing says its size; `copy_bytes` is what its
+    `path` is where it is stored (a file to place by hand, where that works), `source` where it
+    comes from, `remedy` the command or action that fetches it. `download_bytes` is about what a
+    checkpoint of the hub needs, None if its size is unknown; `copy_bytes` is what its
     conversion may add.
     """
 

@@ -24,7 +24,7 @@ _TYPES = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 
 
 def read_as_published(backend: Any, folder: Path) -> Callable[[str], list[int]] | None:
-    """Make a tokenizer split text as the files of its repository say.
+    """Make a tokenizer split text as the files of its repository define.
 
     Args:
         backend: of the library `tokenizers`; its normaliser and model may be replaced.

@@ -65,7 +65,7 @@ def create_bundle_views(connection: duckdb.DuckDBPyConnection, workspace: Worksp
 
 
 def bundle_folders(workspace: Workspace) -> list[str]:
-    """What queries may read of the attached bundles."""
+    """Files of attached bundles that queries may read."""
     # as they were written down: absolute, without a slash at the end
     return [f"{bundle.address}/" for bundle in attached(workspace)]
 

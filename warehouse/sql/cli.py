@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from warehouse.errors import TokenmartError, visible
+from warehouse.options import FORCE
 from warehouse.paths import find_workspace
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="Write the rows to this file.",
 )
-@click.option("--force", is_flag=True, help="Replace an existing file.")
+@FORCE
 @click.option(
     "--limit",
     default=100,
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     help="Maximum number of rows in a table; 0 for all.",
 )
 @click.option(
-    "--wide", is_flag=True, help="Show every column and complete texts, wider than the terminal."
+    "--wide", is_flag=True, help="Show all columns and complete texts, wider than the terminal."
 )
 @click.option(
     "--timeout",

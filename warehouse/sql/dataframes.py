@@ -156,18 +156,7 @@ def metric_values(
 def _rows(
     asked: str | Query, into: Kind, parameters: Mapping[str, Value], limits: Limits | None
 ) -> Any:
-    if into in ("pandas", "polars"):
-        try:
-            importlib.import_module(into)
-        except ImportError as error:
-            raise TokenmartError(
-                f"query into {into!r}: {into} isn't installed; pip install {into}, "
-                "or take 'arrow' or 'relation'"
-            ) from error
-    elif into not in ("arrow", "relation"):
-        raise TokenmartError(
-            f"query into {into!r}: unknown; use 'arrow', 'pandas', 'polars' or 'relation'"
-        )
+    check_kind(into)
     with Session(find_workspace(), limits=limits) as session:
         sql, values = (
             (asked.sql, parameters_of(asked, parameters, session))
@@ -178,6 +167,31 @@ def _rows(
             if reader is None:
                 raise TokenmartError("query: the last statement returns no rows; end with a select")
             table = _plain_integers(session.run(reader.read_all))
+    return converted(table, into)
+
+
+def check_kind(into: Kind) -> None:
+    """Check that rows can be returned as this kind.
+
+    Raises:
+        TokenmartError: an unknown kind, or its package isn't installed.
+    """
+    if into in ("pandas", "polars"):
+        try:
+            importlib.import_module(into)
+        except ImportError as error:
+            raise TokenmartError(
+                f"into {into!r}: {into} isn't installed; pip install {into}, "
+                "or use 'arrow' or 'relation'"
+            ) from error
+    elif into not in ("arrow", "relation"):
+        raise TokenmartError(
+            f"into {into!r}: unknown; use 'arrow', 'pandas', 'polars' or 'relation'"
+        )
+
+
+def converted(table: pa.Table, into: Kind) -> Any:
+    """An Arrow table as the given kind; see `query`."""
     if into == "pandas":
         return table.to_pandas()
     if into == "polars":

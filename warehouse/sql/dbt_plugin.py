@@ -1,4 +1,6 @@
-"""What dbt-duckdb loads at each connect (profiles.yml): the workspace, and the public views."""
+"""Plugin that dbt-duckdb loads at each connect (profiles.yml): the workspace, and the public
+views.
+"""
 
 from __future__ import annotations
 
@@ -56,8 +58,7 @@ class Plugin(BasePlugin):
         """Create the public views and macros.
 
         Raises:
-            DbtRuntimeError: data or database can't be used; the message says
-                what to do.
+            DbtRuntimeError: data or database can't be used; the message states what to do.
         """
         workspace = find_workspace()
         try:
@@ -88,7 +89,7 @@ def _refuse_missing_data(conn: duckdb.DuckDBPyConnection, workspace: Workspace) 
         return
     if values:
         raise TokenmartError(
-            f"{workspace.tokens}: no token files, but {workspace.database} holds {values} metric "
+            f"{workspace.tokens}: no token files, but {workspace.database} has {values} metric "
             "values made from some; mount the disk or set TOKENMART_DATA to the folder that has "
             "them, or delete the database to start again"
         )

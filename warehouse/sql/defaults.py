@@ -1,4 +1,4 @@
-"""Values for a cookbook query's parameters that nobody gave: chosen from what is there."""
+"""Default values of a cookbook query's parameters, chosen from the data."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def parameters_of(recipe: Query, given: Mapping[str, Value], session: Session) -
 
 
 def chosen_text(recipe: Query, given: Mapping[str, Value], values: Mapping[str, Value]) -> str:
-    """What was chosen, or that nothing was there to choose from; empty where all was given."""
+    """Note on defaults that were chosen, or that there are none; empty if all were given."""
     open_ = [
         parameter.name
         for parameter in recipe.parameters

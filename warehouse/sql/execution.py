@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def execute(
     connection: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Value]
 ) -> duckdb.DuckDBPyConnection:
-    """Run statements; the connection then holds the rows of the last one.
+    """Run statements; the connection then has the rows of the last one.
 
     Raises:
         TokenmartError: a mistake in the SQL, a parameter too many or too few, or a statement
@@ -104,7 +104,7 @@ def explain(
 
 
 def _files_elsewhere(text: str, connection: duckdb.DuckDBPyConnection) -> str | None:
-    """What to do when a view of the database reads files in a folder that isn't the warehouse's."""
+    """Remedy for a view of the database that reads files outside the warehouse."""
     named = re.match(r'Permission Error: Cannot access \w+ "(.+?)"', text)
     if named is None:
         return None

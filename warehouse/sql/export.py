@@ -47,10 +47,10 @@ _CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Written:
-    """What was written.
+    """Result of an export.
 
     rows: how many.
-    left_out: rows that a table left out, at least (1 stands for 'more').
+    left_out: rows that a table left out, at least (1 means 'more').
     narrowed: what a table left out to fit the terminal; empty for nothing.
     """
 

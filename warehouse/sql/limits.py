@@ -20,7 +20,7 @@ from warehouse.errors import TokenmartError
 
 _Result = TypeVar("_Result")
 PATIENCE_SECONDS = 2.0
-"""How long a query may take to stop: DuckDB looks for an interrupt between blocks of rows only."""
+"""Seconds for a query to stop: DuckDB checks for an interrupt between blocks of rows only."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ _UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 <
 
 @contextmanager
 def process_memory(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """Bound what this process may take beyond what it has, as Linux counts its data.
+    """Limit the memory that this process may add, as Linux counts its data.
 
     DuckDB doesn't count long lists and texts against its own limit: `range(1, 1e9)` took 8 GB. With
     the bound they fail like any other want of memory. Other systems have no such bound.
@@ -63,7 +63,7 @@ def process_memory(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
 
 
 class OverTimeError(TokenmartError):
-    """A question took longer than it may."""
+    """A query exceeded its time limit."""
 
 
 class TimeLimit:
@@ -72,7 +72,7 @@ class TimeLimit:
     Args:
         connection: where they run.
         seconds: how long they may take together; 0 = no limit.
-        give_up: called when a step was interrupted and goes on: functions that compute one large
+        give_up: called when an interrupted step continues: functions that compute one large
             value never look for an interrupt. Without it the step is left behind, and the
             connection can't be used or closed any more (`lost`).
     """

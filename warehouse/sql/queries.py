@@ -31,7 +31,7 @@ Value = int | float | str | None
 class Parameter:
     """A `$name` of a query, with the value it has when none is given.
 
-    default: None for one that is chosen from what the warehouse holds (`warehouse.sql.defaults`).
+    default: None for one that is chosen from the warehouse's content (`warehouse.sql.defaults`).
     """
 
     name: str
@@ -46,7 +46,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Query:
-    """One cookbook query; `title` says what it answers."""
+    """One cookbook query; `title` describes its answer."""
 
     name: str
     title: str
@@ -73,7 +73,7 @@ def parse_value(text: str) -> Value:
 def read_query(path: Path) -> Query:
     """Parse a cookbook file: title line, description, `-- param name = default  -- meaning`.
 
-    Without ` = default`, the value is chosen from what the warehouse holds.
+    Without ` = default`, the value is chosen from the warehouse's content.
 
     Raises:
         TokenmartError: the file doesn't start with a title comment.
@@ -143,7 +143,7 @@ def check_problem(given: Mapping[str, Value], workspace: Workspace) -> None:
 
 
 def _problems_here(workspace: Workspace) -> list[str]:
-    """Problems of which the data folder holds something, sorted."""
+    """Problems of which the data folder contains something, sorted."""
     tables = (workspace.documents, workspace.models, workspace.tokens, workspace.downstream)
     folders = (folder.name for table in tables for folder in table.glob("problem=*"))
     return sorted({name.partition("=")[2] for name in folders})
@@ -172,7 +172,7 @@ def check_values(values: Mapping[str, Value], workspace: Workspace) -> None:
 
 
 def _known(name: str, problem: str, workspace: Workspace) -> list[str]:
-    """What a parameter of this name may be, sorted; empty where that can't be said."""
+    """Possible values of a parameter of this name, sorted; empty if unknown."""
     if name in _PARTITIONS:
         start = _PARTITIONS[name]
         folders = f"problem={problem}/{'*/' * (start == 'condition=')}{start}*"

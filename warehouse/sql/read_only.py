@@ -30,7 +30,7 @@ SETTINGS = (
     "explain_output",
     "preserve_insertion_order",
 )
-"""What a query may set."""
+"""Settings that a query may change."""
 
 _LOCKED_FROM_THE_START = {
     "allow_community_extensions": "false",

@@ -1,4 +1,4 @@
-"""Questions to the warehouse: the DuckDB file is held only while one is answered."""
+"""Queries of the warehouse: the DuckDB file is open only while one runs."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Session:
     def ask(
         self, sql: str, parameters: Mapping[str, Value] | None = None
     ) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Run statements; the connection holds the rows of the last one inside the block.
+        """Run statements; the connection has the rows of the last one inside the block.
 
         Raises:
             TokenmartError: a mistake in the SQL, or a statement that would write.

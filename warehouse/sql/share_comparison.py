@@ -1,4 +1,4 @@
-"""What two labs' shares of a problem have in common, and what keeps their values apart."""
+"""Comparison of two labs' shares of a problem: common parts, and differences."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Difference:
-    """Something that isn't alike; `apart`: values made so are never compared."""
+    """A difference; with `apart`, values computed so are never compared."""
 
     what: str
     apart: bool
 
 
 def describe(connection: duckdb.DuckDBPyConnection, problem: Problem, texts: bool) -> SharedProblem:
-    """A problem as it lies in this store.
+    """A problem as this store has it.
 
     Args:
         connection: with the public views.
@@ -85,7 +85,7 @@ def describe(connection: duckdb.DuckDBPyConnection, problem: Problem, texts: boo
 
 
 def differences(own: SharedProblem, other: SharedProblem) -> list[Difference]:
-    """What isn't alike between one's own share of a problem and another lab's."""
+    """Differences between one's own share of a problem and another lab's."""
     found = []
     if own.corpus != other.corpus:
         found.append(

@@ -1,7 +1,7 @@
 """`tokenmart sql` without a query: an interactive, read-only shell on the warehouse.
 
-Between statements nothing is held open, so `tokenmart dbt build` can run beside it and the
-next statement sees what it built.
+Between statements the database is closed, so `tokenmart dbt build` can run at the same time and the
+next statement sees its results.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def run_shell(
     wide: bool = False,
 ) -> None:
     """Read statements from the terminal, or from standard input, until it ends or `.quit`."""
-    # No patience with a writer: questions that need no marts are answered at once.
+    # Don't wait for a writer: queries that need no marts are answered immediately.
     with Session(workspace, 0.0, limits, give_up) as session:
         shell = _Shell(workspace, session, limit, wide)
         with _inputs(workspace, session) as inputs:

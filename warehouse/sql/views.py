@@ -1,4 +1,4 @@
-"""The public views and macros, created alike for `tokenmart sql` and in the database dbt builds.
+"""The public views and macros, the same for `tokenmart sql` and in the database that dbt builds.
 
 They read the Parquet files in place; columns, types and order are those of
 `warehouse.store.schema`.
@@ -20,7 +20,7 @@ from warehouse.store.schema_version import OtherVersionError, refuse_earlier_fol
 from warehouse.store.survey import Stranger, counted_files, survey
 
 LEDGERS = {"units": "tokens", "eval_units": "eval_tokens"}
-"""View of a ledger → the table whose files hold it in their footers."""
+"""View of a ledger → the table whose files have it in their footers."""
 
 BYTES_CHECKED = "TOKENMART_BYTES_CHECKED"
 """Set for a dbt run whose store was searched for flipped bits already: a shard's."""
@@ -50,7 +50,7 @@ def create_views(
         every_byte: look for flipped bits, too; see `survey`.
 
     Returns:
-        Files that the views leave out because no ledger knows them, and damaged ones.
+        Files that the views leave out because no ledger lists them, and damaged ones.
 
     Raises:
         OtherVersionError: another version of Tokenmart wrote the files.
@@ -89,7 +89,8 @@ def create_table_view(
         casts.append(f"cast(-logprob as {columns['logprob']}) as nll")
     view = f"create or replace view {quoted_name(place, name)} as select {', '.join(casts)} from"
     if files:
-        _create_over_files(connection, view, files, keys)
+        optional = {field.name: columns[field.name] for field in schema if field.nullable}
+        _create_over_files(connection, view, files, keys, optional)
     else:
         nothing = ", ".join(f'null as "{column}"' for column in columns)
         connection.execute(f"{view} (select {nothing}) where false")
@@ -110,8 +111,8 @@ def refuse_earlier_database(connection: duckdb.DuckDBPyConnection, path: Path) -
     ).fetchone()
     if found is not None:
         raise OtherVersionError(
-            f"{path}: built by another version of Tokenmart; delete it (it holds nothing that "
-            "can't be built again) and run `tokenmart dbt build`"
+            f"{path}: built by another version of Tokenmart; delete it (everything in it can be "
+            "rebuilt) and run `tokenmart dbt build`"
         )
 
 
@@ -147,16 +148,26 @@ def damaged_file(error: duckdb.Error) -> StorageError | None:
 
 
 def _create_over_files(
-    connection: duckdb.DuckDBPyConnection, view: str, counted: list[str], keys: tuple[str, ...]
+    connection: duckdb.DuckDBPyConnection,
+    view: str,
+    counted: list[str],
+    keys: tuple[str, ...],
+    optional: dict[str, str],
 ) -> None:
     types = ", ".join(f"{key}: varchar" for key in keys)
     files = f"{_files(counted)}, hive_partitioning = true, hive_types = {{{types}}}"
     try:
         # By name: a column may have another place in some files. It also makes DuckDB read every
-        # footer and so know the number of rows; else it plans by the first file, often a small one.
-        connection.execute(f"{view} read_parquet({files}, union_by_name = true)")
+        # footer and therefore has the number of rows; else it plans by the first file, often a
+        # small one.
+        rows = f"read_parquet({files}, union_by_name = true)"
+        if optional:
+            # an earlier version's files may lack a nullable column
+            nothing = ", ".join(f'null::{kind} as "{name}"' for name, kind in optional.items())
+            rows = f"(from {rows} union all by name (select {nothing} where false))"
+        connection.execute(f"{view} {rows}")
     except duckdb.Error as error:
-        # One damaged file must not take the others away: only questions that read it fail.
+        # One damaged file must not affect the others: only queries that read it fail.
         try:
             connection.execute(f"{view} read_parquet({files})")
         except duckdb.Error:
@@ -166,7 +177,7 @@ def _create_over_files(
 def create_ledger_view(
     connection: duckdb.DuckDBPyConnection, place: str, ledger: str, counted: list[str]
 ) -> None:
-    """The ledger as a view, from the footers; what units have in common stands there once."""
+    """The ledger as a view, from the footers; what units have in common is stored there once."""
     types = _sql_types(UNITS)
     record = ", ".join(f'"{name}": "{kind}"' for name, kind in types.items())
     footers = "(select ''::blob as key, ''::blob as value)"

@@ -1,1 +1,1 @@
-"""How rows lie on disk: one schema, the ledger, whole units, their provenance."""
+"""Rows on disk: one schema, the ledger, whole units, their provenance."""

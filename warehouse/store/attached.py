@@ -58,7 +58,7 @@ def remember(workspace: Workspace, bundle: Attached) -> None:
 
 
 def forget(workspace: Workspace, name: str) -> None:
-    """Take a bundle off the list; its files stay as they are.
+    """Remove a bundle from the list; its files are kept.
 
     Raises:
         TokenmartError: none has this name.

@@ -1,4 +1,4 @@
-"""What a bundle holds, as its `manifest.json` says it; nothing else of it is ever opened."""
+"""Contents of a bundle according to its `manifest.json`; nothing else of it is opened."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ SHARED = (
     "tokens", "top_tokens", "documents", "condition_pairs", "lineup", "models", "downstream",
     "recall_items",
 )  # fmt: skip
-"""Tables of the store that a bundle may hold; benchmarks' hold texts of unknown licence."""
+"""Tables of the store that a bundle may contain; benchmarks' tables contain texts of unknown
+licence.
+"""
 
 VALUES = {
     "metric_values": {
@@ -44,7 +46,7 @@ VALUES = {
         "score": pa.float64(), "stderr": pa.float64(), "items": pa.int64(),
     },
 }  # fmt: skip
-"""Tables that dbt built and a bundle holds, one file each, with the columns that are read."""
+"""Tables built by dbt in a bundle, one file each, with the columns that are read."""
 
 _LARGEST_MANIFEST = 256 << 20
 _NAME = r"(?!\.\.?(?:/|$))[A-Za-z0-9._@+=-]{1,255}"
@@ -63,7 +65,7 @@ class BundleFile(Frozen):
 
 
 class Condition(Frozen):
-    """How tokens were read: what must be alike for two labs' values to be compared."""
+    """Settings of reading tokens that must be equal to compare two labs' values."""
 
     kind: str
     params: str
@@ -84,7 +86,7 @@ class SharedModel(Frozen):
 
 
 class SharedProblem(Frozen):
-    """A problem, as far as another lab needs it to know what compares.
+    """A problem, as far as another lab needs it to decide what is comparable.
 
     corpus: hash over ids and sha256 of all documents.
     texts: whether documents' texts and token rows are here; without, hashes and values alone.
@@ -188,7 +190,7 @@ def verify(address: str, manifest: Manifest, progress: Progress) -> None:
     """Compare every file with the manifest, and Parquet with the schema; read once, in full.
 
     Raises:
-        StorageError: a file is missing, a link, cut off, changed, or not what its place says.
+        StorageError: a file is missing, a link, cut off, changed, or in the wrong place.
     """
     top = place_of(address)
     for file in manifest.files:
@@ -204,11 +206,11 @@ def verify(address: str, manifest: Manifest, progress: Progress) -> None:
 
 
 def _wrong(path: Path, file: BundleFile) -> str:
-    """What is wrong with a file, empty when it is intact."""
+    """The fault of a file; empty if it is intact."""
     try:
         size = path.stat().st_size
         if size != file.bytes:
-            return f"{size:,} bytes, the manifest says {file.bytes:,}"
+            return f"{size:,} bytes, the manifest has {file.bytes:,}"
         if sha256_of_beginning(path, size) != file.sha256:
             return "another sha256 than the manifest's"
         if path.suffix != ".parquet":
@@ -216,7 +218,8 @@ def _wrong(path: Path, file: BundleFile) -> str:
         columns = pq.read_schema(footer(path))
         part, table = file.path.split("/")[:2]
         if part == "data":
-            wanted = {field.name: field.type for field in TABLES[table][0]}
+            present = [f for f in TABLES[table][0] if not f.nullable or f.name in columns.names]
+            wanted = {field.name: field.type for field in present}
         else:
             wanted = VALUES[path.stem]
         for name, kind in wanted.items():

@@ -48,7 +48,9 @@ def refuse_clashes(workspace: Workspace, problem: str, tasks: Iterable[tuple[str
 
 
 def lengths_of(reference: str) -> dict[str, int]:
-    """What scores are normalised by; words as the harness counts them, empty ends included."""
+    """Lengths that scores are normalised by; words as the harness counts them, empty ends
+    included.
+    """
     return {
         "characters": len(reference),
         "bytes": len(reference.encode("utf-8", "surrogatepass")),

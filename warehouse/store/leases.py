@@ -1,7 +1,7 @@
 """Claims in a bucket: an object that only one of several can create, renewed while its owner works.
 
-Nothing is renamed or locked. Each step names the version it has read, so of two that see the same
-abandoned claim one takes it. Its age is told by the store's own clock.
+Nothing is renamed or locked. Each step names the version it has read, so of two processes that see
+the same abandoned claim one takes it. Its age is measured by the store's own clock.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _take(path: RemotePath, name: str) -> str | None:
         return path.put(name.encode(), "")
     try:
         text, version, age = path.look()
-    except FileNotFoundError:  # released just now: whoever asks next has it
+    except FileNotFoundError:  # released just now: the next process that asks gets it
         return None
     if text == name:  # ours: the answer to our own request was lost, and it was sent again
         return version

@@ -1,4 +1,4 @@
-"""The ledger: one record per unit of work, kept in the footer of the file that holds its rows.
+"""The ledger: one record per unit of work, kept in the footer of the file that contains its rows.
 
 Data and ledger can't disagree, because they become visible in one rename.
 """
@@ -22,7 +22,7 @@ from warehouse.store.schema import SCHEMA_KEY, SCHEMA_VERSION, UNITS_KEY
 from warehouse.store.schema_version import OtherVersionError, refuse_version
 
 DIGESTS_KEY = b"tokenmart.unit_digests"
-"""Footer key beside the ledger: one hash per record, in the ledger's order."""
+"""Footer key next to the ledger's: one hash per record, in the ledger's order."""
 
 _LATER_FIELDS = ("weights", "reserved_bytes")
 
@@ -37,8 +37,8 @@ class UnitRecord:
     tokens were used, `over_limit_tokens` of them beyond the model's context. Work shared
     between conditions is booked on the first that needed it. `weights` begins with `complete`
     where every tensor of the model was in its files; it is empty of units that were written
-    before this was checked. `reserved_bytes` is what the GPU's allocator held at its peak, with
-    what nothing used; 0 without a GPU.
+    before this was checked. `reserved_bytes` is the peak reserved by the GPU's allocator, unused
+    parts included; 0 without a GPU.
     """
 
     problem: str
@@ -79,7 +79,7 @@ class UnitRecord:
 
 
 def whole_tokens(unit: UnitRecord, limit: int | None) -> int:
-    """Tokens that the unit's document gives where nothing but this limit cuts it."""
+    """Tokens of the unit's document if only this limit cuts it."""
     return min(unit.document_tokens_total, limit or unit.document_tokens_total)
 
 
@@ -196,7 +196,7 @@ def read_units(path: Path) -> list[UnitRecord]:
 
 @lru_cache(maxsize=4096)
 def _read_version(path: RemotePath, etag: str) -> Ledger:
-    """What a listing named, fetched once."""
+    """Objects of a listing, fetched once."""
     return read_ledger(cast(Path, path))
 
 

@@ -1,4 +1,4 @@
-"""Who holds a claim file, and whether that process still lives.
+"""Owner of a claim file, and whether that process is alive.
 
 Age is measured by the file system's own clock, and on Linux a process is known by when it started
 on the clock that runs since boot, so a machine whose clock jumps neither loses nor steals a claim.
@@ -18,7 +18,7 @@ EXPIRY_SECONDS = 120.0
 
 
 CLOCK_SECONDS = 60.0
-"""By how much a start may seem to have moved where only the clock of the day tells it."""
+"""By how much a start time may differ where it is known from the wall clock only."""
 
 
 def identity() -> str:
@@ -34,14 +34,14 @@ def _identity(pid: int) -> str:
 
 
 def _ticks(pid: int) -> str:
-    """When a process started, in ticks since boot; empty where the system doesn't tell."""
+    """Start time of a process, in ticks since boot; empty if the system doesn't report it."""
     if not psutil.LINUX:
         return ""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("utf-8", errors="replace")
     except OSError:
         return ""
-    # field 22; the second is the command's name, which may hold spaces and brackets
+    # field 22; the second is the command's name, which may contain spaces and brackets
     return stat.rpartition(")")[2].split()[19]
 
 

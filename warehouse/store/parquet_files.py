@@ -79,7 +79,7 @@ def write_tables(
     }
     # a file of ours: a writer that fails on a full disk leaves its own open
     with appearing(path, STORAGE_REMEDY, expected) as draft, draft.open("wb") as file:
-        # pyarrow's own copy of the schema would hold the ledger again, in base64
+        # pyarrow's own copy of the schema would contain the ledger again, in base64
         writer = pq.ParquetWriter(
             file,
             schema,

@@ -1,4 +1,4 @@
-"""Where a result came from: code revision and versions."""
+"""Provenance of a result: code revision and versions."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def last_commit_of(root: Path, paths: Sequence[Path]) -> str:
 
 
 def processor_name() -> str:
-    """The processor as its maker calls it where the system tells, else its architecture."""
+    """The processor's model name if the system reports it, else its architecture."""
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
     except OSError:
@@ -53,7 +53,7 @@ def processor_name() -> str:
 
 
 def foreign_modules(packages: tuple[str, ...]) -> list[str]:
-    """Loaded packages that aren't the installed ones: something on the path stands before them.
+    """Loaded packages that aren't the installed ones: something on the path comes before them.
 
     Args:
         packages: names of distributions; those that aren't installed or loaded are passed over.

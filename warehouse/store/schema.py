@@ -4,7 +4,7 @@ Files are written in these schemas, and the public views of `tokenmart sql` and 
 (`warehouse.sql.views`) take their columns, types and order from them.
 
 One row of `TOKENS` is one scored token in one context condition. `problem`, `model_id` and
-`condition` are partition keys: they stand in the path (`problem=…/model_id=…/condition=…`), not in
+`condition` are partition keys: they are in the path (`problem=…/model_id=…/condition=…`), not in
 the file.
 """
 
@@ -13,7 +13,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 SCHEMA_VERSION = 3
-"""Rises whenever a stored table changes; files of another version are refused."""
+"""Rises whenever a stored table changes; files of another version are refused. A nullable column
+may be added without: files that lack it are read with nulls."""
 
 SCHEMA_KEY = b"tokenmart.schema"
 """Parquet footer key of the token files: the version they were written with."""
@@ -80,6 +81,7 @@ DOCUMENTS = pa.schema(
         _field("characters", pa.int64(), "length in Unicode code points"),
         _field("bytes", pa.int64(), "length in UTF-8 bytes"),
         _field("text", pa.string(), "the text itself"),
+        _field("document_group", pa.string(), "source or domain that the problem file gives", True),
     ]
 )
 
@@ -138,7 +140,7 @@ RECALL_ITEMS = pa.schema(
         _field("counts", pa.bool_(), "whether the overall score averages the item's task"),
     ]
 )  # fmt: skip
-"""What the items of a measured target ask: places and settings, no answer of a model."""
+"""Items of a measured target: places and settings, no answer of a model."""
 
 EVAL_ITEMS = pa.schema(
     [
@@ -213,7 +215,7 @@ EVAL_GROUPS = pa.schema(
         _field("weight_by_size", pa.bool_(), "whether items have equal weights, or tasks"),
     ]
 )
-"""What groups of benchmarks average: one row per metric and task in a group."""
+"""Members of groups of benchmarks: one row per metric and task in a group."""
 
 BENCHMARK_SCORES = pa.schema(
     [
@@ -285,7 +287,7 @@ RANKING_COLUMNS = pa.schema(
         _field("filter", pa.string(), "filter of its answers, none for none", True),
     ]
 )
-"""What a ranking compares, one row per metric of a task in a round."""
+"""Columns of a ranking, one row per metric of a task in a round."""
 
 RANKING_RESULTS = pa.schema(
     [

@@ -13,7 +13,7 @@ from warehouse.remote import RemotePath
 
 @contextmanager
 def reaching(workspace: Workspace, path: Path) -> Iterator[Path]:
-    """Where to write a unit's file; one of a bucket is sent when the block has ended well.
+    """Local path for a unit's file; a file for a bucket is uploaded when the block succeeds.
 
     Raises:
         StorageError: it can't be sent; it is kept, and `send_spooled` sends it later.

@@ -1,4 +1,4 @@
-"""Files in the data folder that are not what a ledger says: found from their footers alone.
+"""Files in the data folder that differ from their ledger: found from their footers alone.
 
 dbt also compares the bytes of each file with the hash in its footer. Rows are compared with those
 of the ledger by `tokenmart data check`.
@@ -61,10 +61,10 @@ class Stranger:
 
 
 def counted_files(data: Path, table: str, strangers: list[Stranger]) -> list[str]:
-    """Where the rows of a table come from: a pattern, or the files when some of them don't count.
+    """Source of a table's rows: a pattern, or the files if some of them are excluded.
 
-    Files are patterns, too, as DuckDB takes every name for one: what stands for something else in
-    them is escaped.
+    Files are patterns, too, as DuckDB takes every name for one: special characters in them are
+    escaped.
 
     A damaged file stays: a question that reads it must fail, and others be answered.
     """
@@ -118,14 +118,14 @@ def _wrong(path: Path, table: str) -> Iterator[Stranger]:
         yield Stranger(path, f"damaged or no Parquet file ({reason})", True)
         return
     schema = TABLES[table][0]
-    missing = sorted(set(schema.names) - set(columns.names))
+    missing = sorted({field.name for field in schema if not field.nullable} - set(columns.names))
     more = sorted(set(columns.names) - set(schema.names))
     if missing or more:
         what = [f"lacks {', '.join(missing[:3])}"] * bool(missing)
         what += [f"has {', '.join(more[:3])}"] * bool(more)
         yield Stranger(path, f"not counted, wrong columns ({'; '.join(what)})", False)
         return
-    other = [n for n in schema.names if columns.field(n).type != schema.field(n).type]
+    other = [n for n in columns.names if columns.field(n).type != schema.field(n).type]
     if other:
         kind, wanted = columns.field(other[0]).type, schema.field(other[0]).type
         yield Stranger(path, f"not counted, column {other[0]} is {kind}, not {wanted}", False)
@@ -140,7 +140,7 @@ def _wrong_ledger(path: Path, found: pq.FileMetaData) -> Iterator[Stranger]:
     except (OtherVersionError, UnreachableError):
         raise
     except StorageError:
-        yield Stranger(path, "not counted, no ledger knows it (or its ledger is damaged)", False)
+        yield Stranger(path, "not counted: no ledger lists it (or its ledger is damaged)", False)
         return
     rows = sum(unit.rows for unit in ledger.units)
     if ledger.altered:

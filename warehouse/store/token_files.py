@@ -5,7 +5,7 @@ one (model, condition) into its single published file, again in one rename, and 
 readers of `tokens/` see whole units only, and never one twice.
 
 What keeps several processes and machines apart: a pending file is named by document *and*
-fingerprint, so a process only ever removes what it has merged; publishing and mending hold one
+fingerprint, so a process only ever removes what it has merged; publishing and repairing take one
 lock per (model, condition); readers look at `pending/` first and at the published file second, so a
 unit that moves between the two is seen in one of them.
 """
@@ -76,10 +76,10 @@ def pending_folder(workspace: Workspace, problem: str, model_id: str, condition:
 def publication_lock(
     workspace: Workspace, problem: str, model_id: str, condition: str
 ) -> Iterator[None]:
-    """Hold the right to replace the published file of one (problem, model, condition).
+    """Lock the published file of one (problem, model, condition) for replacement.
 
-    In a bucket nothing is held: whoever replaces a file names the version it has read, and only
-    one of several can.
+    In a bucket there is no lock: a process that replaces a file names the version it has read, and
+    only one of several succeeds.
 
     Raises:
         StorageError: the folder can't be written.
@@ -192,7 +192,7 @@ def publish(workspace: Workspace, problem: str, model_id: str, condition: str) -
 
 
 def _merge(folder: Path, target: Path) -> int:
-    """Units merged; in a bucket only if nobody else has merged since the target was read."""
+    """Units merged; in a bucket only if no other process has merged since the target was read."""
     files = pending_files(folder)
     version = version_of(target)
     fresh: dict[int, tuple[UnitRecord, Path]] = {}
@@ -295,7 +295,7 @@ def keep_units(path: Path, rows: pa.Table, keep: Callable[[UnitRecord], bool]) -
     Args:
         path: the published file.
         rows: its rows, as far as they could be read.
-        keep: says which units stay.
+        keep: decides which units are kept.
 
     Returns:
         The units that stayed.

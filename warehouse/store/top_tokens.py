@@ -1,7 +1,7 @@
-"""The side table of first choices: one file per unit, written before the unit itself.
+"""The side table of top-k tokens: one file per unit, written before the unit itself.
 
-A finished unit that was asked for its first choices therefore has them; a file whose unit is gone
-or was recomputed is not read: its name holds the unit's fingerprint.
+A finished unit for which top-k tokens were requested therefore has them; a file whose unit is gone
+or was recomputed is not read: its name contains the unit's fingerprint.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from warehouse.store.schema import TOP_TOKENS
 from warehouse.store.token_files import partition
 
 TOP_K_KEY = b"tokenmart.top_k"
-"""Parquet footer key: how many choices of each token the file holds."""
+"""Parquet footer key: number of top-k tokens per position in the file."""
 
 
 def top_tokens_path(
@@ -51,7 +51,7 @@ def has_top_tokens(workspace: Workspace, unit: UnitRecord, top_k: int) -> bool:
 def write_top_tokens(
     workspace: Workspace, unit: UnitRecord, rows: pa.Table | None, top_k: int
 ) -> None:
-    """Store the first choices of a unit, and remove those of an earlier one of its document.
+    """Store the top-k tokens of a unit, and remove those of an earlier unit of its document.
 
     Args:
         workspace: where they go.

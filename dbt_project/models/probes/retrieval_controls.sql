@@ -6,7 +6,7 @@ excerpts as (
     select * from {{ ref('retrieval_excerpts') }}
 ),
 
--- What stands in the document's place: another document, its words shuffled, or its end alone.
+-- Replacements of the document: another document, its words shuffled, or its end alone.
 controls as (
     select * from answers
     where kind not in ('retrieval_with_document', 'retrieval_without_document')

@@ -109,6 +109,7 @@ fct_tokens as (
         features.word_frequency,
         features.is_first_of_word,
         features.is_number,
+        features.is_capitalised,
         features.is_name,
         features.word_distance,
         features.word_distance_characters,

@@ -172,6 +172,7 @@ in_words as (
         found.word,
         found.frequency,
         found.is_number,
+        found.is_capitalised,
         found.is_name,
         found.char_end >= repeats.char_end as is_in_word
     from repeats
@@ -210,6 +211,7 @@ token_features as (
         coalesce(in_words.is_in_word and in_words.char_start <= in_words.word_start, false)
             as is_first_of_word,
         coalesce(in_words.is_in_word and in_words.is_number, false) as is_number,
+        coalesce(in_words.is_in_word and in_words.is_capitalised, false) as is_capitalised,
         coalesce(in_words.is_in_word and in_words.is_name, false) as is_name,
         in_words.position - last_time.position as word_distance,
         if(in_words.is_in_word, in_words.word_start - in_words.previous_start, null)

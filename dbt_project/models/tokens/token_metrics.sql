@@ -31,7 +31,8 @@ with units as (
     select * from {{ ref('token_units') }}
 ),
 
-fct_tokens as (
+-- Read twice, each time with a filter of its own: one copy in memory would hold every token.
+fct_tokens as not materialized (
     select * from {{ ref('fct_tokens') }}
 ),
 

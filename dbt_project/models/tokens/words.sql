@@ -2,7 +2,7 @@ with documents as (
     select * from {{ source('extract', 'documents') }}
 ),
 
--- A piece is a run of letters, digits and underscores, with what stands before it.
+-- A piece is a run of letters, digits and underscores, with the characters before it.
 cut as (
     select
         problem,
@@ -37,7 +37,7 @@ placed as (
         lower(run) as word,
         regexp_matches(run, '\p{N}') as is_number,
         regexp_matches(run, '[\p{L}\p{N}]') as is_word,
-        regexp_matches(run, '^\p{Lu}') as is_capitalised,
+        regexp_matches(run, '^[\p{Lu}\p{Lt}]') as is_capitalised,
         sum(piece_characters) over (
             partition by problem, doc_id
             order by number
@@ -65,6 +65,7 @@ words as (
         cast(placed.char_end as integer) as char_end,
         placed.word,
         placed.is_number,
+        placed.is_capitalised,
         frequencies.is_name and not placed.is_number as is_name,
         cast(frequencies.frequency as integer) as frequency,
         cast(lag(placed.char_end - placed.characters) over (

@@ -11,10 +11,7 @@ from plugins.benchmarks.e2lm.new_cli import new
 from plugins.benchmarks.e2lm.outputs import as_text, say, workspace_for, write_out
 from plugins.benchmarks.e2lm.score_weights import WEIGHTS
 from plugins.benchmarks.items.curate_cli import curate
-from warehouse.options import FILE, FORCE, JSON
-
-OUT_JSON = click.option("--out", type=FILE, help="Write JSON to this file instead of printing it.")
-
+from warehouse.options import FILE, FORCE, JSON, WIDE
 
 SHOWN_REASONS = 5
 
@@ -44,6 +41,7 @@ e2lm.add_command(curate)
     type=click.IntRange(2),
     help="Number of last checkpoints to measure the noise on.",
 )
+@WIDE
 @JSON
 @click.option("--out", type=FILE, help="Also write JSON to this file.")
 @FORCE
@@ -52,6 +50,7 @@ def score(
     model: str | None,
     weights: tuple[float, float, float],
     last_checkpoints: int,
+    wide: bool,
     as_json: bool,
     out: Path | None,
     force: bool,
@@ -79,7 +78,7 @@ def score(
     if as_json:
         click.echo(text)
     else:
-        print_scores(found)
+        print_scores(found, wide)
     if out is not None:
         benchmarks = {name for entry in found.entries.values() for name in entry}
         write_whole(out, text + "\n")
@@ -158,7 +157,11 @@ def collect(
 
 
 @e2lm.command(short_help="Write a page with curves, signal and decisions, or of models in pairs.")
-@click.option("--problem", help="Problem of kind table, or one with results of `tokenmart eval`.")
+@click.option(
+    "--problem",
+    help="Name of the problem, or path of its .yml file: one of kind table, or with results of "
+    "`tokenmart eval`.",
+)
 @click.option("--scores", type=FILE, help="Table of `tokenmart e2lm score`, instead of --problem.")
 @click.option("--metric", help="Scoring method shown; default: the target's, or the task's first.")
 @click.option(
@@ -216,14 +219,22 @@ def report(
     multiple=True,
     default=("ladder", "pythia", "dclm"),
     show_default=True,
-    help="Problem of kind table: its name or path; repeatable.",
+    help="Name of a problem of kind table, or path of its .yml file; repeatable.",
 )
 @RESAMPLES
 @SEED
-@OUT_JSON
+@WIDE
+@JSON
+@click.option("--out", type=FILE, help="Also write JSON to this file.")
 @FORCE
 def readings(
-    problems: tuple[str, ...], resamples: int, seed: int, out: Path | None, force: bool
+    problems: tuple[str, ...],
+    resamples: int,
+    seed: int,
+    wide: bool,
+    as_json: bool,
+    out: Path | None,
+    force: bool,
 ) -> None:
     """Compare scoring methods: how often does an early score order runs as the final score does?
 
@@ -236,15 +247,19 @@ def readings(
     tokenmart e2lm readings --problem ladder
     tokenmart e2lm readings --out readings.json
     """
-    from plugins.benchmarks.e2lm.readings import compare_readings, print_readings
+    from plugins.benchmarks.e2lm.readings import compare_readings
+    from plugins.benchmarks.e2lm.readings_view import print_readings
+    from warehouse.files import write_whole
 
     workspace = workspace_for(out, force, b'"held_out"')
     found = [compare_readings(name, workspace, seed, resamples) for name in problems]
-    if out is None:
+    if as_json:
         click.echo(as_text(found))
-        return
-    print_readings(found)
-    write_out(out, as_text(found) + "\n")
+    else:
+        print_readings(found, wide)
+    if out is not None:
+        write_whole(out, as_text(found) + "\n")
+        click.echo(f"written {out}", err=as_json)
 
 
 @e2lm.command(short_help="Check a task and write submission.zip.")

@@ -48,7 +48,7 @@ def _item(task: Any, doc: Any) -> dict[str, Any]:
 
 
 def _wrong_choices(targets: list[Any], choices: list[str]) -> str | None:
-    """What makes an item of a multiple choice unusable."""
+    """Reasons why a multiple-choice item is unusable."""
     if len(choices) < 2 or not all(choice.strip() for choice in choices):
         return f"has the choices {choices!r}, expected two or more, none empty"
     known = {*range(len(choices)), *choices}
@@ -60,7 +60,9 @@ def _wrong_choices(targets: list[Any], choices: list[str]) -> str | None:
 
 
 def _wrong_texts(prompt: Any, targets: list[Any], doc: Any) -> str | None:
-    """What makes an item with one answer unusable: templates write a missing field as `None`."""
+    """Reasons why an item with one answer is unusable: templates write a missing field as
+    `None`.
+    """
     hollow = isinstance(doc, dict) and any(value is None for value in doc.values())
     nothing = ("None",) if hollow else ()
     if isinstance(prompt, str) and prompt.strip() in nothing:
@@ -92,7 +94,9 @@ def _items(tasks: list[Any]) -> list[dict[str, Any]]:
 
 
 def _model() -> Any:
-    """Answers at once and always alike; the harness's own dummy wants a tokenizer of the hub."""
+    """A model that returns constants; the harness's own dummy model needs a tokenizer from the
+    hub.
+    """
     from lm_eval.api.model import LM
 
     class Parrot(LM):  # type: ignore[misc]
@@ -110,7 +114,7 @@ def _model() -> Any:
 
 
 def check(name: str, limit: int) -> dict[str, Any]:
-    """What the harness makes of a task; `failed` and `error` where it fails."""
+    """The harness's view of a task; `failed` and `error` if it fails."""
     found: dict[str, Any] = {"failed": "import"}
     try:
         import lm_eval

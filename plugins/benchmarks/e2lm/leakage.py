@@ -21,9 +21,9 @@ class PromptedItem:
 
 
 def stands_in(answer: str, prompt: str) -> bool:
-    """Whether an answer stands in a prompt as words of its own, in whatever case.
+    """Whether a prompt contains an answer as whole words, in any case.
 
-    `tin` does not stand in `continue`; spaces and punctuation around the answer don't count.
+    `tin` is not found in `continue`; spaces and punctuation around the answer don't count.
     """
     words = answer.strip().strip(".,;:!?\"'").split()
     if not words:
@@ -33,7 +33,7 @@ def stands_in(answer: str, prompt: str) -> bool:
 
 
 def leaking(items: Sequence[PromptedItem]) -> list[int]:
-    """Indices of the items whose prompt holds a right answer.
+    """Indices of the items whose prompt contains a right answer.
 
     A prompt that lists all choices gives none of them away.
     """

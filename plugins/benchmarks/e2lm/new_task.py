@@ -51,7 +51,7 @@ def new_task(
     """Write a task of 118 items, on the symbols of the chemical elements, to be replaced.
 
     Args:
-        name: of the task, as the harness will know it.
+        name: of the task in the harness.
         kind: what is asked of a model: likelihoods of choices, of one answer, or a text.
         folder: where the task's own folder is made.
         examples: before each question; none by default. With some, 18 of the 118 elements are

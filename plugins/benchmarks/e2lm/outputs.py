@@ -1,4 +1,4 @@
-"""What the commands of `tokenmart e2lm` print and write."""
+"""Output of the commands of `tokenmart e2lm`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def as_text(found: object) -> str:
 
 
 def write_out(out: Path, text: str, what: str = "") -> None:
-    """Write a file whole, and print its name and what it holds.
+    """Write a file whole, and print its name and contents.
 
     Raises:
         StorageError: it can't be written.

@@ -46,9 +46,9 @@ _FAILED = {
 
 @dataclass(frozen=True)
 class Packaged:
-    """What went into a submission.
+    """Contents of a submission.
 
-    leaks: samples whose prompt holds the answer. unchecked: samples without a prompt to look in.
+    leaks: samples whose prompt contains the answer. unchecked: samples without a prompt to look in.
     judged: the file of items for the judge.
     """
 
@@ -63,7 +63,7 @@ class Packaged:
 
 @dataclass(frozen=True)
 class Wish:
-    """What is to be packaged.
+    """The request to package a task.
 
     task: its folder. harness: the clone. name, metric: None for the only task, its first metric.
     base: the commit the patch starts from. onto: the clean clone it must apply to; None for the
@@ -88,12 +88,12 @@ class Wish:
 def package(wish: Wish, out: Path, say: Callable[[str], None]) -> Packaged:
     """Check a task against a clean clone and write `out`, with patch and metadata in it.
 
-    Beside it lies a file of 50 items as the organisers show them to their judge (`judge_path`).
+    A file next to it has 50 items as the organisers show them to their judge (`judge_path`).
 
     Args:
         wish: what to package.
-        out: the zip; readable by its owner only, for it holds the token.
-        say: told of each step.
+        out: the zip; readable by its owner only, because it contains the access token.
+        say: called with each step.
 
     Raises:
         TokenmartError: a check fails, or the environment has no token.
@@ -129,7 +129,7 @@ def package(wish: Wish, out: Path, say: Callable[[str], None]) -> Packaged:
 
 
 def judge_path(out: Path) -> Path:
-    """Where the items for the judge of a submission are written."""
+    """Path of the items for the judge of a submission."""
     return out.with_name(f"{out.stem}_judge.txt")
 
 
@@ -163,8 +163,8 @@ def judge(
             for at in leaks[:3]
         )
         raise TokenmartError(
-            f"{name}: {len(leaks)} of {len(items)} prompts hold their answer as a word ({shown}); "
-            "reword them, or say how many may with --leaks-allowed"
+            f"{name}: {len(leaks)} of {len(items)} prompts contain their answer as a word "
+            f"({shown}); reword them, or allow a number of them with --leaks-allowed"
         )
     return metric, items, leaks
 
@@ -180,7 +180,7 @@ def _only_task(folder: Path) -> str:
 
 
 def _run_harness(wish: Wish, clean: Path, name: str, scratch: Path, token: str) -> dict[str, Any]:
-    """What `harness_check` found in the clean clone."""
+    """Findings of `harness_check` in the clean clone."""
     out = scratch / "found.json"
     source = Path(__file__).with_name("harness_check.py").read_text(encoding="utf-8")
     # the token has no business in another program: not in its arguments, not in its environment

@@ -19,7 +19,7 @@ LARGEST_TASK = 32_000_000
 """Bytes of a task's folder: ten times what 15,000 questions of a few lines take."""
 _LARGEST_YAML = 1_000_000
 
-# whatever a user's or a clone's git configuration says: prefixes, colours, context, length of ids
+# independent of a user's or a clone's git configuration: prefixes, colours, context, length of ids
 _DIFF = (
     "diff", "--binary", "--full-index", "--unified=3", "--no-renames", "--no-color",
     "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/",
@@ -43,7 +43,7 @@ _SECRETS = {
 
 @dataclass(frozen=True)
 class Patch:
-    """A patch, and what a reader should know of it.
+    """A patch, and notes on it.
 
     text: as `git apply` reads it. as_text: the same with binary files written out. files: the
         paths it touches. base: the commit it starts from.
@@ -58,7 +58,7 @@ class Patch:
 
 
 def git(folder: Path, *arguments: str, given: bytes | None = None) -> bytes:
-    """What a git command prints; hooks don't run.
+    """Output of a git command; hooks don't run.
 
     Raises:
         TokenmartError: it fails, with its last line, or there is no git.
@@ -117,7 +117,7 @@ def task_files(task: Path) -> list[Path]:
         if path.is_file():
             found.append(path)
     if not found:
-        raise TokenmartError(f"{task}: holds no file; put the task's YAML there")
+        raise TokenmartError(f"{task}: contains no file; put the task's YAML there")
     sizes = {path: path.stat().st_size for path in found}
     if (total := sum(sizes.values())) > LARGEST_TASK:
         largest = max(found, key=sizes.__getitem__)
@@ -189,7 +189,7 @@ def make_patch(task: Path, harness: Path, base: str, scratch: Path) -> Patch:
     if changes:
         git(build, *_APPLY, "--cached", "-", given=changes)
     for path in task_files(task):
-        # --no-filters: as it lies there, whatever line endings git would like
+        # --no-filters: the file's bytes, without git's conversion of line endings
         written = git(build, "hash-object", "-w", "--no-filters", str(path.resolve()))
         name = (place / path.relative_to(task)).as_posix()
         entry = f"100644,{written.decode().strip()},{name}"
@@ -222,7 +222,7 @@ def refuse_secrets(patch: Patch, token: str) -> None:
             what = what or (name if re.search(pattern, line) else None)
         if what:
             raise TokenmartError(
-                f"{file}: line {number} holds {what}; remove it from the file, and "
+                f"{file}: line {number} contains {what}; remove it from the file, and "
                 "have it revoked if it was ever shared"
             )
 
@@ -230,12 +230,12 @@ def refuse_secrets(patch: Patch, token: str) -> None:
 def _added(text: bytes) -> Iterator[tuple[str, int, bytes]]:
     """File, line number in it and content of each line that a patch adds.
 
-    Within a hunk, whose head says how long it is, a line like a header is content.
+    Within a hunk, whose head has its length, a line like a header is content.
     """
     file, number, removed_left, added_left = "", 0, 0, 0
     for line in text.split(b"\n"):
         if removed_left or added_left:
-            kind = line[:1]  # none for an empty line, where git is told to drop its space
+            kind = line[:1]  # none for an empty line, where git is configured to drop its space
             if kind == b"+":
                 yield file, number, line[1:]
             if kind not in (b"+", b"\\"):
@@ -265,7 +265,8 @@ def apply_cleanly(patch: Patch, onto: Path, revision: str, scratch: Path) -> Pat
     except TokenmartError as error:
         raise TokenmartError(
             f"the patch does not apply to {onto} at {revision[:12]}: "
-            f"{error.format_message().rsplit('(', 1)[-1].rstrip(')')}; bring {patch.base[:12]}, "
-            "where it starts, to that commit, or name another with --base or --onto"
+            f"{error.format_message().rsplit('(', 1)[-1].rstrip(')')}; rebase "
+            f"the task from {patch.base[:12]} onto that commit, or name another commit with --base "
+            "or --onto"
         ) from error
     return clean

@@ -1,8 +1,8 @@
 """Which reading of a benchmark, early on, decides between runs as the final score does?
 
 The decisions come from the model `int_decision_pairs`; here they are averaged, with intervals over
-runs and tasks, and the best reading is chosen on some tasks and tried on others. Beside them stand
-the decisions of `int_planned_decisions`, for which nothing was evaluated: the larger run is taken.
+runs and tasks, and the best reading is chosen on some tasks and evaluated on others. The decisions
+of `int_planned_decisions` are compared as well: they need no evaluation and choose the larger run.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from typing import Any
 
 import duckdb
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 from analysis.statistics.correlations import Flags, Floats
 from plugins.benchmarks.e2lm.scores import open_problem
@@ -25,8 +23,6 @@ from warehouse.metrics.model_sql import ModelSql
 from warehouse.paths import Workspace
 
 LEVEL = 0.95
-FEW_RUNS = 10
-"""With fewer runs, how few pairs they make is printed below the table."""
 SPLIT = re.compile("(_val|_test|_[0-9]+shot|_zeroshot|_fewshot)+$")
 """Ends of the names of benchmarks that ask the same task: they are drawn and held out together."""
 
@@ -38,7 +34,7 @@ class Decisions:
     readings, benchmarks: names; every reading has every benchmark.
     evaluated: how many of the readings, the first ones, were evaluated; the others rank runs by
         what was known before training.
-    agreement: `[readings, benchmarks, pairs]` in 0 … 1, NaN where a run lacks a score.
+    agreement: `[readings, benchmarks, pairs]` in 0 … 1, NaN where a run has no score.
     first, second: `[pairs]` indices of the runs compared; runs: how many there are.
     related: `[pairs]`, whether both are of one family.
     task: `[benchmarks]` index of the task that a benchmark asks.
@@ -103,45 +99,6 @@ def compare_readings(name: str, workspace: Workspace, seed: int, resamples: int)
             for stage, decisions in found.items()
         ],
     }
-
-
-def print_readings(found: list[dict[str, Any]]) -> None:
-    """One table: problems, stages and readings, best first."""
-    view = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("problem", "stage", "reading"):
-        view.add_column(heading)
-    headings = ("decides", "95% CI", "minus target's", "95% CI", "in family", "SQ", "SNR", "chosen")
-    for heading in headings:
-        view.add_column(heading, justify="right", no_wrap=True)
-    for problem in found:
-        for stage in problem["stages"]:
-            for row in stage["readings"]:
-                chosen = stage["held_out"]["chosen"].get(row["reading"], 0)
-                view.add_row(
-                    problem["problem"],
-                    stage["stage"],
-                    f"{row['reading']}, no evaluation" if row["no_evaluation"] else row["reading"],
-                    f"{row['decision_accuracy']:.3f}",
-                    _interval(row["interval"]),
-                    f"{row['minus_target']:+.3f}",
-                    _interval(row["minus_target_interval"]),
-                    *(_or_dash(row[name]) for name in ("within_families", "sq", "snr")),
-                    f"{chosen}×",
-                )
-    console = Console(markup=False, emoji=False, width=140)
-    console.print(view)
-    for problem in found:
-        for stage in problem["stages"]:
-            if stage["runs"] < FEW_RUNS:
-                pairs, tasks = stage["pairs"], stage["tasks"]
-                console.print(
-                    f"{problem['problem']}, {stage['stage']}: {stage['runs']} runs make {pairs} "
-                    f"{'pair' if pairs == 1 else 'pairs'} on {tasks} "
-                    f"{'task' if tasks == 1 else 'tasks'}: one pair that turns on one task changes "
-                    f"a decision accuracy by {1 / (pairs * tasks):.3f}, and one run by up to "
-                    f"{2 / stage['runs']:.3f}",
-                    highlight=False,
-                )
 
 
 def _share_name(share: float) -> str:
@@ -297,7 +254,7 @@ def _medians(values: Floats, counts: Floats) -> Floats:
 
 
 def _weighted(decisions: Decisions, runs: Floats, benchmarks: Floats) -> Floats:
-    """`[readings, resamples]` decision accuracy where runs and benchmarks count so many times.
+    """`[readings, resamples]` decision accuracy where runs and benchmarks have these counts.
 
     A run drawn twice makes no pair with itself.
     """
@@ -387,11 +344,3 @@ def _percentiles(values: Floats) -> list[float]:
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(float(value), 6)
-
-
-def _or_dash(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}"
-
-
-def _interval(bounds: list[float]) -> str:
-    return f"{bounds[0]:+.2f} to {bounds[1]:+.2f}"

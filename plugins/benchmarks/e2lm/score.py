@@ -46,11 +46,11 @@ Entry = dict[str, Any]
 
 @dataclass(frozen=True)
 class SignalScores:
-    """What a table's benchmarks are worth.
+    """Signal statistics of a table's benchmarks.
 
-    entries: model → benchmark → statistic → value, None where undefined; `reason` says why `sq` is,
-        `reasons` why any other is.
-    notes: what a reader should know of the table, a sentence each.
+    entries: model → benchmark → statistic → value, None where undefined; `reason` for `sq`,
+        `reasons` for the others.
+    notes: on the table, a sentence each.
     """
 
     entries: dict[str, dict[str, Entry]]
@@ -68,7 +68,7 @@ def score_table(
 
     The early window is the competition's: steps that 4,000 divides, up to 206 billion tokens. A
     model whose checkpoints are not those of the competition's schedule keeps all of them up to
-    there, and a note says so.
+    there, with a note.
 
     Args:
         path: a table with the columns `COLUMNS`; `recipe` (science, web), `stderr` and the other
@@ -164,7 +164,7 @@ def _place_on_schedule(database: duckdb.DuckDBPyConnection) -> None:
 
 
 def table_notes(database: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
-    """What a reader should know of a table, once its series are built."""
+    """Notes on a table, once its series are built."""
     return tuple(_notes(database))
 
 

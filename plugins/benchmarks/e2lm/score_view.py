@@ -2,56 +2,67 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 
-from rich.console import Console
-from rich.table import Table
-
 from plugins.benchmarks.e2lm.score import Entry, SignalScores
-from warehouse.errors import visible
-from warehouse.terminal import print_whole
+from warehouse.terminal import (
+    Column,
+    left_out_notes,
+    print_columns,
+    print_notes,
+    terminal_console,
+)
 
 MOST_ROWS = 40
 MOST_REASONS = 5
 _COLUMNS = {
-    "SQ": "sq",
-    "RC": "rc",
-    "CS": "cs",
-    "weighted": "weighted_score",
-    "decides": "decision_accuracy",
-    "SNR": "snr",
+    "checkpoints": ("early_checkpoints", True),
+    "SQ": ("sq", False),
+    "RC": ("rc", False),
+    "CS": ("cs", False),
+    "weighted": ("weighted_score", False),
+    "decides": ("decision_accuracy", False),
+    "SNR": ("snr", True),
 }
+"""Heading → statistic, and whether it is left out on a narrow terminal."""
 
 
-def print_scores(found: SignalScores) -> None:
-    """A row per model and benchmark, and why a part of the weighted score is missing."""
-    console = Console(markup=False, emoji=False, width=None if sys.stdout.isatty() else 120)
-    view = Table(box=None, pad_edge=False, header_style="bold")
-    view.add_column("model", overflow="fold")
-    view.add_column("benchmark", overflow="fold")
-    for heading in ("checkpoints", *_COLUMNS):
-        view.add_column(heading, justify="right", no_wrap=True)
+def print_scores(found: SignalScores, wide: bool = False) -> None:
+    """Print a row per model and benchmark, and why a part of the weighted score is missing.
+
+    Args:
+        found: the statistics.
+        wide: show all columns, however narrow the terminal is.
+    """
+    console = terminal_console()
     rows = [
         (model, benchmark, entry)
         for model, entries in found.entries.items()
         for benchmark, entry in entries.items()
     ]
-    for model, benchmark, entry in rows[:MOST_ROWS]:
-        values = (_number(entry.get(name)) for name in ("early_checkpoints", *_COLUMNS.values()))
-        view.add_row(visible(model), visible(benchmark), *values)
-    print_whole(console, view)
-    lines = [*_tied(rows), *_reasons(rows)]
+    shown = rows[:MOST_ROWS]
+    left_out = print_columns(
+        console,
+        [
+            Column("model", [model for model, _, _ in shown], text=True),
+            Column("benchmark", [benchmark for _, benchmark, _ in shown], text=True),
+            *(
+                Column(heading, [_number(entry.get(name)) for _, _, entry in shown], extra=extra)
+                for heading, (name, extra) in _COLUMNS.items()
+            ),
+        ],
+        wide=wide,
+    )
+    lines = [*_tied(rows), *_reasons(rows), *left_out_notes(left_out)]
     if len(rows) > MOST_ROWS:
         lines.insert(
             0, f"and {len(rows) - MOST_ROWS} more rows: see --model, or all of them with --out"
         )
-    for line in lines:
-        console.print(visible(line), style="dim", highlight=False)
+    print_notes(console, lines, "dim")
 
 
 def _tied(rows: list[tuple[str, str, Entry]]) -> Iterator[str]:
-    """Where SQ depends on the order of equal scores, widest range first."""
+    """Rows whose SQ depends on the order of equal scores, widest range first."""
     ranges = [
         (entry["sq_high"] - entry["sq_low"], f"{model}, {benchmark}", entry)
         for model, benchmark, entry in rows
@@ -77,7 +88,7 @@ def _shown(value: float) -> str:
 
 
 def _reasons(rows: list[tuple[str, str, Entry]]) -> Iterator[str]:
-    """Why a weighted score is undefined, each reason once, with the first that it holds for."""
+    """Why a weighted score is undefined, each reason once, with the first row concerned."""
     places: dict[str, list[str]] = {}
     for model, benchmark, entry in rows:
         reason = entry["reasons"].get("weighted_score")

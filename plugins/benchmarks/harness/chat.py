@@ -84,7 +84,7 @@ class Chat:
 
     @property
     def building(self) -> dict[str, Any]:
-        """What the harness's `build_all_requests` is told."""
+        """Arguments for the harness's `build_all_requests`."""
         return {
             "system_instruction": self.system,
             "apply_chat_template": self.template is not None,

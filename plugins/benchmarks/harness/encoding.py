@@ -1,8 +1,8 @@
 """Requests of a benchmark in a model's tokens, split where lm-evaluation-harness splits them.
 
-Scores are only comparable if prompt and continuation are split alike: spaces at the end of a prompt
-belong to what follows, the tokens of the continuation are those of the whole text behind as many
-as the prompt has, and an empty prompt is the text's first token or BOS (lm_eval 0.4.13,
+Scores are only comparable if prompt and continuation are split the same way: spaces at the end of a
+prompt belong to what follows, the tokens of the continuation are those of the whole text behind as
+many as the prompt has, and an empty prompt is the text's first token or BOS (lm_eval 0.4.13,
 `TemplateLM._encode_pair` and `HFLM.loglikelihood_rolling`).
 
 What is longer than the model reads loses tokens at its beginning, but keeps its BOS, without which
@@ -38,8 +38,8 @@ class Pair:
     Attributes:
         context: shape (m,), at least one token.
         continuation: shape (n,), the scored tokens.
-        first: place of the first scored token in the tokens of the text; that many tokens stood
-            before it, and those beyond `context` were cut.
+        first: place of the first scored token in the tokens of the text; that many tokens precede
+            it, and those beyond `context` were cut.
         char_start: shape (n,); first character of each scored token in prompt + continuation.
         char_end: shape (n,); one past the last.
     """
@@ -83,7 +83,7 @@ class PairEncoder:
 
     Args:
         tokenizer: the model's.
-        longest: tokens that the model reads at once.
+        longest: tokens of the model's context window.
         too_long: cut the beginning of what is longer, skip its item, or fail.
 
     Raises:

@@ -42,8 +42,9 @@ class EvalAnswer(Frozen):
         shots: worked examples in the prompt, -1 if unknown.
         chat: what sets the prompts apart that are put as a conversation; empty for plain ones.
         words, bytes: of the reference, where the task counts them in its own way.
-        loglikelihood: of the continuation, nats, -inf for an impossible one; not beside `tokens`.
-        is_greedy: whether each token was the first choice.
+        loglikelihood: of the continuation, nats, -inf for an impossible one; not together with
+            `tokens`.
+        is_greedy: whether each token was the top-1 token.
         tokens: of the continuation, in order.
         context_tokens: tokens that the model read before the first of them.
         tokens_cut: tokens of the prompt that it did not read.

@@ -3,7 +3,7 @@
 A sample's `target` is the harness's `doc_to_target` as text: the number of a choice, its text, or
 a list of these. Which of them it is, the file doesn't say; the logged `acc` of each sample does.
 Tasks whose choices differ in the prompt only (`multiple_input`, e.g. Winogrande) log the common
-continuation as their target: there `acc` alone tells which choice is right.
+continuation as their target: there only `acc` shows which choice is right.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def gold_choices(samples: Sequence[ChoiceSample], task: str) -> GoldChoices:
         task: its name, for messages.
 
     Raises:
-        TokenmartError: the file doesn't say which choice is right, or its log-likelihoods
+        TokenmartError: the file doesn't identify the right choice, or its log-likelihoods
             contradict its own metrics; the message names the line.
     """
     remedy = (
@@ -99,7 +99,7 @@ def gold_choices(samples: Sequence[ChoiceSample], task: str) -> GoldChoices:
     if not found:
         place = samples[0].place
         raise first or TokenmartError(
-            f"{place}: its target {_shown(samples[0].target)} doesn't say which choice is right; "
+            f"{place}: its target {_shown(samples[0].target)} doesn't identify the right choice; "
             f"{remedy}"
         )
     for other in found[1:]:

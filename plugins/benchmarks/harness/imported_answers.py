@@ -81,8 +81,8 @@ def import_answers(
 ) -> dict[str, int]:
     """Write one model's answers; every row is checked before anything is written.
 
-    Each task gets a condition of its own by its worked examples and chat, so that it stands beside
-    what was run here and is never mixed with it.
+    Each task gets a condition of its own by its worked examples and chat, so that it is listed next
+    to what was run here and never mixed with it.
 
     Args:
         reader: reads their format.
@@ -90,7 +90,7 @@ def import_answers(
         workspace: the checkout.
         problem: name of the problem.
         model_id: partition key of the model.
-        force: replace requests that other models' imports brought, if these differ.
+        force: replace requests of other models' imports, if these differ.
 
     Returns:
         Items by task.
@@ -123,7 +123,7 @@ def import_answers(
             notes += _perhaps_cut(file, of_file, reader.longest(file))
     if not by_run:
         names = ", ".join(str(file) for file in files)
-        raise TokenmartError(f"{names}: holds no answer; nothing was imported")
+        raise TokenmartError(f"{names}: contains no answer; nothing was imported")
 
     def condition_of_run(task: str, run: str) -> str:
         return condition_of(task, f"{run}-{reader.kind}" if run else reader.kind)
@@ -143,11 +143,11 @@ def import_answers(
         group.stored(workspace, problem, condition_of_run, force=force)
         for group in reader.groups(files)
     ]
-    for condition, answers, items, own in prepared:
+    for condition, answers, items, its_scores in prepared:
         keys = problem, model_id, condition
         store_items(workspace, problem, condition, items)
         store_answers(workspace, keys, answers, items)
-        store_scores(workspace, keys, answers, items, own)
+        store_scores(workspace, keys, answers, items, its_scores)
         store_tokens(workspace, keys, answers, items)
     for store in store_groups:
         notes += store()
@@ -173,7 +173,7 @@ def _perhaps_cut(file: Path, answers: Sequence[EvalAnswer], longest: int | None)
 
 
 def _other_requests(task: str, run: str, before: pa.Table, items: pa.Table) -> str:
-    """Why a task's requests can't stand beside those of earlier imports, and what to do."""
+    """Why a task's requests don't match those of earlier imports, and what to do."""
     columns = ["item", "choice", "unconditional", "context", "continuation"]
     old, new = (set(map(tuple, _values(rows, columns))) for rows in (before, items))
     number = min(old ^ new)[0] if old != new else 0
@@ -181,7 +181,7 @@ def _other_requests(task: str, run: str, before: pa.Table, items: pa.Table) -> s
         "keep them in a problem of their own"
         if run
         else "if they differ in worked examples or chat, put the results_<date>.json of the same "
-        "run beside the samples, which sets them apart"
+        "run next to the samples: it names them"
     )
     return (
         f"task {task!r}: its requests are not those imported before (item {number}); {told}; "

@@ -27,7 +27,7 @@ def item_rows(task: EvalTask, subject: str | None = None, cluster: str | None = 
 
     Args:
         task: with its requests.
-        subject: field of its documents that says what they are about, else a usual one.
+        subject: field of its documents with their subject, else a usual one.
         cluster: field whose text several documents share, else a usual one.
 
     Raises:
@@ -124,7 +124,7 @@ def _described(task: Any, request: EvalRequest) -> tuple[str, dict[str, Any]]:
         }
         if not getattr(task, "multiple_input", False):
             return choices[choice], columns
-        # the choices stand in the prompts, and one continuation is scored behind each
+        # the choices are in the prompts, and one continuation is scored after each
     else:
         columns["choice"] = number
     return text.lstrip() or text, columns
@@ -133,7 +133,7 @@ def _described(task: Any, request: EvalRequest) -> tuple[str, dict[str, Any]]:
 def _counts_itself(task: Any) -> bool:
     """Whether the harness's metrics of a task can't be had from log-likelihoods and choices alone.
 
-    A task with a `process_results` of its own counts as it likes; one whose choices stand in its
+    A task with its own `process_results` defines its own values; one whose choices are in its
     prompts is normalised by texts that aren't scored.
     """
     from lm_eval.api.task import ConfigurableTask, MultipleChoiceTask, PerplexityTask

@@ -1,9 +1,9 @@
 """Metrics of logged samples as the harness counted them: of each item, and of the whole task.
 
-A line of samples has what `process_results` gave for its item; the file of results beside it has
-what the task made of all of them. How the one follows from the other, no file says: the usual ways
-are tried, and where none gives the task's number, items have no value here. Without a file of
-results, only metrics that every task aggregates alike have a value.
+A line of samples has what `process_results` gave for its item; the file of results next to it has
+the task's aggregates. No file states how they follow from the items: the usual ways are tried, and
+where none gives the task's number, items have no value here. Without a file of results, only
+metrics that every task aggregates alike have a value.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from plugins.benchmarks.harness.sample_files import RunFacts, metrics_of
 from warehouse.errors import TokenmartError
 
 _NO_RESULTS = (
-    "no results_<date>.json beside the samples says what the task makes of its items' values"
+    "no results_<date>.json next to the samples has the task's aggregate of its items' values"
 )
 
 
@@ -73,7 +73,7 @@ def logged_scores(
 
     Args:
         samples: of one file, with their places; each has a `filter`.
-        facts: of the file of results beside it.
+        facts: of the file of results next to it.
 
     Raises:
         TokenmartError: the file of results has another accuracy than the samples.
@@ -102,8 +102,8 @@ def logged_scores(
             mean = math.fsum(value for _, value in values) / len(values)
             raise TokenmartError(
                 f"{samples[0][0]}: the mean acc of the samples is {mean:g}, in the file of "
-                f"results beside them it is {whole:g}: they are not of one run; put its own there, "
-                "or none"
+                f"results next to them it is {whole:g}: the two are of different runs; "
+                "replace the file of results by that of this run, or remove it"
             )
         if _is_finite(whole):
             yield {**row, "value": float(whole), "items": len(values)}

@@ -1,7 +1,7 @@
 """Our engine as a model of lm-evaluation-harness: `lm_eval --model tokenmart`.
 
-The harness asks and reckons as with any other model; every token it asks for stays in the
-warehouse, and a run that was killed goes on inside its task.
+The harness builds requests and computes metrics as with any other model; every token is stored in
+the warehouse, and a killed run resumes inside its task.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class TokenmartLM(LM):  # type: ignore[misc]  # lm_eval is not checked here
         model: full id of the model.
         device: auto, cpu, cuda …
         dtype: auto, float32, bfloat16 or float16.
-        shots: what `--num_fewshot` says, where it is given: the harness doesn't tell.
-        include_path: what `--include_path` says, where tasks lie outside the harness.
+        shots: what `--num_fewshot` says, if given: the harness doesn't pass it on.
+        include_path: what `--include_path` says, for tasks outside the harness.
         too_long: what is done with an item that is longer than the model reads: cut it behind its
             BOS, cut it as the harness's class for transformers does, or fail.
         options: what the harness passes to every model (`batch_size`) and doesn't concern us.
@@ -152,7 +152,7 @@ def with_device(arguments: list[str]) -> list[str]:
 
 
 def main() -> None:
-    """The harness's own command line, which then knows `--model tokenmart`."""
+    """The harness's own command line, extended by `--model tokenmart`."""
     from lm_eval.__main__ import cli_evaluate
 
     model_registry.register(NAME, target=TokenmartLM)

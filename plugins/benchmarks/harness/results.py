@@ -1,7 +1,7 @@
 """What a task of the harness makes of responses: filters, `process_results`, aggregation.
 
 A task may count as it likes. Its own functions run here on our responses, so that a number under
-the harness's name is the harness's number; where they can't run, the reason stands in its place.
+the harness's name is the harness's number; where they can't run, the reason is given instead.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from plugins.benchmarks.harness.tasks import EvalTask, EvalUnit, quiet_harness
 
 @dataclass(frozen=True)
 class Response:
-    """What a model said to one request: log-likelihood and greediness, or a text."""
+    """A model's response to one request: log-likelihood and greediness, or a text."""
 
     loglikelihood: float
     is_greedy: bool

@@ -28,10 +28,10 @@ _BOOKKEEPING = {
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What the file of results beside the samples says of the prompts.
+    """Facts about the prompts from the file of results next to the samples.
 
     Attributes:
-        shots: worked examples; None where no file says it.
+        shots: worked examples; None if unknown.
         chat: hash of the chat template, system instruction and turns; empty for plain prompts.
         values: `metric,filter` → value of the whole task, without standard errors.
         better: metric → whether higher values are better.
@@ -100,7 +100,7 @@ def _is_list(path: Path) -> bool:
         with path.open(encoding=ENCODING) as file:
             return re.match(r"\s*\[\s*(\{|$)", file.read(1 << 12)) is not None
     except (OSError, UnicodeDecodeError):
-        return False  # told by what reads it
+        return False  # reported by its reader
 
 
 def metrics_of(sample: dict[str, Any]) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def arguments_of(sample: dict[str, Any]) -> list[list[Any]]:
 
 
 def results_beside(path: Path) -> tuple[Path, dict[str, Any]] | None:
-    """The `results_<date>.json` beside samples and its content; None where there is none.
+    """The `results_<date>.json` next to samples and its content; None where there is none.
 
     Raises:
         TokenmartError: that file can't be read.
@@ -136,8 +136,8 @@ def results_beside(path: Path) -> tuple[Path, dict[str, Any]] | None:
         return None
     if len(beside) > 1:
         raise TokenmartError(
-            f"{path}: {beside[0].name} and {beside[1].name} beside it are of its date; keep the "
-            "results of this run there"
+            f"{path}: {beside[0].name} and {beside[1].name} have its date; keep only "
+            "the results of this run in the folder"
         )
     (results,) = beside
     tree = parse_json(read_text(results), str(results))

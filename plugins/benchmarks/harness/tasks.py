@@ -171,7 +171,7 @@ def load_tasks(
         limit: only the first documents of each task.
 
     Raises:
-        TokenmartError: no such task, or it can't be loaded; the message says which.
+        TokenmartError: no such task, or it can't be loaded; the message states which.
     """
     return load_tasks_and_groups(names, include_path, shots=shots, limit=limit)[0]
 
@@ -189,7 +189,7 @@ def load_tasks_and_groups(
     `fewshot_seed` draws the worked examples of tasks that draw them (`sampler: default`).
 
     Raises:
-        TokenmartError: no such task, or it can't be loaded; the message says which.
+        TokenmartError: no such task, or it can't be loaded; the message states which.
     """
     with quiet_harness():
         manager = task_manager(names, include_path)

@@ -1,7 +1,8 @@
 """Instance-level records of Every Eval Ever: `<uuid>_samples.jsonl`, a line for each item.
 
-The aggregates lie in `<uuid>.json` beside it; lines name theirs by `evaluation_result_id`
-(github.com/evaleval/every_eval_ever, instance_level_eval.schema.json, 0.3.0).
+The aggregates are in `<uuid>.json` in the same folder; lines refer to them by
+`evaluation_result_id` (github.com/evaleval/every_eval_ever, instance_level_eval.schema.json,
+0.3.0).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class EveryEvalEverImporter(Importer):
         """
         lines = list(_lines(path))
         if not lines:
-            raise TokenmartError(f"{path}: holds no record")
+            raise TokenmartError(f"{path}: contains no record")
         beside = path.with_name(path.name.removesuffix(_ENDING) + ".json")
         own = aggregate_beside(beside).get("evaluation_results", [])
         evaluations = dict.fromkeys(line["evaluation_name"] for _, line in lines)
@@ -49,8 +50,8 @@ class EveryEvalEverImporter(Importer):
             aggregate = _aggregate(own, name, chosen)
             if aggregate.get("metric_config", {}).get("lower_is_better"):
                 raise TokenmartError(
-                    f"{beside}: lower is better in {name}; bring it as a plain table with the sign "
-                    "turned, or leave it out"
+                    f"{beside}: lower is better in {name}; import it as a plain table with the "
+                    "sign reversed, or leave it out"
                 )
             rows = [
                 Row(place, {"task": name, "item": item,

@@ -77,7 +77,7 @@ def _metrics(path: Path) -> list[dict[str, Any]]:
     # older versions wrote each object as text
     values = [json.loads(each) if isinstance(each, str) else each for each in found]
     if not values or not all(isinstance(each, dict) for each in values):
-        raise TokenmartError(f"{path}: {column} holds no metrics by name; correct the file")
+        raise TokenmartError(f"{path}: {column} contains no metrics by name; correct the file")
     return values
 
 

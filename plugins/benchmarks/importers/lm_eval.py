@@ -1,7 +1,7 @@
 """Samples of lm-evaluation-harness, as it writes them with --log_samples.
 
 One file a task; a sample is one document under one answer filter, with the names of its metrics and
-their values beside bookkeeping (`sample_files`). RULER's tasks name their metrics by
+their values next to bookkeeping (`sample_files`). RULER's tasks name their metrics by
 context length, -1 at every length but the document's own; each length becomes a task of its own.
 """
 
@@ -90,6 +90,6 @@ def _only_metric(path: Path, samples: list[_Sample]) -> str:
     found = sorted({metric for sample in plain for metric in sample.metrics})
     if plain and len(found) != 1:
         raise TokenmartError(
-            f"{path}: holds {len(found)} metrics; use --metric with one of: {', '.join(found)}"
+            f"{path}: contains {len(found)} metrics; use --metric with one of: {', '.join(found)}"
         )
     return found[0] if found else ""

@@ -1,7 +1,7 @@
 """Predictions of OLMES (oe-eval, olmo-eval): `task-000-arc_easy-predictions.jsonl`.
 
-A line is a document with its `metrics`; `…-metrics.json` beside it has the task's name, its primary
-metric and their means (github.com/allenai/olmes).
+A line is a document with its `metrics`; `…-metrics.json` in the same folder has the task's name,
+its primary metric and their means (github.com/allenai/olmes).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class OlmesImporter(Importer):
         own = aggregate_beside(beside)
         lines = list(_lines(path))
         if not lines:
-            raise TokenmartError(f"{path}: holds no prediction")
+            raise TokenmartError(f"{path}: contains no prediction")
         names = sorted(
             name
             for name, value in lines[0][1]["metrics"].items()

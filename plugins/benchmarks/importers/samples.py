@@ -2,7 +2,7 @@
 
 The files of `--log_samples`, one a task. They don't say the choices without their delimiter, nor
 always which choice is right: see `gold_choices`. Worked examples and chat come from the
-`results_<date>.json` beside them.
+`results_<date>.json` in the same folder.
 """
 
 from __future__ import annotations

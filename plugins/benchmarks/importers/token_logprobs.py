@@ -1,7 +1,7 @@
 """Log-probs of tokens as any program can write them: one request a line, or a Parquet row.
 
 Fields: `task`, `item`, `choice`, `context`, `continuation`, `is_gold`, `backend` and the others of
-`EvalAnswer`; and lists of one length `token_ids`, `logprobs` (nats), `ranks` (1 = first choice),
+`EvalAnswer`; and lists of one length `token_ids`, `logprobs` (nats), `ranks` (1 = top-1 token),
 and where they are known `top_logprobs` and `entropies`.
 """
 
@@ -26,7 +26,7 @@ LISTS = {
     "top_logprobs": "top_logprob",
     "entropies": "entropy",
 }
-"""Field with a list → what it says of each token."""
+"""Field with a list → its statistic of each token."""
 _NEEDED = ("token_ids", "logprobs", "ranks")
 
 

@@ -1,8 +1,8 @@
 """vLLM's `prompt_logprobs`, one request a line.
 
-Beside `task`, `item`, `choice`, `context`, `continuation` and `is_gold` a line has what vLLM gave
-for context + continuation: `prompt_token_ids` and `prompt_logprobs`, a list with one object a token
-(null for the first), `{"<id>": {"logprob": …, "rank": …, "decoded_token": …}, …}`.
+In addition to `task`, `item`, `choice`, `context`, `continuation` and `is_gold` a line has vLLM's
+answer for context + continuation: `prompt_token_ids` and `prompt_logprobs`, a list with one object
+a token (null for the first), `{"<id>": {"logprob": …, "rank": …, "decoded_token": …}, …}`.
 """
 
 from __future__ import annotations
@@ -79,20 +79,20 @@ def _fields(place: str, content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _elsewhere(content: dict[str, Any], name: str) -> str:
-    """Why a line lacks a field, and what to do: a server's answer has them in its choices."""
+    """Why a line has no such field, and what to do: a server's answer has them in its choices."""
     choices = content.get("choices")
     inner = choices[0] if isinstance(choices, list) and choices else None
     if isinstance(inner, dict) and isinstance(inner.get(name), list):
         return (
             "it is an answer of vLLM's server: prompt_token_ids and prompt_logprobs are in "
-            "choices[0]; write them on the line itself, beside task, item, choice, context, "
+            "choices[0]; write them on the line itself, next to task, item, choice, context, "
             "continuation and is_gold"
         )
     if isinstance(inner, dict):
         return (
             f"it is an answer of a server without {name}; send the request with "
             "prompt_logprobs: 1 and return_token_ids: true, and write prompt_token_ids and "
-            "prompt_logprobs on the line itself, beside task, item, context and continuation"
+            "prompt_logprobs on the line itself, next to task, item, context and continuation"
         )
     if name in content:
         return f"{name} is {str(content[name])[:40]!r}, expected a list with one value a token"

@@ -29,7 +29,7 @@ def chosen_lines(path: Path, items: Sequence[Any]) -> str:
         text = str(item)
         if not (text.isascii() and text.isdecimal() and int(text) < len(lines)):
             raise TokenmartError(
-                f"{path}: has no line for item {item!r}: it holds {len(lines)} lines, for items 0 "
+                f"{path}: has no line for item {item!r}, only {len(lines)} lines, for items 0 "
                 f"to {len(lines) - 1}; name the file that the scored task reads"
             )
         numbers.add(int(text))

@@ -1,4 +1,4 @@
-"""Which items of a benchmark carry signal, chosen on some models and tried on others."""
+"""Which items of a benchmark carry signal, chosen on some models and evaluated on others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _HALF = 2 * FEWEST_CHECKPOINTS
 
 @dataclass(frozen=True)
 class Choice:
-    """How items are chosen.
+    """Settings of the choice of items.
 
     method: one of `METHODS`. fewest, most: items of a choice. subjects: only items of these; all
     when empty. weights: of SQ, RC and CS; RC has no part, a choice is made on early checkpoints.
@@ -55,7 +55,7 @@ def curate(scores: ItemScores, workspace: Workspace, choice: Choice, seed: int) 
         scores: of single items.
         workspace: whose SQL models are used.
         choice: the method and its limits.
-        seed: of the random items beside the chosen ones.
+        seed: of the random items compared with the chosen ones.
 
     Returns:
         JSON-ready: `items` (the chosen ones, best first), `signal` of every item, `held_out` by
@@ -112,7 +112,7 @@ def compare_methods(
 
 
 def has_both_recipes(scores: ItemScores) -> bool:
-    """Whether the table can tell science from web data."""
+    """Whether the table distinguishes science from web data."""
     return scores.recipes >= {"science", "web"}
 
 
@@ -122,7 +122,7 @@ def _weights(scores: ItemScores, choice: Choice) -> tuple[float, float]:
 
 
 def _eligible(scores: ItemScores, choice: Choice) -> int:
-    """How many items may be chosen."""
+    """Number of items that may be chosen."""
     column = METHODS[choice.method]
     if column is not None and column not in scores.has:
         raise TokenmartError(
@@ -188,7 +188,7 @@ def _folds(scores: ItemScores, most: int) -> list[Fold]:
 def _choose(
     scores: ItemScores, workspace: Workspace, choice: Choice, where: str, name: str
 ) -> list[dict[str, Any]]:
-    """Make the table `name`: the signal of each item where a condition holds."""
+    """Make the table `name`: the signal of each item under a condition."""
     database = scores.database
     subjects = ", ".join("'" + one.replace("'", "''") + "'" for one in choice.subjects)
     of_subjects = f" and subject in ({subjects})" if subjects else ""

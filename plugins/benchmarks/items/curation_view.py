@@ -1,11 +1,10 @@
-"""What a choice of items was worth, in the terminal."""
+"""Tables of `tokenmart e2lm curate`: the chosen items next to all and to random ones."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
+from warehouse.terminal import Column, print_columns, terminal_console
 
 NAMES = {
     "sq": "SQ",
@@ -18,56 +17,62 @@ NAMES = {
 
 
 def print_curation(found: dict[str, Any]) -> None:
-    """What the choice is worth, by statistic, and where the chosen items lie."""
-    console = _console()
-    view = Table(box=None, pad_edge=False, header_style="bold")
-    view.add_column("on models not used for choosing")
-    headings = ("all items", "random ones", "chosen", "chosen, where chosen", "optimism", "better")
-    for heading in headings:
-        view.add_column(heading, justify="right", no_wrap=True)
-    for name, row in found["held_out"].items():
-        if not row["compared"]:
-            continue
-        view.add_row(
-            NAMES[name],
-            *(_number(row[key]) for key in ("all", "random", "chosen", "in_sample")),
-            "–" if row["optimism"] is None else f"{row['optimism']:+.3f}",
-            f"{row['better']} of {row['compared']}",
-        )
-    console.print(view)
+    """Print statistics of the chosen items on held-out models, and the items by group."""
+    rows = {NAMES[name]: row for name, row in found["held_out"].items() if row["compared"]}
+    optimism = [row["optimism"] for row in rows.values()]
+    console = terminal_console()
+    columns = [
+        Column("on held-out models", list(rows), text=True),
+        *(
+            Column(heading, [_number(row[key]) for row in rows.values()])
+            for heading, key in (
+                ("all\nitems", "all"),
+                ("random\nitems", "random"),
+                ("chosen", "chosen"),
+                ("chosen,\nin sample", "in_sample"),
+            )
+        ),
+        Column("optimism", ["–" if each is None else f"{each:+.3f}" for each in optimism]),
+        Column("better", [f"{row['better']} of {row['compared']}" for row in rows.values()]),
+    ]
+    print_columns(console, columns)
     for key, heading in (("by_subject", "subject"), ("by_length", "answer, characters")):
-        if len(found[key]) < 2:
+        groups = found[key]
+        if len(groups) < 2:
             continue
-        view = Table(box=None, pad_edge=False, header_style="bold")
-        view.add_column(heading)
-        for column in ("items", "chosen", "mean score", "rise", "wobble"):
-            view.add_column(column, justify="right")
-        for row in found[key]:
-            figures = (f"{row[name]:.3f}" for name in ("score", "rise", "wobble"))
-            view.add_row(row["group"], str(row["items"]), f"{row['share_chosen']:.0%}", *figures)
         console.print()
-        console.print(view)
+        columns = [
+            Column(heading, [row["group"] for row in groups], text=True),
+            Column("items", [str(row["items"]) for row in groups]),
+            Column("chosen", [f"{row['share_chosen']:.0%}" for row in groups]),
+            *(
+                Column(name, [f"{row[field]:.3f}" for row in groups])
+                for name, field in (("mean score", "score"), ("rise", "rise"), ("noise", "wobble"))
+            ),
+        ]
+        print_columns(console, columns)
 
 
 def print_methods(methods: dict[str, dict[str, Any]]) -> None:
-    """Each method's chosen items on models that had no part in the choice."""
-    view = Table(box=None, pad_edge=False, header_style="bold")
-    view.add_column("method (held out)")
-    shown = [name for name in NAMES if any(row[name]["compared"] for row in methods.values())]
-    for name in shown:
-        view.add_column(NAMES[name], justify="right")
+    """Print each method's chosen items on held-out models."""
     first = next(iter(methods.values()))
-    for label, key in (("all items", "all"), ("random items", "random")):
-        view.add_row(label, *(_number(first[name][key]) for name in shown))
-    for method, row in methods.items():
-        view.add_row(method, *(_number(row[name]["chosen"]) for name in shown))
-    console = _console()
+    columns = [
+        Column("method (held out)", ["all items", "random items", *methods], text=True),
+        *(
+            Column(
+                heading.replace(" ", "\n", 1),
+                [
+                    *(_number(first[name][key]) for key in ("all", "random")),
+                    *(_number(row[name]["chosen"]) for row in methods.values()),
+                ],
+            )
+            for name, heading in NAMES.items()
+            if any(row[name]["compared"] for row in methods.values())
+        ),
+    ]
+    console = terminal_console()
     console.print()
-    console.print(view)
-
-
-def _console() -> Console:
-    return Console(markup=False, emoji=False, width=110)
+    print_columns(console, columns)
 
 
 def _number(value: float | None) -> str:

@@ -1,4 +1,4 @@
-"""What a choice of items is worth where it had no part: SQ, CS and decisions of held-out models."""
+"""Held-out value of a choice of items: SQ, CS and decisions of held-out models."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Key = tuple[str, str, str, str]
 
 @dataclass(frozen=True)
 class Fold:
-    """Where items are chosen and where they are tried: SQL conditions on `items`."""
+    """Where items are chosen and where they are evaluated: SQL conditions on `items`."""
 
     name: str
     chosen_on: str

@@ -1,4 +1,4 @@
-"""What the page of a table shows, from a problem or from a plain file."""
+"""Content of a table's page, from a problem or from a plain file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from warehouse.paths import Workspace
 def gather_page(
     problem: str | None, scores: Path | None, metric: str | None, workspace: Workspace
 ) -> tuple[SignalData, tuple[str, ...]]:
-    """The signal models of a table, read for its page; beside it, notes for the reader.
+    """The signal models of a table, read for its page, and notes for the reader.
 
     Args:
         problem: name or path of a problem of kind `table`; None with `scores`.

@@ -13,7 +13,7 @@ from warehouse.sql.connection import connect_read_only
 BUILD = "tokenmart dbt run --select tag:benchmarks+"
 
 PREFERRED = ("acc_norm", "acc", "exact_match", "f1", "bits_per_byte", "perplexity")
-"""Metrics that a page shows unless it is told another one, the first that a task has."""
+"""Default metrics of a page: the first of these that a task has."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class SampledTwice:
 class TaskPairs:
     """All pairs of a task in one metric.
 
-    models: best first. better: `higher` or `lower`, None where nobody states it.
+    models: best first. better: `higher` or `lower`, None if it is not stated.
     """
 
     condition: str

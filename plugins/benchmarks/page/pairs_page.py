@@ -1,4 +1,4 @@
-"""The page of pairs of models: a heat map per task, and what each comparison can tell."""
+"""The page of pairs of models: a heat map per task, and the power of each comparison."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class TaskView:
 
 
 def pairs_page(title: str, tasks: tuple[TaskPairs, ...], progress: Progress) -> str:
-    """The whole page; `progress` is told of each task."""
+    """The whole page; `progress` is called for each task."""
     pages = environment("plugins.benchmarks.page", "analysis.report", escape_html=True)
     pages.filters.update(FILTERS)
     views = []

@@ -1,4 +1,4 @@
-"""What the page of a benchmark table shows: read from the signal models, nothing recomputed."""
+"""Data of a benchmark table's page: read from the signal models, nothing recomputed."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def _curves(
                 {Z} * coalesce(stderr, signal.value) as error,
                 early_checkpoint is not null
                 and early_checkpoint = max(early_checkpoint) over run as ends_window,
-                -- the last checkpoint of each of so many parts of the log scale, and both ends
+                -- the last checkpoint of each part of the log scale, and both ends
                 floor({MOST_POINTS} * ln(progress / min(progress) over run)
                     / nullif(ln(max(progress) over run / min(progress) over run), 0)) as part
             from int_benchmark_series as series
@@ -238,7 +238,7 @@ def _curves(
 def _banded(
     database: duckdb.DuckDBPyConnection, runs: tuple[str, ...], metric: str, benchmarks: list[str]
 ) -> tuple[int, int]:
-    """How many of the lines have a sampling error of their own, and how many lines there are."""
+    """Number of lines with a sampling error of their own, and of all lines."""
     rows = database.execute(
         "select count(*) filter (where has), count(*) from ("
         " select bool_or(stderr is not null) as has from int_benchmark_series"

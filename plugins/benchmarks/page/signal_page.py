@@ -22,7 +22,7 @@ FIRST_ROWS = 60
 
 
 def signal_page(data: SignalData, progress: Progress) -> str:
-    """The whole page; `progress` is told of each panel and of both heat maps."""
+    """The whole page; `progress` is called for each panel and for both heat maps."""
     pages = environment("plugins.benchmarks.page", "analysis.report", escape_html=True)
     pages.filters.update(FILTERS)
     panels = {}

@@ -1,9 +1,9 @@
 """Which checkpoint a result belongs to: its full identity, and the step and tokens in its name.
 
-Two results are of one checkpoint only if everything that the harness was told of the model is
-equal. Steps and tokens are read from the forms in use: `step5000`, `stage1-step5000-tokens21B`,
-`ckpt_005`, `iter_0002000`, `checkpoint-500`, `global_step1000`, `x_step60900-hf`,
-`intermediate-step-480k-1T`, `240b_tokens`.
+Two results are of one checkpoint only if all model arguments of the harness are equal. Steps and
+tokens are read from the forms in use: `step5000`, `stage1-step5000-tokens21B`, `ckpt_005`,
+`iter_0002000`, `checkpoint-500`, `global_step1000`, `x_step60900-hf`, `intermediate-step-480k-1T`,
+`240b_tokens`.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _NAMES = ("peft", "delta", "pretrained", "model", "path", "engine")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint as the harness was told of it.
+    """A checkpoint, as named in the arguments of the harness.
 
     Attributes:
         model: name of the run, without what counts its checkpoints.
         rest: what else names it, without step and tokens: the stage of a revision, for one.
         step: training step; None where no known form is found.
         tokens: tokens it was trained on, likewise.
-        identity: all that tells it apart.
+        identity: everything that distinguishes it.
     """
 
     model: str
@@ -51,7 +51,7 @@ class Checkpoint:
 
     @property
     def other_arguments(self) -> tuple[tuple[str, str], ...]:
-        """What the harness was told beside names."""
+        """Model arguments of the harness other than names."""
         return tuple(pair for pair in self.identity if pair[0] not in ("name", *_PLACES))
 
 

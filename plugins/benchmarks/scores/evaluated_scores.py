@@ -1,4 +1,4 @@
-"""Scores that `tokenmart eval` measured, or imports brought, as rows of a plain table."""
+"""Scores that `tokenmart eval` measured or that were imported, as rows of a plain table."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def evaluated_scores(
     Args:
         problem: name or path of a problem file.
         workspace: with a built warehouse.
-        directions: metric → higher or lower, where no table and no name says it.
+        directions: metric → higher or lower, if neither table nor name states it.
 
     Raises:
         TokenmartError: no such problem, no score of it, or a metric of unknown direction.
@@ -72,8 +72,8 @@ def evaluated_scores(
         direction = better.get(metric) or direction_of(metric)
         if direction is None:
             raise TokenmartError(
-                f"{condition}: whether higher or lower values of {metric} are better, neither its "
-                f"task nor its name says; add --direction {metric}=higher or lower"
+                f"{condition}: neither the task nor the name of {metric} states whether higher or "
+                f"lower values are better; add --direction {metric}=higher or lower"
             )
         model, step, tokens = named.get(model_id, (model_id, None, None))
         found.append(

@@ -30,7 +30,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class HarnessResults:
-    """Rows in the columns `FIELDS`, sorted, and what a reader should know of them."""
+    """Rows in the columns `FIELDS`, sorted, and notes on them."""
 
     rows: tuple[ScoreRow, ...]
     notes: tuple[str, ...]
@@ -59,7 +59,7 @@ class _Score:
 
     @property
     def point(self) -> tuple[Any, ...]:
-        """Where a table has it; two checkpoints at one point are distinguished by their run."""
+        """Position in a table; two checkpoints at one position are distinguished by their run."""
         return self.checkpoint.step, self.checkpoint.tokens, self.benchmark, self.metric
 
 
@@ -70,11 +70,11 @@ def read_results(
 
     A benchmark is named with its worked examples (`arc_easy-0shot`), a metric with its filter
     unless that is `none` (`exact_match,strict-match`). Of several results for one checkpoint the
-    latest counts, and a note says so.
+    latest counts, with a note.
 
     Args:
         paths: files or folders.
-        directions: metric → higher or lower, where neither file nor name says it.
+        directions: metric → higher or lower, if neither file nor name states it.
 
     Raises:
         TokenmartError: no such file, no result file in a folder, a file that is none, a metric
@@ -128,7 +128,7 @@ def _replaced(early: _Score, late: _Score) -> str:
     """Why a number isn't in the table.
 
     Raises:
-        TokenmartError: nothing tells which of two numbers is the later one.
+        TokenmartError: it is unknown which of two numbers is the later one.
     """
     if early.date < late.date:
         return f"{early.file}: a later file has results of the same checkpoint"
@@ -136,7 +136,7 @@ def _replaced(early: _Score, late: _Score) -> str:
         raise TokenmartError(
             f"{early.file} and {late.file}: both give {late.metric} of {late.benchmark} at one "
             f"checkpoint of {late.checkpoint.model} ({early.score:g} and {late.score:g}), and no "
-            "date tells the later one; leave one out"
+            "date shows which is later; leave one out"
         )
     return f"{early.file}: has the same results as {late.file}"
 
@@ -231,7 +231,7 @@ def _rows(
 
 
 def _directions(scores: Sequence[_Score], given: Mapping[str, str]) -> dict[str, str]:
-    """Metric → higher or lower: as given, else as a file says, else by its name."""
+    """Metric → higher or lower: as given, else as stated in a file, else by its name."""
     found: dict[str, str] = {}
     unknown: set[str] = set()
     for score in scores:
@@ -256,10 +256,10 @@ def _directions(scores: Sequence[_Score], given: Mapping[str, str]) -> dict[str,
 
 
 def _runs(model: str, scores: Sequence[_Score]) -> dict[str, list[_Score]]:
-    """Scores by run: apart where the rest of the name, or else what the harness was told, differs.
+    """Scores by run: separate if the rest of the name, or else the model arguments, differ.
 
     Raises:
-        TokenmartError: two checkpoints would be one, and nothing tells them apart.
+        TokenmartError: two checkpoints would be one, and nothing distinguishes them.
     """
     several = len({score.checkpoint.rest for score in scores}) > 1
     found: dict[str, list[_Score]] = defaultdict(list)

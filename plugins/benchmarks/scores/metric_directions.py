@@ -2,7 +2,7 @@
 
 Names and directions are those that lm-evaluation-harness registers (`lm_eval/api/metrics.py`,
 0.4.13; `ppl` is its name before 0.4), and names of errors and losses in common use. A name that is
-not listed has no direction here: whoever brings its values says it.
+not listed has no direction here: its table states it.
 """
 
 from __future__ import annotations

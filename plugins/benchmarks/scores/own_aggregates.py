@@ -1,4 +1,4 @@
-"""Items of another program's results, held to the aggregate that the program wrote beside them."""
+"""Items of another program's results, checked against the aggregate that the program wrote."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def aggregate_beside(path: Path) -> dict[str, Any]:
         return {}
     found = parse_json(read_text(path), str(path))
     if not isinstance(found, dict):
-        raise TokenmartError(f"{path}: holds no JSON object; correct or remove it")
+        raise TokenmartError(f"{path}: contains no JSON object; correct or remove it")
     return found
 
 
@@ -43,7 +43,7 @@ def chosen_metric(path: Path, names: Sequence[str], wanted: str | None, own: str
         return str(own)
     if wanted is None and len(names) != 1:
         raise TokenmartError(
-            f"{path}: holds {len(names)} metrics; use --metric with one of: {', '.join(names)}"
+            f"{path}: contains {len(names)} metrics; use --metric with one of: {', '.join(names)}"
         )
     return wanted or names[0]
 
@@ -67,7 +67,7 @@ def item_score(place: str, metrics: Mapping[str, Any], metric: str) -> float:
 def refuse_other_mean(
     path: Path, beside: Path, metric: str, scores: Sequence[float], own: Any
 ) -> None:
-    """Stop where the program's own aggregate is another number than the mean of the items.
+    """Stop if the program's own aggregate differs from the mean of the items.
 
     Args:
         path: the items.

@@ -21,7 +21,7 @@ from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import BENCHMARK_SCORES, BENCHMARK_TABLES, DOWNSTREAM, MODEL_SCORES
 
 _NO_FOLDER = re.compile(r"[=%?\\\x00-\x1f\x7f]|__HIVE_DEFAULT_PARTITION__|^$")
-"""What DuckDB doesn't read back as it is from the name of a partition's folder."""
+"""Names that DuckDB doesn't read back unchanged from a partition's folder."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class EarlyWindow:
 
     until_tokens, until_share: the last one, in tokens or as a share of the run's training.
     every_steps: only steps that this divides.
-    checkpoints: so many, evenly spaced: with `until_share`, the last one up to each of so many
+    checkpoints: this number, evenly spaced: with `until_share`, the last one up to each of as many
         equal parts of the window.
     """
 
@@ -42,7 +42,7 @@ class EarlyWindow:
 
 @dataclass(frozen=True)
 class FinalScores:
-    """What early scores are to predict: the last score of each run in `metric`.
+    """Target of early scores: the last score of each run in `metric`.
 
     benchmarks: whose scores; all that have the metric when empty.
     size: runs of this size only, averaged by recipe; None where runs themselves are ranked.
@@ -55,7 +55,7 @@ class FinalScores:
 
 @dataclass(frozen=True)
 class ScoreSource:
-    """Where a plain table lies, and what is said of it; `sha256` is the one expected, if any."""
+    """Path of a plain table, and facts about it; `sha256` is the one expected, if any."""
 
     path: Path
     source: str | None = None
@@ -232,7 +232,7 @@ def store_scores(brought: BroughtScores, workspace: Workspace, problem: str) -> 
 
 
 def stored_scores(workspace: Workspace, problem: str) -> Path | None:
-    """The scores of a problem in the data folder; None before they were brought."""
+    """The scores of a problem in the data folder; None before they are fetched."""
     for place in (workspace.benchmark_scores, workspace.model_scores):
         path = place / f"problem={problem}" / "scores.parquet"
         if path.is_file():
@@ -242,7 +242,7 @@ def stored_scores(workspace: Workspace, problem: str) -> Path | None:
 
 @dataclass(frozen=True)
 class ScoredRun:
-    """What is ranked in a table problem: a run, a recipe where sizes are compared, or a model."""
+    """One entry ranked in a table problem: a run, a recipe where sizes are compared, or a model."""
 
     full_id: str
     family: str
@@ -256,7 +256,7 @@ class ScoredRun:
 
 
 def scored_runs(scores: Path, sizes: Sequence[str] = ()) -> tuple[ScoredRun, ...]:
-    """What a stored table ranks, by name.
+    """Entries that a stored table ranks, by name.
 
     Args:
         scores: from `stored_scores`.
@@ -354,8 +354,8 @@ def _folders(file: Path, column: str, names: Iterable[str]) -> dict[str, str]:
     """Partition key of each name of what is ranked.
 
     Raises:
-        TokenmartError: one can't be a folder's, or two would be one, here or on a disk that knows
-            no capitals.
+        TokenmartError: one can't be a folder's, or two would be one, here or on a disk that ignores
+            case.
     """
     seen: dict[str, str] = {}
     folders = {}

@@ -1,4 +1,4 @@
-"""Plain tables of scores over training: read, checked row by row, and brought into one shape.
+"""Plain tables of scores over training: read, checked row by row, and converted to one schema.
 
 A row is one score of one run at one checkpoint: CSV, JSON lines or Parquet with the columns that
 `COLUMNS` lists. A table is taken whole or refused with the first thing that is wrong.
@@ -33,13 +33,13 @@ COLUMNS = {
     "score": "double",
     "stderr": "double",
 }
-"""Column → type. Without `metric` it is `score`, without `direction` its name says it."""
+"""Column → type. Without `metric` it is `score`, without `direction` its name defines it."""
 
 OTHER_NAMES = {"arch": ("architecture", "{}"), "tokens_bt": ("tokens", "{} * 1e9")}
 """Names that such tables use, too → the column meant, and how its values are read."""
 
 MOST_TOKENS = 1e14
-"""More than anybody trains on: then `tokens_bt` holds tokens and not billions."""
+"""More than anybody trains on: then `tokens_bt` contains tokens and not billions."""
 
 _RUN = ("family", "size", "architecture", "recipe", "parameters")
 _PLACE = ("tokens", "step")
@@ -134,8 +134,8 @@ def _complete_directions(connection: duckdb.DuckDBPyConnection, path: Path) -> N
         direction = direction_of(metric)
         if direction is None:
             raise TokenmartError(
-                f"{path}: row {row}: direction is missing, and the name {metric!r} doesn't tell "
-                "it; write higher or lower into the column 'direction'"
+                f"{path}: row {row}: direction is missing, and doesn't follow from the name "
+                f"{metric!r}; write higher or lower into the column 'direction'"
             )
         connection.execute(
             "update scores set direction = ? where direction is null and metric = ?",
@@ -172,7 +172,7 @@ def _refuse_rows(connection: duckdb.DuckDBPyConnection, path: Path, point: Seque
         first, last, model, benchmark, metric, *rest = twice
         over_training = tuple(point) == _POINT
         where = " at one checkpoint" if over_training else f", document {rest[0]}" * bool(rest[0])
-        way_out = " (or tell the checkpoints apart by tokens or step)" if over_training else ""
+        way_out = " (or give the checkpoints different tokens or steps)" if over_training else ""
         raise TokenmartError(
             f"{path}: rows {first} and {last} both give {metric} of {model} on {benchmark}{where}; "
             f"remove one{way_out}"

@@ -113,7 +113,7 @@ class TableProblem(Frozen):
 
     @property
     def asked(self) -> str:
-        """What `--problem` was given, as a shell takes it, for the commands in messages."""
+        """The given value of `--problem`, quoted for a shell, for commands in messages."""
         return shlex.quote(self._asked or self.name)
 
     @model_validator(mode="after")
@@ -138,7 +138,7 @@ class TableProblem(Frozen):
 
     @property
     def command(self) -> str:
-        """The command that brings its scores."""
+        """The command that fetches its scores."""
         return f"tokenmart data fetch --problem {self.asked}"
 
 

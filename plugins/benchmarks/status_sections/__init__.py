@@ -1,1 +1,1 @@
-"""What `tokenmart status` shows of benchmarks."""
+"""The table of benchmarks of `tokenmart status`."""

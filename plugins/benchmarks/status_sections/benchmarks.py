@@ -1,19 +1,16 @@
-"""How far the benchmarks of a problem are, from their requests and the ledger."""
+"""Progress of the benchmarks of a problem, from their requests and the ledger."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from extract.failures import Failure, summary
 from extract.planning.status_section import StatusSection
-from warehouse.errors import visible
 from warehouse.paths import Workspace
 from warehouse.problem.spec import Problem
 from warehouse.store.eval_items import requested_units
 from warehouse.store.token_files import finished_units, published_path
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from warehouse.terminal import Column
 
 
 def benchmark_rows(problem: Problem, workspace: Workspace) -> list[dict[str, Any]]:
@@ -53,37 +50,29 @@ def benchmark_rows(problem: Problem, workspace: Workspace) -> list[dict[str, Any
     return rows
 
 
-def benchmark_table(problem: Problem, rows: list[dict[str, Any]]) -> Table:
+def benchmark_columns(rows: list[dict[str, Any]]) -> list[Column]:
     """The rows for the terminal."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=f"{problem.name}: benchmarks")
-    names = ("model", "task", "units", "failed", "outdated", "of", "rows", "tokens", "seconds")
-    for name in names:
-        left = name in ("model", "task")
-        table.add_column(
-            name, justify="left" if left else "right", no_wrap=not left, overflow="fold"
-        )
-    for row in rows:
-        cells = (
-            row["model"], row["condition"], str(row["done"]), str(row["failed"] or ""),
-            str(row["outdated"] or ""), str(row["units"]), f"{row['rows']:,}",
-            f"{row['tokens_processed']:,}", f"{row['seconds']:,.0f}",
-        )  # fmt: skip
-        table.add_row(*(Text(visible(cell)) for cell in cells))
-    return table
+    return [
+        Column("model", [row["model"] for row in rows], text=True),
+        Column("task", [row["condition"] for row in rows], text=True),
+        Column("units done", [f"{row['done']}/{row['units']}" for row in rows]),
+        Column("failed", [str(row["failed"] or "") for row in rows]),
+        Column("outdated", [str(row["outdated"] or "") for row in rows]),
+        Column("rows", [f"{row['rows']:,}" for row in rows], extra=True),
+        Column("tokens", [f"{row['tokens_processed']:,}" for row in rows], extra=True),
+        Column("seconds", [f"{row['seconds']:,.0f}" for row in rows], extra=True),
+    ]
 
 
 def benchmark_notes(rows: list[dict[str, Any]]) -> list[str]:
-    """Why units failed, and what would finish the rest."""
+    """Why units failed, and how to compute the rest."""
     failures = [Failure(row["model"], reason) for row in rows for reason in row["reasons"]]
     notes = [f"failed: {line}" for line in summary(failures)]
     missing = sum(row["done"] < row["units"] for row in rows)
     if missing:
         notes.append(
-            f"{missing} of {len(rows)} benchmark runs incomplete; the `tokenmart eval` command that"
-            " began them goes on with what is missing"
+            f"{missing} of {len(rows)} benchmark runs incomplete; run the same `tokenmart eval`"
+            " command again to compute the rest"
         )
     return notes
 
@@ -97,10 +86,10 @@ class Benchmarks(StatusSection):
         """One row per (model, task): see `benchmark_rows`."""
         return benchmark_rows(self.problem, self.workspace)
 
-    def table(self) -> Table:
+    def columns(self) -> list[Column]:
         """The rows for the terminal."""
-        return benchmark_table(self.problem, self.rows)
+        return benchmark_columns(self.rows)
 
     def notes(self) -> list[str]:
-        """Why units failed, and what would finish the rest."""
+        """Why units failed, and how to compute the rest."""
         return benchmark_notes(self.rows)

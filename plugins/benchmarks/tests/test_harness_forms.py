@@ -1,7 +1,7 @@
 """Real task files of lm-evaluation-harness: every number shown is the harness's, or has a reason.
 
-`harness_forms.md` beside this file is the table of what was compared; a test prints it anew where
-it differs.
+`harness_forms.md` in this folder is the table of comparisons; a test prints the new one if it
+differs.
 """
 
 from __future__ import annotations

@@ -182,7 +182,7 @@ def test_equal_dates_do_not_tell_the_later(tmp_path: Path) -> None:
     one, other = (written(tmp_path, "m", {"acc,none": 0.5}) for _ in range(2))
     assert read_results([one, other]).notes == (f"{one}: has the same results as {other}",)
     third = written(tmp_path, "m", {"acc,none": 0.75})
-    with pytest.raises(TokenmartError, match=r"\(0.5 and 0.75\), and no date tells the later"):
+    with pytest.raises(TokenmartError, match=r"\(0.5 and 0.75\), and no date shows which is later"):
         read_results([one, third])
 
 

@@ -152,7 +152,7 @@ WRONG = [
     (
         "vllm",
         {"id": "cmpl-1", "choices": [prompt_of_vllm()]},
-        "are in choices[0]; write them on the line itself, beside task, item",
+        "are in choices[0]; write them on the line itself, next to task, item",
     ),
     ("vllm", {"id": "cmpl-1", "choices": [{"text": ""}]}, "prompt_logprobs: 1"),
     ("vllm", prompt_of_vllm(prompt_logprobs=3), "prompt_logprobs is '3', expected a list"),

@@ -161,7 +161,7 @@ def test_a_task_that_counts_shares_tells_no_right_choice(tmp_path: Path) -> None
 def test_what_the_file_does_not_say_is_not_guessed(tmp_path: Path) -> None:
     three = [*SCHEMA, ("The ant lifted the leaf as it", " was strong.")]
     unknown = write(tmp_path, sample(0, "was strong.", [-1, -2, -3], three, acc=0.0))
-    with pytest.raises(TokenmartError, match="doesn't say which choice is right; take its metrics"):
+    with pytest.raises(TokenmartError, match="doesn't identify the right choice; take its metrics"):
         right(unknown)
     both = write(tmp_path, sample(0, "1", [-1, -2, -3], [" 2", " 3", " 1"], acc=0.0))
     with pytest.raises(TokenmartError, match="text of choice 2 and the number of choice 1"):
@@ -259,7 +259,7 @@ def run(path: Path, *options: str) -> tuple[int, str]:
 
 
 def test_worked_examples_and_chat_set_runs_apart(problem: Workspace, tmp_path: Path) -> None:
-    """They stand in the file of results beside the samples."""
+    """They are in the file of results next to the samples."""
     for shots, sha in ((0, None), (5, None), (5, "abc")):
         folder = tmp_path / f"{shots}{sha}"
         folder.mkdir()
@@ -389,7 +389,7 @@ def test_an_infinite_value_is_no_number_and_stops_nothing(
     found = own_scores(problem, write(tmp_path, lines), **given)
     assert found["perplexity", "none", None][-1] == "its value is inf, not one finite number"
     assert found["acc", "none", None][0] == 1.0
-    assert "no results_<date>.json beside the samples says" in found["loss", "none", None][-1]
+    assert "no results_<date>.json next to the samples has" in found["loss", "none", None][-1]
 
 
 @pytest.mark.parametrize(

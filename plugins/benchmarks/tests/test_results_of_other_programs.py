@@ -1,4 +1,4 @@
-"""Items of OLMES, lighteval and Every Eval Ever: equal to the aggregates that lie beside them."""
+"""Items of OLMES, lighteval and Every Eval Ever: equal to the aggregates in the same folder."""
 
 from __future__ import annotations
 

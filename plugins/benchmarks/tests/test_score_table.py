@@ -41,7 +41,7 @@ def test_a_missing_direction_comes_from_the_metric_or_is_asked_for(tmp_path: Pat
     found = dict(zip(table["metric"].to_pylist(), table["direction"].to_pylist(), strict=True))
     assert found == {"word_perplexity": "lower", "acc_norm": "higher", "bpb": "lower"}
     path = written(tmp_path, header, *rows, "m,qa,points,3")
-    with pytest.raises(TokenmartError, match="row 4: direction is missing, and the name 'points'"):
+    with pytest.raises(TokenmartError, match="row 4: direction is missing, and doesn't follow"):
         read_scores(path)
 
 

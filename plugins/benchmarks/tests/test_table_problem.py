@@ -63,7 +63,7 @@ def targets(workspace: Workspace) -> dict[str, list[tuple[str, float]]]:
     }
 
 
-def test_a_table_is_brought_with_its_target(workspace: Workspace) -> None:
+def test_a_table_is_imported_with_its_target(workspace: Workspace) -> None:
     alone = "w-large,large,w,4,q,acc,0.9"  # a recipe without a small run
     name = write(workspace, rows=[*ROWS, alone, alone.replace(",q,", ",r,")])
     with pytest.raises(TokenmartError, match="run `tokenmart data fetch --problem runs`"):
@@ -203,7 +203,7 @@ def test_the_shipped_tables_are_what_their_record_says(name: str) -> None:
     assert record["commit"][:7] in str(problem.table.source)
 
 
-def test_the_table_of_a_problem_elsewhere_lies_beside_it_and_is_asked_for_by_its_path(
+def test_the_table_of_a_problem_elsewhere_is_in_its_folder_and_selected_by_path(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = workspace.root / "my tables"

@@ -1,1 +1,1 @@
-"""What `tokenmart extract --on` names."""
+"""Schedulers for `tokenmart extract --on`."""

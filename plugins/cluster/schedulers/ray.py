@@ -30,7 +30,7 @@ from warehouse.progress import Progress, progress_bar
 from warehouse.store.token_files import publish, publish_all
 
 WAIT_SECONDS = 5.0
-"""Until a unit is asked for again that another process holds."""
+"""Seconds until a unit claimed by another process is checked again."""
 
 
 class RayScheduler(Scheduler):
@@ -69,7 +69,7 @@ def extract_on_ray(
         workers: actors; by default one for each GPU, or for each node where there is none.
 
     Returns:
-        What failed, and what libraries said.
+        Failures, and warnings of libraries.
 
     Raises:
         TokenmartError: Ray isn't installed, doesn't answer, or has lost every actor.
@@ -229,6 +229,6 @@ class _Driver:
 
 
 def _cause(error: Exception) -> str:
-    """What went wrong in an actor, in one line: a StorageError's own words."""
+    """An actor's error in one line: the message of its StorageError."""
     cause = getattr(error, "cause", None) or error
     return " ".join(str(cause).split())[:400]

@@ -65,7 +65,7 @@ def extract_on_slurm(
     documents: Sequence[Document],
     workspace: Workspace,
 ) -> tuple[list[Failure], list[str]]:
-    """Submit a job array, wait for it and show what the ledger says meanwhile.
+    """Submit a job array, wait for it and show the progress that the ledger records.
 
     Each job is given the models of its part, and takes the documents of these that no other has
     claimed. $TOKENMART_SUBMITIT names another executor of submitit: `local` runs jobs as processes

@@ -102,7 +102,7 @@ class BucketPath(RemotePath):
         """Nothing: a folder is a part of names."""
 
     def glob(self, pattern: str) -> Iterator[BucketPath]:
-        """Objects and folders that match, sorted; `**` stands for any number of folders."""
+        """Objects and folders that match, sorted; `**` matches any number of folders."""
         fixed = re.match(r"[^*?\[]*", pattern)
         top = f"{self.key}/" if self.key else ""
         wanted = re.compile(_regex(pattern))
@@ -133,7 +133,7 @@ class BucketPath(RemotePath):
         return self._get()[0]
 
     def open(self, mode: str = "rb") -> io.BytesIO:
-        """The whole object, read at once."""
+        """The whole object, in one read."""
         if mode != "rb":
             raise ValueError(f"{self}: opened with {mode!r}; objects are written whole, by `put`")
         return io.BytesIO(self.read_bytes())

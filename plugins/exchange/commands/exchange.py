@@ -26,7 +26,10 @@ def exchange() -> None:
 @exchange.command(short_help="Write an export that another lab can attach.")
 @click.argument("address", metavar="DIR|s3://BUCKET/PREFIX")
 @click.option(
-    "--problem", "problems", multiple=True, help="Problem to export; repeatable; default: all."
+    "--problem",
+    "problems",
+    multiple=True,
+    help="Name of a problem to export; repeatable; default: all problems.",
 )
 @click.option(
     "--texts",
@@ -170,7 +173,7 @@ def _stored(workspace: Workspace) -> list[str]:
 
 
 def _differences(workspace: Workspace, manifest: Manifest) -> dict[str, list[dict[str, object]]]:
-    """By problem of both: what isn't alike."""
+    """Differences, by problem of both."""
     from warehouse.problem.problem_files import list_problems
     from warehouse.problem.spec import load_problem
     from warehouse.sql.connection import connect_to_parquet

@@ -61,7 +61,7 @@ def test_rows_of_a_bundle_in_a_bucket_are_those_of_a_folder(
 @pytest.mark.parametrize(
     ("how", "words"),
     [
-        ("truncated", "bytes, the manifest says"),
+        ("truncated", "bytes, the manifest has"),
         ("flipped", "another sha256"),
         ("missing", "missing"),
     ],

@@ -111,7 +111,11 @@ def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> Non
 @merge.command(short_help="Train a small expert in reading, maths or code.")
 @click.argument("skill")
 @click.option("--base", type=FILE, help="Checkpoint to train from.")
-@click.option("--problem", "problem_name", help="Merge problem, instead of --base and --out.")
+@click.option(
+    "--problem",
+    "problem_name",
+    help="Name of the merge problem, or path of its .yml file; replaces --base and --out.",
+)
 @click.option("--out", type=FILE, help="Write the adapter to this folder.")
 @click.option(
     "--steps", default=200, show_default=True, type=click.IntRange(1), help="Training steps."

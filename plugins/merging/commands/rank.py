@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from warehouse.errors import TokenmartError, visible
-from warehouse.options import FILE, FORCE, JSON
+from warehouse.options import FILE, FORCE, JSON, WIDE
 
 if TYPE_CHECKING:
     from plugins.merging.competition.standings import Standings
@@ -35,7 +35,7 @@ _METRIC = click.option(
     "--metric",
     "metrics",
     multiple=True,
-    help="Of a folder of HELM's runs: rank by this metric; repeatable.",
+    help="Rank by this metric of a folder of HELM's runs; repeatable.",
 )
 
 
@@ -92,7 +92,7 @@ def import_(name: str, metrics: tuple[str, ...], force: bool, file: Path) -> Non
 
 
 @rank.command(short_help="Show a ranking and the pairs that are not distinguishable.")
-@click.option("--problem", "name", help="Ranking in the warehouse, built by `tokenmart dbt`.")
+@click.option("--problem", "name", help="Name of a ranking that `tokenmart dbt` built.")
 @click.option(
     "--results",
     type=FILE,
@@ -102,6 +102,7 @@ def import_(name: str, metrics: tuple[str, ...], force: bool, file: Path) -> Non
 @_METRIC
 @_DRAWS
 @_RANKING_SEED
+@WIDE
 @JSON
 @click.option("--out", type=FILE, help="Also write JSON to this file.")
 @FORCE
@@ -112,6 +113,7 @@ def show(
     metrics: tuple[str, ...],
     draws: int,
     seed: int,
+    wide: bool,
     as_json: bool,
     out: Path | None,
     force: bool,
@@ -141,14 +143,14 @@ def show(
     if as_json:
         click.echo(text)
     else:
-        print_standings(found, round_name)
+        print_standings(found, round_name, wide)
     if out is not None:
         write_whole(out, text + "\n")
         click.echo(f"written {out}", err=as_json)
 
 
 @rank.command(short_help="Write the leaderboard as an HTML page.")
-@click.option("--problem", "name", help="Ranking in the warehouse, built by `tokenmart dbt`.")
+@click.option("--problem", "name", help="Name of a ranking that `tokenmart dbt` built.")
 @click.option(
     "--results",
     type=FILE,

@@ -60,7 +60,7 @@ def _of_tables(path: Path) -> Iterator[Result]:
     tables = found if isinstance(found, list) else [found]
     if not tables or not all(isinstance(t, dict) and "header" in t and "rows" in t for t in tables):
         raise TokenmartError(
-            f"{path}: holds no tables with 'header' and 'rows'; give a file of HELM's groups/, or "
+            f"{path}: has no tables with 'header' and 'rows'; give a file of HELM's groups/, or "
             "a plain table"
         )
     ranked = 0
@@ -89,15 +89,15 @@ def _of_tables(path: Path) -> Iterator[Result]:
                 )  # fmt: skip
     if not ranked:
         raise TokenmartError(
-            f"{path}: no column says whether lower is better, so nothing is ranked; give a file of "
-            "HELM's groups/"
+            f"{path}: no column states whether lower is better, so nothing is ranked; give a file "
+            "of HELM's groups/"
         )
 
 
 def _of_runs(folder: Path, metrics: Sequence[str]) -> Iterator[Result]:
     runs = sorted(path.parent for path in folder.rglob("stats.json"))
     if not runs:
-        raise TokenmartError(f"{folder}: holds no stats.json of HELM's runs; correct the path")
+        raise TokenmartError(f"{folder}: contains no stats.json of HELM's runs; correct the path")
     known: set[str] = set()
     for run in runs:
         spec = parse_json(read_text(run / "run_spec.json"), str(run / "run_spec.json"))
@@ -112,7 +112,7 @@ def _of_runs(folder: Path, metrics: Sequence[str]) -> Iterator[Result]:
                 direction = direction_of(metric)
                 if direction is None:
                     raise TokenmartError(
-                        f"--metric {metric}: its name doesn't tell whether lower is better; bring "
+                        f"--metric {metric}: its name doesn't show whether lower is better; use "
                         "HELM's summarised tables (groups/….json) instead"
                     )
                 yield entry, group, task, f"{metric} ({group})", direction, value

@@ -33,8 +33,8 @@ COLUMNS = {
     "value": "double",
 }
 """Column → type. Without `round` it is `results`, without `task_group` the task, without `metric`
-`score` and without `direction` what the metric's name says, else `higher`; an empty value is a run
-that failed."""
+`score` and without `direction` the direction of the metric's name, else `higher`; an empty value is
+a run that failed."""
 
 OVERALL = "overall"
 MOST_NAMES = 10
@@ -52,7 +52,7 @@ _DEFAULTS = {
 
 @dataclass(frozen=True)
 class RankingTable:
-    """What entries are ranked by, and their results, in the columns of the stored tables.
+    """Ranking criteria of entries, and their results, in the columns of the stored tables.
 
     notes: what the file left open and how it was taken, a line each.
     """
@@ -169,7 +169,11 @@ def _refuse_rows(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
             f"metric = '{MEAN_WIN_RATE}' and value not between 0 and 1",
             "a win rate between 0 and 1",
         ),
-        ("item", f"metric = '{MEAN_WIN_RATE}' and item is not null", "nothing beside a win rate"),
+        (
+            "item",
+            f"metric = '{MEAN_WIN_RATE}' and item is not null",
+            "nothing in a row of a win rate",
+        ),
     ):
         bad = connection.execute(
             f"select row_number, cast({column} as varchar) from plain where {wrong}"
@@ -189,7 +193,7 @@ def _refuse_rows(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         first, last, entry, task, metric, round_ = twice
         raise TokenmartError(
             f"{path}: rows {first} and {last} both give {metric} of {entry} on {task} in round "
-            f"{round_}; remove one (or tell them apart by item)"
+            f"{round_}; remove one (or give each an item)"
         )
 
 

@@ -52,7 +52,7 @@ class RoundView:
 
 
 def standings_page(standings: Standings, progress: Progress) -> str:
-    """The whole page; `progress` is told of each round."""
+    """The whole page; `progress` is called for each round."""
     pages = environment("plugins.merging.competition", "analysis.report", escape_html=True)
     pages.filters.update({**FILTERS, "number": number, "gigabytes": _gigabytes})
     rounds = []

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import sys
-from typing import Any
-
-from rich.console import Console
-from rich.table import Table
+from typing import TYPE_CHECKING, Any
 
 from analysis.statistics.sign_flip import MINIMUM_GROUPS
 from plugins.merging.competition.standings import OPEN, Row, Standings
-from warehouse.errors import visible
-from warehouse.terminal import print_whole
+from warehouse.terminal import (
+    Column,
+    left_out_notes,
+    print_columns,
+    print_notes,
+    terminal_console,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 MOST_NAMES = 6
 LEAST_GROUPS = 5
@@ -28,74 +32,77 @@ def rivals(standings: Standings, round_name: str) -> dict[str, list[str]]:
     return {entry: sorted(names) for entry, names in found.items()}
 
 
-def print_standings(standings: Standings, round_name: str | None = None) -> None:
-    """One table a round, and notes on how to read it."""
-    console = Console(markup=False, emoji=False, width=None if sys.stdout.isatty() else 150)
+def print_standings(
+    standings: Standings, round_name: str | None = None, wide: bool = False
+) -> None:
+    """Print a table for each round, and notes on how to read it.
+
+    Args:
+        standings: of all rounds.
+        round_name: only this round; None for all.
+        wide: show all columns, however narrow the terminal is.
+    """
+    console = terminal_console()
     for name in standings.rounds:
         if round_name in (None, name):
-            _print_round(console, standings, name)
-    for pair in standings.marts["ranking_stability"]:
-        if round_name in (None, pair["round"], pair["other_round"]):
-            console.print(visible(stability(pair)), highlight=False)
+            _print_round(console, standings, name, wide)
+    pairs = standings.marts["ranking_stability"]
+    shown = [p for p in pairs if round_name in (None, p["round"], p["other_round"])]
+    print_notes(console, map(stability, shown))
+    if shown:
+        console.print()
     if round_name in (None, OPEN):
         for name, rows in standings.drops.items():
             _print_drops(console, name, rows)
 
 
 def _print_drops(console: Console, name: str, rows: list[Row]) -> None:
-    view = Table(box=None, pad_edge=False, header_style="bold")
-    view.add_column("entry", overflow="fold")
-    for heading in (OPEN, name, "drop", "95%"):
-        view.add_column(visible(heading), justify="right", no_wrap=True)
-    for row in rows:
-        interval = span(row["drop_low"], row["drop_high"])
-        scores = (number(row[key]) for key in ("score", "other_score", "drop"))
-        view.add_row(visible(row["entry"]), *scores, interval)
-    console.print(visible(f"from {OPEN} to {name}"), style="bold", highlight=False)
-    print_whole(console, view)
-    console.print(visible(drop_note(rows)), style="dim", highlight=False)
+    columns = [
+        Column("entry", [row["entry"] for row in rows], text=True),
+        Column(OPEN, [number(row["score"]) for row in rows]),
+        Column(name, [number(row["other_score"]) for row in rows]),
+        Column("drop", [number(row["drop"]) for row in rows]),
+        Column("95% CI", [span(row["drop_low"], row["drop_high"]) for row in rows]),
+    ]
+    print_columns(console, columns, f"From {OPEN} to {name}")
+    print_notes(console, [drop_note(rows)], "dim")
 
 
 def drop_note(rows: list[Row]) -> str:
-    """What a drop of the first of so many entries means, in words."""
+    """A note on how to interpret the drop of the best of many entries."""
     return (
         f"{rows[0]['entries']} entries were compared in the open round; the first of many falls "
         "elsewhere by chance alone, and what was tuned on the round falls further"
     )
 
 
-def _print_round(console: Console, standings: Standings, name: str) -> None:
+def _print_round(console: Console, standings: Standings, name: str, wide: bool) -> None:
     rows = [row for row in standings.marts["rankings"] if row["round"] == name]
     alike = rivals(standings, name)
-    view = Table(box=None, pad_edge=False, header_style="bold")
-    view.add_column("rank", justify="right")
-    view.add_column("entry", overflow="fold")
-    for heading in ("score", "95%", "rank 95%", "geometric", "product"):
-        view.add_column(heading, justify="right", no_wrap=True)
-    view.add_column("not distinguishable from", overflow="fold")
-    for row in rows:
-        names = alike.get(row["entry"], [])
-        more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-        view.add_row(
-            number(row["rank"]),
-            visible(row["entry"]),
-            number(row["score"]),
-            span(row["score_low"], row["score_high"]),
-            span(row["rank_low"], row["rank_high"]),
-            number(row["geometric_mean"]),
-            number(row["product"]),
-            visible(", ".join(names[:MOST_NAMES]) + more),
-        )
-    console.print(visible(f"{standings.name}, round {name}"), style="bold", highlight=False)
-    print_whole(console, view)
-    for row in rows:
-        if row["reason"]:
-            console.print(visible(f"not ranked: {row['entry']}: {row['reason']}"), highlight=False)
-    console.print(note(rows), style="dim", highlight=False)
+    rivals_shown = [_named(alike.get(row["entry"], [])) for row in rows]
+    columns = [
+        Column("rank", [number(row["rank"]) for row in rows]),
+        Column("entry", [row["entry"] for row in rows], text=True),
+        Column("score", [number(row["score"]) for row in rows]),
+        Column("95% CI", [span(row["score_low"], row["score_high"]) for row in rows]),
+        Column("rank\n95% CI", [span(row["rank_low"], row["rank_high"]) for row in rows]),
+        Column("geometric", [number(row["geometric_mean"]) for row in rows], extra=True),
+        Column("product", [number(row["product"]) for row in rows], extra=True),
+        Column("not distinguishable from", rivals_shown, text=True),
+    ]
+    left_out = print_columns(console, columns, f"{standings.name}, round {name}", wide)
+    print_notes(console, [f"not ranked: {r['entry']}: {r['reason']}" for r in rows if r["reason"]])
+    print_notes(console, [note(rows), *left_out_notes(left_out)], "dim")
+    console.print()
+
+
+def _named(names: list[str]) -> str:
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more
 
 
 def note(rows: list[Row]) -> str:
-    """What was resampled for a round's intervals, and how far they can be trusted."""
+    """A note on the resampling behind a round's intervals, and their limits."""
     first = rows[0]
     draws = max(row["draws"] for row in rows)
     of_tasks = "tasks" in (first["resampled"] or "")
@@ -104,18 +111,18 @@ def note(rows: list[Row]) -> str:
         return "no intervals: nothing was resampled" + (least if of_tasks else "")
     if of_tasks:
         return (
-            f"95%: {first['resampled']} resampled {draws} times, approximate with few groups; "
+            f"95% CI: {first['resampled']} resampled {draws} times, approximate with few groups; "
             f"pairs: exact sign-flip test over groups of tasks, at least {MINIMUM_GROUPS}, "
             "adjusted for the number of pairs (Holm)"
         )
     return (
-        f"95%: {first['resampled']} resampled {draws} times; the pairs are not adjusted for their "
-        "number"
+        f"95% CI: {first['resampled']} resampled {draws} times; the pairs are not adjusted for "
+        "their number"
     )
 
 
 def stability(pair: Row) -> str:
-    """How alike two rounds order their entries, in words."""
+    """The rank correlation of two rounds, in words."""
     return (
         f"{pair['round']} and {pair['other_round']}: Spearman {number(pair['spearman'])} over "
         f"{pair['entries']} entries (resampled: "

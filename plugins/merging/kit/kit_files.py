@@ -211,7 +211,7 @@ def _rows(path: Path, wanted: Sequence[str]) -> list[dict[str, str]]:
             f"{path}: column {absent[0]!r} is missing; it has {', '.join(reader.fieldnames or ())}"
         )
     if not rows:
-        raise TokenmartError(f"{path}: holds no row")
+        raise TokenmartError(f"{path}: contains no row")
     for number, row in enumerate(rows, start=1):
         if None in row or None in row.values():
             raise TokenmartError(f"{path}: row {number}: has another number of cells; correct it")

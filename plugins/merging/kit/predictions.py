@@ -1,4 +1,4 @@
-"""What a merged model answers to the items of a kit's CSV, from the rows of `eval`."""
+"""Answers of a merged model to the items of a kit's CSV, from the rows of `eval`."""
 
 from __future__ import annotations
 

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Write or check submission.csv for the 2024 merging competition.")
 @click.option("--kit", required=True, type=FILE, help="The kit's CSV, such as data/test.csv.")
-@click.option("--problem", "problem_name", help="Merge problem; see `tokenmart merge run`.")
+@click.option(
+    "--problem", "problem_name", help="Name of the merge problem, or path of its .yml file."
+)
 @click.option("--merge", "name", help="Merge of the problem to run.")
 @click.option("--check", "checked", type=FILE, help="Check this file instead of writing one.")
 @click.option(

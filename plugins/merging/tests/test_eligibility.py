@@ -189,7 +189,7 @@ def test_a_wrong_file_is_refused_in_one_line(tmp_path: Path, case: str) -> None:
     assert done.stderr.startswith("error: ") and said in done.stderr
 
 
-def test_the_command_tells_all_and_ends_with_1(tmp_path: Path) -> None:
+def test_the_command_lists_all_findings_and_exits_with_1(tmp_path: Path) -> None:
     sections = lay_out(tmp_path)
     path = write_problem(tmp_path / "made.yml", **sections)
     done = CliRunner().invoke(cli, ["merge", "check", str(path)])

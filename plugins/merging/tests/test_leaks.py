@@ -169,7 +169,7 @@ def test_the_command_writes_sets_and_finds_a_leak(tmp_path: Path) -> None:
     file = tmp_path / "hidden" / "leaderboard" / "mini_leaderboard_maths.jsonl"
     (mine / "notes.md").write_text(f"seen before: {file.read_text().splitlines()[3]}")
     refused = draw(tmp_path, "--participant", str(mine))
-    assert refused.exit_code == 1 and "notes.md: holds a hidden item" in refused.stderr
+    assert refused.exit_code == 1 and "notes.md: contains a hidden item" in refused.stderr
     assert len(refusals(refused.stderr)) == 1
 
 
@@ -177,7 +177,7 @@ def test_the_command_writes_sets_and_finds_a_leak(tmp_path: Path) -> None:
     ("more", "said"),
     [
         (["--participant", "nowhere"], "--participant nowhere: no such folder"),
-        (["--participant", "."], "lies in the participant's folder"),
+        (["--participant", "."], "is in the participant's folder"),
         (["--overlap", "1.5"], "--overlap 1.5: must be between 0 and 1"),
         (["--secret", "nowhere.txt"], "--secret nowhere.txt: can't be read"),
     ],

@@ -260,7 +260,7 @@ def test_a_merge_is_made_once_and_named_by_what_it_depends_on(
     assert plan_merge(problem, problem.merge("m"), workspace).folder != folder
 
 
-def test_a_refused_expert_is_told_with_the_command_that_says_more(
+def test_a_refused_expert_is_named_with_the_command_for_details(
     experts: Path, workspace: Workspace
 ) -> None:
     rules = {"licences": ["mit"]}

@@ -127,7 +127,7 @@ def test_an_unknown_skill_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_training_on_anything_else_is_not_gone_on_with(
+def test_a_training_with_other_settings_is_not_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither after it ended nor from the state of one that was stopped."""

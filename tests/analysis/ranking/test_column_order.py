@@ -1,4 +1,4 @@
-"""Nothing that is reported of a metric depends on where its column stands."""
+"""No number reported for a metric depends on the position of its column."""
 
 from __future__ import annotations
 

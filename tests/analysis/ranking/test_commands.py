@@ -69,7 +69,7 @@ def test_correlate_prints_a_table_that_says_how_to_read_it(minilong):
     heading = next(line for line in lines if line.startswith("metric"))
     shown = ["metric/variant", "Spearman", "95% CI", "p adj.", "held out", "n", "tokens", "better"]
     assert re.split(r"  +", heading)[:8] == shown
-    assert "8 tries (8 variants of this build)" in result.stdout
+    assert "8 metrics tested (8 variants of this build)" in result.stdout
 
 
 def test_correlate_warns_of_models_run_in_different_formats(minilong):

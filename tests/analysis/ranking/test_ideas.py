@@ -1,4 +1,6 @@
-"""An idea beside the variants: the same numbers and rules; and nothing narrows what counts."""
+"""An idea ranked with the variants: the same numbers and rules; no filter reduces the number
+tested.
+"""
 
 from __future__ import annotations
 

@@ -46,6 +46,6 @@ def test_the_best_of_many_variants_that_lack_a_model_is_no_discovery_among_noise
         ((2, 1), "no metric_parts to draw from; run `tokenmart dbt build`"),
     ],
 )
-def test_why_nothing_is_drawn_anew_is_told(resting, told):
+def test_the_reason_for_no_resampling_is_printed(resting, told):
     row = SimpleNamespace(documents=None, column=SimpleNamespace(documents=resting))
     assert _document_note([row]) == f"new docs, pairs: {told}"

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from analysis.ranking.metric_table import load_table
-from analysis.ranking.metrics_tested import record_tested
 from analysis.ranking.target import load_target
 from warehouse.errors import LockedFileError, TokenmartError
-from warehouse.metrics.tries import tries
+from warehouse.metrics.tries import remember, tries
 from warehouse.problem.spec import load_problem
 
 
@@ -48,7 +47,7 @@ def test_asking_for_what_is_not_there_names_what_is(minilong):
 
 def recorded(marts, problem="minilong"):
     found = table(marts, problem)
-    record_tested(marts.workspace, found.problem, found.present)
+    remember(marts.workspace, found.problem, found.present)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Names beside points: never over a point, never over each other, never outside."""
+"""Labels of points: never over a point, never over each other, never outside."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def test_the_leaderboard_shows_both_sources_of_noise_and_what_bounds_every_claim
     for words in (
         "series of models\nand documents resampled (percentile bootstrap)",
         "documents and models resampled",
-        "noise ceiling of the target (Pearson)", "8 tries (8 variants of this build)",
+        "noise ceiling of the target (Pearson)", "8 metrics tested (8 variants of this build)",
         "No metric is preregistered", "For a model of a new family, the expected rho of good/a",
         "2 families are too few",
     ):  # fmt: skip
@@ -139,7 +139,7 @@ def test_the_target_is_a_heat_map_of_every_model(page):
     assert f"{model}, 8,064 tokens, answer 75% to 87.5% into them: 0.38 of 4 items" in cells
 
 
-def test_figure_files_stand_alone(page):
+def test_figure_files_are_self_contained(page):
     folder = page.parents[1] / "figures"
     names = {
         "leaderboard",
@@ -259,7 +259,7 @@ def test_a_bare_warehouse_still_gives_a_sound_page(marts, tmp_path):
     assert 'href="#profiles"' not in text
 
 
-def test_models_and_metrics_stand_on_the_first_page(page):
+def test_models_and_metrics_are_on_the_first_page(page):
     """Every value, what it rests on, and why a cell is empty; the title says what was run."""
     text = page.read_text().replace("<wbr>", "")
     assert text.index('id="values"') < text.index('id="leaderboard"')

@@ -99,7 +99,7 @@ def test_partial_of_a_copy_of_the_control_is_undefined():
 
 
 def test_equal_means_tie_whatever_the_order_of_addition():
-    """0.1 + 0.2 + 0.3 in two orders, beside an outlier and a missing value."""
+    """0.1 + 0.2 + 0.3 in two orders, with an outlier and a missing value."""
     values = np.array([0.1 + 0.2 + 0.3, 0.3 + 0.2 + 0.1, 0.6 + 1e-8, 1e9, math.nan])
     assert values[0] != values[1]
     found = settled(values)

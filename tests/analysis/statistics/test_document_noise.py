@@ -1,4 +1,4 @@
-"""Documents drawn anew beside models; noise ceiling; pairs of models."""
+"""Resampling of documents and models; noise ceiling; pairs of models."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_soft_accuracy_counts_what_both_are_sure_of():
     assert soft_pairwise_accuracy(tossup, sure) == soft_pairwise_accuracy(sure, tossup) == 0.5
 
 
-def test_pairs_are_told_apart_tossups_or_ties():
+def test_pairs_are_separated_near_ties_or_ties():
     scores = np.array([0.0, 0.0, 1.0, 1.1])
     p = p_from_errors(scores, np.full(4, 0.2))
     found = count_pairs(scores, p, np.array([1.0, 2.0, 3.0, 0.0]))

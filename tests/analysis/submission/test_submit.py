@@ -234,7 +234,7 @@ def edited(content, path):
 
 
 def test_no_number_of_a_bundle_can_be_edited_unseen(written, minilong):
-    """Every leaf that is held against a bundle, all at once: each is named."""
+    """Every value that is compared with a bundle, changed together: each is named."""
     path = written / "bundle.json"
     original = json.loads(path.read_text())
     changed = json.loads(path.read_text())
@@ -252,7 +252,7 @@ def test_no_number_of_a_bundle_can_be_edited_unseen(written, minilong):
     path.write_text(json.dumps(original))
     result = reproduce(written)
     assert result.exit_code == 1
-    assert "DIFFERS  tries, p-values and pre-registration: p_adjusted" in result.stdout
+    assert "DIFFERS  metrics tested, p-values and preregistration: p_adjusted" in result.stdout
 
 
 @pytest.mark.parametrize(

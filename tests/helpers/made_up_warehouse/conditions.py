@@ -12,7 +12,7 @@ from made_up_warehouse.text import Floats, Ints
 
 
 def scores(nll: Floats, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
-    """Columns that belong to a log-probability: entropy, rank and the first choice's log-prob."""
+    """Columns that belong to a log-probability: entropy, rank and the top-1 log-prob."""
     logprob = (-nll).astype(np.float32)
     first = rng.random(len(nll)) < np.exp(-nll * 0.6)
     rank = np.where(first, 1, 2 + np.floor(np.expm1(np.minimum(nll, 9)) * rng.random(len(nll))))
@@ -39,7 +39,7 @@ def add_ladder(
     where = np.arange(len(nll) - 40, len(nll))
     for index, context in enumerate(contexts):
         # not every document gains from every rung
-        gain = rng.normal(0.08 * skill * index, 0.05)
+        gain = rng.normal(0.6 * skill * (1 - 0.5**index), 0.05)
         add(
             f"ladder_{context}",
             "ladder",
@@ -50,6 +50,60 @@ def add_ladder(
             context_tokens=np.full(len(where), context),
             **at(where),
             **scores(np.maximum(nll[where] * rng.uniform(0.9, 1.1) - gain, 1e-4), rng),
+        )
+
+
+def add_copies(
+    shape: Shape,
+    add: Any,
+    doc_id: int,
+    nll: Floats,
+    at: Any,
+    skill: float,
+    rng: np.random.Generator,
+) -> None:
+    """The second half of passages of each length, behind themselves and behind another text."""
+    for length in shape.copies:
+        where = np.arange(length // 2, length)
+        for side, values in (
+            ("absent", nll[where]),
+            ("present", nll[where] * rng.uniform(0.1, 1.1 - 0.3 * skill, len(where))),
+        ):
+            add(
+                f"copy_{length}_{side}",
+                f"copy_{side}",
+                "copy",
+                {"lengths": list(shape.copies), "length": length, "passages": 1},
+                doc_id,
+                segment=np.zeros(len(where)),
+                context_tokens=where + length,
+                **at(where),
+                **scores(values, rng),
+            )
+
+
+def add_halves(
+    shape: Shape,
+    add: Any,
+    doc_id: int,
+    nll: Floats,
+    at: Any,
+    skill: float,
+    rng: np.random.Generator,
+) -> None:
+    """The second half of each length, behind another document's first half."""
+    for length in shape.halves:
+        where = np.arange(length // 2, length)
+        add(
+            f"halves_{length}",
+            "halves_foreign",
+            "halves",
+            {"lengths": list(shape.halves), "length": length},
+            doc_id,
+            segment=np.zeros(len(where)),
+            context_tokens=where - length // 2,
+            **at(where),
+            **scores(nll[where] * rng.uniform(1.0, 1.2 + 0.4 * skill, len(where)), rng),
         )
 
 

@@ -44,10 +44,14 @@ class Shape:
     retrieval: Retrieval | None = Retrieval(4, 16, 8, 64)
     ladder: tuple[int, ...] = ()
     """Contexts of a ladder, whose targets are a document's last 40 tokens."""
+    copies: tuple[int, ...] = ()
+    """Lengths of passages that stand twice, at a document's start."""
+    halves: tuple[int, ...] = ()
+    """Lengths whose second half is also scored behind another document's first half."""
     depths: tuple[float, ...] = ()
     """Depths of needles, one sentence for each, in as many rounds."""
     top_k: int = 0
-    """First choices of the tokens after the whole document and of the first window."""
+    """Top-k tokens after the whole document and of the first window."""
     compare: tuple[tuple[str, str], ...] = ()
     downstream_items: int = 12
     vocabulary: int = 3_000

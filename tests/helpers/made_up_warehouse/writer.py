@@ -12,7 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from made_up_warehouse.conditions import add_ladder, add_needles, add_retrieval, scores
+from made_up_warehouse.conditions import (
+    add_copies,
+    add_halves,
+    add_ladder,
+    add_needles,
+    add_retrieval,
+    scores,
+)
 from made_up_warehouse.shape import Shape
 from made_up_warehouse.text import Ints, Pieces, Tokenisation, Vocabulary, draw_words
 from warehouse.store.ledger import UnitRecord, with_units
@@ -90,6 +97,7 @@ class _Writer:
                 "characters": [len(text) for text in self.texts],
                 "bytes": [len(text.encode()) for text in self.texts],
                 "text": self.texts,
+                "document_group": [("prose", "code", None)[i % 3] for i in range(shape.documents)],
             },
         )
         if shape.compare:
@@ -226,6 +234,8 @@ class _Writer:
             more = np.random.default_rng([self.shape.seed, doc_id, 1])
             add_ladder(self.shape, add, doc_id, nll, at, skill, more)
             add_needles(self.shape, add, doc_id, nll, at, skill, more)
+            add_copies(self.shape, add, doc_id, nll, at, skill, more)
+            add_halves(self.shape, add, doc_id, nll, at, skill, more)
         for condition, columns in parts.items():
             table = {
                 name: np.concatenate([c[name] for c in columns])
@@ -242,7 +252,7 @@ class _Writer:
     def _write_choices(
         self, keys: dict[str, str], table: dict[str, NDArray[Any]], units: list[UnitRecord]
     ) -> None:
-        """The first choices, of falling probability; a scored token is one of them at its rank."""
+        """The top-k tokens, of falling probability; a scored token is one of them at its rank."""
         k = self.shape.top_k
         rng = np.random.default_rng([self.shape.seed, len(keys["condition"])])
         size = len(table["position"])

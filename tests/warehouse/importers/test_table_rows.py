@@ -52,7 +52,7 @@ READ: dict[str, tuple[str, str | bytes, Rows]] = {
 
 
 @pytest.mark.parametrize("name", READ)
-def test_rows_are_what_stands_there(name: str, tmp_path: Path) -> None:
+def test_rows_equal_the_file(name: str, tmp_path: Path) -> None:
     suffix, content, rows = READ[name]
     names, found = loaded(tmp_path / f"t.{suffix}", content)
     assert names == ["a", "b"] and found == rows
@@ -77,7 +77,7 @@ def test_a_quote_after_many_rows_is_one(tmp_path: Path) -> None:
         ("csv", 'a,b\n"x"y,1\n', ", line 2: not CSV ("),
         ("csv", "a,a\n1,2\n", ": column 1 is called 'a' as another is; rename or remove it"),
         ("csv", ",a\n1,2\n", ": column 1 has no name; rename or remove it"),
-        ("csv", "a,A\n1,2\n", ": columns 'a' and 'A' can't be told apart; rename one"),
+        ("csv", "a,A\n1,2\n", ": columns 'a' and 'A' differ only in case; rename one"),
         ("csv", "a;b\n1;0,5\n", ": ';' separates its columns, expected ','"),
         ("csv", "a,b\ncafé,1\n".encode("latin-1"), ": can't be read (not UTF-8); save it as"),
         ("csv", "a,b\nx,1\n".encode("utf-16"), ": can't be read (not UTF-8)"),
@@ -93,7 +93,7 @@ def test_a_quote_after_many_rows_is_one(tmp_path: Path) -> None:
         ("parquet", "x", ": can't be read ("),
     ],
 )
-def test_what_is_no_table_is_refused_where_it_stands(
+def test_a_broken_table_is_refused_with_its_line(
     suffix: str, content: str | bytes, message: str, tmp_path: Path
 ) -> None:
     path = tmp_path / f"t.{suffix}"

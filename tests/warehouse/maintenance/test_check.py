@@ -112,7 +112,7 @@ def test_all_is_well(stored: Path) -> None:
         ),
     ],
 )
-def test_each_rule_names_the_unit_and_is_mended(
+def test_each_rule_names_the_unit_and_can_be_repaired(
     change: Callable[[pa.Table], pa.Table], words: str, stored: Path
 ) -> None:
     rewrite(stored, change)
@@ -228,7 +228,7 @@ def test_gc_removes_units_of_models_and_probes_that_left(
     assert not stored.exists()
 
 
-def test_gc_keeps_a_unit_that_was_computed_anew_after_it_was_listed(
+def test_gc_keeps_a_unit_that_was_recomputed_after_it_was_listed(
     workspace: Workspace, stored: Path
 ) -> None:
     path = workspace.problems / "sample.yml"

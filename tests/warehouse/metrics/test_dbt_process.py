@@ -36,7 +36,7 @@ def start(workspace: Workspace, dbt: Path, name: str) -> subprocess.Popen[str]:
 
 
 def test_a_second_build_waits_for_the_first(workspace: Workspace, tmp_path: Path) -> None:
-    # it goes on when its standard input ends
+    # it continues when its standard input ends
     fake = write_program(
         tmp_path / "dbt",
         f'echo "begin $2" | tee -a {tmp_path}/log\ncat > {tmp_path}/in\n'

@@ -1,4 +1,4 @@
-"""`tokenmart metrics`: the catalogue on the terminal, and a new metric that builds at once."""
+"""`tokenmart metrics`: the catalogue on the terminal, and a new metric that builds immediately."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_before_a_build_the_files_say_what_the_catalogue_will(
     monkeypatch.setenv("TOKENMART_DATABASE", str(tmp_path / "none.duckdb"))
     shown = cli.invoke(metrics, ["list", "--json"])
     assert shown.exit_code == 0, shown.output
-    assert shown.stderr.count("\n") == 1 and "values need `tokenmart dbt build`" in shown.stderr
+    assert shown.stderr.count("\n") == 1 and "run `tokenmart dbt build` for values" in shown.stderr
     written = {row["metric"]: row for row in json.loads(shown.stdout)}
     assert len(written) >= 20
     for metric, row in written.items():
@@ -161,7 +161,9 @@ def test_groups_hold_what_is_close_to_their_first() -> None:
     assert group_near_duplicates([], "m", 0.99) == []
 
 
-def test_show_names_settings_ends_and_near_duplicates(cli: CliRunner, built: Warehouse) -> None:
+def test_show_names_settings_ends_and_near_duplicates(
+    cli: CliRunner, built: Warehouse, tmp_path: Path
+) -> None:
     shown = cli.invoke(metrics, ["show", "perplexity"])
     assert shown.exit_code == 0, shown.output
     assert "Formula: `exp(-Σ log p / N)`" in shown.output
@@ -177,8 +179,15 @@ def test_show_names_settings_ends_and_near_duplicates(cli: CliRunner, built: War
     found = json.loads(cli.invoke(metrics, ["show", "perplexity", "--json"]).output)
     for group in found["near_duplicates"]:
         assert all(abs(pair["spearman"]) >= 0.99 - 1e-9 for pair in group["members"])
-    none = cli.invoke(metrics, ["show", "perplexity", "--problem", "nowhere"]).output
+    none = cli.invoke(metrics, ["show", "perplexity", "--problem", "no4k"]).output
     assert "none of the" in none
+    for words in (["show", "perplexity"], ["census"]):
+        wrong = cli.invoke(metrics, [*words, "--problem", "nowhere"])
+        assert wrong.exit_code == 1 and "nowhere.yml: no such problem file" in wrong.output
+    mine = tmp_path / "mine.yml"
+    mine.write_text("name: synthetic\n")
+    by_path = cli.invoke(metrics, ["show", "perplexity", "--problem", str(mine), "--json"]).output
+    assert json.loads(by_path)["values"] == found["values"]
 
 
 def test_list_of_one_metric_shows_its_settings(cli: CliRunner) -> None:
@@ -199,7 +208,7 @@ def test_names_in_a_problem_are_those_that_its_values_get(
     assert shown.exit_code == 0, shown.output
     *lines, last = shown.stdout.splitlines()
     cut = next(n for n, line in enumerate(lines) if line.startswith("built with `tokenmart dbt"))
-    # the core stands first
+    # the core comes first
     assert last.endswith(f" metrics; {cut} in the core") and cut < 100
     assert lines[cut].endswith(f"{len(lines) - cut - 1} more")
     names = [line.split("  ")[0] for line in (*lines[:cut], *lines[cut + 1 :])]
@@ -218,7 +227,7 @@ def test_names_in_a_problem_are_narrowed_and_marked(cli: CliRunner) -> None:
     assert f"retrieval_gain/mean@retrieval  {formula}" in gain
     core, _, others = gain.partition("built with `tokenmart dbt run --vars 'grids: true'`: ")
     assert formula in core and "sum(without_document_nll / tokens)\n" in others
-    assert gain.endswith("15 variants of 1 metrics; 3 in the core\n")
+    assert gain.endswith("15 variants of 1 metric; 3 in the core\n")
     assert "  (not admissible)\n" in cli.invoke(metrics, [*chosen, "longppl_external"]).output
     ladder = cli.invoke(metrics, [*chosen, "ladder_gain"])
     assert ladder.exit_code == 1 and "no context of the kind ladder" in ladder.output

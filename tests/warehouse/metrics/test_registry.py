@@ -1,4 +1,4 @@
-"""A metric family is found where it lies, and what is missing or wrong is named."""
+"""A metric family is found in its folder, and missing or wrong parts are named."""
 
 from __future__ import annotations
 

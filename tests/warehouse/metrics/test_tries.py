@@ -43,7 +43,7 @@ def test_an_edit_counts_when_it_changes_a_value(workspace: Workspace) -> None:
     assert [entry.kind for entry in tries(workspace, "p")] == ["variant", "variant", "sql"]
 
 
-def test_writers_at_once_lose_nothing(workspace: Workspace) -> None:
+def test_parallel_writers_lose_nothing(workspace: Workspace) -> None:
     rows = [Try("gain", f"v{n}", "variant", str(n), {"a": float(n)}) for n in range(12)]
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda row: remember(workspace, "p", [row]), rows))

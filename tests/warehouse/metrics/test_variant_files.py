@@ -70,7 +70,7 @@ def test_what_ships_and_a_good_file_pass(project: Path) -> None:
         ("gain,b,,micro,,tokens,1,1,,,1.5", "column min_tokens of b is '1.5'; write a whole"),
         ("pain,b,,micro,,tokens,1,1,,,", "column metric of b is 'pain'; write gain, as the file's"),
         ("gain,b@c,,micro,,tokens,1,1,,,", "column variant of b@c has a space, a quote or @ in it"),
-        (GOOD, "line 3: the variant a stands in line 2 already; rename one"),
+        (GOOD, "line 3: the variant a is in line 2 already; rename one"),
         (
             "gain,b,,micro,,tokens,sum(nl),1,,,",
             "numerator of b reads the column nl, which token",

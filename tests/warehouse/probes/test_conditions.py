@@ -11,6 +11,9 @@ import pytest
 from pydantic import ValidationError
 from readings import reading_of
 
+from warehouse.probes.copy import CopyProbe, passage_starts
+from warehouse.probes.far import FarProbe
+from warehouse.probes.halves import HalvesProbe
 from warehouse.probes.ladder import LadderProbe, target_spans
 from warehouse.probes.needle import NeedleProbe, needles
 from warehouse.probes.request import Reading, Request
@@ -109,7 +112,7 @@ def test_controls_ask_the_same_behind_something_else(
             assert request.context_tokens.tolist() == [
                 len(seen) + index for index in range(len(request.positions))
             ]
-            # what is scored never stands in the document's end
+            # scored tokens are never at the document's end
             assert not set(excerpt) & set(prefixes["tail"])
     shuffled = visible(found["retrieval_shuffled"][0], bos)[:100]
     assert shuffled != ids.tolist() and sorted(shuffled) == ids.tolist()
@@ -184,7 +187,7 @@ def test_tokens_that_cross_a_mark_belong_to_what_is_before_it() -> None:
 
 
 @pytest.mark.parametrize("bos", BOS)
-def test_a_needle_stands_at_its_depth_and_is_asked_for_at_the_end(bos: int | None) -> None:
+def test_a_needle_is_at_its_depth_and_is_asked_for_at_the_end(bos: int | None) -> None:
     ids = np.arange(1000, 1300, dtype=np.int32)
     reading = reading_of(ids, bos)
     found = needles(reading, NEEDLE)
@@ -247,6 +250,86 @@ def test_parameters_that_older_files_do_not_know_leave_fingerprints_alone() -> N
     assert plain.conditions()[0].params == IN_TOKENS.conditions()[0].params == expected
 
 
+@pytest.mark.parametrize("bos", BOS)
+def test_a_passage_stands_behind_itself_or_behind_another_text(bos: int | None) -> None:
+    ids, other = np.arange(100, 130, dtype=np.int32), np.arange(500, 530, dtype=np.int32)
+    probe = CopyProbe(kind="copy", lengths=(5, 12), passages=2)
+    found = built(probe, reading_of(ids, bos, other))
+    names = ["copy_5_present", "copy_5_absent", "copy_12_present", "copy_12_absent"]
+    assert list(found) == names
+    start = [] if bos is None else [bos]
+    for name, requests in found.items():
+        length = int(name.split("_")[1])
+        assert [request.segment for request in requests] == [0, 1]
+        for request in requests:
+            first = int(request.positions[-1]) + 1 - length
+            passage = ids[first : first + length].tolist()
+            before = passage if "present" in name else other[-length:].tolist()
+            assert request.ids.tolist() == [*start, *before, *start, *passage]
+            assert request.targets.tolist() == passage[length // 2 :]
+            assert request.positions.tolist() == [*range(first + length // 2, first + length)]
+            assert request.context_tokens.tolist() == [*range(length + length // 2, 2 * length)]
+    # 30 tokens have room for two passages of 12 with 2 tokens before, between and behind them
+    assert [int(r.positions[0]) for r in found["copy_12_present"]] == [2 + 6, 16 + 6]
+
+
+@pytest.mark.parametrize("bos", BOS)
+def test_only_what_is_far_is_replaced(bos: int | None) -> None:
+    ids, other = np.arange(100, 130, dtype=np.int32), np.arange(500, 530, dtype=np.int32)
+    found = built(FarProbe(kind="far", near=6, targets=4), reading_of(ids, bos, other))
+    assert list(found) == ["far_shuffled", "far_foreign"]
+    for name, (request,) in found.items():
+        seen = visible(request, bos)
+        assert seen[20:] == ids[20:26].tolist()
+        assert request.targets.tolist() == ids[26:].tolist()
+        assert request.positions.tolist() == [26, 27, 28, 29]
+        assert request.context_tokens.tolist() == [6, 7, 8, 9]
+        if name == "far_foreign":
+            assert seen[:20] == other[:20].tolist()
+        else:
+            assert seen[:20] != ids[:20].tolist() and sorted(seen[:20]) == ids[:20].tolist()
+
+
+@pytest.mark.parametrize("bos", BOS)
+def test_a_second_half_stands_behind_another_first_half(bos: int | None) -> None:
+    ids, other = np.arange(100, 130, dtype=np.int32), np.arange(500, 510, dtype=np.int32)
+    found = built(HalvesProbe(kind="halves", lengths=(8, 20, 22, 40)), reading_of(ids, bos, other))
+    # 22 tokens need 11 of the other document, 40 need as many of this one
+    assert [len(requests) for requests in found.values()] == [1, 1, 0, 0]
+    for half, (request,) in zip((4, 10), list(found.values())[:2], strict=True):
+        assert visible(request, bos) == other[:half].tolist()
+        assert request.targets.tolist() == ids[half : 2 * half].tolist()
+        assert request.positions.tolist() == [*range(half, 2 * half)]
+        assert request.context_tokens.tolist() == [*range(half)]
+
+
+def test_a_document_without_distant_context_has_no_targets() -> None:
+    found = built(FarProbe(kind="far", near=6, targets=4), reading_of(range(10), 7, range(10)))
+    assert list(found.values()) == [[], []]
+
+
+def test_another_way_to_replace_leaves_the_other_condition_as_it_is() -> None:
+    one, both = (
+        FarProbe(kind="far", near=6, targets=4, replaced=names).conditions()[0]
+        for names in (("shuffled",), ("shuffled", "foreign"))
+    )
+    assert one.params == both.params == {"near": 6, "targets": 4, "seed": 0}
+
+
+@pytest.mark.parametrize("length", [1, 4, 8, 9, 10, 40])
+def test_passages_fit_into_the_document_without_overlap(length: int) -> None:
+    starts = passage_starts(length, 4, 3)
+    assert len(starts) == (min(3, length // 4) if length > 8 else 0)
+    assert all(later >= start + 4 for start, later in itertools.pairwise(starts))
+    assert all(0 <= start <= length - 4 for start in starts)
+
+
+def test_a_passage_without_another_text_as_long_is_not_asked_for() -> None:
+    ids = np.arange(100, 130, dtype=np.int32)
+    found = built(CopyProbe(kind="copy", lengths=(5, 12)), reading_of(ids, 7, ids[:8]))
+    assert [len(requests) for requests in found.values()] == [1, 1, 1, 0]
+
+
 @pytest.mark.parametrize(
     ("probe", "values", "told"),
     [
@@ -266,6 +349,10 @@ def test_parameters_that_older_files_do_not_know_leave_fingerprints_alone() -> N
         ),
         (LadderProbe, {"contexts": (8, 8), "targets": 4}, "contexts must increase"),
         (LadderProbe, {"contexts": (8, 16), "targets": 5}, "multiple of spans"),
+        (CopyProbe, {"lengths": (8, 8)}, "lengths must increase, from 2 tokens on"),
+        (CopyProbe, {"lengths": (1, 8)}, "lengths must increase, from 2 tokens on"),
+        (HalvesProbe, {"lengths": (8, 9)}, "lengths must be even and increase"),
+        (HalvesProbe, {"lengths": (8, 4)}, "lengths must be even and increase"),
         (NeedleProbe, {"depths": (0.5, 0.2)}, "depths must increase"),
         (NeedleProbe, {"depths": (0.5,), "rounds": 2}, "at most the number of depths"),
     ],

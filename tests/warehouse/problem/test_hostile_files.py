@@ -1,4 +1,4 @@
-"""Problem files that nobody writes by mistake: one line at once, whatever they hold."""
+"""Hostile problem files: one line without delay, whatever they contain."""
 
 from __future__ import annotations
 
@@ -27,8 +27,11 @@ MERGES = "m0: &m0 {k: 1}\n" + "".join(
 HOSTILE = {
     "alias bomb": (GOOD + BOMB, "more than 20,000 values, aliases counted in full"),
     "bomb of merges": (GOOD + MERGES, "more than 20,000 values, aliases counted in full"),
-    "a list in itself": (GOOD.replace("title: A tiny problem", "title: &t [*t]"), "inside what it"),
-    "a section in itself": (GOOD + "demo: &d {models: *d}\n", "stands inside what it stands for"),
+    "a list in itself": (
+        GOOD.replace("title: A tiny problem", "title: &t [*t]"),
+        "contains itself",
+    ),
+    "a section in itself": (GOOD + "demo: &d {models: *d}\n", "contains itself"),
     "brackets": (GOOD + "x: " + "[" * 5000, "more than 32 levels"),
     "braces": (GOOD + "x: " + "{a: " * 5000, "more than 32 levels"),
     "dashes": (GOOD + "x:\n" + "- " * 5000 + "1", "more than 32 levels"),
@@ -84,7 +87,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("content", HOSTILE, ids=str)
-def test_a_hostile_file_is_one_line_at_once(workspace: Workspace, content: str) -> None:
+def test_a_hostile_file_is_one_line_without_delay(workspace: Workspace, content: str) -> None:
     text, message = HOSTILE[content]
     assert text != GOOD
     path = workspace.root / "mine.yml"

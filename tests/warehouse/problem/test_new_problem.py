@@ -223,7 +223,7 @@ def test_on_a_terminal_what_is_missing_is_asked_for(own: Path) -> None:
     assert (own / "mine.yml").read_text().count("full_id") == 2
 
 
-def test_folders_of_one_name_are_told_apart(own: Path, workspace: Workspace) -> None:
+def test_folders_of_one_name_get_different_names(own: Path, workspace: Workspace) -> None:
     checkpoint(own / "a" / "run")
     checkpoint(own / "b" / "run")
     assert new("mine", "--texts", "texts", "--model", "a/run", "--model", "b/run").exit_code == 0
@@ -308,13 +308,14 @@ def test_a_few_short_texts_do_not_set_the_window_for_all(own: Path, workspace: W
 def test_what_a_model_s_context_cuts_is_said_and_planned(own: Path, workspace: Workspace) -> None:
     checkpoint(own / "small", {"model_type": "qwen2", "max_position_embeddings": 1024})
     (own / "texts.json").write_text(json.dumps(["abc " * 50_000, "abc " * 900]))
-    done = new("mine", "--texts", "texts.json", "--model", "small", "--model", "org/unheard-of")
+    done = new("mine", "--texts", "texts.json", "--model", "small")
     # 1,024 less a BOS and the 160 tokens of an excerpt
     cut = "cut: 2 of 2 documents to the context of small (1,024 tokens): about 1,726 of 50,900"
     assert cut in done.output, done.output
-    assert "context unknown until the files are here: org/unheard-of" in done.output
     # half of what is read
-    assert "window_256" in [probe.name for probe in load_problem("mine.yml", workspace).probes]
+    problem = load_problem("mine.yml", workspace)
+    assert "window_256" in [probe.name for probe in problem.probes]
+    assert problem.documents.max_characters is None
     plan = CliRunner().invoke(
         cli, ["extract", "--problem", "mine.yml", "--dry-run", "--model", "small"]
     )
@@ -323,6 +324,29 @@ def test_what_a_model_s_context_cuts_is_said_and_planned(own: Path, workspace: W
     (row,) = [line for line in plan.output.splitlines() if line.startswith("small  ")]
     # full, windows and excerpts of what is read, not of 50,900 tokens
     assert float(row.split()[2]) < 10, row
+
+
+def test_several_models_read_as_many_characters(own: Path, workspace: Workspace) -> None:
+    checkpoint(own / "small", {"model_type": "qwen2", "max_position_embeddings": 2048})
+    checkpoint(own / "large", {"model_type": "llama", "max_position_embeddings": 4096})
+    (own / "texts.json").write_text(json.dumps(["abc " * 50_000, "abc " * 5_000]))
+    done = new("mine", "--texts", "texts.json", "--model", "small", "--model", "large")
+    # (2,048 - 1 - 160 tokens) at 3 characters, counted as 4 a token
+    assert (
+        "cut: 2 of 2 documents to the context of small (2,048 tokens): about 2,830 of 55,000 "
+        "tokens are read; all models read the same 5,661 characters (max_characters)"
+    ) in done.output, done.output
+    assert load_problem("mine.yml", workspace).documents.max_characters == 5661
+    plan = CliRunner().invoke(cli, ["extract", "--problem", "mine.yml", "--dry-run"])
+    assert "2 documents of 11,322 characters" in plan.output, plan.output
+    assert "will be cut" not in plan.output
+    done = new("other", "--texts", "texts.json", "--model", "large", "--model", "org/unheard-of")
+    assert "context unknown until the files are here: org/unheard-of" in done.output
+    assert load_problem("other.yml", workspace).documents.max_characters == (4095 - 160) * 3
+    # texts of 4,922 characters: nothing to cut
+    done = new("third", "--texts", "texts", "--model", "large", "--model", "small")
+    assert "cut: " not in done.output
+    assert load_problem("third.yml", workspace).documents.max_characters is None
 
 
 def test_documents_that_may_be_too_long_are_named_in_the_plan(own: Path) -> None:

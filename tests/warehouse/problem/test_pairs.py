@@ -55,7 +55,12 @@ def test_the_example_of_the_documentation_is_a_problem(workspace: Workspace) -> 
     problem = load_problem("tiny", workspace)
     made = {condition.name for probe in problem.probes for condition in probe.conditions()}
     assert {"retrieval_tail", "retrieval_with", "ladder_16384", "needle_absent"} <= made
-    assert problem.compare == (("full", "ladder_2048"), ("ladder_16384", "ladder_512"))
+    assert problem.compare == (
+        ("full", "ladder_2048"),
+        ("ladder_16384", "ladder_512"),
+        ("full", "far_shuffled"),
+        ("full", "far_foreign"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,9 +70,9 @@ def test_the_example_of_the_documentation_is_a_problem(workspace: Workspace) -> 
             "compare: [[full, ladder_9]]\n",
             "'ladder_9'; the conditions are: full, window_8, ladder_8",
         ),
-        ("compare: [[full, window_8]]\n", r"\['full', 'window_8'\] says nothing new"),
-        ("compare: [[full, full]]\n", "says nothing new"),
-        ("compare: [[full, ladder_8], [full, ladder_8]]\n", "says nothing new"),
+        ("compare: [[full, window_8]]\n", r"\['full', 'window_8'\] adds no comparison"),
+        ("compare: [[full, full]]\n", "adds no comparison"),
+        ("compare: [[full, ladder_8], [full, ladder_8]]\n", "adds no comparison"),
         ("compare: [[needle_absent, needle_present]]\n", "scores a token several times"),
         (
             "  - {kind: window, name: ladder_8, context: 8, stride: 4}\n",
@@ -82,7 +87,7 @@ def test_pairs_that_can_not_be_compared_are_refused(
         load(workspace, more)
 
 
-def test_contexts_are_what_stands_behind_the_at_sign(workspace: Workspace) -> None:
+def test_contexts_are_the_names_after_the_at_sign(workspace: Workspace) -> None:
     """As `int_expected_values.sql` names them."""
     more = """\
   - {kind: window, name: window_16, context: 16, stride: 4, top_k: 3}

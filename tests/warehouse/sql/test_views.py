@@ -75,7 +75,7 @@ def test_the_database_has_the_same_columns_before_and_after_dbt(
 def test_a_folder_whose_name_is_a_pattern_is_read_and_no_other(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch, name: str, sibling: str
 ) -> None:
-    """By all files at once, and file by file where one doesn't count; by strangers' SQL as well."""
+    """By all files together, and file by file if one is excluded; by other SQL as well."""
     write_warehouse(workspace.root / sibling, Shape(models=2, documents=1, tokens=400))
     write_warehouse(workspace.root / name, Shape(models=1, documents=1, tokens=300))
     monkeypatch.setenv("TOKENMART_DATA", str(workspace.root / name))
@@ -177,7 +177,7 @@ def test_dbt_says_in_one_line_that_the_data_is_of_another_version(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_dbt_beside_another_program_names_it_without_a_traceback(
+def test_dbt_names_another_program_that_locks_without_a_traceback(
     built: Warehouse, tmp_path: Path
 ) -> None:
     database = tmp_path / "t.duckdb"

@@ -16,8 +16,9 @@ from click.testing import CliRunner
 
 from tokenmart import cli
 from warehouse.paths import Workspace
+from warehouse.sources.documents.interface import Document, documents_table
 from warehouse.store.ledger import read_units
-from warehouse.store.parquet_files import DATA_KEY, altered_files
+from warehouse.store.parquet_files import DATA_KEY, altered_files, write_table
 from warehouse.store.survey import survey
 from warehouse.store.token_files import published_path, read_rows, write_units
 
@@ -116,7 +117,7 @@ def documents_of_another_shape(path: Path) -> Path:
 LEFT_OUT: dict[Callable[[Path], Path], tuple[str, int]] = {
     foreign: ("it is not a file of Tokenmart", 32),
     beside_the_folders: ("it is not a file of Tokenmart", 32),
-    without_ledger: ("no ledger knows it", 24),
+    without_ledger: ("no ledger lists it", 24),
     without_a_column: ("wrong columns (lacks rank)", 24),
     with_another_column: ("wrong columns (has logits)", 24),
     with_another_type: ("column rank is string, not int32", 24),
@@ -144,6 +145,24 @@ def refused_by_dbt(workspace: Workspace) -> str:
 
 def test_what_extraction_wrote_is_not_strange(filled: Workspace) -> None:
     assert survey(filled.data) == []
+
+
+def test_a_file_written_before_a_nullable_column_was_added_is_read_with_nulls(
+    filled: Workspace,
+) -> None:
+    for problem in ("minilong", "later"):
+        path = filled.documents / f"problem={problem}" / "documents.parquet"
+        if problem == "minilong":
+            table = pq.read_table(path, partitioning=None).drop_columns(["document_group"])
+        else:
+            table = documents_table([Document("b", "two", "web")])
+        write_table(path, table)
+    assert survey(filled.data) == []
+    query = "select problem, name, document_group from documents order by problem"
+    answer = CliRunner().invoke(cli, ["sql", query, "--format", "csv"])
+    assert answer.stderr == ""
+    rows = ["problem,name,document_group", "later,b,web", "minilong,a.txt,"]
+    assert answer.stdout.splitlines() == rows
 
 
 @pytest.mark.parametrize("make", LEFT_OUT, ids=lambda make: make.__name__)

@@ -1,4 +1,4 @@
-"""Storing, merging and rewriting units, and what several processes may do at once."""
+"""Storing, merging and rewriting units, and what several processes may do in parallel."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_later_pending_unit_replaces_an_earlier_one(workspace: Workspace) -> N
     assert not pending(workspace)
 
 
-def test_merging_in_pieces_makes_the_file_of_all_rows_at_once(
+def test_merging_in_pieces_makes_the_file_of_one_merge(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Documents before, between and instead of stored ones, larger and smaller than a row group."""
@@ -141,7 +141,7 @@ def test_merging_holds_a_part_of_the_rows_in_memory(
 def test_a_unit_that_another_machine_merges_meanwhile_is_looked_for_again(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the look at a unit and its merge it may be gone, and written anew, in a bucket."""
+    """Between reading a unit and its merge it may be removed, and rewritten, in a bucket."""
     rows = make_rows(0, 10)
     write_unit(workspace, make_unit(0, rows), rows)
     real, reads = store.read_rows, 0
@@ -224,7 +224,7 @@ def test_a_pending_unit_with_other_content_is_set_aside(workspace: Workspace) ->
     assert wrong.with_suffix(".damaged").is_file()
 
 
-def test_processes_that_publish_at_once_lose_nothing(workspace: Workspace) -> None:
+def test_processes_that_publish_in_parallel_lose_nothing(workspace: Workspace) -> None:
     # not forked: a process whose libraries run threads, as torch's do, must not be
     context = multiprocessing.get_context("spawn")
     processes = [
@@ -287,7 +287,7 @@ def test_ten_bytes_a_row(workspace: Workspace) -> None:
     assert sizes["logprob"] < 2.8 and sizes["top_logprob"] < 2.8 and sizes["entropy"] < 2.4
 
 
-def test_altered_records_are_told_apart(workspace: Workspace) -> None:
+def test_altered_records_are_distinguished(workspace: Workspace) -> None:
     units: list[UnitRecord] = []
     for doc_id in range(3):
         rows = make_rows(doc_id, 10)

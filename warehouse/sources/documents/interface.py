@@ -1,15 +1,18 @@
-"""The door for documents: one class a kind, in a file of its own."""
+"""The interface of document sources: one class per kind, each in its own file."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from typing import Literal
 
 import pyarrow as pa
 from pydantic import Field, model_validator
 
+from warehouse.errors import TokenmartError
 from warehouse.frozen import Frozen
 from warehouse.sources.place import Need, Place
 from warehouse.store.schema import DOCUMENTS
@@ -17,10 +20,11 @@ from warehouse.store.schema import DOCUMENTS
 
 @dataclass(frozen=True)
 class Document:
-    """One document: its name in the source, and its text."""
+    """One document: its name in the source, its text, and the group that the source gives it."""
 
     name: str
     text: str
+    group: str | None = None
 
 
 class DocumentSource(Frozen, ABC):
@@ -50,6 +54,9 @@ class DocumentSource(Frozen, ABC):
         default=0, ge=0, description="headroom: tokens of the context that `truncate` reserves"
     )
     licence: str = Field(default="unknown", description="licence of the texts")
+    groups: dict[str, str] = Field(
+        default={}, description="group of documents: pattern of their names, e.g. `code: src/*`"
+    )
 
     @model_validator(mode="after")
     def _margin_and_room_are_used(self) -> DocumentSource:
@@ -59,9 +66,34 @@ class DocumentSource(Frozen, ABC):
             raise ValueError("room goes with too_long: truncate")
         return self
 
+    @property
+    def grouping(self) -> str:
+        """What the documents' groups depend on besides the source; empty without groups."""
+        return f"groups {json.dumps(self.groups)}" if self.groups else ""
+
+    def grouped(self, documents: list[Document]) -> list[Document]:
+        """The documents, each with its group where `groups` has patterns.
+
+        Raises:
+            TokenmartError: a document's name fits no pattern, or those of two groups.
+        """
+        if not self.groups:
+            return documents
+        found = []
+        for document in documents:
+            fitting = [g for g, p in self.groups.items() if fnmatchcase(document.name, p)]
+            if len(fitting) != 1:
+                raise TokenmartError(
+                    f"documents.groups: {document.name!r} fits the pattern of "
+                    f"{' and '.join(fitting) or 'no group'}; correct the patterns so that each "
+                    "document has one group"
+                )
+            found.append(replace(document, group=fitting[0]))
+        return found
+
     @abstractmethod
     def need(self, place: Place) -> Need:
-        """What must be here, by a look at the disk; nothing is read or fetched."""
+        """Files that must be on disk; nothing is read or fetched."""
 
     def lengths(self, place: Place) -> list[int] | None:
         """Characters of each document, where the texts are on this machine to be read; else None.
@@ -75,7 +107,7 @@ class DocumentSource(Frozen, ABC):
 
     @abstractmethod
     def provenance(self, place: Place) -> dict[str, str]:
-        """What a submission's bundle says of the source: its name, and its `sha256`.
+        """The source in a submission's bundle: its name, and its `sha256`.
 
         Raises:
             TokenmartError: the source is missing and can't be fetched, or was changed.
@@ -99,7 +131,9 @@ class DocumentSource(Frozen, ABC):
 
 
 def cut_text(text: str, characters: int | None) -> str:
-    """The text up to the last word that ends within so many characters; all of it for None."""
+    """The text up to the last word that ends within this number of characters; all of it for
+    None.
+    """
     if characters is None or len(text) <= characters:
         return text
     spaces = (text.rfind(space, 0, characters + 1) for space in (" ", "\n", "\t"))
@@ -121,6 +155,7 @@ def documents_table(documents: list[Document], max_characters: int | None = None
                 "characters": len(text),
                 "bytes": len(encoded),
                 "text": text,
+                "document_group": document.group,
             }
         )
     return pa.Table.from_pylist(rows, schema=DOCUMENTS)

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
+
+from pydantic import Field, model_validator
 
 from warehouse.errors import LockedFileError, TokenmartError
 from warehouse.sources.archives import unpacked
@@ -37,6 +40,20 @@ class JsonDocuments(DocumentSource):
     path: Path
     url: str | None = None
     locked: bool = False
+    group_field: str | None = Field(
+        default=None, description="field of a document that has its group, e.g. `source`"
+    )
+
+    @model_validator(mode="after")
+    def _groups_come_from_one_place(self) -> JsonDocuments:
+        if self.groups and self.group_field is not None:
+            raise ValueError("give groups or group_field, not both")
+        return self
+
+    @property
+    def grouping(self) -> str:
+        """What the documents' groups depend on besides the file; empty without groups."""
+        return super().grouping if self.group_field is None else f"groups in {self.group_field}"
 
     def need(self, place: Place) -> Need:
         """The file, which may be placed by hand."""
@@ -76,7 +93,7 @@ class JsonDocuments(DocumentSource):
             LockedFileError: missing, changed since its first use, or not in a known format.
         """
         file = place.resolve(self.path)
-        return parse_documents(unpacked(file, self._content(place)), file)
+        return parse_documents(unpacked(file, self._content(place)), file, self.group_field)
 
     def _content(self, place: Place) -> bytes:
         file = place.resolve(self.path)
@@ -92,18 +109,36 @@ class JsonDocuments(DocumentSource):
         return content
 
 
-def parse_documents(content: bytes, path: Path) -> list[Document]:
+def parse_documents(content: bytes, path: Path, group_field: str | None = None) -> list[Document]:
     """Documents of a JSON file or of JSON lines, from its bytes.
 
     Accepted: a list of strings; a list of objects with a text field (`text`, `document`,
-    `content`, `report`, `input`) and optionally an id; an object that holds one such list;
-    rows of token ids that name their tokenizer. JSON lines have one row on each line.
+    `content`, `report`, `input`) and optionally an id; an object that contains one such list;
+    rows of token ids that name their tokenizer. JSON lines have one row on each line. With
+    `group_field`, each document is an object with a text in that field, its group.
 
     Raises:
         LockedFileError: anything else; the message names the document.
     """
     rows, tokenizer = _rows(_parsed(content, path), path)
-    return [_document(row, number, path, tokenizer) for number, row in enumerate(rows)]
+    documents = [_document(row, number, path, tokenizer) for number, row in enumerate(rows)]
+    if group_field is None:
+        return documents
+    return [
+        replace(document, group=_group(row, f"{path}: document {number}", group_field))
+        for number, (row, document) in enumerate(zip(rows, documents, strict=True))
+    ]
+
+
+def _group(row: Any, where: str, field: str) -> str:
+    group = row.get(field) if isinstance(row, dict) else None
+    if not isinstance(group, str) or not group.strip():
+        given = "no such field" if group is None else repr(group)
+        raise LockedFileError(
+            f"{where}: field {field!r} must be a text, the document's group, found {given}; "
+            "correct the file, or documents.group_field in the problem file"
+        )
+    return group
 
 
 def _parsed(content: bytes, path: Path) -> Any:

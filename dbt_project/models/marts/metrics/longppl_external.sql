@@ -8,7 +8,8 @@ with units as (
     select * from {{ ref('token_units') }}
 ),
 
-tokens as (
+-- Read twice, each time with a filter of its own: one copy in memory would hold every token.
+tokens as not materialized (
     select * from {{ ref('fct_tokens') }}
 ),
 

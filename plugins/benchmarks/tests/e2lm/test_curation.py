@@ -73,7 +73,7 @@ def test_it_is_worth_more_on_models_that_had_no_part(found: dict[str, Any]) -> N
     assert abs(sq["optimism"]) < 0.05
 
 
-def test_rise_and_wobble_are_those_of_numpy(found: dict[str, Any]) -> None:
+def test_rise_and_noise_are_those_of_numpy(found: dict[str, Any]) -> None:
     by_item: dict[str, list[np.ndarray[Any, Any]]] = {}
     rows = simulate(RISING, 240)
     for start in range(0, len(rows), 14):
@@ -88,7 +88,7 @@ def test_rise_and_wobble_are_those_of_numpy(found: dict[str, Any]) -> None:
 
 
 def test_no_other_threshold_has_a_better_ratio(found: dict[str, Any]) -> None:
-    """The oracle of the choice: every set that is cut off by rise over wobble."""
+    """The oracle of the choice: every set above a threshold of rise over noise."""
     rise = np.array([row["rise"] for row in found["signal"]])
     wobble = np.array([row["wobble"] for row in found["signal"]])
     sure = wobble + wobble.mean()
@@ -309,7 +309,7 @@ def test_the_methods_are_printed_side_by_side(recipes: Path) -> None:
     assert [line.split("  ")[0] for line in table[1:7]] == [
         "all items", "random items", "signal", "rise", "easiest", "prompts"
     ]  # fmt: skip
-    assert "CS" in table[0] and "decision accuracy" in table[0]
+    assert "SQ and CS" in table[0] and "accuracy" in table[0]
 
 
 def test_the_command_of_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

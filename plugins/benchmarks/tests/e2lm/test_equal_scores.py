@@ -90,7 +90,7 @@ def windows() -> dict[tuple[str, str], list[float]]:
 
 
 @needs_scores
-def test_numpys_default_sort_lies_in_the_range(
+def test_numpys_default_sort_is_in_the_range(
     published: SignalScores, windows: dict[tuple[str, str], list[float]]
 ) -> None:
     """As the competition ranks: stable ties give our value, numpy's default one of the range."""

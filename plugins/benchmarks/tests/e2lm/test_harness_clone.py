@@ -1,6 +1,6 @@
 """Submissions packaged against a real clone of lm-evaluation-harness, and run by its own command.
 
-$LM_EVAL_CLONE names the clone, bare or not; what stands at its HEAD is used, and it is not changed:
+$LM_EVAL_CLONE names the clone, bare or not; its HEAD is used, and it is not changed:
 
     git clone --depth 1 https://github.com/EleutherAI/lm-evaluation-harness
     export LM_EVAL_CLONE=lm-evaluation-harness
@@ -79,7 +79,7 @@ def cloned(source: Path, folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def mine(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The clone somebody works in."""
+    """The user's clone."""
     return cloned(source, tmp_path_factory.mktemp("mine") / "lm-evaluation-harness")
 
 
@@ -227,7 +227,7 @@ def test_what_is_no_submission_is_refused_and_leaves_no_zip(
     rows[8]["question"] = f"Not {rows[8]['answer']}ish, but"
     (leaking / "items.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     said = refused(leaking)
-    assert "1 of 118 prompts hold their answer as a word" in said and "sample 7:" in said
+    assert "1 of 118 prompts contain their answer as a word" in said and "sample 7:" in said
 
     broken = scaffold("cloze", tmp_path, "broken")
     config = broken / "broken.yaml"

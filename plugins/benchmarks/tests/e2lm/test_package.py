@@ -82,7 +82,7 @@ def package(task: Path, harness: Path, out: Path, *more: str) -> Result:
         ("#" * 1_100_000, "expected at most 1 MB"),
     ],
 )
-def test_yaml_that_nobody_writes_is_one_line(task: Path, text: str, words: str) -> None:
+def test_hostile_yaml_is_one_line(task: Path, text: str, words: str) -> None:
     (task / "two.yaml").write_text(text)
     with pytest.raises(TokenmartError) as caught:
         task_names(task)
@@ -128,7 +128,7 @@ def test_a_patch_adds_the_task_and_the_changes_of_the_clone(
     ]  # fmt: skip
 
 
-def test_a_patch_is_the_same_whatever_git_is_told_to_do(
+def test_a_patch_does_not_depend_on_git_settings(
     clone: Path, task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (clone / "lm_eval/metrics.py").write_text("A = 2  \n")
@@ -149,7 +149,7 @@ def test_a_patch_is_the_same_whatever_git_is_told_to_do(
     assert patches[0] == patches[1] and b"+++ b/lm_eval/metrics.py" in patches[0].text
 
 
-def test_a_task_that_lies_in_the_clone_stays_where_it_is(clone: Path, tmp_path: Path) -> None:
+def test_a_task_inside_the_clone_is_not_moved(clone: Path, tmp_path: Path) -> None:
     new_task("elements", "cloze", clone / "lm_eval/tasks/group")
     patch = make_patch(
         clone / "lm_eval/tasks/group/elements", clone, find_base(clone, "HEAD"), tmp_path
@@ -387,7 +387,7 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_guide_from_idea_to_submission(
     harness: Path, tmp_path: Path, token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its commands for the harness itself, as they stand there."""
+    """Its commands for the harness itself, unchanged."""
     tutorials = Path(__file__).parents[4] / "docs" / "tutorials"
     guide = (tutorials / "benchmarks_over_training.md").read_text("utf-8")
     found = re.findall(r"^\$ tokenmart (e2lm (?:new|package) .*)$", guide, re.MULTILINE)

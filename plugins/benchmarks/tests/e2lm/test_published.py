@@ -1,4 +1,4 @@
-"""The shipped series: figures that were reckoned on them elsewhere."""
+"""The shipped series: figures computed on them elsewhere."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def problem(name: str) -> TableProblem:
 
 @pytest.mark.slow
 def test_signal_quality_on_the_ladder() -> None:
-    """Mean SQ over 14 early checkpoints of 25 runs, as reckoned elsewhere to two digits."""
+    """Mean SQ over 14 early checkpoints of 25 runs, as computed elsewhere to two digits."""
     with open_problem("ladder", read_table(problem("ladder"), SHIPPED)) as database:
         order = ModelSql(database, SHIPPED).build("int_series_order")
         rows = database.execute(
@@ -143,7 +143,7 @@ def test_readings_of_dclm_are_those_of_brute_force(dclm: dict[str, Any]) -> None
             assert low < reading["decision_accuracy"] < high
 
 
-def test_readings_of_the_ladder_stand_beside_what_no_evaluation_orders() -> None:
+def test_readings_of_the_ladder_include_rankings_without_evaluation() -> None:
     """The study's own script, which imports nothing of ours, has 93.0% and 83.5%."""
     found = compare_readings("ladder", SHIPPED, seed=0, resamples=50)
     study = json.loads((SHIPPED.root / "studies" / "early_decisions" / "figures.json").read_text())

@@ -134,7 +134,7 @@ def test_undefined_is_null_with_a_reason(write: Write, scores: list[float], reas
     assert entry["snr"] is None and entry["reasons"]["snr"] == "only one run"
 
 
-def test_a_missing_checkpoint_and_another_schedule_are_told(write: Write) -> None:
+def test_a_missing_checkpoint_and_another_schedule_are_noted(write: Write) -> None:
     tokens = EARLY + LATER
     path = write(made_up(1), tokens)
     lines = [line for line in path.read_text().splitlines() if not _is(line, "noise", EARLY[5])]

@@ -121,14 +121,14 @@ def test_runs_have_perturbed_values_in_groups_of_their_own(tmp_path: Path) -> No
     assert done.exit_code == 0 and "org/b" in done.output
     with pytest.raises(TokenmartError, match="--metric bleu_9: not in"):
         rank_file(tmp_path / "runs", WORKSPACE, metrics=["bleu_9"])
-    with pytest.raises(TokenmartError, match="doesn't tell whether lower is better"):
+    with pytest.raises(TokenmartError, match="doesn't show whether lower is better"):
         rank_file(tmp_path / "runs", WORKSPACE, metrics=["inference_runtime"])
 
 
 def test_other_json_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     for text, message in (
-        ('{"a": 1}', "holds no tables with 'header' and 'rows'"),
+        ('{"a": 1}', "has no tables with 'header' and 'rows'"),
         ('{"header": [{"value": "Model"}, {"value": "n"}], "rows": []}', "nothing is ranked"),
         (
             '{"header": [{"value": "Model"}, {"value": "n", "lower_is_better": true}],'

@@ -58,7 +58,7 @@ windowed as (
         and coalesce(followed.share <= tables.early_until_share, true)
         -- a table without steps keeps all its checkpoints
         and coalesce(followed.step % tables.early_every_steps = 0, true)
-        -- so many, evenly spaced: the last one up to each of so many parts of the window
+        -- a given number, evenly spaced: the last one up to each of as many parts of the window
         and coalesce(
             greatest(
                 1, ceil(followed.share * tables.early_checkpoints / tables.early_until_share - 1e-9)

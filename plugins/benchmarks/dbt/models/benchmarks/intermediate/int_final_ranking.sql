@@ -1,5 +1,5 @@
--- From when on the runs stand in their final order: tokens, where all share checkpoints, and share
--- of training.
+-- Earliest checkpoint from which the ranking no longer changes: tokens, where all share
+-- checkpoints, and share of training.
 
 with series as (
     select * from {{ ref('int_benchmark_series') }}

@@ -1,4 +1,4 @@
--- How far runs on scientific data stand above runs on web data early on: our reading of E2LM's
+-- How far runs on scientific data score above runs on web data early on: our formula for E2LM's
 -- compliance with scientific knowledge, whose formula is not public.
 
 with series as (

@@ -1,4 +1,4 @@
--- Whether early scores rise without wavering: E2LM's signal quality.
+-- Whether early scores rise monotonically: E2LM's signal quality.
 
 with series as (
     select * from {{ ref('int_benchmark_series') }}

@@ -57,7 +57,7 @@ planned as (
     select * from {{ ref('int_planned_compute') }}
 ),
 
--- what no evaluation was needed for, beside what one gives: the first thing to compare it with
+-- rankings that need no evaluation, next to those of evaluations: their baseline
 without_evaluation as (
     select distinct
         subjects.problem,

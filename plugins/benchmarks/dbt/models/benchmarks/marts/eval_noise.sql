@@ -30,7 +30,7 @@ summed as (
         min(answers) as fewest_answers,
         avg(item_mean) as mean_match,
         avg(within_variance) as answer_variance,
-        -- what a mean over items owes to the sampling of answers, and its whole variance
+        -- variance of a mean over items due to sampled answers, and its total variance
         sum(within_variance / answers) / count(*) ** 2 as prediction_variance,
         var_samp(item_mean) / count(*) as variance
     from items

@@ -1,5 +1,5 @@
 -- Every two models on the items that both answered. 2.801585 = 1.959964 + 0.841621: a two-sided
--- test at 5% finds a difference of so many standard errors with 80% power.
+-- test at 5% detects a difference of this number of standard errors with 80% power.
 
 with item_metrics as (
     select * from {{ ref('eval_item_metrics') }}

@@ -1,4 +1,4 @@
--- A column without a direction (`direction: none`) ranks nobody, and its group isn't asked for.
+-- A column without a direction (`direction: none`) isn't ranked, and its group isn't required.
 
 with ranking_columns as (
     select * from {{ source('rankings', 'ranking_columns') }}

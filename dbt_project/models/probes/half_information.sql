@@ -1,0 +1,89 @@
+with ledger as (
+    select
+        *,
+        cast(probe_params ->> '$.length' as integer) as length,
+        from_json(probe_params -> '$.lengths', '["INTEGER"]') as lengths
+    from {{ source('extract', 'units') }}
+    where status = 'done'
+        and condition_kind = 'halves_foreign'
+),
+
+whole_documents as (
+    select * from {{ source('extract', 'units') }}
+    where status = 'done'
+        and condition_kind = 'full'
+),
+
+tokens as (
+    select * from {{ source('extract', 'tokens') }}
+),
+
+behind_another as (
+    select
+        ledger.problem,
+        ledger.model_id,
+        ledger.probe,
+        ledger.doc_id,
+        ledger.document_tokens,
+        ledger.length,
+        ledger.lengths,
+        tokens.position,
+        cast(tokens.logprob as double) as logprob
+    from tokens
+    inner join ledger
+        on tokens.problem = ledger.problem
+        and tokens.model_id = ledger.model_id
+        and tokens.condition = ledger.condition
+        and tokens.doc_id = ledger.doc_id
+),
+
+-- Behind its own first half a token is scored in the whole document.
+lengths as (
+    select
+        behind_another.problem,
+        behind_another.model_id,
+        behind_another.probe,
+        behind_another.doc_id,
+        behind_another.document_tokens,
+        behind_another.length,
+        any_value(behind_another.lengths) as lengths,
+        count(*) as tokens,
+        sum(cast(own.logprob as double) - behind_another.logprob) as information
+    from behind_another
+    inner join whole_documents
+        on behind_another.problem = whole_documents.problem
+        and behind_another.model_id = whole_documents.model_id
+        and behind_another.doc_id = whole_documents.doc_id
+    inner join tokens as own
+        on whole_documents.problem = own.problem
+        and whole_documents.model_id = own.model_id
+        and whole_documents.condition = own.condition
+        and whole_documents.doc_id = own.doc_id
+        and behind_another.position = own.position
+    group by
+        behind_another.problem,
+        behind_another.model_id,
+        behind_another.probe,
+        behind_another.doc_id,
+        behind_another.document_tokens,
+        behind_another.length
+),
+
+half_information as (
+    select
+        problem,
+        model_id,
+        probe,
+        doc_id,
+        document_tokens,
+        length,
+        tokens,
+        information,
+        length = lengths[1] as is_shortest,
+        length = lengths[-1] as is_longest,
+        count(*) over (partition by problem, model_id, probe, doc_id) = len(lengths)
+            as has_every_length
+    from lengths
+)
+
+select * from half_information

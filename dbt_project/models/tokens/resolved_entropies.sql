@@ -1,0 +1,51 @@
+with units as (
+    select * from {{ ref('token_units') }}
+    where pair is not null
+),
+
+token_pairs as (
+    select
+        unit_id,
+        cast(entropy as double) as entropy,
+        cast(short_entropy as double) as short_entropy
+    from {{ ref('fct_tokens') }}
+    where gain is not null
+),
+
+-- A document sets its own threshold.
+documents as (
+    select
+        unit_id,
+        avg(short_entropy) as mean,
+        stddev_pop(short_entropy) as deviation
+    from token_pairs
+    group by unit_id
+),
+
+thresholds as (
+    select unnest([1.5, 2.0]) as alpha
+),
+
+resolved_entropies as (
+    select
+        units.problem,
+        units.model_id,
+        units.doc_id,
+        units.document_tokens,
+        units.pair,
+        cast(thresholds.alpha as double) as alpha,
+        count(*) as tokens,
+        count_if(1 - token_pairs.entropy / token_pairs.short_entropy > 0.2) as resolved_20,
+        count_if(1 - token_pairs.entropy / token_pairs.short_entropy > 0.4) as resolved_40,
+        sum(1 - token_pairs.entropy / token_pairs.short_entropy) as decrease_sum
+    from token_pairs
+    inner join documents
+        on token_pairs.unit_id = documents.unit_id
+    inner join thresholds
+        on token_pairs.short_entropy > documents.mean + thresholds.alpha * documents.deviation
+    inner join units
+        on token_pairs.unit_id = units.unit_id
+    group by all
+)
+
+select * from resolved_entropies

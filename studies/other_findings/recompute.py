@@ -1,0 +1,116 @@
+"""Recompute the other figures of docs/findings from committed tables, with NumPy alone.
+
+Nothing of Tokenmart is imported.
+
+    python studies/other_findings/recompute.py      # writes figures.json
+
+minimerge: from the share of right answers of each entry, task and round (`accuracy` of
+benchmarks/minimerge.json). Four small models: from the signal quality of each set of items
+(benchmarks/curate_series.json); the answers to single items are not committed, so that the signal
+quality itself is recomputed from its two parts only.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+FOLDER = Path(__file__).parent
+BENCHMARKS = FOLDER.parents[1] / "benchmarks"
+SEED = 0
+DRAWS = 10_000
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def overall(right: Floats) -> Floats:
+    """`[…, entries]` scores from shares of right answers `[…, rounds, tasks, entries]`.
+
+    A win rate is the share of the other entries that an entry beats; a tie counts one half. A score
+    is the mean over rounds of the geometric mean over tasks.
+    """
+    wins = (1 + np.sign(right[..., :, None] - right[..., None, :])) / 2
+    rates = (wins.sum(axis=-1) - 0.5) / (right.shape[-1] - 1)
+    scores: Floats = (rates.prod(axis=-2) ** (1 / right.shape[-2])).mean(axis=-2)
+    return scores
+
+
+def merges() -> dict[str, Any]:
+    """Scores of the nine entries, and how often one is above another in binomial draws.
+
+    Draws of the entries are independent. Entries answer the same items, so that paired draws, as
+    `tokenmart dbt run` makes them, vary less.
+    """
+    rows = json.loads((BENCHMARKS / "minimerge.json").read_text("utf-8"))["accuracy"]
+    entries = sorted({row["entry"] for row in rows})
+    rounds = sorted({row["round"] for row in rows})
+    skills = sorted({row["task"].rpartition("_")[2] for row in rows})
+    right, items = np.zeros((2, len(rounds), len(skills), len(entries)))
+    for row in rows:
+        at = (
+            rounds.index(row["round"]),
+            skills.index(row["task"].rpartition("_")[2]),
+            entries.index(row["entry"]),
+        )
+        right[at], items[at] = row["accuracy"], row["items"]
+    score = overall(right)
+    random = np.random.default_rng(SEED)
+    drawn = overall(random.binomial(items.astype(int), right, (DRAWS, *right.shape)) / items)
+    order = [int(place) for place in np.argsort(-score, kind="stable")]
+    alone = [place for place in order if entries[place].endswith("-alone")]
+    merged = [place for place in order if place not in alone]
+    experts = [place for place in alone if entries[place] != "smollm2-alone"]
+    return {
+        "score": {entries[place]: float(score[place]) for place in order},
+        "least_merge_minus_best_expert": float(score[merged].min() - score[experts].max()),
+        "merges_above_experts": float(
+            (drawn[:, merged].min(axis=1) > drawn[:, experts].max(axis=1)).mean()
+        ),
+        "above": {
+            f"{entries[one]} > {entries[other]}": float(
+                (
+                    (drawn[:, one] > drawn[:, other]) + 0.5 * (drawn[:, one] == drawn[:, other])
+                ).mean()
+            )
+            for number, one in enumerate(order[:4])
+            for other in order[number + 1 : 4]
+        },
+    }
+
+
+def chosen_items() -> dict[str, Any]:
+    """Held-out signal quality (SQ) of chosen items, and the part of the gain that is optimism."""
+    found = {}
+    record = json.loads((BENCHMARKS / "curate_series.json").read_text("utf-8"))
+    for method, row in record["readings"].items():
+        of = row["held_out"]
+        quality = {
+            name: (of["monotonicity"][name] + of["autocorrelation"][name]) / 2
+            for name in ("all", "chosen", "in_sample")
+        }
+        gain = quality["in_sample"] - quality["all"]
+        found[method] = {
+            **quality,
+            "gain": quality["chosen"] - quality["all"],
+            "optimism_share": (quality["in_sample"] - quality["chosen"]) / gain,
+        }
+    return found
+
+
+def figures() -> dict[str, Any]:
+    """Every figure, JSON-ready."""
+    return {"minimerge": merges(), "four_small_models": chosen_items()}
+
+
+def main() -> None:
+    """Write figures.json beside this file."""
+    text = json.dumps(figures(), indent=1)
+    (FOLDER / "figures.json").write_text(text + "\n", "utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""`tm.correlate`: the numbers of the command, for values in a mapping or in any table."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+import tokenmart as tm
+from analysis.ranking import cli
+from warehouse.errors import TokenmartError
+
+FLAT = {"ci95_low": "low", "ci95_high": "high"}
+
+
+def values_of(minilong) -> dict[str, float]:
+    models = minilong.models("minilong")
+    return {model: math.sin(place) for place, model in enumerate(models)}
+
+
+def commanded(*arguments):
+    command = ["--problem", "minilong", "--json", "--resamples", "100", *map(str, arguments)]
+    result = CliRunner().invoke(cli.correlate, command)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_the_numbers_of_the_command(minilong, tmp_path):
+    values = values_of(minilong)
+    file = tmp_path / "values.csv"
+    with file.open("w", newline="") as out:
+        csv.writer(out).writerows([("model_id", "value"), *values.items()])
+    record = commanded("--values", file, "--name", "mine", "--better", "lower")
+    found = tm.correlate(values, "minilong", name="mine", better="lower").to_pylist()
+    assert len(found) == len(record["rows"]) == 9
+    for row, expected in zip(found, record["rows"], strict=True):
+        interval = expected["spearman_ci95_after_choice"]
+        for name, value in row.items():
+            if name == "baseline":
+                assert value is (f"{row['metric']}/{row['variant']}" == record["baseline"])
+            else:
+                assert value == (interval[FLAT[name]] if name in FLAT else expected[name]), name
+    # the file and the mapping are one idea
+    assert found[0]["variant"] == record["rows"][0]["variant"]
+    assert commanded()["tried"]["all"] == record["tried"]["all"] == 9
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pa.table,
+        pd.DataFrame,
+        lambda data: pd.DataFrame(data).set_index("model_id"),
+        pl.DataFrame,
+        lambda data: duckdb.from_arrow(pa.table(data)),
+    ],
+)
+def test_any_table_and_a_missing_value(minilong, make):
+    values = values_of(minilong)
+    first = next(iter(values))
+    mapping = tm.correlate({**values, first: None}, "minilong")
+    numbers = [math.nan if model == first else value for model, value in values.items()]
+    table = tm.correlate(make({"model_id": list(values), "value": numbers}), "minilong")
+    assert table.equals(mapping)
+    assert table["n"][0].as_py() == 22
+
+
+def test_metrics_alone_and_every_kind_of_result(minilong):
+    rows = tm.correlate(None, "minilong")
+    assert rows["kind"].unique().to_pylist() == ["variant"]
+    assert tm.correlate(None, "minilong", into="pandas")["spearman"].tolist() == (
+        rows["spearman"].to_pylist()
+    )
+    assert tm.correlate(None, "minilong", into="polars").to_arrow().num_rows == rows.num_rows
+    assert len(tm.correlate(None, "minilong", into="relation").fetchall()) == rows.num_rows
+
+
+@pytest.mark.parametrize(
+    ("values", "options", "message"),
+    [
+        ({"nobody": 1.0}, {}, "values, row 1: 'nobody' is no model of minilong"),
+        ({"?": "high"}, {}, "values, row 1: value is 'high'; it must be a number"),
+        ({"?": True}, {}, "value is True; it must be a number"),
+        ({"?": math.inf}, {}, "value is inf, expected a finite number"),
+        ({"?": None}, {}, "values: no value for any model of minilong"),
+        ([1.0], {}, "values: list is no table; give a mapping"),
+        (pa.table({"model": ["a"]}), {}, "the columns are model; give model_id and value"),
+        ({"?": 1.0}, {"name": "My idea"}, "name 'My idea': use lower-case"),
+        ({"?": 1.0}, {"name": "perplexity"}, "name 'perplexity': a metric has this name"),
+        ({"?": 1.0}, {"better": "more"}, "better 'more': use 'higher' or 'lower'"),
+        ({"?": 1.0}, {"into": "lists"}, "into 'lists': unknown"),
+    ],
+)
+def test_a_mistake_is_named_and_nothing_is_recorded(minilong, values, options, message):
+    if isinstance(values, dict):
+        first = minilong.models("minilong")[0]
+        values = {first if model == "?" else model: value for model, value in values.items()}
+    with pytest.raises(TokenmartError) as failed:
+        tm.correlate(values, "minilong", **options)
+    assert message in str(failed.value)
+    assert not (minilong.workspace.data / "tries").exists()
