@@ -57,13 +57,15 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("--measure", action="store_true", help="measure; else use the figures")
     asked.add_argument("--write", action="store_true", help="write the figures and RESULTS.md")
-    asked.add_argument("--model", action="append", help="take only this model; repeatable")
+    asked.add_argument("--model", action="append", help="measure only this one; repeatable")
     asked.add_argument("--pairs", type=int, default=2, help="turns of each (default 2)")
     options = asked.parse_args()
+    record = json.loads(OUT.read_text("utf-8"))
     if options.measure:
-        record = measured(options.model or MODELS, options.pairs)
-    else:
-        record = json.loads(OUT.read_text("utf-8"))
+        wanted = options.model or MODELS
+        kept = [each for each in record["models"] if each["model"] not in wanted]
+        record = measured(wanted, options.pairs)
+        record["models"] = [*kept, *record["models"]]
     made = section(record)
     print(made)
     if options.write:
@@ -81,7 +83,6 @@ def measured(models: tuple[str, ...], pairs: int) -> dict[str, Any]:
 
     torch.set_num_threads(1)
     cache = find_workspace().cache
-    started = time.monotonic()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         (folder / "data").mkdir()
@@ -97,7 +98,6 @@ def measured(models: tuple[str, ...], pairs: int) -> dict[str, Any]:
         **machine("lm_eval", "torch", "transformers"),
         "code": code_revision(),
         "threads": 1,
-        "minutes": round((time.monotonic() - started) / 60, 1),
         "models": found,
     }
 
@@ -118,6 +118,7 @@ def compare(model: str, folder: Path, pairs: int, scratch: Path) -> dict[str, An
     from plugins.benchmarks.harness.tasks import load_tasks_and_groups
     from warehouse.store.eval_items import store_group, store_items
 
+    started = time.process_time()
     run = prepare_run("minilong", model, "cpu", "float32")
     names = [*TASKS, *(f"form_{name}" for name in FORMS), GROUP[0]]
     tasks, groups = load_tasks_and_groups(names, [folder])
@@ -153,6 +154,7 @@ def compare(model: str, folder: Path, pairs: int, scratch: Path) -> dict[str, An
         "groups": len(groups),
         "times": times,
         "results": theirs,
+        "minutes": round((time.process_time() - started) / 60, 1),
     }
 
 

@@ -30,7 +30,8 @@ def section(record: dict[str, Any]) -> str:
     forms = sorted({each["task"] for model in models for each in model["numbers"]})
     lines = [
         f"`python benchmarks/eval_harness.py --measure --write` (lm_eval {record['lm_eval']}, "
-        f"{record['processor']}, float32, one thread, {record['minutes']:.0f} min): "
+        f"{record['processor']}, float32, one thread, {sum(m['minutes'] for m in models):.0f} min "
+        "of processor time): "
         f"{models[0]['tasks']} tasks and {models[0]['groups']} group, on real checkpoints of "
         "minilong.",
         "",

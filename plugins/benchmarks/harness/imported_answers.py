@@ -107,9 +107,9 @@ def import_answers(
         if not file.is_file():
             raise TokenmartError(f"{file}: no such file; correct the path")
         run: tuple[str, str] | None = None
-        own: list[EvalAnswer] = []
+        of_file: list[EvalAnswer] = []
         for row in reader.read(file):
-            own.append(answer := _checked(row))
+            of_file.append(answer := _checked(row))
             key = answer.item, answer.choice, answer.unconditional
             given = by_run.setdefault((answer.task, answer.run), {})
             if given.setdefault(key, answer) is not answer:
@@ -120,7 +120,7 @@ def import_answers(
             run = answer.task, answer.run
         if run is not None:
             scores.setdefault(run, []).extend(reader.scores(file))
-            notes += _perhaps_cut(file, own, reader.longest(file))
+            notes += _perhaps_cut(file, of_file, reader.longest(file))
     if not by_run:
         names = ", ".join(str(file) for file in files)
         raise TokenmartError(f"{names}: contains no answer; nothing was imported")
