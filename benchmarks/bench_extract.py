@@ -52,7 +52,7 @@ def memory(field: str) -> int:
 def setup(name: str) -> tuple[Any, Any, Any]:
     """A real model in float32, its tokenizer and the tokens of a long real document."""
     from extract.checkpoints import find_checkpoint
-    from extract.scoring.loading import load_model
+    from extract.models.loading import load_model
     from extract.tokenization import load_tokenizer
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_problem

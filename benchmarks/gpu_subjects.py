@@ -68,8 +68,8 @@ def random_subject(name: str, shape: Any, parameters: int | None, device: str) -
 def real_subject(folder: Path, device: str) -> Subject:
     """A checkpoint of this machine, and this checkout's own files as its text."""
     from extract.checkpoints import Checkpoint
+    from extract.models.loading import load_model
     from extract.planning.model_size import model_size
-    from extract.scoring.loading import load_model
     from extract.tokenization import load_tokenizer
     from warehouse.errors import TokenmartError
     from warehouse.paths import find_workspace

@@ -184,7 +184,7 @@ def _convert_gguf(who: str, gguf: Path, staging: Path) -> None:
     import torch
     from transformers import AutoTokenizer
 
-    from extract.scoring.weights import load_weights
+    from extract.models.weights import load_weights
 
     name = {"gguf_file": gguf.name}
     # transformers reads the file's metadata three times: a minute, with a large vocabulary

@@ -32,8 +32,8 @@ class Transformers(Backend):
         import torch
 
         from extract.device_errors import is_out_of_memory
+        from extract.models.loading import load_model
         from extract.scoring.engine import Engine
-        from extract.scoring.loading import load_model
 
         # what the model before held goes back to the device, not only to its allocator
         gc.collect()

@@ -108,7 +108,7 @@ class ModelPlan:
     @cached_property
     def config(self) -> Any:
         """The model's configuration, interventions applied."""
-        from extract.scoring.loading import load_config
+        from extract.models.loading import load_config
 
         return load_config(self.checkpoint, self.spec)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from extract.backends.backend import DEFAULT
 from extract.checkpoints import Checkpoint
-from extract.scoring.weights import COMPLETE
+from extract.models.weights import COMPLETE
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.problem.spec import ModelSpec
@@ -24,7 +24,7 @@ def has_all_tensors(checkpoint: Checkpoint, spec: ModelSpec, workspace: Workspac
     """
 
     def compared() -> str:
-        from extract.scoring.loading import check_weights
+        from extract.models.loading import check_weights
 
         check_weights(checkpoint, spec)
         return COMPLETE

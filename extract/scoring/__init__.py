@@ -1,1 +1,1 @@
-"""The transformers backend's engine: load a model, run its backbone, score with its head."""
+"""The transformers backend's engine: run a model's backbone, score with its head."""

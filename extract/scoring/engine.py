@@ -19,6 +19,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import DynamicCache
 
+from extract.models.placement import (
+    compile_layers,
+    exact_float32,
+    execution_device,
+    has_length_dependent_rope,
+    reset_frequencies,
+)
 from extract.scoring import attention, self_check
 from extract.scoring.answers import Answer, write_answers
 from extract.scoring.attempts import Attempts, free_bytes, give_back
@@ -33,13 +40,6 @@ from extract.scoring.generation import Writing
 from extract.scoring.head import LogitTransform, VocabularyHead, to_host
 from extract.scoring.onednn_linear import onednn_available, pack_linear_layers
 from extract.scoring.padded_rows import Row, next_token_row, padded, whole_row
-from extract.scoring.placement import (
-    compile_layers,
-    exact_float32,
-    execution_device,
-    has_length_dependent_rope,
-    reset_frequencies,
-)
 from extract.scoring.refusals import refuse_large_caches, refuse_unknown_ids
 from extract.scoring.shared_prefix import (
     PACKED_TOKENS,

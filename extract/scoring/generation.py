@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import StoppingCriteria, StoppingCriteriaList
 
-from extract.scoring.placement import execution_device
+from extract.models.placement import execution_device
 from warehouse.probes.request import Ids
 
 PROMPTS_AT_ONCE = 16

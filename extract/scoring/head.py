@@ -19,9 +19,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from extract.models.placement import execution_device, resident_weight
 from extract.scoring.budgets import CPU_ROWS, CPU_TILE, GPU_ROWS, GPU_TILE
 from extract.scoring.onednn_linear import onednn_available, pack, packed_product
-from extract.scoring.placement import execution_device, resident_weight
 from extract.token_scores import TokenScores
 
 ALIGNMENT = 128

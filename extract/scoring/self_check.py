@@ -29,9 +29,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from extract.models.placement import execution_device, resident_weight
 from extract.scoring.head import LogitTransform
 from extract.scoring.numerics import LOCKED_ARCHITECTURES
-from extract.scoring.placement import execution_device, resident_weight
 from extract.token_scores import NonFiniteLogits, TokenScores
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Ids, Request

@@ -15,7 +15,7 @@ from typing import Any
 from filelock import FileLock
 
 from extract.checkpoints import find_checkpoint
-from extract.scoring.weights import COMPLETE
+from extract.models.weights import COMPLETE
 from plugins.merging.eligibility import ExpertFiles, judge_experts, read_expert
 from plugins.merging.headers import count_parameters, read_headers
 from plugins.merging.problem import Expert, Merge, MergeProblem

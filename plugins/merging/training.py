@@ -78,7 +78,7 @@ def train_expert(
     from peft import set_peft_model_state_dict as set_state
     from transformers import AutoTokenizer
 
-    from extract.scoring.weights import load_weights
+    from extract.models.weights import load_weights
 
     if training.skill not in SKILLS:
         hint = did_you_mean(training.skill, SKILLS)

@@ -18,7 +18,7 @@ def merge_adapter(base: Path, adapter: Path, out: Path) -> None:
     from peft.utils import load_peft_weights
     from transformers import AutoTokenizer
 
-    from extract.scoring.weights import load_weights, refuse_incomplete
+    from extract.models.weights import load_weights, refuse_incomplete
 
     model = load_weights(base, str(base), dtype=torch.float32).model
     adapted = PeftModel.from_pretrained(model, str(adapter))
@@ -56,7 +56,7 @@ def _refuse_incomplete_expert(name: str) -> None:
     Raises:
         TokenmartError: its files have not all tensors, or wrappers of torch changed their names.
     """
-    from extract.scoring.weights import COMPLETE, load_weights
+    from extract.models.weights import COMPLETE, load_weights
     from warehouse.errors import TokenmartError
 
     record = load_weights(Path("experts") / name, name, device_map="meta").record

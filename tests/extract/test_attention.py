@@ -15,9 +15,9 @@ from transformers.integrations.sdpa_attention import repeat_kv
 
 from extract.checkpoints import Checkpoint
 from extract.cli import extract, status
+from extract.models.loading import load_model
 from extract.scoring import attention
 from extract.scoring.engine import Engine
-from extract.scoring.loading import load_model
 from extract.scoring.numerics import ENGINE_VERSION
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace

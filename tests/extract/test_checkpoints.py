@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
 from extract.checkpoints import Checkpoint, begin_texts, find_checkpoint
-from extract.scoring.loading import load_model
+from extract.models.loading import load_model
 from extract.tokenization import load_tokenizer
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace

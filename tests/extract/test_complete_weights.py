@@ -20,9 +20,9 @@ from tiny_models import make_checkpoint
 from tiny_runs import everything, forget_weights, ok, one_line_error, run
 
 from extract.checkpoints import find_checkpoint
+from extract.models.loading import check_weights, load_model
+from extract.models.weights import load_weights
 from extract.scoring.engine import Engine
-from extract.scoring.loading import check_weights, load_model
-from extract.scoring.weights import load_weights
 from extract.tokenization import load_tokenizer
 from warehouse.errors import TokenmartError
 from warehouse.maintenance.cli import data
@@ -182,7 +182,7 @@ def test_units_of_earlier_versions_stay_only_if_the_files_have_all_tensors(
     raw["models"] = [{**raw["models"][0], "source": {"kind": "local", "path": str(folder)}}]
     path.write_text(yaml.safe_dump(raw))
     with monkeypatch.context() as earlier:
-        earlier.setattr("extract.scoring.weights.refuse_incomplete", lambda *args: None)
+        earlier.setattr("extract.models.weights.refuse_incomplete", lambda *args: None)
         ok(run(path))
     before = everything(workspace)
     for condition in CONDITIONS:

@@ -13,9 +13,9 @@ from reference import assert_agree, references
 from tiny_requests import requests_of
 
 from extract.checkpoints import Checkpoint
+from extract.models.interventions import quantized
+from extract.models.loading import load_model
 from extract.scoring.engine import Engine
-from extract.scoring.interventions import quantized
-from extract.scoring.loading import load_model
 from warehouse.errors import TokenmartError
 from warehouse.problem.spec import ModelSpec
 

@@ -16,11 +16,11 @@ from transformers.masking_utils import flash_attention_mask
 
 from extract.backends.backend import Loading, find_backend
 from extract.checkpoints import Checkpoint
+from extract.models import placement
+from extract.models.loading import load_model
+from extract.models.placement import is_offloaded, weights_memory
 from extract.planning.devices import resolve_attention, resolve_dtype
-from extract.scoring import placement
 from extract.scoring.engine import Engine
-from extract.scoring.loading import load_model
-from extract.scoring.placement import is_offloaded, weights_memory
 from warehouse.errors import TokenmartError
 from warehouse.problem.spec import ModelSpec
 from warehouse.sources.weights.local import LocalSource

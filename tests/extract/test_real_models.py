@@ -11,8 +11,8 @@ from readings import reading_of
 from reference import assert_agree, references, target_logprobs
 
 from extract.checkpoints import find_checkpoint
+from extract.models.loading import load_model
 from extract.scoring.engine import Engine
-from extract.scoring.loading import load_model
 from extract.tokenization import load_tokenizer
 from warehouse.paths import Workspace
 from warehouse.probes.full import full_requests

@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 
 import extract.recall.measurement as run_module
 from extract.checkpoints import Checkpoint
+from extract.models.loading import load_model
 from extract.planning.plan import select
 from extract.recall.contexts import HOPS, RIVALS, VALUES, Context, Question, make_contexts
 from extract.recall.items import Asked, Item, asked_in, build_items, describe_items, score_items
@@ -29,7 +30,6 @@ from extract.recall.store import (
     standard_error_note,
 )
 from extract.scoring.engine import Engine
-from extract.scoring.loading import load_model
 from extract.token_scores import Scored, TokenScores
 from extract.tokenization import load_tokenizer
 from warehouse.errors import TokenmartError
@@ -430,7 +430,7 @@ def test_answers_of_earlier_versions_stay_only_if_the_files_have_all_tensors(
     chosen = select(problem, device="cpu", dtype="float32")
     path = items_path(problem, "m", workspace)
     with monkeypatch.context() as earlier:
-        earlier.setattr("extract.scoring.weights.refuse_incomplete", lambda *args: None)
+        earlier.setattr("extract.models.weights.refuse_incomplete", lambda *args: None)
         measure_recall(problem, TARGET, chosen, workspace, no_progress)
     table = pq.ParquetFile(path).read()
     marks = {k: v for k, v in table.schema.metadata.items() if k != WEIGHTS_KEY}

@@ -20,8 +20,8 @@ from reference import assert_agree, references
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from extract.checkpoints import Checkpoint
+from extract.models.loading import load_config, load_model
 from extract.scoring.engine import Engine
-from extract.scoring.loading import load_config, load_model
 from warehouse.errors import TokenmartError
 from warehouse.probes.full import full_requests
 from warehouse.probes.request import Request

@@ -14,10 +14,10 @@ from tiny_requests import load
 from transformers import AutoModelForCausalLM
 
 from extract.checkpoints import find_checkpoint
+from extract.models.loading import load_model
 from extract.scoring import self_check
 from extract.scoring.engine import Engine
 from extract.scoring.head import LogitTransform
-from extract.scoring.loading import load_model
 from extract.tokenization import load_tokenizer
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace

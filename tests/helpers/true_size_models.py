@@ -45,7 +45,7 @@ def build(spec: ModelSpec, folder: Path, dtype: torch.dtype = torch.bfloat16) ->
     from transformers import AutoModelForCausalLM
 
     from extract.checkpoints import Checkpoint
-    from extract.scoring.loading import load_config
+    from extract.models.loading import load_config
 
     shape = spec.shape
     assert shape is not None

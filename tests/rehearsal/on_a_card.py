@@ -44,7 +44,7 @@ def main(name: str, *words: str) -> None:
         real_check = Engine.check
         with (
             patch.object(Engine, "check", check),
-            patch("extract.scoring.loading.load_model", load_model),
+            patch("extract.models.loading.load_model", load_model),
             patch("extract.planning.model_size._of_files", lambda path: (None, None, None)),
         ):
             try:

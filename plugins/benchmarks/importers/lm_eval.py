@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from plugins.benchmarks.harness.sample_files import metrics_of, read_samples, task_of
+from plugins.benchmarks.harness.imports.sample_files import metrics_of, read_samples, task_of
 from warehouse.errors import TokenmartError
 from warehouse.importers.interface import Importer, Row
 

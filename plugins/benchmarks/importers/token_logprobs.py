@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from plugins.benchmarks.harness.imported_answers import EvalImporter
+from plugins.benchmarks.harness.imports.imported_answers import EvalImporter
 from warehouse.errors import TokenmartError
 from warehouse.importers.interface import Row
 from warehouse.text_file import parse_json, text_lines

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from plugins.benchmarks.harness.eval_answer import ROUNDING
-from plugins.benchmarks.harness.imported_answers import EvalImporter
+from plugins.benchmarks.harness.imports.imported_answers import EvalImporter
 from plugins.benchmarks.importers.token_logprobs import json_lines
 from warehouse.errors import TokenmartError
 from warehouse.importers.interface import Row

@@ -43,7 +43,7 @@ def test_they_stay_only_if_the_files_have_all_tensors(
     words = ["--problem", str(problem), "--tasks", TASK, "--device", "cpu"]
     words += ["--include-path", str(write_tasks(tmp_path / "tasks"))]
     with monkeypatch.context() as earlier:
-        earlier.setattr("extract.scoring.weights.refuse_incomplete", lambda *args: None)
+        earlier.setattr("extract.models.weights.refuse_incomplete", lambda *args: None)
         ok(CliRunner().invoke(eval_command, words))
     (path,) = token_files(workspace.evals, "tiny")
     forget_weights(path)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plugins.benchmarks.harness.groups import Average, EvalGroup
-from plugins.benchmarks.harness.sample_files import facts_of, part_of
+from plugins.benchmarks.harness.imports.sample_files import facts_of, part_of
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from transformers import AutoConfig
 
 from extract.checkpoints import Checkpoint, trusts_remote_code
 from extract.failures import load_errors
-from extract.scoring import interventions
+from extract.models import interventions
+from extract.models.placement import device_map_options
+from extract.models.weights import load_weights
 from extract.scoring.numerics import LOCKED_ARCHITECTURES
-from extract.scoring.placement import device_map_options
-from extract.scoring.weights import load_weights
 from warehouse.errors import TokenmartError
 from warehouse.problem.spec import ModelSpec
 

@@ -21,7 +21,7 @@ from plugins.benchmarks.harness.answer_tables import (
     store_tokens,
 )
 from plugins.benchmarks.harness.eval_answer import EvalAnswer
-from plugins.benchmarks.harness.imported_groups import ImportedGroup
+from plugins.benchmarks.harness.imports.imported_groups import ImportedGroup
 from warehouse.errors import TokenmartError, visible
 from warehouse.importers.interface import Row, StoringImporter
 from warehouse.paths import Workspace

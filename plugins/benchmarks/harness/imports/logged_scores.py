@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from plugins.benchmarks.harness.sample_files import RunFacts, metrics_of
+from plugins.benchmarks.harness.imports.sample_files import RunFacts, metrics_of
 from warehouse.errors import TokenmartError
 
 _NO_RESULTS = (

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from extract.scoring.placement import is_offloaded
+from extract.models.placement import is_offloaded
 from warehouse.errors import TokenmartError
 from warehouse.problem.changes import (
     DropLayersIntervention,

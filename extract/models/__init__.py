@@ -1,0 +1,1 @@
+"""Models: from files to weights on a device."""
