@@ -513,12 +513,14 @@ def test_the_first_screen_states_what_the_studies_state() -> None:
     best = many["held_out"]["mean"]["best document"]
     orders = [(row["single"], row["mean"]) for row in (first["bpb"], first["accuracy"], bare)]
     claims = (
-        f"and {f['models'] - 2} interventions: retrieval gain correlates with measured recall, "
+        f"Of {f['models']} models (two 4-bit checkpoints of 135M and 270M, and {f['models'] - 2} "
+        "modified versions): retrieval gain, the log-probability that a repeated passage gains "
+        "from the document before it, correlates with measured recall, "
         f"mostly copying of planted digits, at Spearman {s(of['retrieval_gain']['all'])} (95% CI "
         f"{ci(of['retrieval_gain']['interval'])}), bits per byte at "
         f"{s(of['bits_per_byte']['all'])} ({ci(of['bits_per_byte']['interval'])}); the difference, "
         f"{s(lead['value'])} ({ci(lead['interval'])}), is not distinguishable from 0",
-        f"On the {new['models']} models that had no part in proposing it, retrieval gain has "
+        f"On the {new['models']} models that were not used to propose it, retrieval gain has "
         f"{s(new['retrieval_gain'])} (p {new['p']:.3f}) and bits per byte "
         f"{s(new['bits_per_byte'])}. On all {f['models']}",
         f"LongPPL ({s(of['longppl']['all'])}) and context gain ({s(of['context_gain']['all'])}) "
@@ -526,11 +528,11 @@ def test_the_first_screen_states_what_the_studies_state() -> None:
         f"context, exploratory), retrieval gain has {s(exact['retrieval_gain']['rho'])}, LongPPL "
         f"{s(exact['longppl']['rho'])}.",
         f"On {many['models']} published models of {many['families']} families, the mean bits per "
-        f"byte of {many['documents']} documents of one kind correlates with the accuracy on three "
+        f"byte of {many['documents']} synthetic documents correlates with the accuracy on three "
         f"short benchmarks at Spearman {s3(mean['mean'])} (95% CI {ci3(mean['interval'])}). "
         f"Parameters alone have {s(size['size_alone'])}, on the {size['models']} models",
-        f"the best one minus the mean is {s3(best['minus_mean'])} ({ci3(best['interval'])} in 95% "
-        "of splits)",
+        f"the best document minus the mean of all is {s3(best['minus_mean'])} "
+        f"({ci3(best['interval'])} in 95% of splits)",
         f"On published scores of {early['runs']} OLMo runs, early bits per byte order "
         f"{orders[0][0]:.0%} of pairs after 5% of training on single tasks, accuracy "
         f"{orders[1][0]:.0%}, and parameters × planned tokens, without any evaluation, "
