@@ -67,6 +67,6 @@ def test_the_census_is_that_of_the_committed_file() -> None:
     assert (
         f"all {len(census['variants'])} variants put the models in {census['rankings']} different "
         f"orders, the {census['core_variants']} of the core in {census['core_rankings']}. "
-        f"{sum(missing.values())} variants have no value there: {no_probe} for want of a probe of "
-        f"their kind, the others because no token qualified ({none}) or fewer than ten did ({few})"
+        f"{sum(missing.values())} variants have no value there: {no_probe} because the problem has "
+        f"no probe of that kind, the others because no token qualified ({none}) or fewer than ten did ({few})"
     ) in text
