@@ -68,5 +68,6 @@ def test_the_census_is_that_of_the_committed_file() -> None:
         f"all {len(census['variants'])} variants put the models in {census['rankings']} different "
         f"orders, the {census['core_variants']} of the core in {census['core_rankings']}. "
         f"{sum(missing.values())} variants have no value there: {no_probe} because the problem has "
-        f"no probe of that kind, the others because no token qualified ({none}) or fewer than ten did ({few})"
+        f"no probe of that kind, the others because no token qualified ({none}) or fewer than ten "
+        f"did ({few})"
     ) in text
