@@ -3,7 +3,7 @@
 A locked database opens no file outside the Parquet folders and the marts, which are attached
 read-only, loads no extension and keeps its configuration. One gap is left: where DuckDB may read a
 file it may also write one. So only statements of a kind that writes no file are run, without COPY
-inside and without functions that run SQL from a text.
+inside and without functions that run SQL from a text or start a log.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ _LOCKED_FROM_THE_START = {
 _SPILLED = "50GiB"
 # MULTI: a PIVOT. CREATE: in memory, as the marts are attached read-only.
 _KINDS = {"SELECT", "MULTI", "EXPLAIN", "SET", "VARIABLE_SET", "CREATE"}
-_RUN_SQL = re.compile(r"query|json_execute_serialized_sql|\w+_external_resource(_type)?")
+# They run SQL from a text, or (logs in DuckDB 1.5, whatever is locked) write a file.
+_FUNCTIONS = re.compile(
+    r"query|json_execute_serialized_sql|\w+_external_resource(_type)?|(en|dis)able_\w+"
+)
 _WORD = re.compile(rb'"?\w+|.', re.DOTALL)
 _ONLY_READS = (
     "the warehouse is read-only here; save the rows of a select with --out FILE "
@@ -119,6 +122,6 @@ def reading_statements(connection: duckdb.DuckDBPyConnection, sql: str) -> list[
             raise TokenmartError(
                 f'sql: COPY is not allowed, {_ONLY_READS}. A column of this name: "copy"'
             )
-        if after == "(" and _RUN_SQL.fullmatch(token.strip('"')):
+        if after == "(" and _FUNCTIONS.fullmatch(token.strip('"')):
             raise TokenmartError(f"sql: the function {token} is not allowed, {_ONLY_READS}")
     return statements
