@@ -19,7 +19,7 @@ from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.sql.dataframes import query
 from warehouse.sql.limits import Limits, OverTimeError
-from warehouse.sql.read_only import _RUN_SQL
+from warehouse.sql.read_only import _FUNCTIONS
 from warehouse.store.token_files import published_path
 
 pytestmark = pytest.mark.hostile
@@ -315,7 +315,7 @@ KNOWN_FUNCTIONS = """
 
 def test_no_function_is_new(workspace: Workspace) -> None:
     """A table function of a newer DuckDB is looked at before it can be called: does it run SQL
-    from a text (`_RUN_SQL`), or write a file in a folder it may read?"""
+    from a text (`_FUNCTIONS`), or write a file in a folder it may read?"""
     found = ask(
         "select distinct function_name as name from duckdb_functions()"
         " where function_type in ('table', 'pragma') and internal"
@@ -323,7 +323,7 @@ def test_no_function_is_new(workspace: Workspace) -> None:
         " and function_name not like 'pragma\\_%' escape '\\'"
     )
     names = {row["name"] for row in found}
-    assert {name for name in names if not _RUN_SQL.fullmatch(name)} <= set(KNOWN_FUNCTIONS.split())
+    assert {name for name in names if not _FUNCTIONS.fullmatch(name)} <= set(KNOWN_FUNCTIONS.split())
 
 
 def test_copy_as_a_name_is_quoted(workspace: Workspace) -> None:
