@@ -293,23 +293,18 @@ def test_no_earlier_statement_opens_a_file(guarded: dict[str, str], tmp_path: Pa
 # What a locked database leaves to these was looked at: they read the catalogue, memory, or files of
 # the warehouse; or they change a setting or open a file elsewhere, which is refused.
 KNOWN_FUNCTIONS = """
-    add_parquet_key arrow_scan arrow_scan_dumb checkpoint collations copy_database database_list
-    database_size disable_checkpoint_on_shutdown disable_logging disable_object_cache
-    disable_optimizer disable_print_progress_bar disable_profile disable_profiling
-    disable_progress_bar disable_verification disable_verify_parallelism
-    enable_checkpoint_on_shutdown enable_logging enable_object_cache enable_optimizer
-    enable_print_progress_bar enable_profile enable_profiling enable_progress_bar
-    enable_verification extension_versions force_checkpoint functions generate_series glob
-    icu_calendar_names import_database json_each json_tree metadata_info pandas_scan
-    parquet_bloom_probe parquet_file_metadata parquet_full_metadata parquet_kv_metadata
-    parquet_metadata parquet_scan parquet_schema pg_timezone_names platform python_arrow_scan
-    python_map_function query_table range read_blob read_csv read_csv_auto read_duckdb read_json
-    read_json_auto read_json_objects read_json_objects_auto read_ndjson read_ndjson_auto
-    read_ndjson_objects read_parquet read_single_csv_file read_single_json_file
-    read_single_parquet_file read_text repeat repeat_row seq_scan show show_databases
-    show_tables show_tables_expanded sniff_csv storage_info summary table_info test_all_types
-    test_vector_types truncate_duckdb_logs unnest user_agent verify_parallelism version
-    which_secret
+    add_parquet_key all_profiling_output arrow_scan arrow_scan_dumb checkpoint collations
+    copy_database database_list database_size extension_versions force_checkpoint functions
+    generate_series glob icu_calendar_names import_database json_each json_tree metadata_info
+    pandas_scan parquet_bloom_probe parquet_file_metadata parquet_full_metadata
+    parquet_kv_metadata parquet_metadata parquet_scan parquet_schema pg_timezone_names platform
+    python_arrow_scan python_map_function query_table range read_blob read_csv read_csv_auto
+    read_duckdb read_json read_json_auto read_json_objects read_json_objects_auto read_ndjson
+    read_ndjson_auto read_ndjson_objects read_parquet read_single_csv_file read_single_json_file
+    read_single_parquet_file read_text repeat repeat_row seq_scan show show_databases show_tables
+    show_tables_expanded sniff_csv storage_info summary table_info test_all_types
+    test_vector_types truncate_duckdb_logs unnest user_agent verify_external verify_fetch_row
+    verify_parallelism verify_serializer version which_secret
 """
 
 
@@ -323,7 +318,9 @@ def test_no_function_is_new(workspace: Workspace) -> None:
         " and function_name not like 'pragma\\_%' escape '\\'"
     )
     names = {row["name"] for row in found}
-    assert {name for name in names if not _FUNCTIONS.fullmatch(name)} <= set(KNOWN_FUNCTIONS.split())
+    assert {name for name in names if not _FUNCTIONS.fullmatch(name)} <= set(
+        KNOWN_FUNCTIONS.split()
+    )
 
 
 def test_copy_as_a_name_is_quoted(workspace: Workspace) -> None:
