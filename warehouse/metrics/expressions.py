@@ -112,7 +112,8 @@ def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
 
 
 def _types(parsed: Any) -> set[Any]:
-    return {node.get("type") for node in _nodes(parsed["statements"])}
+    types = (node.get("type") for node in _nodes(parsed["statements"]))
+    return {kind for kind in types if isinstance(kind, str)}  # that of a cast may be a tree
 
 
 def _functions(tree: Any) -> set[str]:

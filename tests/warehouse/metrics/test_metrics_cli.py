@@ -35,7 +35,7 @@ def test_list_names_every_metric_with_its_formula(cli: CliRunner) -> None:
     assert shown.exit_code == 0, shown.output
     assert "longppl_external" in shown.output
     assert "not admissible" in shown.output
-    assert "\n    caution: selects on success: the keys are tokens that" in shown.output
+    assert "\n    caution: selects on success: the key tokens are those" in shown.output
     rows = json.loads(cli.invoke(metrics, ["list", "--admissible", "--json"]).output)
     assert len(rows) >= 300
     assert all(row["admissible"] and row["formula"] for row in rows)
