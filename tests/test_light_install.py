@@ -50,7 +50,7 @@ table = tm.query("select model_id, avg(nll) as nll from tokens where problem = $
 scores = tm.query("select model_id, avg(score) as score from downstream group by all")
 rows = tm.query("select metric, count(value) as models from metric_values group by all")
 print(tokens.num_rows, values.num_rows, table.num_rows, scores.num_rows)
-ranked = tm.correlate(table.rename_columns({"nll": "value"}), "synthetic", better="lower")
+ranked = tm.correlate(table.rename_columns({"nll": "value"}), "../synthetic.yml", better="lower")
 print(max(rows["models"].to_pylist()), ranked["n"][0])
 """
 
