@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-ENGINE_VERSION = "2"
+ENGINE_VERSION = "3"
 """Rises whenever the engine may give other rows for the same request than before."""
 
 LOCKED_ARCHITECTURES = ("llama", "mistral", "qwen2")

@@ -1,4 +1,4 @@
-"""Ask the models of minilong again, answer by answer, with keys that were never planted beside.
+"""Ask the models of minilong again, answer by answer, and ask for keys that were never planted.
 
     tokenmart data fetch --problem minilong
     python studies/minilong/ask_again.py            # writes tables/answers.parquet

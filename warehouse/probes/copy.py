@@ -1,4 +1,4 @@
-"""How far back a model can copy: a passage that stands twice, against one behind another text."""
+"""How well a model copies: a passage that occurs twice, and the same passage after another text."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ ABSENT = ConditionKind("copy_absent", reads_foreign=True)
 
 
 class CopyProbe(Probe):
-    """Passages of each of `lengths`, scored the second time they stand in a text.
+    """Passages of each of `lengths`, scored at their second occurrence in a text.
 
     The first half of the repeated passage shows the model what to do; its second half is scored. In
-    `…_present` a passage stands behind itself, in `…_absent` behind as many tokens of another
+    `…_present` a passage follows itself, in `…_absent` it follows as many tokens of another
     document. `passages` of each length are spread evenly over the document, without overlap; a
     document of no more than two lengths has none. Both texts begin with the model's BOS. A passage
     costs four times its length.
@@ -79,9 +79,9 @@ def passage_starts(tokens: int, length: int, passages: int) -> list[int]:
 def copy_requests(
     reading: Reading, *, kind: ConditionKind, length: int, passages: int
 ) -> list[Request]:
-    """The second half of each passage, behind the passage or another text, and its first half.
+    """The second half of each passage, after the passage or another text, and its first half.
 
-    `context_tokens` counts what stands before it, of either document. Without as many tokens of
+    `context_tokens` counts the tokens before it, of either document. Without as many tokens of
     another document, there are no requests.
     """
     requests = []

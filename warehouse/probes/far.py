@@ -1,4 +1,4 @@
-"""The worth of distant context: a document's end behind its own beginning, changed."""
+"""The value of distant context: a document's end after its own beginning, changed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FOREIGN = ConditionKind("far_foreign", reads_foreign=True)
 class FarProbe(Probe):
     """The last `targets` tokens of a document, with `near` tokens before them left as they are.
 
-    What stands before those is replaced: in `…_shuffled` by its own tokens in random order, in
+    The text before those is replaced: in `…_shuffled` by its own tokens in random order, in
     `…_foreign` by as many tokens of another document (Sun et al. 2021, arXiv 2109.09115,
     section 4). `compare: [[full, far_shuffled]]` compares such a text with the document, token by
     token. A condition costs one document; documents of near + targets tokens or less have no rows.
@@ -62,7 +62,7 @@ class FarProbe(Probe):
 
 
 def far_requests(reading: Reading, *, kind: ConditionKind, probe: FarProbe) -> list[Request]:
-    """The document's end, behind near tokens of its own and distant ones that are replaced.
+    """The document's end, after near tokens of its own and distant ones that are replaced.
 
     `context_tokens` counts the tokens before it that are in their place.
     """

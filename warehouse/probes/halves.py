@@ -15,9 +15,9 @@ FOREIGN = ConditionKind("halves_foreign", reads_foreign=True)
 
 
 class HalvesProbe(Probe):
-    """The second half of a document's first `lengths` tokens, behind another document's first half.
+    """The second half of a document's first `lengths` tokens, after another document's first half.
 
-    `full` has the same tokens behind their own first half: the difference of the log-probabilities
+    `full` has the same tokens after their own first half: the difference of the log-probabilities
     estimates the mutual information of the halves (arXiv 2503.04725, its vCLUB estimator). A length
     costs as many tokens; documents that are shorter have no rows of it.
     """
@@ -50,7 +50,7 @@ class HalvesProbe(Probe):
 
 
 def halves_requests(reading: Reading, *, length: int) -> list[Request]:
-    """The second half of the first `length` tokens, behind another document's first half.
+    """The second half of the first `length` tokens, after another document's first half.
 
     `context_tokens` counts the document's own tokens before it. Without `length` tokens of the
     document, or half as many of the other one, there are no requests.

@@ -3,7 +3,8 @@ with units as (
     where pair is not null
 ),
 
-token_pairs as (
+-- Read twice: one copy in memory would contain every token.
+token_pairs as not materialized (
     select
         unit_id,
         cast(entropy as double) as entropy,

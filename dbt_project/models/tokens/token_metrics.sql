@@ -31,7 +31,7 @@ with units as (
     select * from {{ ref('token_units') }}
 ),
 
--- Read twice, each time with a filter of its own: one copy in memory would hold every token.
+-- Read twice, each time with a filter of its own: one copy in memory would contain every token.
 fct_tokens as not materialized (
     select * from {{ ref('fct_tokens') }}
 ),

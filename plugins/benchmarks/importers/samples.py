@@ -110,11 +110,11 @@ class HarnessSamples(EvalImporter):
         yield from logged_scores(_named(path, facts), facts)
 
     def longest(self, path: Path) -> int | None:
-        """What the file of results beside the samples gives as `max_length`."""
+        """`max_length` in the file of results next to the samples."""
         return facts_beside(path, task_of(path)).longest
 
     def groups(self, files: Sequence[Path]) -> Iterator[ImportedGroup]:
-        """The groups in the files of results beside the samples: see `logged_groups`."""
+        """The groups in the files of results next to the samples: see `logged_groups`."""
         beside = dict(found for file in files if (found := results_beside(file)) is not None)
         for path, results in beside.items():
             for logged in logged_groups(results):

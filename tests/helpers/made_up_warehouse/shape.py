@@ -45,7 +45,7 @@ class Shape:
     ladder: tuple[int, ...] = ()
     """Contexts of a ladder, whose targets are a document's last 40 tokens."""
     copies: tuple[int, ...] = ()
-    """Lengths of passages that stand twice, at a document's start."""
+    """Lengths of passages that occur twice, at a document's start."""
     halves: tuple[int, ...] = ()
     """Lengths whose second half is also scored behind another document's first half."""
     depths: tuple[float, ...] = ()

@@ -1,4 +1,4 @@
-"""Groups of imported tasks: stored beside the tasks, whose values they average."""
+"""Groups of imported tasks: stored with the tasks, whose values they average."""
 
 from __future__ import annotations
 

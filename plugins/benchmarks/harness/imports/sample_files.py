@@ -145,7 +145,7 @@ def results_beside(path: Path) -> tuple[Path, dict[str, Any]] | None:
 
 
 def facts_beside(path: Path, task: str) -> RunFacts:
-    """What `results_<date>.json` beside samples says of their run.
+    """Facts about a run, from the `results_<date>.json` next to its samples.
 
     Raises:
         TokenmartError: that file can't be read.
