@@ -7,7 +7,6 @@ docstrings (mkdocstrings). Nothing here is written by hand, so nothing here can 
 
 from __future__ import annotations
 
-import csv
 import re
 import textwrap
 from collections.abc import Iterator, Mapping
@@ -24,10 +23,12 @@ from pydantic_core import PydanticUndefined
 
 from tokenmart import FUNCTIONS, cli
 from warehouse.metrics.registry import find_families
+from warehouse.metrics.variant_files import read_variants
 from warehouse.plugins import kinds
 from warehouse.problem.kinds import ProblemKind
 from warehouse.problem.spec import Problem
 from warehouse.store.schema import TABLES, UNITS
+from warehouse.terminal import counted
 
 ROOT = Path(__file__).resolve().parents[1]
 DBT = ROOT / "dbt_project"
@@ -281,8 +282,8 @@ def _dbt_model(model: dict[str, Any]) -> list[str]:
     return lines
 
 
-def metrics_page() -> str:
-    """Every metric with formula, description and variants."""
+def metrics_page(project: Path = DBT) -> str:
+    """Every metric with formula, description and variants; a new metric may have no core."""
     blocks = _doc_blocks()
     lines = [
         "# Metrics",
@@ -292,7 +293,7 @@ def metrics_page() -> str:
         "the others. `tokenmart metrics list` prints the same list.",
         "",
     ]
-    families = find_families(DBT)
+    families = find_families(project)
     for heading in sorted({family.family for family in families}):
         lines += [f"## {heading[:1].upper()}{heading[1:]}", ""]
         for family in families:
@@ -305,10 +306,10 @@ def metrics_page() -> str:
                 f"computed from the probe `{family.needs}`",
                 "admissible" if family.admissible else "not admissible in a submission",
             ]
-            with (DBT / "variants" / f"{family.metric}.csv").open(encoding="utf-8") as file:
-                variants = list(csv.DictReader(file))
-            core = [each for each in variants if each["core"] == "true"]
-            counts = f"{len(variants)} variants, {len(core)} of them core."
+            variants = read_variants(project / "variants" / f"{family.metric}.csv")
+            core = [each for each in variants if each.settings.get("core") == "true"]
+            built = f"{len(core)} of them core" if core else "all built by default"
+            counts = f"{counted(len(variants), 'variant')}, {built}."
             lines += [f"### {family.metric}", "", f"*{'; '.join(facts)}.* {counts}", "", text, ""]
     return "\n".join(lines)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from functools import cache
@@ -113,3 +114,19 @@ def test_each_written_page_is_in_the_navigation() -> None:
     written = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
     assert written == listed - {"index.md"}, "the home page is the README"
     assert yaml.safe_load(text)["theme"]["font"] is False
+
+
+def test_a_new_metric_needs_no_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`metrics new` writes variants without the column `core`; all of them are built."""
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    from docs_reference import metrics_page
+
+    project = tmp_path / "dbt_project"
+    for folder in ("models", "variants"):
+        shutil.copytree(ROOT / "dbt_project" / folder, project / folder)
+    (project / "variants" / "rank.csv").write_text(
+        "metric,variant,aggregation,over,numerator,denominator\n"
+        "rank,one,micro,tokens,sum(rank),count(*)\n"
+    )
+    page = metrics_page(project)
+    assert "1 variant, all built by default." in page.partition("### rank\n")[2]

@@ -14,11 +14,12 @@ whole_documents as (
         and condition_kind = 'full'
 ),
 
-tokens as (
+-- Read twice: one copy in memory would contain every token.
+tokens as not materialized (
     select * from {{ source('extract', 'tokens') }}
 ),
 
-behind_another as (
+after_another as (
     select
         ledger.problem,
         ledger.model_id,
@@ -37,36 +38,36 @@ behind_another as (
         and tokens.doc_id = ledger.doc_id
 ),
 
--- Behind its own first half a token is scored in the whole document.
+-- The score of a token after its own first half is that of the whole document.
 lengths as (
     select
-        behind_another.problem,
-        behind_another.model_id,
-        behind_another.probe,
-        behind_another.doc_id,
-        behind_another.document_tokens,
-        behind_another.length,
-        any_value(behind_another.lengths) as lengths,
+        after_another.problem,
+        after_another.model_id,
+        after_another.probe,
+        after_another.doc_id,
+        after_another.document_tokens,
+        after_another.length,
+        any_value(after_another.lengths) as lengths,
         count(*) as tokens,
-        sum(cast(own.logprob as double) - behind_another.logprob) as information
-    from behind_another
+        sum(cast(own.logprob as double) - after_another.logprob) as information
+    from after_another
     inner join whole_documents
-        on behind_another.problem = whole_documents.problem
-        and behind_another.model_id = whole_documents.model_id
-        and behind_another.doc_id = whole_documents.doc_id
+        on after_another.problem = whole_documents.problem
+        and after_another.model_id = whole_documents.model_id
+        and after_another.doc_id = whole_documents.doc_id
     inner join tokens as own
         on whole_documents.problem = own.problem
         and whole_documents.model_id = own.model_id
         and whole_documents.condition = own.condition
         and whole_documents.doc_id = own.doc_id
-        and behind_another.position = own.position
+        and after_another.position = own.position
     group by
-        behind_another.problem,
-        behind_another.model_id,
-        behind_another.probe,
-        behind_another.doc_id,
-        behind_another.document_tokens,
-        behind_another.length
+        after_another.problem,
+        after_another.model_id,
+        after_another.probe,
+        after_another.doc_id,
+        after_another.document_tokens,
+        after_another.length
 ),
 
 half_information as (
