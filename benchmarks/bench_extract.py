@@ -56,7 +56,7 @@ def setup(name: str) -> tuple[Any, Any, Any]:
     from extract.tokenization import load_tokenizer
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_problem
-    from warehouse.sources.fetch import ensure_documents
+    from warehouse.problem.tables import ensure_documents
 
     workspace = find_workspace(Path(__file__))
     problem = load_problem("minilong", workspace)
@@ -87,14 +87,13 @@ def measure_one(case: str, name: str, size: int, extra: int, repeats: int) -> di
     from readings import reading_of
 
     from extract.scoring.engine import Engine
-    from warehouse.probes.full import full_requests
-    from warehouse.probes.retrieval import (
+    from warehouse.probes.context_length import full_requests, window_requests
+    from warehouse.probes.lookup import (
         WITH_DOCUMENT,
         WITHOUT_DOCUMENT,
         RetrievalProbe,
         retrieval_requests,
     )
-    from warehouse.probes.window import window_requests
 
     model, tokenizer, tokens = setup(name)
     bos = tokenizer.bos

@@ -123,8 +123,8 @@ def _in_this_process(bench: Bench, name: str, path: Path, count: int) -> tuple[f
     from extract.planning.plan import documents_of, select
     from warehouse.paths import Workspace
     from warehouse.problem.spec import load_problem
+    from warehouse.problem.tables import ensure_documents
     from warehouse.progress import no_progress
-    from warehouse.sources.fetch import ensure_documents
 
     root = path.parent
     workspace = Workspace(root, root / "one", root / "one.duckdb")

@@ -36,7 +36,7 @@ def random_subject(name: str, shape: Any, parameters: int | None, device: str) -
     from transformers import AutoModelForCausalLM
 
     from extract.planning.model_size import ModelSize, count_parameters
-    from warehouse.problem.spec import ModelSpec
+    from warehouse.problem.models import ModelSpec
 
     def load(dtype: str, seed: int = 0) -> Any:
         rope = {"rope_type": "default", "rope_theta": 1e6}
@@ -73,7 +73,7 @@ def real_subject(folder: Path, device: str) -> Subject:
     from extract.tokenization import load_tokenizer
     from warehouse.errors import TokenmartError
     from warehouse.paths import find_workspace
-    from warehouse.problem.spec import ModelSpec
+    from warehouse.problem.models import ModelSpec
 
     source = {"kind": "local", "path": str(folder.resolve())}
     spec = ModelSpec.model_validate(
@@ -170,7 +170,7 @@ def plain(model: Any, requests: Sequence[Any]) -> list[Any]:
 def sizes(tiny: bool) -> tuple[Size, dict[str, Any]]:
     """What to measure, and the shapes by name with their number of weights."""
     from warehouse.paths import find_workspace
-    from warehouse.problem.model_shape import ModelShape
+    from warehouse.problem.models import ModelShape
     from warehouse.problem.spec import load_problem
 
     problem = load_problem("no4k", find_workspace(ROOT))

@@ -16,7 +16,7 @@ from marked_tables import RESULTS, ROOT, marked, replace_marked
 
 from extract.planning.cost import BYTES_PER_ROW, Work, assumed_speed, estimate
 from extract.planning.model_size import ModelSize
-from warehouse.problem.model_shape import ModelShape
+from warehouse.problem.models import ModelShape
 
 BLOCK = "growth.json"
 GIB = 2**30

@@ -32,7 +32,7 @@ from plugins.benchmarks.items.item_scores import read_items
 from warehouse.paths import find_workspace
 from warehouse.problem.spec import load_problem
 from warehouse.progress import progress_bar
-from warehouse.sources.archives import PinnedArchive
+from warehouse.sources.documents import PinnedArchive
 from warehouse.sources.place import Place
 
 OUT = ROOT / "benchmarks" / "selection_methods.json"

@@ -29,9 +29,8 @@ from extract.planning.cost import estimate, work_of
 from extract.planning.model_size import ModelSize
 from warehouse.files import write_whole
 from warehouse.paths import Workspace, find_workspace
-from warehouse.probes.full import FullProbe
+from warehouse.probes.context_length import FullProbe, WindowProbe
 from warehouse.probes.probe import Probe
-from warehouse.probes.window import WindowProbe
 from warehouse.problem.spec import load_problem
 from warehouse.sql.connection import connect_read_only
 from warehouse.store.provenance import code_revision

@@ -17,12 +17,11 @@ import click
 from filelock import FileLock
 
 from warehouse.errors import TokenmartError
-from warehouse.files import storage_errors
+from warehouse.files import files_sha256, storage_errors
 from warehouse.paths import Workspace
-from warehouse.problem.spec import ModelSpec
-from warehouse.sources.hashes import files_sha256
+from warehouse.problem.models import ModelSpec
+from warehouse.sources.checkpoint_files import PICKLED
 from warehouse.sources.place import Place
-from warehouse.sources.weights.interface import PICKLED
 
 if TYPE_CHECKING:
     from torch import Tensor

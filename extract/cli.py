@@ -145,9 +145,8 @@ def extract(
     from extract.scheduler import chosen_scheduler, extract_elsewhere
     from extract.workers import share_work
     from warehouse.paths import find_workspace
-    from warehouse.problem.lineup import store_lineup, store_pairs
     from warehouse.problem.spec import load_problem
-    from warehouse.sources.fetch import ensure_documents
+    from warehouse.problem.tables import ensure_documents, store_lineup, store_pairs
 
     scheduler = chosen_scheduler(on, {"address": address, "slurm": slurm})
     workspace = find_workspace()

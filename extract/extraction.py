@@ -16,14 +16,7 @@ from extract.failures import Failure, Outcome, explain
 from extract.planning.cost import CHARACTERS_PER_TOKEN, planned_memory
 from extract.planning.cuts import read_lengths
 from extract.planning.memory import Footprint, refuse_too_large
-from extract.planning.plan import (
-    Document,
-    ModelPlan,
-    Selection,
-    Task,
-    is_settled,
-    max_tokens_of,
-)
+from extract.planning.plan import Document, ModelPlan, Selection, Task, is_settled, max_tokens_of
 from extract.planning.planned_work import PlannedWork, WithinUnit
 from extract.prefetch import Prefetch
 from extract.token_scores import Scored
@@ -33,7 +26,8 @@ from extract.work_claims import claim
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
 from warehouse.probes.request import Condition, Request, with_bos
-from warehouse.problem.spec import ModelSpec, Problem
+from warehouse.problem.models import ModelSpec
+from warehouse.problem.spec import Problem
 from warehouse.progress import Progress
 from warehouse.store.schema import TOKENS
 from warehouse.store.spool import send_spooled

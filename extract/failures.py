@@ -16,7 +16,7 @@ from typing import Any
 from extract.device_errors import is_out_of_memory
 from extract.token_scores import NonFiniteLogits
 from warehouse.errors import TokenmartError
-from warehouse.problem.spec import ModelSpec
+from warehouse.problem.models import ModelSpec
 
 LONGEST_REASON = 200
 LIBRARIES = ("huggingface_hub", "torch", "transformers")

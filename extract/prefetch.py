@@ -26,7 +26,8 @@ from extract.planning.plan import Document, ModelPlan, Selection, plan_model
 from extract.tokenization import TokenizedDocument
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace, find_workspace
-from warehouse.problem.spec import ModelSpec, Problem
+from warehouse.problem.models import ModelSpec
+from warehouse.problem.spec import Problem
 from warehouse.sources.place import Place
 
 FREE_DISK = 5 * 2**30

@@ -17,12 +17,15 @@ from numpy.typing import NDArray
 from extract.checkpoints import Checkpoint, trusts_remote_code
 from extract.failures import load_errors
 from warehouse.errors import TokenmartError
+from warehouse.files import remembered
 from warehouse.paths import Workspace
 from warehouse.probes.request import Ids
-from warehouse.problem.spec import ModelSpec
-from warehouse.sources.hashes import remembered
-from warehouse.sources.published_tokenizer import read_as_published
-from warehouse.sources.tokenizer_files import check_sentencepiece, needs_sentencepiece
+from warehouse.problem.models import ModelSpec
+from warehouse.sources.tokenizer_files import (
+    check_sentencepiece,
+    needs_sentencepiece,
+    read_as_published,
+)
 
 
 @dataclass(frozen=True)

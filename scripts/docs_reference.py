@@ -25,7 +25,7 @@ from tokenmart import FUNCTIONS, cli
 from warehouse.metrics.registry import find_families
 from warehouse.metrics.variant_files import read_variants
 from warehouse.plugins import kinds
-from warehouse.problem.kinds import ProblemKind
+from warehouse.problem.problem_files import ProblemKind
 from warehouse.problem.spec import Problem
 from warehouse.store.schema import TABLES, UNITS
 from warehouse.terminal import counted

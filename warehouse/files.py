@@ -9,7 +9,7 @@ import os
 import subprocess
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -45,6 +45,42 @@ def sha256_file(path: Path) -> str:
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK_BYTES):
             digest.update(chunk)
+    return digest.hexdigest()
+
+
+def remembered(key: str, compute: Callable[[], str], workspace: Workspace) -> str:
+    """A hash from the cache's memory, computed and kept at its first use.
+
+    Raises:
+        StorageError: the cache can't be written.
+    """
+    memory = workspace.cache / "hashes.json"
+    try:
+        known: dict[str, str] = json.loads(memory.read_bytes())
+    except (FileNotFoundError, ValueError):
+        known = {}
+    if key not in known:
+        known[key] = compute()
+        write_whole(memory, json.dumps(known, indent=1))
+    return known[key]
+
+
+def remembered_sha256(path: Path, workspace: Workspace) -> str:
+    """sha256 of a file, remembered by its size and modification time.
+
+    Raises:
+        OSError: it can't be read.
+    """
+    stat = path.stat()
+    key = f"{path.resolve()}|{stat.st_size}|{stat.st_mtime_ns}"
+    return remembered(key, lambda: sha256_file(path), workspace)
+
+
+def files_sha256(paths: Iterable[Path], workspace: Workspace) -> str:
+    """One sha256 of several files, of their names and contents, in the order given."""
+    digest = hashlib.sha256()
+    for path in paths:
+        digest.update(f"{path.name}:{remembered_sha256(path, workspace)}\n".encode())
     return digest.hexdigest()
 
 
@@ -192,18 +228,7 @@ def refuse_protected(
         workspace.preregistered: "contains preregistrations",
         root / "data" / "proxy": "contains locked files",
         root / "results" / "downstream": "contains locked files",
-        workspace.tokens: "is the token store",
-        workspace.pending: "is the token store",
-        workspace.documents: "is the token store",
-        workspace.key_intervals: "is the token store",
-        workspace.models: "is the token store",
-        workspace.downstream: "is the token store",
-        workspace.benchmark_scores: "is the token store",
-        workspace.benchmark_tables: "is the token store",
-        workspace.model_scores: "is the token store",
-        workspace.ranking_columns: "is the token store",
-        workspace.ranking_results: "is the token store",
-        workspace.merge_runs: "is the token store",
+        **dict.fromkeys(workspace.store_folders, "is the token store"),
     }
     reasons = [
         f"{folder} {why}"

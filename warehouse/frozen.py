@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar
+from types import ModuleType
+from typing import Annotated, Any, ClassVar, Union
 
-from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+
+from warehouse.plugins import kinds
 
 LARGEST_NUMBER = 2**31 - 1
 _LONGEST_NAME = 255
@@ -51,3 +54,17 @@ def _placed(path: Path, folder: Path | None) -> Path:
 def _refuse_huge(number: int) -> None:
     if abs(number) > LARGEST_NUMBER:
         raise ValueError(f"must be between -{LARGEST_NUMBER:,} and {LARGEST_NUMBER:,}")
+
+
+def one_of(base: type[Frozen], place: ModuleType | str) -> Any:
+    """The type of a field whose `kind` names a subclass of `base`, of the core or of a plugin.
+
+    Args:
+        base: the interface.
+        place: see `plugins.kinds`.
+
+    Raises:
+        TokenmartError: a plugin can't be loaded, or two classes claim one kind.
+    """
+    known = tuple(kinds(base, place).values())
+    return Annotated[Union[known], Field(discriminator="kind")]  # noqa: UP007

@@ -10,6 +10,19 @@ from warehouse.errors import TokenmartError
 from warehouse.remote import remote_path
 
 
+class StoreFolder:
+    """A folder of the store, by default of the attribute's name."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+
+    def __set_name__(self, owner: type, attribute: str) -> None:
+        self.name = self.name or attribute
+
+    def __get__(self, workspace: Workspace, owner: type) -> Path:
+        return workspace.store / self.name
+
+
 @dataclass(frozen=True)
 class Workspace:
     """The folders of one Tokenmart checkout.
@@ -26,7 +39,7 @@ class Workspace:
 
     @property
     def store(self) -> Path:
-        """The folder of the Parquet files; of a bucket, something that answers like one."""
+        """The folder of the Parquet files; of a bucket, a path that is used like one."""
         return remote_path(self.address) if self.address else self.data
 
     @property
@@ -39,85 +52,45 @@ class Workspace:
         """Folder of the shipped problem files."""
         return self.root / "data" / "problems"
 
-    @property
-    def tokens(self) -> Path:
-        """Published token statistics: `problem=…/model_id=…/condition=…/tokens.parquet`."""
-        return self.store / "tokens"
+    tokens = StoreFolder()
+    """Published token statistics: `problem=…/model_id=…/condition=…/tokens.parquet`."""
+    pending = StoreFolder()
+    """Finished units not yet merged into their published file."""
+    documents = StoreFolder()
+    """Document tables: `problem=…/documents.parquet`."""
+    key_intervals = StoreFolder()
+    """Key text that evaluators found: `problem=…/evaluator=…/intervals.parquet`."""
+    models = StoreFolder()
+    """Model tables: `problem=…/model_id=…/model.parquet`."""
+    downstream = StoreFolder()
+    """Target items: `problem=…/model_id=…/items.parquet`."""
+    benchmark_scores = StoreFolder()
+    """Scores of runs over training: `problem=…/scores.parquet`."""
+    benchmark_tables = StoreFolder()
+    """Source of those scores, and the definition of early: `problem=…/table.parquet`."""
+    model_scores = StoreFolder()
+    """Scores of models that may predict a target: `problem=…/scores.parquet`."""
+    ranking_columns = StoreFolder()
+    """Ranking criteria of a competition: `problem=…/columns.parquet`."""
+    ranking_results = StoreFolder()
+    """Results of entries that were made elsewhere: `problem=…/results.parquet`."""
+    merge_runs = StoreFolder()
+    """Cost of merges and their evaluations: `problem=…/model_id=…/runs.parquet`."""
+    eval_items = StoreFolder()
+    """Requests of benchmarks: `problem=…/condition=…/items.parquet`."""
+    eval_answers = StoreFolder()
+    """Answers of models: `problem=…/model_id=…/condition=…/answers.parquet`."""
+    eval_scores = StoreFolder()
+    """Tasks' own metrics: `problem=…/model_id=…/condition=…/scores.parquet`."""
+    eval_groups = StoreFolder()
+    """Groups of benchmarks: `problem=…/condition=…/group.parquet`."""
 
     @property
-    def pending(self) -> Path:
-        """Finished units not yet merged into their published file."""
-        return self.store / "pending"
-
-    @property
-    def documents(self) -> Path:
-        """Document tables: `problem=…/documents.parquet`."""
-        return self.store / "documents"
-
-    @property
-    def key_intervals(self) -> Path:
-        """Key text that evaluators found: `problem=…/evaluator=…/intervals.parquet`."""
-        return self.store / "key_intervals"
-
-    @property
-    def models(self) -> Path:
-        """Model tables: `problem=…/model_id=…/model.parquet`."""
-        return self.store / "models"
-
-    @property
-    def downstream(self) -> Path:
-        """Target items: `problem=…/model_id=…/items.parquet`."""
-        return self.store / "downstream"
-
-    @property
-    def benchmark_scores(self) -> Path:
-        """Scores of runs over training: `problem=…/scores.parquet`."""
-        return self.store / "benchmark_scores"
-
-    @property
-    def benchmark_tables(self) -> Path:
-        """Source of those scores, and the definition of early: `problem=…/table.parquet`."""
-        return self.store / "benchmark_tables"
-
-    @property
-    def model_scores(self) -> Path:
-        """Scores of models that may predict a target: `problem=…/scores.parquet`."""
-        return self.store / "model_scores"
-
-    @property
-    def ranking_columns(self) -> Path:
-        """Ranking criteria of a competition: `problem=…/columns.parquet`."""
-        return self.store / "ranking_columns"
-
-    @property
-    def ranking_results(self) -> Path:
-        """Results of entries that were made elsewhere: `problem=…/results.parquet`."""
-        return self.store / "ranking_results"
-
-    @property
-    def merge_runs(self) -> Path:
-        """Cost of merges and their evaluations: `problem=…/model_id=…/runs.parquet`."""
-        return self.store / "merge_runs"
-
-    @property
-    def eval_items(self) -> Path:
-        """Requests of benchmarks: `problem=…/condition=…/items.parquet`."""
-        return self.store / "eval_items"
-
-    @property
-    def eval_answers(self) -> Path:
-        """Answers of models: `problem=…/model_id=…/condition=…/answers.parquet`."""
-        return self.store / "eval_answers"
-
-    @property
-    def eval_scores(self) -> Path:
-        """Tasks' own metrics: `problem=…/model_id=…/condition=…/scores.parquet`."""
-        return self.store / "eval_scores"
-
-    @property
-    def eval_groups(self) -> Path:
-        """Groups of benchmarks: `problem=…/condition=…/group.parquet`."""
-        return self.store / "eval_groups"
+    def store_folders(self) -> list[Path]:
+        """All folders of the store."""
+        of_evals = [self.evals.tokens, self.evals.pending]
+        names = [name for name, value in vars(Workspace).items() if isinstance(value, StoreFolder)]
+        return [*(getattr(self, name) for name in names), *of_evals]
 
     @property
     def evals(self) -> Workspace:
@@ -157,15 +130,8 @@ class Workspace:
 class EvalWorkspace(Workspace):
     """A checkout whose `tokens` are those of benchmark requests: a store of its own."""
 
-    @property
-    def tokens(self) -> Path:
-        """Published token statistics of benchmarks, in the folders of documents'."""
-        return self.store / "eval_tokens"
-
-    @property
-    def pending(self) -> Path:
-        """Finished units of benchmarks not yet merged into their published file."""
-        return self.store / "eval_pending"
+    tokens = StoreFolder("eval_tokens")
+    pending = StoreFolder("eval_pending")
 
 
 def workspace_of(root: Path) -> Workspace:

@@ -37,7 +37,7 @@ def kinds(base: type[Kind], place: ModuleType | str) -> dict[str, type[Kind]]:
     Args:
         base: the interface.
         place: the core's package whose modules define kinds, and whose last name is the plugins'
-            sub-folder; or only the name of the sub-folder, where the core defines none.
+            sub-folder; or only the name of the sub-folder, where the core's are imported already.
 
     Raises:
         TokenmartError: a plugin can't be loaded, or two classes claim one kind.

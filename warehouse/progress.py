@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import click
@@ -35,47 +34,6 @@ def no_progress(what: str, units: int, work: float = 0.0, computed: bool = True)
     """Show nothing."""
 
 
-@dataclass
-class _Done:
-    """Completed part of a total, and the estimated time of the rest.
-
-    work, total_work: as passed to `Progress`; units if no total of work is known.
-    computed: the part of `work` that took time.
-    """
-
-    total: int
-    noun: str
-    total_work: float | None
-    units: int = 0
-    work: float = 0.0
-    computed: float = 0.0
-    what: str = ""
-    begun: float = field(default_factory=time.monotonic)
-
-    def add(self, what: str, units: int, work: float, computed: bool) -> None:
-        self.what = what
-        self.units += units
-        done = float(units) if self.total_work is None else work
-        self.work += done
-        self.computed += done if computed else 0.0
-
-    @property
-    def all_work(self) -> float:
-        return float(self.total) if self.total_work is None else self.total_work
-
-    def seconds_left(self, now: float) -> float | None:
-        """At the speed so far; None before anything was computed."""
-        if self.computed <= 0:
-            return None
-        left = max(0.0, self.all_work - self.work)
-        return left * (now - self.begun) / self.computed
-
-    @property
-    def share(self) -> float:
-        """Of all work, at most 1."""
-        return min(1.0, self.work / self.all_work) if self.all_work else 1.0
-
-
 @contextmanager
 def progress_bar(total: int, noun: str, work: float | None = None) -> Iterator[Progress]:
     """Show progress on standard error; nothing of work that ends within two seconds.
@@ -90,10 +48,17 @@ def progress_bar(total: int, noun: str, work: float | None = None) -> Iterator[P
     from rich.console import Console
 
     console = Console(stderr=True)
-    done = _Done(total, noun, work)
-    shown = _bar(console, done) if console.is_terminal else _lines(done)
-    with without_library_bars(), shown as progress:
-        yield progress
+    report = _Bar(total, noun, work, console) if console.is_terminal else _Lines(total, noun, work)
+    timer = threading.Timer(SECONDS_BEFORE_SHOWN, report.start)
+    timer.daemon = True
+    timer.start()
+    with without_library_bars():
+        try:
+            yield report
+        finally:
+            timer.cancel()
+            timer.join()
+            report.stop()
 
 
 @contextmanager
@@ -116,104 +81,109 @@ def without_library_bars() -> Iterator[None]:
         tqdm.__init__ = original
 
 
-@contextmanager
-def _bar(console: Any, done: _Done) -> Iterator[Progress]:
-    from rich import progress as bars
+class _Report:
+    """What is done of a total; shown from `start` on.
 
-    bar = bars.Progress(
-        bars.TextColumn("{task.description}"),
-        bars.BarColumn(),
-        bars.TaskProgressColumn(),
-        bars.TextColumn("{task.fields[units]}"),
-        bars.TimeElapsedColumn(),
-        bars.TextColumn("{task.fields[left]}"),
-        console=console,
-    )
-    handle = bar.add_task(done.noun, total=done.all_work, units="", left="")
-    lock = threading.Lock()
+    `work` is counted as passed to `Progress`, in units if no total of work is known; `computed` is
+    the part of it that took time.
+    """
 
-    def report(what: str, units: int, work: float = 0.0, computed: bool = True) -> None:
-        with lock:
-            done.add(what, units, work, computed)
-            bar.update(
-                handle,
-                description=what,
-                completed=done.share * done.all_work,
-                units=f"{done.units}/{done.total} {done.noun}",
-                left=_left(done),
-            )
-
-    with _later(bar.start, bar.stop):
-        yield report
-
-
-def _left(done: _Done) -> str:
-    seconds = done.seconds_left(time.monotonic())
-    if seconds is None:
-        return ""
-    minutes = round(seconds / 60)
-    if minutes < 2:
-        return f"about {seconds:.0f} s left"
-    return f"about {minutes} min left" if minutes < 120 else f"about {minutes / 60:.1f} h left"
-
-
-@contextmanager
-def _lines(done: _Done) -> Iterator[Progress]:
-    """A line for each new subject, and one a minute while it stays the same."""
-    lines = _Lines(done)
-    with _later(lines.start, lambda: None):
-        yield lines
-
-
-class _Lines:
-    def __init__(self, done: _Done) -> None:
-        self.done = done
-        self.said, self.said_at = "", 0.0
+    def __init__(self, total: int, noun: str, work: float | None) -> None:
+        self.total, self.noun, self.has_work = total, noun, work is not None
+        self.all_work = float(total) if work is None else work
+        self.units, self.work, self.computed, self.what = 0, 0.0, 0.0, ""
+        self.begun = time.monotonic()
         self.started = False
         self.lock = threading.Lock()
 
     def __call__(self, what: str, units: int, work: float = 0.0, computed: bool = True) -> None:
         with self.lock:
-            self.done.add(what, units, work, computed)
+            done = work if self.has_work else float(units)
+            self.what = what
+            self.units += units
+            self.work += done
+            self.computed += done if computed else 0.0
             if self.started:
-                self._say()
+                self.show()
 
     def start(self) -> None:
         with self.lock:
             self.started = True
-            if self.done.what:
-                self._say()
+            if self.what:
+                self.show()
 
-    def _say(self) -> None:
-        done, now = self.done, time.monotonic()
-        label = done.what.split(":")[0]
-        if label != self.said or now - self.said_at > SECONDS_BETWEEN_LINES:
-            self.said, self.said_at = label, now
-            share = "" if done.total_work is None else f"{done.share:.0%}, "
-            left = f", {_left(done)}" if done.total_work is not None and _left(done) else ""
+    def show(self) -> None:
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """Nothing to end."""
+
+    @property
+    def share(self) -> float:
+        return min(1.0, self.work / self.all_work) if self.all_work else 1.0
+
+    @property
+    def left(self) -> str:
+        """The time left at the speed so far; empty before anything was computed."""
+        if self.computed <= 0:
+            return ""
+        passed = time.monotonic() - self.begun
+        seconds = max(0.0, self.all_work - self.work) * passed / self.computed
+        minutes = round(seconds / 60)
+        if minutes < 2:
+            return f"about {seconds:.0f} s left"
+        return f"about {minutes} min left" if minutes < 120 else f"about {minutes / 60:.1f} h left"
+
+
+class _Bar(_Report):
+    """A bar on a terminal."""
+
+    def __init__(self, total: int, noun: str, work: float | None, console: Any) -> None:
+        from rich import progress as bars
+
+        super().__init__(total, noun, work)
+        self.bar = bars.Progress(
+            bars.TextColumn("{task.description}"),
+            bars.BarColumn(),
+            bars.TaskProgressColumn(),
+            bars.TextColumn("{task.fields[units]}"),
+            bars.TimeElapsedColumn(),
+            bars.TextColumn("{task.fields[left]}"),
+            console=console,
+        )
+        self.handle = self.bar.add_task(noun, total=self.all_work, units="", left="")
+
+    def start(self) -> None:
+        self.bar.start()
+        super().start()
+
+    def show(self) -> None:
+        self.bar.update(
+            self.handle,
+            description=self.what,
+            completed=self.share * self.all_work,
+            units=f"{self.units}/{self.total} {self.noun}",
+            left=self.left,
+        )
+
+    def stop(self) -> None:
+        if self.started:
+            self.bar.stop()
+
+
+class _Lines(_Report):
+    """A line for each new subject, and one a minute while it stays the same."""
+
+    label, said_at = "", 0.0
+
+    def show(self) -> None:
+        now, label = time.monotonic(), self.what.split(":")[0]
+        if label != self.label or now - self.said_at > SECONDS_BETWEEN_LINES:
+            self.label, self.said_at = label, now
+            share = f"{self.share:.0%}, " if self.has_work else ""
+            left = f", {self.left}" if self.has_work and self.left else ""
             click.echo(
-                f"[{now - done.begun:6.0f} s] {share}{done.units}/{done.total} {done.noun}{left}; "
-                f"now {done.what}",
+                f"[{now - self.begun:6.0f} s] {share}{self.units}/{self.total} {self.noun}{left}; "
+                f"now {self.what}",
                 err=True,
             )
-
-
-@contextmanager
-def _later(start: Callable[[], None], stop: Callable[[], None]) -> Iterator[None]:
-    """Call `start` in two seconds and `stop` at the end; neither when the block ends before."""
-    begun = threading.Event()
-
-    def begin() -> None:
-        begun.set()
-        start()
-
-    timer = threading.Timer(SECONDS_BEFORE_SHOWN, begin)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        timer.join()
-        if begun.is_set():
-            stop()

@@ -9,11 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 MAXIMUM_DEPTH = 32
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.?)*"?|[][{}]', re.DOTALL)
+"""A text in quotes, closed or not, or a bracket."""
 
 
 class StrictJsonError(ValueError):
@@ -59,25 +62,55 @@ def parse_json(data: bytes) -> Any:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise StrictJsonError(f"is not UTF-8 (byte {error.start})") from error
-    _check_depth(text)
+    if deeper_than(text, MAXIMUM_DEPTH):
+        raise StrictJsonError(f"is nested deeper than {MAXIMUM_DEPTH} levels")
+    refused: list[StrictJsonError] = []
+
+    def refuse(what: str) -> StrictJsonError:
+        """Stands for a number until its key is known."""
+        refused.append(StrictJsonError(what))
+        return refused[-1]
+
+    def real(literal: str) -> float | StrictJsonError:
+        value = float(literal)
+        finite = math.isfinite(value)
+        return (
+            value if finite else refuse(f"contains {literal[:40]}, which is too large for a number")
+        )
+
+    def whole(literal: str) -> int | StrictJsonError:
+        if len(literal) <= 309:
+            return int(literal)
+        return refuse(f"contains an integer of {len(literal)} digits, too large for a number")
+
+    def constant(name: str) -> StrictJsonError:
+        return refuse(f"contains {name}, which is not a finite number")
+
     try:
-        not_finite: list[StrictJsonError] = []
         content = json.loads(
             text,
             object_pairs_hook=_unique,
-            parse_constant=lambda name: _kept(not_finite, _no_constant(name)),
-            parse_float=lambda literal: _finite(literal, not_finite),
-            parse_int=lambda literal: _integer(literal, not_finite),
+            parse_constant=constant,
+            parse_float=real,
+            parse_int=whole,
         )
     except json.JSONDecodeError as error:
         raise StrictJsonError(
             f"is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
         ) from error
-    except RecursionError as error:
-        raise StrictJsonError("is nested too deeply") from error
-    if not_finite:  # in no object that could have said where
-        raise not_finite[0]
+    if refused:  # in no object that could have said where
+        raise refused[0]
     return content
+
+
+def deeper_than(text: str, levels: int) -> bool:
+    """Whether a JSON text has more levels of lists and objects inside each other."""
+    depth = 0
+    for token in _TOKEN.finditer(text):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token[0], 0)
+        if depth > levels:
+            return True
+    return False
 
 
 def shown(value: object, limit: int = 60) -> str:
@@ -92,27 +125,6 @@ def kind(value: object) -> str:
     return "null" if value is None else names.get(type(value), "a number")
 
 
-def _check_depth(text: str) -> None:
-    depth = 0
-    in_string = escaped = False
-    for character in text:
-        if in_string:
-            if escaped:
-                escaped = False
-            elif character == "\\":
-                escaped = True
-            elif character == '"':
-                in_string = False
-        elif character == '"':
-            in_string = True
-        elif character in "[{":
-            depth += 1
-            if depth > MAXIMUM_DEPTH:
-                raise StrictJsonError(f"is nested deeper than {MAXIMUM_DEPTH} levels")
-        elif character in "]}":
-            depth -= 1
-
-
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
@@ -124,28 +136,3 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             raise StrictJsonError(f"{value}, under {shown(key, 200)}{where}")
         found[key] = value
     return found
-
-
-def _kept(found: list[StrictJsonError], error: StrictJsonError) -> StrictJsonError:
-    """Placeholder for a number until its key is known."""
-    found.append(error)
-    return error
-
-
-def _no_constant(name: str) -> StrictJsonError:
-    return StrictJsonError(f"contains {name}, which is not a finite number")
-
-
-def _finite(literal: str, found: list[StrictJsonError]) -> float | StrictJsonError:
-    value = float(literal)
-    if math.isfinite(value):
-        return value
-    told = f"contains {literal[:40]}, which is too large for a number"
-    return _kept(found, StrictJsonError(told))
-
-
-def _integer(literal: str, found: list[StrictJsonError]) -> int | StrictJsonError:
-    if len(literal) <= 309:
-        return int(literal)
-    told = f"contains an integer of {len(literal)} digits, too large for a number"
-    return _kept(found, StrictJsonError(told))

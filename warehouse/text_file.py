@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from warehouse.errors import TokenmartError
+from warehouse.strict_json import deeper_than
 
 ENCODING = "utf-8-sig"
 LARGEST_BYTES = 1 << 30
@@ -77,44 +78,46 @@ def is_text(name: str) -> bool:
     return True
 
 
-def parse_json(text: str, place: str) -> Any:
-    """JSON from a text; `place` names file and line for messages.
+def parse_json(text: str, place: str, unique: bool = False) -> Any:
+    """JSON from a text.
+
+    Args:
+        text: the text.
+        place: names file and line for messages.
+        unique: refuse an object that has a field twice.
 
     Raises:
         TokenmartError: not JSON, nested too deeply, or half a surrogate pair in it.
     """
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise TokenmartError(f"{place}: field {twice!r} is given twice; keep one")
+        return found
+
+    def unread(what: str) -> TokenmartError:
+        return TokenmartError(f"{place}: not read as JSON ({what}); correct it")
+
     try:
-        content = json.loads(text)
+        content = json.loads(text, object_pairs_hook=once if unique else None)
     except json.JSONDecodeError as error:
         where = f" at line {error.lineno}, column {error.colno}" if error.lineno > 1 else ""
         raise TokenmartError(f"{place}: not JSON ({error.msg}{where}); copy the file again") from (
             error
         )
     except (ValueError, RecursionError) as error:
-        what = "nested too deeply" if isinstance(error, RecursionError) else "a number too long"
-        raise TokenmartError(f"{place}: not read as JSON ({what}); correct it") from error
+        deep = isinstance(error, RecursionError)
+        raise unread("nested too deeply" if deep else "a number too long") from error
     if _LONG_NUMBER.search(text) and _has_long_number(content):
-        raise TokenmartError(f"{place}: not read as JSON (a number too long); correct it")
-    if text.count("[") + text.count("{") > DEEPEST and _depth(content) > DEEPEST:
+        raise unread("a number too long")
+    if text.count("[") + text.count("{") > DEEPEST and deeper_than(text, DEEPEST):
         raise TokenmartError(f"{place}: nested deeper than {DEEPEST} levels; correct it")
     if _SURROGATE.search(text) and (found := _half_pair(content)) is not None:
-        raise TokenmartError(
-            f"{place}: {found} is half of a surrogate pair, which is not text; write the whole "
-            "character, or leave it out"
-        )
+        raise unread(f"{found} is half of a surrogate pair, which is not text")
     return content
-
-
-def _depth(content: Any) -> int:
-    depth, level = 0, [content]
-    while level := [each for each in level if isinstance(each, (dict, list))]:
-        depth += 1
-        if depth > DEEPEST:
-            break
-        level = [
-            child for each in level for child in (each.values() if isinstance(each, dict) else each)
-        ]
-    return depth
 
 
 def _has_long_number(content: Any) -> bool:

@@ -20,15 +20,15 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from analysis.preregistration.definition import COVERED, Covered, RegisteredMetric, define
 from warehouse.errors import TokenmartError
 from warehouse.files import storage_errors, write_whole
+from warehouse.problem.models import series_of
 from warehouse.problem.problem_files import namesake
-from warehouse.problem.series import series_of
 from warehouse.sources.lock_file import name_in, recorded_files
 from warehouse.store.provenance import code_revision, last_commit_of
 from warehouse.strict_json import StrictJsonError, read_json
 
 if TYPE_CHECKING:
     from warehouse.paths import Workspace
-    from warehouse.problem.kinds import Ranked
+    from warehouse.problem.problem_files import Ranked
     from warehouse.problem.spec import Problem
 
 SCHEMA = "tokenmart/preregistration/1"

@@ -12,7 +12,7 @@ from warehouse.problem.spec import Problem
 
 if TYPE_CHECKING:
     from warehouse.paths import Workspace
-    from warehouse.problem.kinds import Ranked
+    from warehouse.problem.problem_files import Ranked
 
 _FIRST: tuple[Covered, ...] = ("metric",)
 """The content that hashes of the first entries cover."""

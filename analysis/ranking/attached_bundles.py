@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from warehouse.errors import TokenmartError
-from warehouse.problem.spec import FileTarget, Problem
+from warehouse.problem.spec import Problem
+from warehouse.problem.targets import FileTarget
 from warehouse.sql.bundle_views import unchanged
 from warehouse.sql.connection import attach_marts, connect_to_parquet
 from warehouse.sql.share_comparison import describe, differences
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from warehouse.paths import Workspace
-    from warehouse.problem.kinds import Ranked
+    from warehouse.problem.problem_files import Ranked
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from warehouse.metrics.tries import Kind
     from warehouse.paths import Workspace
-    from warehouse.problem.kinds import Ranked
+    from warehouse.problem.problem_files import Ranked
 
 _COLUMNS = ("model_id", "value", "variant")
 _LABELS = re.compile("downstream", re.IGNORECASE)

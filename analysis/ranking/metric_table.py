@@ -15,13 +15,13 @@ from analysis.ranking.target import load_target
 from analysis.statistics.correlations import Flags, Floats, settled
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.metrics.tries import built_tries, tested_besides
-from warehouse.problem.series import series_of
+from warehouse.problem.models import series_of
 
 if TYPE_CHECKING:
     from analysis.ranking.attached_bundles import OtherLab
     from warehouse.metrics.tries import Kind, Try
     from warehouse.paths import Workspace
-    from warehouse.problem.kinds import Ranked
+    from warehouse.problem.problem_files import Ranked
 
 Direction = Literal["higher", "lower"]
 
@@ -324,7 +324,7 @@ def _models_of_others(
     """Other labs' models that have a target; their scores are added to what is known."""
     if not others:
         return ()
-    from warehouse.problem.spec import FileTarget
+    from warehouse.problem.targets import FileTarget
 
     locked: dict[str, float] = {}
     if isinstance(problem.target, FileTarget):

@@ -10,7 +10,7 @@ from warehouse.errors import TokenmartError
 
 if TYPE_CHECKING:
     from warehouse.paths import Workspace
-    from warehouse.problem.kinds import Ranked
+    from warehouse.problem.problem_files import Ranked
 
 
 def load_target(problem: Ranked, workspace: Workspace) -> tuple[dict[str, float], dict[str, Any]]:
@@ -25,7 +25,7 @@ def load_target(problem: Ranked, workspace: Workspace) -> tuple[dict[str, float]
             f"problem {problem.name} has no target: nothing to correlate with; add a target "
             "section to its problem file (`tokenmart sql` and `tokenmart extract` need none)"
         )
-    from warehouse.problem.spec import FileTarget
+    from warehouse.problem.targets import FileTarget
 
     if isinstance(problem.target, FileTarget):
         from warehouse.problem.target_file import read_locked_target

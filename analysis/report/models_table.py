@@ -13,7 +13,7 @@ from warehouse.sql.connection import connect_read_only
 
 if TYPE_CHECKING:
     from warehouse.paths import Workspace
-    from warehouse.problem.kinds import Ranked
+    from warehouse.problem.problem_files import Ranked
 
 FIRST_METRICS = (*BASELINES, "longppl", "context_gain", "retrieval_gain")
 """Shown first; the others follow by name."""

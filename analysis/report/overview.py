@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from analysis.ranking.metric_table import Model
 from analysis.report.models_table import ModelsTable, models_table
 from warehouse.errors import TokenmartError
-from warehouse.problem.series import series_of
+from warehouse.problem.models import series_of
 from warehouse.sql.connection import connect_read_only
 from warehouse.store.provenance import code_revision, versions
 from warehouse.terminal import counted
 
 if TYPE_CHECKING:
     from warehouse.paths import Workspace
-    from warehouse.problem.kinds import Ranked
+    from warehouse.problem.problem_files import Ranked
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     import duckdb
 
     from warehouse.paths import Workspace
-    from warehouse.problem.spec import ModelSpec, Problem
+    from warehouse.problem.models import ModelSpec
+    from warehouse.problem.spec import Problem
 
 Measure = Literal["logprob", "gain", "rank"]
 KEY_GAIN = 2.0

@@ -18,7 +18,7 @@ from extract.token_scores import Scored
 from warehouse import plugins
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Ids, Request
-from warehouse.problem.spec import ModelSpec
+from warehouse.problem.models import ModelSpec
 
 DEFAULT = "transformers"
 

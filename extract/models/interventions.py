@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from extract.models.placement import is_offloaded
 from warehouse.errors import TokenmartError
-from warehouse.problem.changes import (
+from warehouse.problem.models import (
     DropLayersIntervention,
+    ModelSpec,
     NoiseIntervention,
     QuantizeIntervention,
     Rope,
@@ -21,7 +22,6 @@ from warehouse.problem.changes import (
     TemperatureIntervention,
     WindowIntervention,
 )
-from warehouse.problem.spec import ModelSpec
 
 KEPT_ROPE_KEYS = ("rope_theta", "partial_rotary_factor", "original_max_position_embeddings")
 

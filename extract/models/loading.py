@@ -14,7 +14,7 @@ from extract.models.placement import device_map_options
 from extract.models.weights import load_weights
 from extract.scoring.numerics import LOCKED_ARCHITECTURES
 from warehouse.errors import TokenmartError
-from warehouse.problem.spec import ModelSpec
+from warehouse.problem.models import ModelSpec
 
 
 def load_config(checkpoint: Checkpoint, spec: ModelSpec) -> Any:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from warehouse.errors import TokenmartError
-from warehouse.sources.weights.interface import SAFETENSORS
+from warehouse.sources.checkpoint_files import SAFETENSORS
 
 COMPLETE = "complete"
 WRAPPERS = ("_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")

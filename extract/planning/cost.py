@@ -22,8 +22,9 @@ from warehouse import remote
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.probes.request import Condition, Reading
-from warehouse.problem.spec import ModelSpec, Problem
-from warehouse.sources.fetch import documents_path
+from warehouse.problem.models import ModelSpec
+from warehouse.problem.spec import Problem
+from warehouse.problem.tables import documents_path
 from warehouse.terminal import counted
 
 CHARACTERS_PER_TOKEN = 4

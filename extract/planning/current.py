@@ -14,7 +14,8 @@ from extract.planning.plan import Selection, max_tokens_of
 from extract.scoring.numerics import ENGINE_VERSION
 from warehouse.paths import Workspace
 from warehouse.probes.request import Condition
-from warehouse.problem.spec import ModelSpec, Problem
+from warehouse.problem.models import ModelSpec
+from warehouse.problem.spec import Problem
 from warehouse.store.ledger import UnitRecord, whole_tokens
 from warehouse.store.token_files import finished_units
 

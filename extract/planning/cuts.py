@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from warehouse.paths import Workspace
-from warehouse.problem.spec import ModelSpec, Problem
+from warehouse.problem.models import ModelSpec
+from warehouse.problem.spec import Problem
 from warehouse.terminal import counted
 
 NAMED = 3

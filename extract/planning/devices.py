@@ -13,7 +13,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from warehouse.errors import TokenmartError
-from warehouse.problem.spec import ModelSpec
+from warehouse.problem.models import ModelSpec
 
 DRIVERS = ("/proc/driver/nvidia", "/dev/kfd", "/dev/dxg")
 """Device files of GPU drivers: NVIDIA's, AMD's, that of Windows under WSL2."""

@@ -16,8 +16,7 @@ from extract.scoring.budgets import (
 )
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Condition
-from warehouse.problem.changes import WindowIntervention
-from warehouse.problem.spec import ModelSpec
+from warehouse.problem.models import ModelSpec, WindowIntervention
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 SMALLEST_FORWARD = 512 * 2**20

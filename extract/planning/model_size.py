@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from warehouse.paths import Workspace
-from warehouse.problem.model_shape import ModelShape
-from warehouse.problem.spec import ModelSpec
+from warehouse.problem.models import ModelShape, ModelSpec
+from warehouse.sources.checkpoint_files import PICKLED, SAFETENSORS, gguf_header
 from warehouse.sources.place import Place
-from warehouse.sources.weights.header import gguf_header
-from warehouse.sources.weights.interface import PICKLED, SAFETENSORS
 
 _LARGEST_CONFIG = 16 << 20
 _LARGEST_HEADER = 100_000_000

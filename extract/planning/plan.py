@@ -24,7 +24,8 @@ from extract.tokenization import (
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.probes.request import Condition, Reading
-from warehouse.problem.spec import ModelSpec, Problem
+from warehouse.problem.models import ModelSpec
+from warehouse.problem.spec import Problem
 from warehouse.store.ledger import UnitRecord, fingerprint
 from warehouse.store.token_files import finished_units
 from warehouse.store.top_tokens import has_top_tokens
@@ -235,8 +236,7 @@ def documents_of(
     shorter), so that a control's prefix is about as long as the document.
 
     Raises:
-        TokenmartError: a document is empty, or a condition needs another document and there is
-            none.
+        TokenmartError: a document is empty, or a condition needs another one and there is none.
     """
     needy = [condition.name for condition in conditions if condition.kind.reads_foreign]
     if needy and table.num_rows < 2:

@@ -11,7 +11,8 @@ from extract.planning.model_size import model_size
 from extract.planning.plan import Document, Selection, max_tokens_of
 from warehouse.paths import Workspace
 from warehouse.probes.request import Condition
-from warehouse.problem.spec import ModelSpec, Problem
+from warehouse.problem.models import ModelSpec
+from warehouse.problem.spec import Problem
 
 
 class PlannedWork:

@@ -26,10 +26,11 @@ from extract.planning.memory import Footprint, refused
 from extract.planning.model_size import UNKNOWN_SIZE, model_size
 from extract.planning.plan import Selection
 from warehouse.paths import Workspace
+from warehouse.problem.models import ModelSpec
 from warehouse.problem.needs import downloads_text, notices, problem_needs
-from warehouse.problem.spec import ModelSpec, Problem
+from warehouse.problem.spec import Problem
+from warehouse.problem.tables import documents_path
 from warehouse.remote import source
-from warehouse.sources.fetch import documents_path
 from warehouse.sources.place import Need
 from warehouse.terminal import Column, counted
 

@@ -6,9 +6,9 @@ from extract.backends.backend import DEFAULT
 from extract.checkpoints import Checkpoint
 from extract.models.weights import COMPLETE
 from warehouse.errors import TokenmartError
+from warehouse.files import remembered
 from warehouse.paths import Workspace
-from warehouse.problem.spec import ModelSpec
-from warehouse.sources.hashes import remembered
+from warehouse.problem.models import ModelSpec
 from warehouse.store.ledger import UnitRecord
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from warehouse.problem.model_shape import ModelShape
+from warehouse.problem.models import ModelShape
 
 CPU_ROWS, CPU_TILE = 64, 49_152
 GPU_ROWS, GPU_TILE = 2048, 65_536

@@ -57,7 +57,7 @@ from extract.scoring.shared_prefix import (
 from extract.token_scores import NonFiniteLogits, Scored
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Ids, Request
-from warehouse.problem.model_shape import ModelShape
+from warehouse.problem.models import ModelShape
 
 _OnDevice = tuple[Tensor, int]
 """A request's statistics where they were computed, and the backbone tokens spent on it."""

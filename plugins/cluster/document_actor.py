@@ -15,7 +15,8 @@ from extract.planning.plan import Document, ModelPlan, Selection
 from extract.tokenization import TokenizedDocument
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
-from warehouse.problem.spec import ModelSpec, Problem
+from warehouse.problem.models import ModelSpec
+from warehouse.problem.spec import Problem
 from warehouse.progress import no_progress
 
 

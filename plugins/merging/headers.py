@@ -14,11 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from warehouse.errors import TokenmartError
-from warehouse.sources.weights.interface import (
-    SAFETENSORS,
-    has_weights,
-    refuse_missing_shards,
-)
+from warehouse.sources.checkpoint_files import SAFETENSORS, has_weights, refuse_missing_shards
 
 _LARGEST_HEADER = 100_000_000
 """Bytes; the format's own limit."""

@@ -23,10 +23,9 @@ from plugins.merging.recipes import refuse_recipe
 from plugins.merging.training import RECORD as TRAINING
 from plugins.merging.watchdog import Cost, folder_bytes, run_within
 from warehouse.errors import TokenmartError
-from warehouse.files import sha256_file, storage_errors, write_whole
+from warehouse.files import files_sha256, sha256_file, storage_errors, write_whole
 from warehouse.paths import Workspace
-from warehouse.problem.spec import ModelSpec
-from warehouse.sources.hashes import files_sha256
+from warehouse.problem.models import ModelSpec
 from warehouse.sources.place import Place
 from warehouse.store.ledger import fingerprint
 

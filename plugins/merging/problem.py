@@ -12,26 +12,16 @@ from itertools import product
 from math import prod
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PrivateAttr, model_validator
 
 from warehouse.errors import ProblemFileError, did_you_mean
 from warehouse.frozen import Frozen
 from warehouse.paths import Workspace
-from warehouse.plugins import kinds
 from warehouse.problem.mistakes import check
+from warehouse.problem.models import Source
 from warehouse.problem.problem_files import paths_start, read_problem_file
-from warehouse.sources import weights as weight_kinds
-from warehouse.sources.weights.interface import WeightSource
-
-if TYPE_CHECKING:
-    Source = WeightSource
-else:
-    Source = Annotated[
-        Union[tuple(kinds(WeightSource, weight_kinds).values())],  # noqa: UP007
-        Field(discriminator="kind"),
-    ]
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
 GIGABYTE = 10**9

@@ -31,7 +31,8 @@ from extract.recall.items import Item, build_items, score_items
 from extract.recall.measurement import recall_target
 from extract.recall.words import ADJECTIVES, NOUNS
 from warehouse.paths import find_workspace
-from warehouse.problem.spec import ModelSpec, Problem, load_problem
+from warehouse.problem.models import ModelSpec
+from warehouse.problem.spec import Problem, load_problem
 from warehouse.store.parquet_files import write_table
 
 TABLE = Path(__file__).parent / "tables" / "answers.parquet"

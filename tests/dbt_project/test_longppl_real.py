@@ -13,7 +13,7 @@ from dbt_harness import Warehouse
 from extract.cli import extract
 from warehouse.paths import find_workspace
 from warehouse.problem.spec import load_problem
-from warehouse.sources.fetch import ensure_documents
+from warehouse.problem.tables import ensure_documents
 from warehouse.store.token_files import STEP_NATS
 
 DOCUMENT = "docs/ref/settings.txt"

@@ -21,7 +21,7 @@ from extract.scoring.engine import Engine
 from extract.scoring.numerics import ENGINE_VERSION
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
-from warehouse.problem.spec import ModelSpec
+from warehouse.problem.models import ModelSpec
 from warehouse.store.ledger import read_units
 from warehouse.store.token_files import published_path
 

@@ -22,7 +22,7 @@ from extract.models.loading import load_model
 from extract.tokenization import load_tokenizer
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
-from warehouse.problem.spec import ModelSpec
+from warehouse.problem.models import ModelSpec
 
 Write = Callable[..., tuple[ModelSpec, dict[str, torch.Tensor]]]
 

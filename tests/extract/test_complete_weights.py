@@ -28,8 +28,8 @@ from warehouse.errors import TokenmartError
 from warehouse.maintenance.cli import data
 from warehouse.paths import Workspace
 from warehouse.probes.request import Request
+from warehouse.problem.models import ModelSpec
 from warehouse.problem.new_problem import write_problem
-from warehouse.problem.spec import ModelSpec
 from warehouse.store.ledger import read_units
 from warehouse.store.token_files import published_path
 

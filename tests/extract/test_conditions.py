@@ -20,12 +20,9 @@ from extract.planning.cost import planned_reading, work_of
 from extract.scoring.engine import Engine
 from warehouse.maintenance.check import check_documents, check_file
 from warehouse.paths import Workspace
-from warehouse.probes.copy import CopyProbe
-from warehouse.probes.far import FarProbe
-from warehouse.probes.halves import HalvesProbe
-from warehouse.probes.ladder import LadderProbe
-from warehouse.probes.needle import NeedleProbe
-from warehouse.probes.retrieval import RetrievalProbe
+from warehouse.probes.context_length import LadderProbe
+from warehouse.probes.context_replaced import CopyProbe, FarProbe, HalvesProbe
+from warehouse.probes.lookup import NeedleProbe, RetrievalProbe
 from warehouse.problem.spec import load_problem
 from warehouse.store.ledger import UnitRecord, read_units
 from warehouse.store.token_files import published_path

@@ -15,10 +15,8 @@ from extract.planning.cost import GPU_FLOPS, assumed_speed, estimate, planned_re
 from extract.planning.model_size import ModelSize
 from extract.planning.tables import Plan, PlannedModel
 from extract.scoring.engine import Engine
-from warehouse.probes.full import FullProbe
-from warehouse.probes.window import WindowProbe
-from warehouse.problem.model_shape import ModelShape
-from warehouse.problem.spec import ModelSpec
+from warehouse.probes.context_length import FullProbe, WindowProbe
+from warehouse.problem.models import ModelShape, ModelSpec
 
 FULL = FullProbe(kind="full").conditions()
 WINDOW = WindowProbe(kind="window", name="w", context=24, stride=16).conditions()

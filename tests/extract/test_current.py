@@ -19,7 +19,7 @@ from extract.planning.status import count_finished
 from extract.planning.tables import make_plan
 from warehouse.paths import Workspace
 from warehouse.problem.spec import load_problem
-from warehouse.sources.fetch import ensure_documents
+from warehouse.problem.tables import ensure_documents
 from warehouse.store.ledger import read_units
 from warehouse.store.token_files import published_path
 

@@ -17,7 +17,7 @@ from extract.models.interventions import quantized
 from extract.models.loading import load_model
 from extract.scoring.engine import Engine
 from warehouse.errors import TokenmartError
-from warehouse.problem.spec import ModelSpec
+from warehouse.problem.models import ModelSpec
 
 IDS = torch.arange(2, 42)[None]
 

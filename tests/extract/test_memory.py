@@ -31,8 +31,8 @@ from extract.scoring.engine import Engine
 from extract.scoring.head import ALIGNMENT, LogitTransform, VocabularyHead
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace, find_workspace
-from warehouse.problem.model_shape import ModelShape
-from warehouse.problem.spec import ModelSpec, Problem, load_problem
+from warehouse.problem.models import ModelShape, ModelSpec
+from warehouse.problem.spec import Problem, load_problem
 
 CHECKOUT = find_workspace(Path(__file__))
 LOCKED: Problem = load_problem("no4k", CHECKOUT)

@@ -15,10 +15,10 @@ from click.testing import CliRunner
 from extract.cli import extract, status
 from extract.planning.model_size import ModelSize, model_size
 from warehouse.paths import Workspace
-from warehouse.problem.model_shape import ModelShape
-from warehouse.problem.spec import ModelSpec, load_problem
+from warehouse.problem.models import ModelShape, ModelSpec
+from warehouse.problem.spec import load_problem
 from warehouse.sources.place import Place
-from warehouse.sources.weights.package import PackageSource
+from warehouse.sources.weights import PackageSource
 
 WIDTH, LAYERS, WORDS = 64, 2, 5000
 SHAPE = ModelShape(

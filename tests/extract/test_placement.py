@@ -22,8 +22,8 @@ from extract.models.placement import is_offloaded, weights_memory
 from extract.planning.devices import resolve_attention, resolve_dtype
 from extract.scoring.engine import Engine
 from warehouse.errors import TokenmartError
-from warehouse.problem.spec import ModelSpec
-from warehouse.sources.weights.local import LocalSource
+from warehouse.problem.models import ModelSpec
+from warehouse.sources.weights import LocalSource
 
 
 def spec_of(folder: Path, **changes: Any) -> ModelSpec:

@@ -13,7 +13,7 @@ from extract.planning.plan import documents_of, select
 from extract.planning.planned_work import PlannedWork, WithinUnit
 from warehouse.paths import Workspace
 from warehouse.problem.spec import load_problem
-from warehouse.sources.fetch import ensure_documents
+from warehouse.problem.tables import ensure_documents
 
 
 def extraction(

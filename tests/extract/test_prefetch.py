@@ -30,9 +30,10 @@ from extract.prefetch import Prefetch, has_room
 from extract.scoring.engine import Engine
 from extract.tokenization import DocumentTokenizer
 from warehouse.paths import Workspace, find_workspace
-from warehouse.problem.spec import ModelSpec, Problem, load_problem
+from warehouse.problem.models import ModelSpec
+from warehouse.problem.spec import Problem, load_problem
+from warehouse.problem.tables import ensure_documents
 from warehouse.progress import no_progress
-from warehouse.sources.fetch import ensure_documents
 
 CHECKOUT = find_workspace(Path(__file__))
 
@@ -42,7 +43,7 @@ import os, shutil, time
 from pathlib import Path
 from typing import ClassVar, Literal
 from warehouse.sources.place import Need
-from warehouse.sources.weights.interface import Located, WeightSource
+from warehouse.sources.weights import Located, WeightSource
 
 class Shelf(WeightSource):
     kind: Literal["shelf"]

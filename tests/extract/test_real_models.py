@@ -15,17 +15,16 @@ from extract.models.loading import load_model
 from extract.scoring.engine import Engine
 from extract.tokenization import load_tokenizer
 from warehouse.paths import Workspace
-from warehouse.probes.full import full_requests
-from warehouse.probes.request import Request
-from warehouse.probes.retrieval import (
+from warehouse.probes.context_length import full_requests, window_requests
+from warehouse.probes.lookup import (
     WITH_DOCUMENT,
     WITHOUT_DOCUMENT,
     RetrievalProbe,
     retrieval_requests,
 )
-from warehouse.probes.window import window_requests
+from warehouse.probes.request import Request
 from warehouse.problem.spec import load_problem
-from warehouse.sources.fetch import ensure_documents
+from warehouse.problem.tables import ensure_documents
 
 # the first one may have to download and convert the checkpoints
 pytestmark = [pytest.mark.models, pytest.mark.slow, pytest.mark.timeout(900)]

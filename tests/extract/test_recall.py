@@ -35,10 +35,11 @@ from extract.tokenization import load_tokenizer
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace, find_workspace
 from warehouse.probes.request import Request
-from warehouse.problem.recall_target import RECALL_TASKS, RecallTarget
-from warehouse.problem.spec import ModelSpec, load_problem
+from warehouse.problem.models import ModelSpec
+from warehouse.problem.spec import load_problem
+from warehouse.problem.targets import RECALL_TASKS, RecallTarget
 from warehouse.progress import no_progress
-from warehouse.sources.archives import PinnedArchive
+from warehouse.sources.documents import PinnedArchive
 from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import DOWNSTREAM
 

@@ -23,11 +23,10 @@ from extract.checkpoints import Checkpoint
 from extract.models.loading import load_config, load_model
 from extract.scoring.engine import Engine
 from warehouse.errors import TokenmartError
-from warehouse.probes.full import full_requests
+from warehouse.probes.context_length import full_requests, window_requests
+from warehouse.probes.lookup import WITH_DOCUMENT, RetrievalProbe, retrieval_requests
 from warehouse.probes.request import Request
-from warehouse.probes.retrieval import WITH_DOCUMENT, RetrievalProbe, retrieval_requests
-from warehouse.probes.window import window_requests
-from warehouse.problem.spec import ModelSpec
+from warehouse.problem.models import ModelSpec
 
 TRAINED, LENGTH, FACTOR = 64, 512, 4.0
 THETA = 305_921.97

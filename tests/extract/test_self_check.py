@@ -23,7 +23,7 @@ from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.probes.request import Ids, Request
 from warehouse.problem.spec import load_problem
-from warehouse.sources.fetch import ensure_documents
+from warehouse.problem.tables import ensure_documents
 
 LENGTH = self_check.TEXT_TOKENS
 

@@ -22,7 +22,7 @@ from extract.tokenization import load_tokenizer
 from tokenmart import cli
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
-from warehouse.problem.spec import ModelSpec
+from warehouse.problem.models import ModelSpec
 
 TEXTS = [
     make_text(3),

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from warehouse.paths import Workspace
-from warehouse.problem.spec import ModelSpec, Problem
+from warehouse.problem.models import ModelSpec
+from warehouse.problem.spec import Problem
 from warehouse.sources.place import Place
 
 BACKEND = """

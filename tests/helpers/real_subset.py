@@ -11,7 +11,7 @@ import yaml
 
 from warehouse.paths import find_workspace
 from warehouse.problem.spec import load_problem
-from warehouse.sources.fetch import ensure_documents
+from warehouse.problem.tables import ensure_documents
 
 MODELS = ("smollm2-135m", "gemma3-270m", "smollm2-135m-window-512")
 """Two checkpoints, two tokenizers and an intervention."""

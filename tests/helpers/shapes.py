@@ -6,7 +6,7 @@ from typing import Any
 
 from transformers import AutoConfig
 
-from warehouse.problem.model_shape import ModelShape
+from warehouse.problem.models import ModelShape
 
 
 def config_of(shape: ModelShape, **changes: Any) -> Any:

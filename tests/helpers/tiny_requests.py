@@ -9,15 +9,14 @@ import numpy as np
 from readings import reading_of
 from transformers import AutoModelForCausalLM
 
-from warehouse.probes.full import full_requests
-from warehouse.probes.request import Request
-from warehouse.probes.retrieval import (
+from warehouse.probes.context_length import full_requests, window_requests
+from warehouse.probes.lookup import (
     WITH_DOCUMENT,
     WITHOUT_DOCUMENT,
     RetrievalProbe,
     retrieval_requests,
 )
-from warehouse.probes.window import window_requests
+from warehouse.probes.request import Request
 
 RETRIEVAL = RetrievalProbe(
     kind="retrieval", excerpts=3, excerpt_tokens=8, answer_tokens=6, min_gap=20, seed=1

@@ -14,7 +14,8 @@ from readings import reading_of
 
 from warehouse.paths import find_workspace
 from warehouse.probes.request import Request
-from warehouse.problem.spec import ModelSpec, Problem, load_problem
+from warehouse.problem.models import ModelSpec
+from warehouse.problem.spec import Problem, load_problem
 
 CHECKOUT = find_workspace(Path(__file__))
 LONGEST = 32_768

@@ -28,7 +28,7 @@ from tests.rehearsal.scratch import (
 )
 from tests.rehearsal.steps import Steps, require
 from warehouse.probes.request import Condition
-from warehouse.problem.spec import slug
+from warehouse.problem.models import slug
 from warehouse.sources.lock_file import recorded_revision
 from warehouse.store.ledger import UnitRecord
 from warehouse.store.token_files import finished_units

@@ -21,8 +21,9 @@ from reference import plain_logprobs
 from tests.rehearsal.lookalikes import LookAlike
 from warehouse.paths import Workspace
 from warehouse.probes.request import Condition, Request
-from warehouse.problem.spec import Problem, slug
-from warehouse.sources.fetch import documents_path
+from warehouse.problem.models import slug
+from warehouse.problem.spec import Problem
+from warehouse.problem.tables import documents_path
 
 BOS = 1
 

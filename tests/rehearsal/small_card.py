@@ -12,7 +12,7 @@ from tests.rehearsal.all_well import stored_units
 from tests.rehearsal.made_up_text import made_up_text
 from tests.rehearsal.scratch import CHECKOUT, DOCUMENTS, PROBLEM, Done, Scratch, write_documents
 from tests.rehearsal.steps import Steps, require
-from warehouse.problem.spec import ModelSpec
+from warehouse.problem.models import ModelSpec
 
 CARD = "RTX 4090 24 GB"
 TOKENS = 32_768

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from warehouse.errors import TokenmartError
-from warehouse.importers.interface import StoringImporter
+from warehouse.importers.importer import StoringImporter
 from warehouse.importers.plain_table import read_plain
 from warehouse.paths import Workspace
 from warehouse.remote import source

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import glob
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ import duckdb
 import pyarrow as pa
 
 from warehouse.errors import TokenmartError
-from warehouse.importers.table_mistakes import refuse_no_table, refuse_separator
 from warehouse.terminal import counted
 from warehouse.text_file import ENCODING, parse_json, read_text, text_lines
 
@@ -48,7 +47,7 @@ def load_rows(connection: duckdb.DuckDBPyConnection, path: Path, table: str) -> 
     Raises:
         TokenmartError: it can't be read: file, line or row, and why.
     """
-    refuse_no_table(path)
+    _refuse_no_table(path)
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise TokenmartError(
@@ -58,7 +57,7 @@ def load_rows(connection: duckdb.DuckDBPyConnection, path: Path, table: str) -> 
     if suffix == ".parquet":
         _load_parquet(connection, path, table)
     else:
-        refuse_separator(path)
+        _refuse_separator(path)
         if suffix in _DELIMITERS:
             batches = _csv(path, _DELIMITERS[suffix])
         else:
@@ -66,6 +65,37 @@ def load_rows(connection: duckdb.DuckDBPyConnection, path: Path, table: str) -> 
         _load_text(connection, path, table, batches)
     described = connection.execute(f"describe {table}").fetchall()
     return [str(row[0]) for row in described][1:]
+
+
+def _refuse_no_table(path: Path) -> None:
+    """Refuse a missing file, a folder or an empty file."""
+    if path.is_dir():
+        raise TokenmartError(f"{path}: is a folder; name the table in it")
+    if not path.is_file():
+        raise TokenmartError(f"{path}: no such file; correct the path")
+    with path.open("rb") as file:
+        if not file.read(1 << 16).strip():
+            raise TokenmartError(f"{path}: is empty; name a file with rows")
+
+
+def _refuse_separator(path: Path) -> None:
+    """Refuse a CSV or TSV file whose first line has another separator than its suffix says."""
+    wanted = _DELIMITERS.get(path.suffix.lower())
+    with path.open("rb") as file:
+        header = file.readline(1 << 16).decode("utf-8", "replace")
+    if wanted is None or wanted in header:
+        return
+    for found in (";", "\t", "|", ","):
+        if found in header:
+            raise TokenmartError(
+                f"{path}: {_spoken(found)} separates its columns, expected "
+                f"{_spoken(wanted)} in a {path.suffix} file; save it again so, "
+                "with a point in decimals"
+            )
+
+
+def _spoken(separator: str) -> str:
+    return "a tab" if separator == "\t" else repr(separator)
 
 
 def _load_parquet(connection: duckdb.DuckDBPyConnection, path: Path, table: str) -> None:
@@ -177,31 +207,10 @@ def _by_column(rows: Sequence[dict[str, str | None]]) -> _Columns:
 
 
 def _object(place: str, line: str) -> dict[str, str | None]:
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            repeated = next(key for key, _ in pairs if [k for k, _ in pairs].count(key) > 1)
-            raise TokenmartError(f"{place}: field {repeated!r} is given twice; keep one")
-        return found
-
-    content = _parsed(line, place, unique)
+    content = parse_json(line, place, unique=True)
     if not isinstance(content, dict):
         raise TokenmartError(f"{place}: not an object; write one row a line")
     return {str(name): _text(value) for name, value in content.items()}
-
-
-def _parsed(line: str, place: str, pairs: Callable[[list[tuple[str, Any]]], dict[str, Any]]) -> Any:
-    try:
-        content = json.loads(line, object_pairs_hook=pairs)
-        if "\\u" in line:
-            json.dumps(content, ensure_ascii=False).encode()  # no half surrogate pairs
-    except json.JSONDecodeError as error:
-        raise TokenmartError(
-            f"{place}: not JSON ({error.msg}, column {error.colno}); write one object a line"
-        ) from error
-    except (ValueError, RecursionError) as error:
-        raise TokenmartError(f"{place}: not read as JSON ({error}); correct it") from error
-    return content
 
 
 def _text(value: Any) -> str | None:

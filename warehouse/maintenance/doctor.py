@@ -19,7 +19,6 @@ from warehouse.maintenance.findings import Check
 from warehouse.maintenance.gpu_checks import gpu_checks
 from warehouse.metrics import dbt_process
 from warehouse.paths import Workspace
-from warehouse.problem.kinds import problem_kind
 from warehouse.problem.needs import (
     downloads_text,
     later_target,
@@ -27,9 +26,9 @@ from warehouse.problem.needs import (
     problem_needs,
     scored_models,
 )
-from warehouse.problem.problem_files import read_problem_file
-from warehouse.problem.recall_target import RecallTarget
-from warehouse.problem.spec import FileTarget, Problem, load_problem
+from warehouse.problem.problem_files import problem_kind, read_problem_file
+from warehouse.problem.spec import Problem, load_problem
+from warehouse.problem.targets import FileTarget, RecallTarget
 from warehouse.sources.lock_file import changed, lock_path
 from warehouse.sources.place import Need
 from warehouse.sources.tokenizer_files import check_sentencepiece

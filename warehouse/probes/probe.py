@@ -1,14 +1,15 @@
 """The interface of a probe.
 
-A kind of probe is one file in this package, or in `probes/` of a folder of $TOKENMART_PLUGINS: a
+A kind of probe is defined in this package, or in `probes/` of a folder of $TOKENMART_PLUGINS: a
 subclass of `Probe` with its parameters as fields, and a function from tokens to requests.
 """
 
 from __future__ import annotations
 
 import importlib
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar
 
@@ -21,6 +22,8 @@ from warehouse.probes.request import Build, Condition, ConditionKind
 PROBE_NAME = r"^[a-z][a-z0-9_]{0,99}$"
 NO_PARAMETERS = {"kind", "name", "top_k"}
 """Fields of a probe that its rows do not depend on."""
+_HALF = re.compile(r"_(with_document|without_document|present|absent)$")
+"""Retrieval and needle probes make two conditions, each of a kind of its own."""
 
 
 class Probe(Frozen, ABC):
@@ -81,3 +84,35 @@ def condition_kinds() -> Mapping[str, ConditionKind]:
         TokenmartError: a plugin can't be loaded.
     """
     return {kind.name: kind for probe in probe_kinds().values() for kind in probe.condition_kinds}
+
+
+def contexts(
+    conditions: Sequence[Condition], compare: Iterable[tuple[str, str]]
+) -> dict[str, list[str]]:
+    """Probe that a metric family `needs` → the suffixes after `@` in its variants' names; `""` for
+    none.
+
+    The same rules as those of `int_expected_values.sql`, before anything is extracted.
+
+    Args:
+        conditions: of all probes of the problem.
+        compare: pairs of conditions that its file declares, the longer context first.
+    """
+    by_name = {each.name: each for each in conditions}
+    full = [each.name for each in conditions if each.kind.name == "full"]
+    windows = [each.name for each in conditions if each.kind.name == "window"]
+    pairs = [(window, window) for _ in full for window in windows]
+    for long, short in compare:
+        whole = by_name[long].kind.name == "full"
+        pairs.append((short if whole else f"{short}_in_{long}", short))
+    found: dict[str, dict[str, None]] = {}
+    for each in conditions:
+        if each.kind.name not in ("full", "window"):
+            found.setdefault(_HALF.sub("", each.kind.name), {})[each.probe] = None
+    if full:
+        found["full"] = {"": None}
+    for suffix, short in pairs:
+        found.setdefault("window", {})[suffix] = None
+        if by_name[short].top_k:
+            found.setdefault("choices", {})[suffix] = None
+    return {needs: list(suffixes) for needs, suffixes in found.items()}

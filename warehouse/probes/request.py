@@ -81,6 +81,12 @@ class Reading:
         """Characters of the text that the used tokens cover."""
         return int(self.char_end[-1]) if len(self.ids) else 0
 
+    @property
+    def foreign_ids(self) -> Ids:
+        """Tokens of the other document, for a kind that `reads_foreign`."""
+        assert self.foreign is not None, "extraction gives one to a kind that reads_foreign"
+        return self.foreign.ids
+
     def token_at(self, character: int) -> int:
         """Index of the first token that begins at this character or after it."""
         return int(np.searchsorted(self.char_start, character))
@@ -138,6 +144,14 @@ class Condition:
     seed: int
     build: Build
     top_k: int = 0
+
+
+def scores_end(
+    segment: int, ids: Ids, positions: Ids, context_tokens: Ids, prefix: Ids = NO_TOKENS
+) -> Request:
+    """A request that scores the last tokens of `ids`, those at `positions` of the document."""
+    first = len(ids) - len(positions)
+    return Request(segment, ids, first, positions, context_tokens, prefix, len(prefix))
 
 
 def with_bos(tokens: Ids, bos: int | None) -> Ids:

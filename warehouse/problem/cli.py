@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from warehouse.paths import Workspace
+    from warehouse.problem.models import ModelSpec
     from warehouse.problem.new_problem import NewProblem
-    from warehouse.problem.spec import ModelSpec, Problem
+    from warehouse.problem.spec import Problem
     from warehouse.sources.place import Place
 
 NO_TARGET = "target: none; the problem is for `tokenmart extract` and `tokenmart sql`"
@@ -159,8 +160,7 @@ def fetch(
     tokenmart data fetch --problem minilong
     tokenmart data fetch --problem no4k --only models --model Qwen/Qwen2-0.5B-Instruct
     """
-    from warehouse.problem.kinds import problem_kind
-    from warehouse.problem.problem_files import read_problem_file
+    from warehouse.problem.problem_files import problem_kind, read_problem_file
     from warehouse.problem.spec import load_problem
 
     workspace = find_workspace()
@@ -217,7 +217,7 @@ def _show_needs(
 
 
 def _fetch_documents(problem: Problem, workspace: Workspace, offline: bool) -> None:
-    from warehouse.sources.fetch import ensure_documents
+    from warehouse.problem.tables import ensure_documents
 
     table = ensure_documents(problem, workspace, offline=offline)
     characters = sum(table["characters"].to_pylist())
@@ -245,10 +245,9 @@ def _about_target(problem: Problem, workspace: Workspace, kind: str | None) -> s
 
 def _fetch_target(problem: Problem, place: Place) -> None:
     from warehouse.problem.needs import scored_models
-    from warehouse.problem.recall_target import RecallTarget
-    from warehouse.problem.spec import FileTarget
     from warehouse.problem.target_file import read_locked_target
-    from warehouse.sources.locked_files import ensure_locked_file
+    from warehouse.problem.targets import FileTarget, RecallTarget
+    from warehouse.sources.download import ensure_locked_file
 
     target = problem.target
     if target is None:
@@ -332,8 +331,10 @@ def import_(
     tokenmart data import --problem mine --model org/model --format lm-eval --metric acc *.jsonl
     tokenmart data import --problem mine --model org/model --format samples *.jsonl
     """
-    from warehouse.importers.store import import_items, importer, storing_importers
-    from warehouse.problem.spec import ImportedTarget, load_problem, slug
+    from warehouse.importers.importer import import_items, importer, storing_importers
+    from warehouse.problem.models import slug
+    from warehouse.problem.spec import load_problem
+    from warehouse.problem.targets import ImportedTarget
 
     workspace = find_workspace()
     if (storing := storing_importers().get(format_name)) is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
@@ -38,6 +38,7 @@ _EXPECTED = {
     "string_type": "must be text; put it in quotes",
     "tuple_type": "must be a list: its entries in [ ], or each on a line of its own after '- '",
 }
+_NOT_INHERITED = ("full_id", "kind", "note")
 
 
 @dataclass(frozen=True, order=True)
@@ -83,7 +84,7 @@ def check(
         own = [each for each in error.errors() if each["loc"][:3] not in inherited]
         unexplained = max(0, len(own) - _MOST_EXPLAINED)
         shown = own[:_MOST_EXPLAINED]
-        mistakes |= {mistake for each in _by_cause(model, shown, tree) for mistake in each}
+        mistakes.update(_by_cause(model, shown, tree))
     if not mistakes:
         return parsed
     lines = [
@@ -97,15 +98,14 @@ def check(
     raise ProblemFileError("\n  ".join(lines))
 
 
-def mistake_at(tree: YamlTree, location: Location, what: str) -> Mistake:
-    """A mistake of the value at a location."""
+def _mistake_at(tree: YamlTree, location: Location, what: str) -> Mistake:
     line, keys, _ = tree.line(location)
     return Mistake(True, line, keys, what)
 
 
 def _by_cause(
     model: type[BaseModel], errors: list[ErrorDetails], tree: YamlTree
-) -> Iterator[list[Mistake]]:
+) -> Iterator[Mistake]:
     """Mistakes without those that follow from others: keys missing because they are misspelt, lists
     too short because their entries are wrong."""
     places = [error["loc"] for error in errors]
@@ -125,17 +125,14 @@ def _by_cause(
         ):
             continue
         if error["type"] == "listed_twice":
-            yield [
-                mistake_at(tree, (*error["loc"], index, key), what)
-                for index, key, what in error["ctx"]["places"]
-            ]
+            for index, key, what in error["ctx"]["places"]:
+                yield _mistake_at(tree, (*error["loc"], index, key), what)
             continue
-        location = error["loc"]
-        if error["type"] == "union_tag_invalid":
-            location = (*location, "kind")
-        line, keys, _ = tree.line(location)
+        kind = ("kind",) if error["type"] == "union_tag_invalid" else ()
+        line, keys, _ = tree.line((*error["loc"], *kind))
+        shown = keys if len(keys) <= 2 * _LONGEST_VALUE else f"{keys[: 2 * _LONGEST_VALUE]}…"
         what, is_key = _explain(model, error, tree)
-        yield [Mistake(not is_key, line, _short_keys(keys) or "file", what)]
+        yield Mistake(not is_key, line, shown or "file", what)
 
 
 def _meant(model: type[BaseModel], location: Location, tree: YamlTree) -> str | None:
@@ -155,7 +152,9 @@ def _explain(model: type[BaseModel], error: ErrorDetails, tree: YamlTree) -> tup
         left = _keys(model, location[:-1]) - _given(location[:-1], tree)
         other = f"remove it, or use one of: {', '.join(sorted(left))}" if left else "remove it"
         return f"unknown key {_short(name)}; {f'did you mean {meant!r}?' if meant else other}", True
-    kinds = sorted(kind_of(cls) for cls in _classes_at(model, location) if _has_kind(cls))
+    kinds = sorted(
+        kind_of(cls) for cls in _classes_at(model, location) if "kind" in cls.model_fields
+    )
     listed = ", ".join(kinds)
     if kind == "union_tag_invalid":
         tag = str(error["ctx"]["tag"])
@@ -181,10 +180,6 @@ def _explain(model: type[BaseModel], error: ErrorDetails, tree: YamlTree) -> tup
         close = _closest(value, re.findall(r"'([^']*)'", error["msg"]))
         what += f"; did you mean {close!r}?" if close else ""
     return _shown(value) + what, False
-
-
-def _has_kind(cls: type[BaseModel]) -> bool:
-    return "kind" in cls.model_fields
 
 
 def _classes_at(model: type[BaseModel], location: Location) -> list[type[BaseModel]]:
@@ -244,9 +239,52 @@ def _short(value: object) -> str:
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
 
 
-def _short_keys(keys: str) -> str:
-    return keys if len(keys) <= 2 * _LONGEST_VALUE else f"{keys[: 2 * _LONGEST_VALUE]}…"
-
-
 def _shown(value: object) -> str:
     return "" if isinstance(value, dict | list | tuple) else f"{_short(value)}: "
+
+
+@dataclass
+class Inherited:
+    """Models with the keys that they inherit.
+
+    `mistakes` are bases that are no checkpoint of the file; `places` those whose values are, or
+    would be, their base's: what is wrong there is said of the base.
+    """
+
+    models: Any
+    mistakes: list[Mistake] = field(default_factory=list)
+    places: set[Location] = field(default_factory=set)
+
+
+def inherit(models: Any, fields: Collection[str], tree: YamlTree) -> Inherited:
+    """Fill each model that has `base` with the source, family, licence … of that model.
+
+    Args:
+        models: the value of `models`, unchecked.
+        fields: the keys that a model may have.
+        tree: the file's positions of the models.
+    """
+    if not isinstance(models, list):
+        return Inherited(models)
+    checkpoints = {
+        str(entry.get("full_id")): entry
+        for entry in reversed(models)
+        if isinstance(entry, dict) and "base" not in entry
+    }
+    found = Inherited([])
+    for index, entry in enumerate(models):
+        if not isinstance(entry, dict) or "base" not in entry:
+            found.models.append(entry)
+            continue
+        base = checkpoints.get(str(entry["base"]))
+        # a checkpoint without an id is the mistake to name
+        if base is None and "None" not in checkpoints:
+            known = ", ".join(reversed(checkpoints)) or "none"
+            shown = repr(entry["base"])[:100]
+            what = f"{shown} is not a checkpoint of this file; use one of {known}"
+            found.mistakes.append(_mistake_at(tree, ("models", index, "base"), what))
+        taken = {key: value for key, value in (base or {}).items() if key not in _NOT_INHERITED}
+        keys = {*fields, *taken} - entry.keys() - {"full_id"}
+        found.places |= {("models", index, key) for key in keys}
+        found.models.append({**taken, **entry})
+    return found

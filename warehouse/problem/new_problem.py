@@ -13,18 +13,17 @@ from statistics import median
 from warehouse.errors import ProblemFileError, TokenmartError, did_you_mean
 from warehouse.files import appearing
 from warehouse.paths import Workspace
-from warehouse.probes.retrieval import RetrievalProbe, excerpt_starts
+from warehouse.probes.lookup import RetrievalProbe, excerpt_starts
 from warehouse.problem.problem_files import list_problems
 from warehouse.problem.spec import Problem, checked_problem
 from warehouse.problem.yaml_file import parse_text
-from warehouse.sources.documents.folder import ENDINGS
-from warehouse.sources.documents.json_file import LINES
-from warehouse.sources.weights.interface import (
+from warehouse.sources.checkpoint_files import (
     PICKLED,
     SAFETENSORS,
     has_weights,
     refuse_missing_shards,
 )
+from warehouse.sources.document_files import JSON_ENDINGS, TEXT_ENDINGS
 from warehouse.strict_json import StrictJsonError, read_json
 
 CHARACTERS_PER_TOKEN = 4
@@ -42,7 +41,6 @@ CHARACTERS_PER_TOKEN_OF_A_CUT = 3
 """A cut in characters must leave less than a context of every tokenizer, and not much less."""
 RETRIEVAL_HEADROOM = (RETRIEVAL.excerpt + RETRIEVAL.answer) // CHARACTERS_PER_TOKEN_AT_LEAST
 """Tokens of a model's context that an excerpt and its answer take."""
-_JSON = (".json", ".json.gz", *LINES)
 _SHORTEST_WINDOW, _LONGEST_WINDOW = 32, 3072
 """With a stride of the same length, the longest has the mean context of LongPPL's published windows
 (4,096 tokens and strides of 1,024) at 40% of their price; see benchmarks/window_price.py."""
@@ -232,11 +230,11 @@ models:
 
 
 def _documents(texts: Path, folder: Path) -> str:
-    kind = "json" if texts.name.lower().endswith(_JSON) else "folder"
+    kind = "json" if texts.name.lower().endswith(JSON_ENDINGS) else "folder"
     if not texts.exists():
         raise TokenmartError(f"--texts {texts}: no such folder or file; give one with texts in it")
-    if kind == "folder" and texts.is_file() and not texts.name.lower().endswith(ENDINGS):
-        known = ", ".join((*ENDINGS, *_JSON))
+    if kind == "folder" and texts.is_file() and not texts.name.lower().endswith(TEXT_ENDINGS):
+        known = ", ".join((*TEXT_ENDINGS, *JSON_ENDINGS))
         raise TokenmartError(f"--texts {texts}: not a text file; its name must end in {known}")
     # a document that is longer than a model's context would fail for that model
     return f"{{kind: {kind}, path: {_path(texts, folder)}, too_long: truncate}}"

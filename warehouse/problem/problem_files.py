@@ -1,22 +1,55 @@
-"""Paths of problem files, and their content before it is checked."""
+"""Problem files of all kinds: their paths, their content unchecked, what a ranking needs.
+
+A problem file without `kind:` describes documents, models, probes and a target (`Problem`). One
+with `kind: NAME` belongs to the plugin that has a `ProblemKind` of this name in `problem_kinds/`.
+"""
 
 from __future__ import annotations
 
 import shlex
+from abc import ABC
+from collections.abc import Sequence
 from contextlib import suppress
-from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import ClassVar, NoReturn, Protocol
 
-from warehouse.errors import ProblemFileError
+from warehouse.errors import OtherKindError, ProblemFileError, did_you_mean
+from warehouse.frozen import Frozen
 from warehouse.paths import Workspace
+from warehouse.plugins import kinds
+from warehouse.problem.yaml_file import YamlTree, parse_yaml
 
-if TYPE_CHECKING:
-    from warehouse.problem.yaml_file import YamlTree
+
+class RankedModel(Protocol):
+    """A model, as far as a ranking needs it."""
+
+    @property
+    def full_id(self) -> str:
+        """Its id as published."""
+
+    @property
+    def model_id(self) -> str:
+        """Its partition key."""
+
+    @property
+    def family(self) -> str:
+        """Models of one family are not independent."""
+
+    @property
+    def parameters(self) -> int | None:
+        """Number of parameters, where known."""
 
 
-class Named(Protocol):
-    """A problem, as far as its name goes; `asked` is the value of `--problem`, quoted."""
+class AnyTarget(Protocol):
+    """A target of any kind."""
+
+    @property
+    def kind(self) -> str:
+        """Its kind."""
+
+
+class Ranked(Protocol):
+    """A problem, as far as a ranking of its models needs it."""
 
     @property
     def name(self) -> str:
@@ -24,7 +57,27 @@ class Named(Protocol):
 
     @property
     def asked(self) -> str:
-        """Its name, or the path of its file."""
+        """The value of `--problem`, for the commands in messages."""
+
+    @property
+    def title(self) -> str:
+        """Its title."""
+
+    @property
+    def description(self) -> str:
+        """Its description."""
+
+    @property
+    def baseline(self) -> str:
+        """`metric/variant` that the others are compared with; empty for perplexity."""
+
+    @property
+    def ranked_models(self) -> Sequence[RankedModel]:
+        """The models that are ranked."""
+
+    @property
+    def target(self) -> AnyTarget | None:
+        """The target that ranks them."""
 
 
 def problem_path(name: str, workspace: Workspace) -> Path:
@@ -45,7 +98,7 @@ def list_problems(workspace: Workspace) -> list[str]:
     return sorted(path.stem for path in workspace.problems.glob("*.yml"))
 
 
-def namesake(problem: Named, workspace: Workspace) -> Path | None:
+def namesake(problem: Ranked, workspace: Workspace) -> Path | None:
     """The problem file here whose name another file has too, when the problem is read from that."""
     here = workspace.problems / f"{problem.name}.yml"
     (asked,) = shlex.split(problem.asked)
@@ -60,8 +113,6 @@ def read_problem_file(name: str, workspace: Workspace) -> YamlTree:
     Raises:
         ProblemFileError: missing, unreadable, or no mapping.
     """
-    from warehouse.problem.yaml_file import parse_yaml
-
     path = problem_path(name, workspace)
     if not _is_file(path):
         raise ProblemFileError(_no_such_file(name, path, workspace))
@@ -90,8 +141,7 @@ def _is_file(path: Path) -> bool:
 
 def _no_such_file(name: str, path: Path, workspace: Workspace) -> str:
     problems = list_problems(workspace)
-    close = get_close_matches(path.stem, problems, n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
+    hint = did_you_mean(path.stem, problems)
     here = next((each for each in (f"{name}.yml", f"{name}.yaml") if _is_file(Path(each))), None)
     hint = f"did you mean --problem {here}, in this folder? " if here else hint
     shown = str(path) if len(str(path)) < 300 else f"{str(path)[:300]}…"
@@ -99,3 +149,72 @@ def _no_such_file(name: str, path: Path, workspace: Workspace) -> str:
         f"{shown}: no such problem file; {hint}problems here: {', '.join(problems) or 'none'} "
         "(or give the path of your own .yml)"
     )
+
+
+class ProblemKind(ABC):
+    """A kind of problem file: `kind:` in the file names it. What it can't do stops with `purpose`.
+
+    Args:
+        name: the value of `--problem`.
+        tree: the file, parsed and not checked.
+        workspace: the checkout.
+    """
+
+    kind: ClassVar[str]
+    purpose: ClassVar[str]
+    """Description of such a file and of the commands that read it, for messages."""
+    keys: ClassVar[type[Frozen]]
+    """The keys of such a file, for the reference."""
+
+    def __init__(self, name: str, tree: YamlTree, workspace: Workspace) -> None:
+        self.name, self.tree, self.workspace = name, tree, workspace
+
+    def refuse(self) -> NoReturn:
+        """Stop: the command at hand has no use for such a file.
+
+        Raises:
+            OtherKindError: always.
+        """
+        raise OtherKindError(f"{self.tree.path}: {self.purpose}")
+
+    def ranked(self) -> Ranked:
+        """The problem for ranking its models.
+
+        Raises:
+            TokenmartError: the file is wrong, its data are not here, or there is nothing to rank.
+        """
+        self.refuse()
+
+    def fetch(self, dry_run: bool) -> None:
+        """Download what the problem needs (`tokenmart data fetch`), and print what was downloaded.
+
+        Raises:
+            TokenmartError: the file or its data are wrong, or nothing is fetched for this kind.
+        """
+        self.refuse()
+
+    def missing(self) -> tuple[str, str]:
+        """Report for `tokenmart doctor`: present data, and the command that fetches the rest.
+
+        Returns:
+            Finding; remedy, empty where all is here.
+
+        Raises:
+            TokenmartError: the file is wrong.
+        """
+        self.refuse()
+
+
+def problem_kind(name: str, tree: YamlTree, workspace: Workspace) -> ProblemKind | None:
+    """The reader of a problem file of another kind; None where the core reads it.
+
+    Args:
+        name: the value of `--problem`.
+        tree: the file, whose value is a mapping.
+        workspace: the checkout.
+    """
+    written: object = tree.value.get("kind")
+    if not isinstance(written, str):
+        return None
+    known = kinds(ProblemKind, "problem_kinds")
+    return known[written](name, tree, workspace) if written in known else None

@@ -8,155 +8,37 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import date
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Union
+from typing import TYPE_CHECKING
 
-from pydantic import Field, PrivateAttr, field_validator
+from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
+import warehouse.probes
 from warehouse.errors import ProblemFileError
-from warehouse.frozen import Frozen
+from warehouse.frozen import Frozen, one_of
 from warehouse.paths import Workspace
-from warehouse.plugins import kinds
-from warehouse.probes.contexts import contexts
-from warehouse.probes.probe import Probe, probe_kinds
-from warehouse.problem.changes import Intervention, Rope
-from warehouse.problem.kinds import Ranked, problem_kind
-from warehouse.problem.model_shape import ModelShape
-from warehouse.problem.problem_files import paths_start, read_problem_file, with_keys
-from warehouse.problem.recall_target import Demo, RecallTarget
-from warehouse.sources import documents as document_kinds
-from warehouse.sources import weights as weight_kinds
-from warehouse.sources.documents.interface import DocumentSource
-from warehouse.sources.place import Need, Place
-from warehouse.sources.weights.header import trained_context
-from warehouse.sources.weights.interface import Located, WeightSource
+from warehouse.probes.probe import Probe, contexts
+from warehouse.problem.mistakes import check, inherit
+from warehouse.problem.models import ModelSpec, slug
+from warehouse.problem.problem_files import (
+    Ranked,
+    paths_start,
+    problem_kind,
+    read_problem_file,
+    with_keys,
+)
+from warehouse.problem.targets import Demo, Target
+from warehouse.problem.yaml_file import YamlTree
+from warehouse.sources.documents import DocumentSource
+from warehouse.sources.place import Place
 
 if TYPE_CHECKING:
-    from pydantic import ValidationInfo
-
-    from warehouse.problem.yaml_file import YamlTree
-
-    Source = WeightSource
     Documents = DocumentSource
-else:
-    Source = Annotated[
-        Union[tuple(kinds(WeightSource, weight_kinds).values())],  # noqa: UP007
-        Field(discriminator="kind"),
-    ]
-    Documents = Annotated[
-        Union[tuple(kinds(DocumentSource, document_kinds).values())],  # noqa: UP007
-        Field(discriminator="kind"),
-    ]
-
-Dtype = Literal["auto", "float32", "bfloat16", "float16"]
-
-PUBLISHED_BYTES = 2
-"""Of a weight, as nearly all checkpoints are published."""
-
-
-def slug(full_id: str) -> str:
-    """A model id as a path component: `Qwen/Qwen2-7B` → `Qwen--Qwen2-7B`."""
-    return full_id.replace("/", "--")
-
-
-class ModelSpec(Frozen):
-    """One checkpoint, possibly with interventions; `base` is the full id of the one they act on.
-
-    A model `on_request` runs only if it is named; it is never ranked or submitted. `kind` names its
-    series of doses or checkpoints (`series_of`).
-    """
-
-    may_be_huge: ClassVar[frozenset[str]] = frozenset({"parameters"})
-
-    full_id: str = Field(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9._+-]+)?$",
-        max_length=200,
-        description="id as published, such as Qwen/Qwen2-7B",
-    )
-    source: Source = Field(description="origin of the weights")
-    family: str = Field(description="models of one family are not independent")
-    kind: str | None = Field(default=None, description="series of doses or checkpoints")
-    base: str | None = Field(default=None, description="full id of the model to intervene on")
-    parameters: int | None = Field(
-        default=None, gt=0, le=10**15, description="number of parameters, for plans"
-    )
-    shape: ModelShape | None = Field(default=None, description="sizes of the model, for plans")
-    licence: str = Field(default="unknown", description="licence of the weights")
-    dtype: Dtype = Field(default="auto", description="number format of the weights")
-    context: int | None = Field(
-        default=None, gt=0, description="longest input the model was trained for, in tokens"
-    )
-    rope: Rope | None = Field(default=None, description="position encoding as trained")
-    on_request: bool = Field(default=False, description="run only if --model names it")
-    bos: Literal["tokenizer", "always", "never"] = Field(
-        default="tokenizer", description="whether BOS precedes the text"
-    )
-    interventions: tuple[Intervention, ...] = Field(default=(), description="changes to the base")
-    note: str = Field(default="", description="free text")
-
-    @property
-    def model_id(self) -> str:
-        """The partition key: the full id with `/` replaced."""
-        return slug(self.full_id)
-
-    @property
-    def base_id(self) -> str | None:
-        """The partition key of the checkpoint that the interventions act on."""
-        return None if self.base is None else slug(self.base)
-
-    def locate(self, place: Place) -> Located:
-        """The model's weights, fetched when they are missing; a variant's are its base's.
-
-        Raises:
-            TokenmartError: missing and can't be fetched, or not what was promised.
-        """
-        return self.source.locate(self.base or self.full_id, place)
-
-    def present(self, place: Place) -> Path | None:
-        """The folder or GGUF file with the model's weights, when it is here."""
-        return self.source.present(self.base or self.full_id, place)
-
-    def context_limit(self, place: Place) -> int | None:
-        """Longest input in tokens: the problem file's word, else that of files that are here."""
-        if self.context is not None:
-            return self.context
-        path = self.present(place)
-        return None if path is None else trained_context(path)
-
-    def need(self, place: Place) -> Need:
-        """Files required for the model, their source and approximate size."""
-        need = self.source.need(self.base or self.full_id, place)
-        if not self.source.on_demand:
-            return need
-        size = self.parameters and PUBLISHED_BYTES * self.parameters
-        pickled = getattr(self.source, "pickled", False)
-        return replace(need, download_bytes=size, copy_bytes=(size or 0) if pickled else 0)
-
-
-if TYPE_CHECKING:
     AnyProbe = Probe
 else:
-    AnyProbe = Annotated[Union[tuple(probe_kinds().values())], Field(discriminator="kind")]  # noqa: UP007
-
-
-class FileTarget(Frozen):
-    """Downstream scores in a locked JSON file."""
-
-    kind: Literal["file"]
-    path: Path
-    url: str | None = None
-
-
-class ImportedTarget(Frozen):
-    """Downstream scores imported with `tokenmart data import`."""
-
-    kind: Literal["imported"]
-
-
-Target = Annotated[FileTarget | RecallTarget | ImportedTarget, Field(discriminator="kind")]
+    Documents = one_of(DocumentSource, "documents")
+    AnyProbe = one_of(Probe, warehouse.probes)
 
 
 class Problem(Frozen):
@@ -345,9 +227,6 @@ def checked_problem(tree: YamlTree, workspace: Workspace) -> Problem:
     Raises:
         ProblemFileError: see `load_problem`.
     """
-    from warehouse.problem.inherit import inherit
-    from warehouse.problem.mistakes import check
-
     raw = with_keys(tree).value
     inherited = inherit(raw.get("models"), frozenset(ModelSpec.model_fields), tree)
     if "models" in raw:

@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from warehouse.errors import LockedFileError
+from warehouse.paths import Workspace
+from warehouse.sources.lock_file import check_sha256
 from warehouse.strict_json import StrictJsonError, kind, read_json, shown
-
-if TYPE_CHECKING:
-    from warehouse.paths import Workspace
 
 MAXIMUM_BYTES = 64 << 20
 SCORE_KEY = "overall"
@@ -97,8 +96,6 @@ def read_locked_target(
         LockedFileError: missing, malformed, changed since it was locked, or without the scores of
             the models.
     """
-    from warehouse.sources.lock_file import check_sha256
-
     said = asked or problem
     target = read_target(
         workspace.root / path,
@@ -108,8 +105,7 @@ def read_locked_target(
     wanted = list(models)
     if not some or not any(model in target.scores for model in wanted):
         target.only(wanted)
-    lock = check_sha256(workspace, problem, path, target.sha256)
-    return replace(target, first_use=lock.first_use)
+    return replace(target, first_use=check_sha256(workspace, problem, path, target.sha256))
 
 
 def _unwrap(path: Path, content: Any) -> Any:

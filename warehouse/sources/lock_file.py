@@ -7,7 +7,6 @@ record, or a model whose hub revision moved, is refused until the record is edit
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +19,6 @@ from warehouse.strict_json import StrictJsonError, read_json, shown
 
 _MAXIMUM_BYTES = 4 << 20
 _SECTIONS = ("files", "revisions")
-
-
-@dataclass(frozen=True)
-class LockFileEntry:
-    """The outcome of a check: the value on record, and whether this call recorded it."""
-
-    value: str
-    first_use: bool
 
 
 def lock_path(workspace: Workspace, problem: str) -> Path:
@@ -47,22 +38,21 @@ def file_sha256(path: Path) -> str:
         raise LockedFileError(f"{path}: locked file can't be read ({error.strerror})") from error
 
 
-def check_file(workspace: Workspace, problem: str, path: Path) -> LockFileEntry:
+def check_sha256(workspace: Workspace, problem: str, path: Path, sha256: str) -> bool:
     """Check a locked file against its record, or record it on first use.
 
     Args:
         workspace: the checkout.
         problem: name of the problem the file belongs to.
         path: absolute, or relative to the workspace's root.
+        sha256: of the bytes that are used.
+
+    Returns:
+        Whether this call recorded it.
 
     Raises:
-        LockedFileError: the file is missing, unreadable, or not the one recorded.
+        LockedFileError: the file is not the one recorded.
     """
-    return check_sha256(workspace, problem, path, file_sha256(workspace.root / path))
-
-
-def check_sha256(workspace: Workspace, problem: str, path: Path, sha256: str) -> LockFileEntry:
-    """`check_file` for a caller that has hashed the bytes it will use."""
     name = name_in(workspace, path)
     expected, first_use = _recorded(workspace, problem, "files", name, sha256)
     if expected != sha256:
@@ -71,7 +61,7 @@ def check_sha256(workspace: Workspace, problem: str, path: Path, sha256: str) ->
             f"restore the file, or remove its entry from {lock_path(workspace, problem)} "
             "if the change is meant"
         )
-    return LockFileEntry(value=sha256, first_use=first_use)
+    return first_use
 
 
 def changed(workspace: Workspace, problem: str, path: Path) -> str:
@@ -83,8 +73,11 @@ def changed(workspace: Workspace, problem: str, path: Path) -> str:
     return f"changed since it was locked: expected sha256 {expected}, found {found}"
 
 
-def record_revision(workspace: Workspace, problem: str, full_id: str, commit: str) -> LockFileEntry:
+def record_revision(workspace: Workspace, problem: str, full_id: str, commit: str) -> bool:
     """Record the hub commit of a model on first use, or check it against the record.
+
+    Returns:
+        Whether this call recorded it.
 
     Raises:
         LockedFileError: another commit is on record.
@@ -96,7 +89,7 @@ def record_revision(workspace: Workspace, problem: str, full_id: str, commit: st
             f"{commit}; pin `revision: {expected}` in the problem file, or remove its entry "
             f"from {lock_path(workspace, problem)} if the change is meant"
         )
-    return LockFileEntry(value=commit, first_use=first_use)
+    return first_use
 
 
 def recorded_revision(workspace: Workspace, problem: str, full_id: str) -> str | None:

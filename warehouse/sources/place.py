@@ -1,4 +1,4 @@
-"""Places of a problem's files, and whether missing ones may be fetched."""
+"""Places of a problem's files, whether missing ones may be fetched, and what it needs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from filelock import FileLock
+from packaging.requirements import InvalidRequirement, Requirement
+from pydantic import AfterValidator
 
 from warehouse.files import storage_errors
 from warehouse.paths import Workspace
@@ -77,3 +79,17 @@ class Need:
     remedy: str
     download_bytes: int | None = 0
     copy_bytes: int = 0
+
+
+def _pinned(text: str) -> str:
+    try:
+        pins = [pin.operator for pin in Requirement(text).specifier]
+    except InvalidRequirement:
+        pins = []
+    if pins != ["=="] or "*" in text:
+        raise ValueError("expected one release, name==version")
+    return text
+
+
+Pinned = Annotated[str, AfterValidator(_pinned)]
+"""A requirement of one release: `name==version`."""

@@ -1,10 +1,131 @@
-"""Which packages the tokenizer of a checkpoint needs, and whether they work here."""
+"""Tokenizers as the files of their repository define them, whatever class of a library reads them.
+
+transformers 5 rebuilds some tokenizers by rules of its own: of a `tokenizer.model` it drops the
+space that sentencepiece puts before the text and most of its normaliser, of a `tokenizer.json` the
+normaliser. Here both are set again, and compared with what their own library gives.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from warehouse.errors import TokenmartError
+
+# what implementations differ in: a word at the start, spaces there and inside, lines, digits, bytes
+_SAMPLES = (
+    "Report to  the Congress\n\n\tof 2019: §5 naïve €", " a", "\n b", "中文 12345\u00a0x",
+    " two  spaces \nＦｕｌｌ e\u0301 ﬁne ½ ", "한국 \u3000①\u200b x  ",
+)  # fmt: skip
+_TYPES = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
+
+
+def read_as_published(backend: Any, folder: Path) -> Callable[[str], list[int]] | None:
+    """Make a tokenizer split text as the files of its repository define.
+
+    Args:
+        backend: of the library `tokenizers`; its normaliser and model may be replaced.
+        folder: with the tokenizer's files.
+
+    Returns:
+        Where a text may still be split otherwise, sentencepiece's own token ids of it: its rules
+        of normalisation go character by character, in `tokenizers` by grapheme.
+
+    Raises:
+        TokenmartError: it gives other tokens; with the setting that is the cause.
+    """
+    if (folder / "tokenizer.json").is_file():
+        _restore(backend, folder / "tokenizer.json")
+        return None
+    return _as_sentencepiece(backend, folder) if needs_sentencepiece(folder) else None
+
+
+def _ids(backend: Any) -> list[list[int]]:
+    return [backend.encode(text, add_special_tokens=False).ids for text in _SAMPLES]
+
+
+def _restore(backend: Any, file: Path) -> None:
+    from tokenizers import Tokenizer
+
+    published = Tokenizer.from_file(str(file))
+    for each in (published, backend):
+        # a file may keep those of the model's training; a text is read whole
+        each.no_truncation()
+        each.no_padding()
+    expected = _ids(published)
+    if _ids(backend) != expected:
+        backend.model = published.model
+        backend.normalizer = published.normalizer
+        backend.pre_tokenizer = published.pre_tokenizer
+    if _ids(backend) != expected:
+        raise TokenmartError(
+            f"transformers {version('transformers')} splits text otherwise than its tokenizer.json "
+            "says; save the tokenizer again with this version, and point source to that folder"
+        )
+
+
+def _as_sentencepiece(backend: Any, folder: Path) -> Callable[[str], list[int]] | None:
+    from sentencepiece import SentencePieceProcessor, sentencepiece_model_pb2
+
+    processor = SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
+    described: Any = sentencepiece_model_pb2
+    model = described.ModelProto.FromString(processor.serialized_model_proto())
+    wrong = _first_difference(backend, processor)
+    if wrong is not None:
+        _rebuild(backend, model)
+        wrong = _first_difference(backend, processor)
+    if wrong is not None:
+        raise TokenmartError(
+            f"its tokenizer.model is read otherwise than sentencepiece reads it, by its "
+            f"{_cause(model, backend, processor, wrong)} ({wrong!r} for one); convert it to a "
+            "tokenizer.json and point source to that folder"
+        )
+    return processor.encode if model.normalizer_spec.precompiled_charsmap else None
+
+
+def _first_difference(backend: Any, processor: Any) -> str | None:
+    ids = _ids(backend)
+    pairs = zip(_SAMPLES, ids, strict=True)
+    return next((text for text, found in pairs if found != processor.encode(text)), None)
+
+
+def _rebuild(backend: Any, model: Any) -> None:
+    """Sentencepiece's steps in its order: characters, spaces, prefix; and its own table."""
+    from tokenizers import Regex, models, normalizers
+
+    rules, trained = model.normalizer_spec, model.trainer_spec
+    steps: list[Any] = []
+    if rules.precompiled_charsmap:
+        steps.append(normalizers.Precompiled(rules.precompiled_charsmap))
+    if rules.remove_extra_whitespaces:
+        steps.append(normalizers.Replace(Regex(r"\A +| +\z"), ""))
+        steps.append(normalizers.Replace(Regex(" {2,}"), " "))
+    if rules.add_dummy_prefix:
+        steps.append(normalizers.Prepend("▁"))
+    backend.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", "▁")])
+    backend.pre_tokenizer = None
+    if _TYPES.get(trained.model_type) == "unigram":
+        pieces = [(each.piece, each.score) for each in model.pieces]
+        backend.model = models.Unigram(pieces, trained.unk_id, trained.byte_fallback)
+
+
+def _cause(model: Any, backend: Any, processor: Any, text: str) -> str:
+    """The setting of a `tokenizer.model` by which a text is split otherwise."""
+    rules, trained = model.normalizer_spec, model.trainer_spec
+    kind = _TYPES.get(trained.model_type, str(trained.model_type))
+    if kind not in ("unigram", "bpe"):
+        return f"type (trainer_spec.model_type {kind})"
+    if trained.treat_whitespace_as_suffix:
+        return "spaces behind words (trainer_spec.treat_whitespace_as_suffix)"
+    ours = backend.normalizer.normalize_str(text).replace("▁", " ").strip(" ")
+    if ours != processor.normalize(text).replace("▁", " ").strip(" "):
+        return f"normaliser (normalizer_spec.name {rules.name or 'user_defined'})"
+    own = [each.piece for each in model.pieces if each.type == 4]
+    if own:
+        return f"own symbols (trainer_spec.user_defined_symbols {', '.join(own[:5])})"
+    return f"table of pieces (trainer_spec.model_type {kind})"
 
 
 def needs_sentencepiece(folder: Path) -> bool:

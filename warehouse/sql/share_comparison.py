@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from warehouse.problem.series import series_of
+from warehouse.problem.models import series_of
 from warehouse.store.bundle import (
     Condition,
     SharedModel,

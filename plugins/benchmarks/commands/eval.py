@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from plugins.benchmarks.harness.evaluation import EvalRun
     from plugins.benchmarks.harness.tasks import EvalTask
     from warehouse.paths import Workspace
-    from warehouse.problem.spec import ModelSpec, Problem
+    from warehouse.problem.models import ModelSpec
+    from warehouse.problem.spec import Problem
     from warehouse.progress import Progress
 
 

@@ -18,7 +18,7 @@ from plugins.benchmarks.scores.own_aggregates import (
     refuse_other_mean,
 )
 from warehouse.errors import TokenmartError
-from warehouse.importers.interface import Importer, Row
+from warehouse.importers.importer import Importer, Row
 from warehouse.text_file import parse_json, text_lines
 
 _ENDING = "_samples.jsonl"

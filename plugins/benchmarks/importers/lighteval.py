@@ -23,7 +23,7 @@ from plugins.benchmarks.scores.own_aggregates import (
     refuse_other_mean,
 )
 from warehouse.errors import TokenmartError
-from warehouse.importers.interface import Importer, Row
+from warehouse.importers.importer import Importer, Row
 
 _NAME = re.compile(r"details_(?P<task>.+)_(?P<time>\d{4}-\d\d-\d\dT[\d.:-]+)\.parquet")
 _COLUMNS = ("metric", "metrics")

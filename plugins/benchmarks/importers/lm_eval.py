@@ -14,7 +14,7 @@ from typing import Any
 
 from plugins.benchmarks.harness.imports.sample_files import metrics_of, read_samples, task_of
 from warehouse.errors import TokenmartError
-from warehouse.importers.interface import Importer, Row
+from warehouse.importers.importer import Importer, Row
 
 
 @dataclass(frozen=True)

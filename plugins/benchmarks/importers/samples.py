@@ -30,7 +30,7 @@ from plugins.benchmarks.harness.imports.sample_files import (
     task_of,
 )
 from warehouse.errors import TokenmartError
-from warehouse.importers.interface import Row
+from warehouse.importers.importer import Row
 
 
 @dataclass(frozen=True)

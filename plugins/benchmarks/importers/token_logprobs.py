@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from plugins.benchmarks.harness.imports.imported_answers import EvalImporter
 from warehouse.errors import TokenmartError
-from warehouse.importers.interface import Row
+from warehouse.importers.importer import Row
 from warehouse.text_file import parse_json, text_lines
 
 LISTS = {

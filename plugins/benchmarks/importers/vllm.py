@@ -15,7 +15,7 @@ from plugins.benchmarks.harness.eval_answer import ROUNDING
 from plugins.benchmarks.harness.imports.imported_answers import EvalImporter
 from plugins.benchmarks.importers.token_logprobs import json_lines
 from warehouse.errors import TokenmartError
-from warehouse.importers.interface import Row
+from warehouse.importers.importer import Row
 
 
 class VllmPromptLogprobs(EvalImporter):

@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 
 from warehouse.errors import TokenmartError, did_you_mean
-from warehouse.importers.table_mistakes import check_columns
+from warehouse.importers.plain_table import check_columns
 from warehouse.importers.table_rows import load_rows
 
 REQUIRED = ("model", "item", "score")

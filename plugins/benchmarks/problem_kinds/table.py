@@ -12,7 +12,7 @@ from plugins.benchmarks.scores.table_problem import (
     ranked_table,
     read_table,
 )
-from warehouse.problem.kinds import ProblemKind
+from warehouse.problem.problem_files import ProblemKind
 
 
 class TableKind(ProblemKind):

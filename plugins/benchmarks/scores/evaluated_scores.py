@@ -11,7 +11,8 @@ from plugins.benchmarks.scores.harness_results import HarnessResults, ScoreRow, 
 from plugins.benchmarks.scores.metric_directions import direction_of
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
-from warehouse.problem.spec import ModelSpec, load_problem
+from warehouse.problem.models import ModelSpec
+from warehouse.problem.spec import load_problem
 from warehouse.sql.connection import connect_read_only
 
 _BUILD = "tokenmart dbt run --select tag:benchmarks+"

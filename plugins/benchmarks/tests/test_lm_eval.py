@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from warehouse.errors import TokenmartError
-from warehouse.importers.store import import_items, importer
+from warehouse.importers.importer import import_items, importer
 from warehouse.paths import Workspace
 
 NAME = "samples_arc_easy_2025-03-04T10-11-12.123456.jsonl"

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from plugins.benchmarks.importers.samples import HarnessSamples
 from tokenmart import cli
 from warehouse.errors import TokenmartError
-from warehouse.importers.store import importer
+from warehouse.importers.importer import importer
 from warehouse.paths import Workspace
 from warehouse.sql.connection import connect_to_parquet
 

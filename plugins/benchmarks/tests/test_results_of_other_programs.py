@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from warehouse.errors import TokenmartError
-from warehouse.importers.store import importer
+from warehouse.importers.importer import importer
 
 RIGHT = [1, 0, 1, 1, 0]
 TIME = "2025-03-04T10-11-12.123456"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plugins.merging.problem import MergeProblem
-from warehouse.problem.kinds import ProblemKind
+from warehouse.problem.problem_files import ProblemKind
 
 
 class MergeKind(ProblemKind):

@@ -22,7 +22,8 @@ from warehouse.maintenance.check import check_documents, check_file
 from warehouse.maintenance.cli import data as commands
 from warehouse.maintenance.garbage import find_garbage, remove_garbage
 from warehouse.paths import Workspace
-from warehouse.sources.documents.interface import Document, documents_table
+from warehouse.sources.document_files import Document
+from warehouse.sources.documents import documents_table
 from warehouse.store import token_files as store
 from warehouse.store.ledger import content_sha256, read_units
 from warehouse.store.parquet_files import write_table

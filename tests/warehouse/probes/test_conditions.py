@@ -11,13 +11,16 @@ import pytest
 from pydantic import ValidationError
 from readings import reading_of
 
-from warehouse.probes.copy import CopyProbe, passage_starts
-from warehouse.probes.far import FarProbe
-from warehouse.probes.halves import HalvesProbe
-from warehouse.probes.ladder import LadderProbe, target_spans
-from warehouse.probes.needle import NeedleProbe, needles
+from warehouse.probes.context_length import LadderProbe, target_spans
+from warehouse.probes.context_replaced import CopyProbe, FarProbe, HalvesProbe, passage_starts
+from warehouse.probes.lookup import (
+    NeedleProbe,
+    RetrievalProbe,
+    excerpt_places,
+    excerpt_starts,
+    needles,
+)
 from warehouse.probes.request import Reading, Request
-from warehouse.probes.retrieval import RetrievalProbe, excerpt_places, excerpt_starts
 
 BOS = [None, 7]
 LADDER = LadderProbe(kind="ladder", contexts=(8, 20, 40), targets=12, spans=3, slack=0.25)

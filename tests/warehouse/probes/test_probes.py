@@ -8,15 +8,14 @@ import numpy as np
 import pytest
 from readings import reading_of
 
-from warehouse.probes.full import FullProbe, full_requests
-from warehouse.probes.retrieval import (
+from warehouse.probes.context_length import FullProbe, WindowProbe, full_requests, window_requests
+from warehouse.probes.lookup import (
     WITH_DOCUMENT,
     WITHOUT_DOCUMENT,
     RetrievalProbe,
     excerpt_starts,
     retrieval_requests,
 )
-from warehouse.probes.window import WindowProbe, window_requests
 
 TOKENS = np.arange(100, 200, dtype=np.int32)
 RETRIEVAL = RetrievalProbe(

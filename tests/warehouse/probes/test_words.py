@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from warehouse.probes.words import sentences, word_start, word_starts
+from warehouse.probes.lookup import sentences, word_start, word_starts
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import duckdb
 
 from warehouse.paths import Workspace
-from warehouse.problem.lineup import store_lineup
 from warehouse.problem.spec import load_problem
+from warehouse.problem.tables import store_lineup
 from warehouse.sql.views import create_views
 
 PROBLEM = """\

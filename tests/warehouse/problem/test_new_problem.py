@@ -16,10 +16,10 @@ from click.testing import CliRunner, Result
 
 from tokenmart import cli
 from warehouse.paths import Workspace, find_workspace
-from warehouse.probes.retrieval import RetrievalProbe
+from warehouse.probes.lookup import RetrievalProbe
 from warehouse.problem.new_problem import _path, _scalar
 from warehouse.problem.spec import load_problem
-from warehouse.sources.documents.folder import FolderDocuments
+from warehouse.sources.documents import FolderDocuments
 
 CHECKOUT = find_workspace(Path(__file__))
 LONG = "the warehouse reads every token in place " * 120

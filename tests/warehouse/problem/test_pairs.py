@@ -10,8 +10,8 @@ import pytest
 
 from warehouse.errors import ProblemFileError
 from warehouse.paths import Workspace
-from warehouse.problem.lineup import store_pairs
 from warehouse.problem.spec import load_problem
+from warehouse.problem.tables import store_pairs
 from warehouse.sql.views import create_views
 
 PROBLEM = """\

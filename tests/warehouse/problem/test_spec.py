@@ -14,11 +14,11 @@ from analysis.submission import locked_problem as locked
 from warehouse.errors import ProblemFileError
 from warehouse.paths import Workspace
 from warehouse.plugins import kind_of
-from warehouse.problem.changes import Intervention, Rope
+from warehouse.problem.models import Intervention, Rope, slug
 from warehouse.problem.needs import problem_needs
-from warehouse.problem.recall_target import RECALL_TASKS, RecallTarget
-from warehouse.problem.spec import load_problem, slug
-from warehouse.sources.weights.hub import HubSource
+from warehouse.problem.spec import load_problem
+from warehouse.problem.targets import RECALL_TASKS, RecallTarget
+from warehouse.sources.weights import HubSource
 
 ROOT = Path(__file__).parents[3]
 SHIPPED = Workspace(ROOT, ROOT / "data", ROOT / "warehouse" / "tokenmart.duckdb")

@@ -13,10 +13,9 @@ import pytest
 
 from warehouse.errors import LockedFileError, TokenmartError
 from warehouse.paths import Workspace
-from warehouse.sources.documents.folder import FolderDocuments
-from warehouse.sources.documents.interface import Document, documents_table
-from warehouse.sources.documents.json_file import JsonDocuments, parse_documents
-from warehouse.sources.fetch import ensure_documents
+from warehouse.problem.tables import ensure_documents
+from warehouse.sources.document_files import Document, parse_documents
+from warehouse.sources.documents import FolderDocuments, JsonDocuments, documents_table
 from warehouse.sources.place import Place
 from warehouse.store.schema import DOCUMENTS
 

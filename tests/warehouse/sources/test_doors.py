@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Literal
 
 from warehouse.sources.place import Need
-from warehouse.sources.documents.interface import Document, DocumentSource
+from warehouse.sources.document_files import Document
+from warehouse.sources.documents import DocumentSource
 
 
 class HeapDocuments(DocumentSource):
@@ -47,7 +48,7 @@ WEIGHTS = '''
 from typing import Literal
 
 from warehouse.sources.place import Need
-from warehouse.sources.weights.interface import Located, WeightSource
+from warehouse.sources.weights import Located, WeightSource
 
 
 class SharedSource(WeightSource):
@@ -64,7 +65,7 @@ class SharedSource(WeightSource):
 '''
 IMPORTER = '''
 """Scores as `item score` on each line."""
-from warehouse.importers.interface import Importer, Row
+from warehouse.importers.importer import Importer, Row
 
 
 class LinesImporter(Importer):

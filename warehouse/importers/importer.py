@@ -1,13 +1,17 @@
-"""Imported scores into the warehouse: every row checked first, then written whole."""
+"""Importers of scores that other programs computed: their interface, tables of items, the store."""
 
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from typing import Any, ClassVar
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field, ValidationError
@@ -15,8 +19,9 @@ from pydantic import Field, ValidationError
 import warehouse.importers as package
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.files import sha256_file
-from warehouse.frozen import Frozen
-from warehouse.importers.interface import Importer, Row, StoringImporter
+from warehouse.frozen import LARGEST_NUMBER, Frozen
+from warehouse.importers.plain_table import check_columns
+from warehouse.importers.table_rows import load_rows
 from warehouse.paths import Workspace
 from warehouse.plugins import kinds
 from warehouse.remote import footer
@@ -26,17 +31,109 @@ from warehouse.store.schema import DOWNSTREAM
 IMPORT_KEY = b"tokenmart.import"
 """Parquet footer key: JSON with the format, the metric and the sha256 of the files imported."""
 
-_INT32 = 2**31 - 1
+
+@dataclass(frozen=True)
+class Row:
+    """One scored item as read from a file: its place, and its fields, not yet checked.
+
+    `place` names file and line for messages. `fields` has `task`, `item` (a whole number) and
+    `score`, and may have the other columns of the `downstream` table.
+    """
+
+    place: str
+    fields: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Importer(ABC):
+    """A format of scores made elsewhere, for one model; `kind` is its name.
+
+    `metric` is the user's choice where a file holds several.
+    """
+
+    kind: ClassVar[str]
+    metric: str | None = None
+
+    @abstractmethod
+    def read(self, path: Path) -> Iterator[Row]:
+        """The scored items of a file.
+
+        Raises:
+            TokenmartError: it can't be read, or is not in this format.
+        """
+
+
+class StoringImporter(ABC):
+    """A format of something other than target scores; it stores what it reads. `kind` names it.
+
+    `of_other_models`: the model that the files are of need not be one of the problem.
+    """
+
+    kind: ClassVar[str]
+    of_other_models: ClassVar[bool] = False
+
+    @abstractmethod
+    def import_files(
+        self,
+        files: Sequence[Path],
+        workspace: Workspace,
+        problem: str,
+        model_id: str,
+        *,
+        force: bool = False,
+    ) -> dict[str, int]:
+        """Read one model's files and store them; every row is checked before anything is written.
+
+        Args:
+            files: all files of the model.
+            workspace: the checkout.
+            problem: name of the problem.
+            model_id: partition key of the model.
+            force: replace what is stored and differs.
+
+        Returns:
+            Items by task.
+
+        Raises:
+            TokenmartError: a file or a row is wrong.
+            StorageError: the disk is full or the folder can't be written.
+        """
+
+
+class ItemsImporter(Importer):
+    """Columns task, item and score, and optionally cluster and context_tokens."""
+
+    kind = "items"
+
+    def read(self, path: Path) -> Iterator[Row]:
+        """The rows of the file, counted from 1 without a header.
+
+        Raises:
+            TokenmartError: another suffix, unreadable, or other columns.
+        """
+        if self.metric is not None:
+            raise TokenmartError("--metric: a file of items has one score a row; leave it out")
+        ordered = "select * exclude (row_number) from given order by row_number"
+        with duckdb.connect() as connection:
+            columns = load_rows(connection, path, "given")
+            rows = connection.execute(ordered).fetchall()
+        required = ("task", "item", "score")
+        check_columns(path, columns, [*required, "cluster", "context_tokens"], required)
+        for number, values in enumerate(rows, start=1):
+            fields = dict(zip(columns, values, strict=True))
+            if isinstance(score := fields["score"], str):
+                fields["score"] = {"true": 1.0, "false": 0.0}.get(score.lower(), score)
+            yield Row(f"{path}: row {number}", fields)
 
 
 class Item(Frozen):
     """One scored item; items that share a context share a `cluster` (for standard errors)."""
 
     task: str = Field(min_length=1)
-    item: int = Field(ge=0, le=_INT32)
+    item: int = Field(ge=0, le=LARGEST_NUMBER)
     score: float = Field(allow_inf_nan=False)
-    cluster: int | None = Field(default=None, ge=0, le=_INT32)
-    context_tokens: int | None = Field(default=None, ge=0, le=_INT32)
+    cluster: int | None = Field(default=None, ge=0, le=LARGEST_NUMBER)
+    context_tokens: int | None = Field(default=None, ge=0, le=LARGEST_NUMBER)
 
 
 def importer(kind: str, metric: str | None = None) -> Importer:

@@ -1,4 +1,4 @@
-"""Facts from a model's own files, before any weight is read."""
+"""Files of a checkpoint: whether all weights are there, and the context it was trained for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,62 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from warehouse.errors import TokenmartError
+from warehouse.strict_json import StrictJsonError, read_json
+
+SAFETENSORS = "*.safetensors"
+PICKLED = "pytorch_model*.bin"
+"""File names of the two kinds of weights; a repository may hold other `.bin` files."""
+_LARGEST_INDEX = 64 << 20
 _LARGEST_CONFIG = 16 << 20
+
+
+def has_weights(folder: Path, pattern: str) -> bool:
+    """Whether a folder contains weights of this kind, with every file that their index names.
+
+    Raises:
+        TokenmartError: an index is damaged, or names a file outside the folder.
+    """
+    return any(folder.glob(pattern)) and not _missing_shards(folder, pattern)
+
+
+def refuse_missing_shards(
+    who: str, folder: Path, pattern: str, remedy: str = "fetch the model again"
+) -> None:
+    """Stop at a folder without all files of its index.
+
+    Args:
+        who: the model's name in the message, or where it is.
+        folder: of the checkpoint.
+        pattern: of its weights' names.
+        remedy: what to do.
+
+    Raises:
+        TokenmartError: it does; with the first of their names.
+    """
+    if missing := _missing_shards(folder, pattern):
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        raise TokenmartError(
+            f"{who} lacks {', '.join(missing[:3])}{more}, named by the index of its weights; "
+            f"{remedy}"
+        )
+
+
+def _missing_shards(folder: Path, pattern: str) -> list[str]:
+    missing: set[str] = set()
+    for index in folder.glob(f"{pattern}.index.json"):
+        try:
+            shards = set(read_json(index, _LARGEST_INDEX).content["weight_map"].values())
+            inside = all(Path(shard).name == shard for shard in shards)
+        except (StrictJsonError, AttributeError, KeyError, TypeError) as error:
+            reason = error if isinstance(error, StrictJsonError) else "has no table `weight_map`"
+            raise TokenmartError(f"{index}: {reason}; fetch the model again") from error
+        if not inside:
+            raise TokenmartError(
+                f"{index}: names files outside its folder; fetch the model from its publisher"
+            )
+        missing |= {shard for shard in shards if not (folder / shard).is_file()}
+    return sorted(missing)
 
 
 def trained_context(path: Path) -> int | None:

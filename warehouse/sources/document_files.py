@@ -1,4 +1,4 @@
-"""Documents in one JSON file, or JSON lines: texts, objects with a text, or token ids.
+"""Documents read from files: text, Markdown, JSON and JSON lines, as they are or in gzip.
 
 The inner format of the locked proxy file is known only as far as its statement goes. What the
 statement allows is read; everything else is refused with the row that is wrong.
@@ -6,107 +6,89 @@ statement allows is read; everything else is refused with the row that is wrong.
 
 from __future__ import annotations
 
-import hashlib
+import gzip
+import io
 import json
-from dataclasses import replace
+import zlib
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import Field, model_validator
+from warehouse.errors import LockedFileError, StorageError, TokenmartError
 
-from warehouse.errors import LockedFileError, TokenmartError
-from warehouse.sources.archives import unpacked
-from warehouse.sources.documents.interface import Document, DocumentSource
-from warehouse.sources.lock_file import check_sha256
-from warehouse.sources.locked_files import ensure_locked_file
-from warehouse.sources.place import Need, Place
+TEXT_ENDINGS = (".txt", ".md", ".txt.gz", ".md.gz")
+LINES_ENDINGS = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
+JSON_ENDINGS = (".json", ".json.gz", *LINES_ENDINGS)
+LARGEST_TEXT_BYTES = 512 << 20
+"""Of one text, unpacked."""
 
 TEXT_FIELDS = ("text", "document", "content", "report", "input")
 ID_FIELDS = ("id", "doc_id", "_id", "name")
 TOKEN_FIELDS = ("input_ids", "token_ids", "tokens", "ids")
 TOKENIZER_FIELDS = ("tokenizer", "tokenizer_name", "tokenizer_id")
 WRAPPER_FIELDS = ("documents", "data", "examples", "rows", "items", "texts")
-LINES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
 _CHARACTERS_PER_TOKEN = 4
 
 
-class JsonDocuments(DocumentSource):
-    """Documents in one file: .json, or .jsonl with one document per line; .gz is decompressed.
+@dataclass(frozen=True)
+class Document:
+    """One document: its name in the source, its text, and the group that the source gives it."""
 
-    `locked` records its sha256 at first use and refuses a changed file.
+    name: str
+    text: str
+    group: str | None = None
+
+
+def unpacked(file: Path, content: bytes | None = None) -> bytes:
+    """A file's bytes, unpacked where its name ends in .gz.
+
+    Args:
+        file: the file.
+        content: its bytes, where they were read already.
+
+    Raises:
+        TokenmartError: more than LARGEST_TEXT_BYTES.
+        StorageError: it can't be read or unpacked.
     """
+    try:
+        with file.open("rb") if content is None else io.BytesIO(content) as stream:
+            packed = file.name.lower().endswith(".gz")
+            with gzip.open(stream) if packed else stream as reader:
+                found = reader.read(LARGEST_TEXT_BYTES + 1)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise StorageError(
+            f"{file}: damaged archive ({error}); delete it and fetch again"
+        ) from error
+    except OSError as error:
+        raise StorageError(
+            f"{file}: can't be read ({error.strerror or error}); correct the path, or make it "
+            "readable"
+        ) from error
+    if len(found) > LARGEST_TEXT_BYTES:
+        raise TokenmartError(
+            f"{file}: more than {LARGEST_TEXT_BYTES >> 20} MiB of text; split it into several files"
+        )
+    return found
 
-    kind: Literal["json"]
-    path: Path
-    url: str | None = None
-    locked: bool = False
-    group_field: str | None = Field(
-        default=None, description="field of a document that has its group, e.g. `source`"
-    )
 
-    @model_validator(mode="after")
-    def _groups_come_from_one_place(self) -> JsonDocuments:
-        if self.groups and self.group_field is not None:
-            raise ValueError("give groups or group_field, not both")
-        return self
+def read_text(file: Path) -> str:
+    """The text of a file, unpacked where its name ends in .gz; a byte-order mark is left out.
 
-    @property
-    def grouping(self) -> str:
-        """What the documents' groups depend on besides the file; empty without groups."""
-        return super().grouping if self.group_field is None else f"groups in {self.group_field}"
-
-    def need(self, place: Place) -> Need:
-        """The file, which may be placed by hand."""
-        file = place.resolve(self.path)
-        remedy = f"{place.fetch_command} --only documents, or place the file by hand"
-        source = "a locked file" if self.locked else "a file"
-        return Need("documents", str(self.path), file.is_file(), str(file), source, remedy)
-
-    def lengths(self, place: Place) -> list[int] | None:
-        """Characters of each document, of token ids at 4 a token; None where there is no file.
-
-        Raises:
-            LockedFileError: not in a known format.
-        """
-        file = place.resolve(self.path)
-        if not file.is_file():
-            return None
-        rows, tokenizer = _rows(_parsed(unpacked(file), file), file)
-        return [_length(row, number, file, tokenizer) for number, row in enumerate(rows)]
-
-    def provenance(self, place: Place) -> dict[str, str]:
-        """The file's path as the problem file gives it, and its hash."""
-        return {"path": self.path.as_posix(), "sha256": self.source_sha256(place)}
-
-    def source_sha256(self, place: Place) -> str:
-        """sha256 of the file.
-
-        Raises:
-            LockedFileError: missing and not to be had, or changed since its first use.
-        """
-        return hashlib.sha256(self._content(place)).hexdigest()
-
-    def read(self, place: Place) -> list[Document]:
-        """The documents of the file.
-
-        Raises:
-            LockedFileError: missing, changed since its first use, or not in a known format.
-        """
-        file = place.resolve(self.path)
-        return parse_documents(unpacked(file, self._content(place)), file, self.group_field)
-
-    def _content(self, place: Place) -> bytes:
-        file = place.resolve(self.path)
-        if not self.locked and self.url is None and not file.exists():
-            raise TokenmartError(
-                f"documents.path {file}: no such file; correct it in the problem file"
-            )
-        file = ensure_locked_file(self.path, self.url, place, "documents")
-        content = file.read_bytes()
-        if self.locked:
-            sha256 = hashlib.sha256(content).hexdigest()
-            check_sha256(place.workspace, place.problem, file, sha256)
-        return content
+    Raises:
+        TokenmartError: it is empty, not UTF-8 or too large.
+        StorageError: it is damaged.
+    """
+    content = unpacked(file)
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise TokenmartError(
+            f"{file}: not UTF-8 at byte {error.start}; save it as UTF-8, or take it out of the "
+            "folder"
+        ) from error
+    if not text.strip():
+        raise TokenmartError(f"{file}: contains no text; take it out of the folder")
+    return text
 
 
 def parse_documents(content: bytes, path: Path, group_field: str | None = None) -> list[Document]:
@@ -142,7 +124,7 @@ def _group(row: Any, where: str, field: str) -> str:
 
 
 def _parsed(content: bytes, path: Path) -> Any:
-    if not path.name.lower().endswith(LINES):
+    if not path.name.lower().endswith(LINES_ENDINGS):
         try:
             return json.loads(content, object_pairs_hook=_unique)
         except (ValueError, RecursionError) as error:
@@ -213,6 +195,16 @@ def _document(row: Any, number: int, path: Path, tokenizer: str | None) -> Docum
             f"{where}: character {error.start} is half a surrogate pair, not text"
         ) from error
     return Document(name, text)
+
+
+def document_lengths(content: bytes, path: Path) -> list[int]:
+    """Characters of each document of a JSON file, of token ids at 4 a token.
+
+    Raises:
+        LockedFileError: not in a known format.
+    """
+    rows, tokenizer = _rows(_parsed(content, path), path)
+    return [_length(row, number, path, tokenizer) for number, row in enumerate(rows)]
 
 
 def _length(row: Any, number: int, path: Path, tokenizer: str | None) -> int:

@@ -1,4 +1,4 @@
-"""Gain from longer context: the same tokens after shorter and longer parts of the document."""
+"""Probes that vary how much of a document precedes a token: all of it, windows, a ladder."""
 
 from __future__ import annotations
 
@@ -8,9 +8,76 @@ from typing import ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from warehouse.probes.probe import PROBE_NAME, Probe
-from warehouse.probes.request import Condition, ConditionKind, Ids, Reading, Request, span, with_bos
+from warehouse.probes.request import (
+    Condition,
+    ConditionKind,
+    Ids,
+    Reading,
+    Request,
+    scores_end,
+    span,
+    with_bos,
+)
 
+FULL = ConditionKind("full", contiguous=True, whole_context=True, reads_document=True)
+WINDOW = ConditionKind("window", contiguous=True, revision=2)
 RUNG = ConditionKind("ladder")
+
+
+class FullProbe(Probe):
+    """Every token of the document, with everything before it as context."""
+
+    condition_kinds: ClassVar[tuple[ConditionKind, ...]] = (FULL,)
+
+    kind: Literal["full"]
+    name: str = Field(default="full", pattern=PROBE_NAME)
+
+    def conditions(self) -> list[Condition]:
+        """One condition."""
+        return [self.condition(FULL, lambda reading: full_requests(reading.ids, reading.bos))]
+
+
+def full_requests(tokens: Ids, bos: int | None) -> list[Request]:
+    """Every token after everything before it. Without a BOS the first token can't be scored."""
+    positions = span(0 if bos is not None else 1, len(tokens))
+    return [scores_end(0, with_bos(tokens, bos), positions, positions)]
+
+
+class WindowProbe(Probe):
+    """LongPPL's short context: blocks of `stride` tokens, each after `context` tokens."""
+
+    condition_kinds: ClassVar[tuple[ConditionKind, ...]] = (WINDOW,)
+
+    kind: Literal["window"]
+    name: str = Field(pattern=PROBE_NAME)
+    context: int = Field(ge=1)
+    stride: int = Field(ge=1)
+
+    def conditions(self) -> list[Condition]:
+        """One condition."""
+        sizes = {"context": self.context, "stride": self.stride}
+        return [
+            self.condition(WINDOW, lambda read: window_requests(read.ids, read.bos, **sizes)),
+        ]
+
+
+def window_requests(tokens: Ids, bos: int | None, *, context: int, stride: int) -> list[Request]:
+    """Strided windows over [BOS] + document (arXiv 2410.23771), but for the first.
+
+    For start = stride, 2·stride … below T − context (T counts the BOS): run
+    [start, start + context + stride) and score what comes after the first `context` tokens. The
+    procedure's window from 0 reads all text before its targets: it would repeat rows of
+    the full context, and no token gains anything there.
+    """
+    sequence = with_bos(tokens, bos)
+    offset = len(sequence) - len(tokens)
+    requests = []
+    for start in range(stride, max(0, len(sequence) - context), stride):
+        end = min(start + context + stride, len(sequence))
+        scored = span(start + context, end)
+        segment = start // stride
+        requests.append(scores_end(segment, sequence[start:end], scored - offset, scored - start))
+    return requests
 
 
 class LadderProbe(Probe):
@@ -89,24 +156,12 @@ def ladder_requests(reading: Reading, *, context: int, probe: LadderProbe) -> li
     step = max(1, int(context * probe.slack))
     spans = target_spans(len(tokens), probe)
     # a context that not all targets have would be of other targets
-    room = spans[0][0] if spans else 0
-    blocks = [
-        (at, min(at + step, end))
-        for start, end in spans
-        if context <= room
-        for at in range(start, end, step)
-    ]
+    if not spans or context > spans[0][0]:
+        return []
+    blocks = [(at, min(at + step, end)) for start, end in spans for at in range(start, end, step)]
     requests = []
     for segment, (at, end) in enumerate(blocks):
         ids = with_bos(tokens[at - context : end], reading.bos)
         positions = span(at, end)
-        requests.append(
-            Request(
-                segment=segment,
-                ids=ids,
-                first_target=len(ids) - len(positions),
-                positions=positions,
-                context_tokens=positions - (at - context),
-            )
-        )
+        requests.append(scores_end(segment, ids, positions, positions - (at - context)))
     return requests

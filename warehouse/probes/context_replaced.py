@@ -1,0 +1,208 @@
+"""Probes that replace text before a token, by other text or in another order."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field, field_validator
+
+from warehouse.probes.probe import NO_PARAMETERS, PROBE_NAME, Probe
+from warehouse.probes.request import (
+    Condition,
+    ConditionKind,
+    Ids,
+    Reading,
+    Request,
+    scores_end,
+    span,
+    with_bos,
+)
+
+FAR_SHUFFLED = ConditionKind("far_shuffled")
+FAR_FOREIGN = ConditionKind("far_foreign", reads_foreign=True)
+HALVES_FOREIGN = ConditionKind("halves_foreign", reads_foreign=True)
+COPY_PRESENT = ConditionKind("copy_present")
+COPY_ABSENT = ConditionKind("copy_absent", reads_foreign=True)
+
+
+class FarProbe(Probe):
+    """The last `targets` tokens of a document, with `near` tokens before them left as they are.
+
+    The text before those is replaced: in `…_shuffled` by its own tokens in random order, in
+    `…_foreign` by as many tokens of another document (Sun et al. 2021, arXiv 2109.09115,
+    section 4). `compare: [[full, far_shuffled]]` compares such a text with the document, token by
+    token. A condition costs one document; documents of near + targets tokens or less have no rows.
+    """
+
+    condition_kinds: ClassVar[tuple[ConditionKind, ...]] = (FAR_SHUFFLED, FAR_FOREIGN)
+
+    kind: Literal["far"]
+    name: str = Field(default="far", pattern=PROBE_NAME)
+    near: int = Field(ge=1)
+    targets: int = Field(ge=1)
+    replaced: tuple[Literal["shuffled", "foreign"], ...] = Field(
+        default=("shuffled", "foreign"), min_length=1
+    )
+    seed: int = 0
+
+    def parameters(self) -> dict[str, Any]:
+        """What the rows depend on: with another way to replace, the other conditions stay."""
+        return self.model_dump(mode="json", exclude=NO_PARAMETERS | {"replaced"})
+
+    def conditions(self) -> list[Condition]:
+        """One condition for each way to replace the distant context."""
+        kinds = {"shuffled": FAR_SHUFFLED, "foreign": FAR_FOREIGN}
+        return [
+            self.condition(
+                kinds[name],
+                partial(far_requests, kind=kinds[name], probe=self),
+                suffix=f"_{name}",
+                seed=self.seed,
+            )
+            for name in dict.fromkeys(self.replaced)
+        ]
+
+
+def far_requests(reading: Reading, *, kind: ConditionKind, probe: FarProbe) -> list[Request]:
+    """The document's end, after near tokens of its own and distant ones that are replaced.
+
+    `context_tokens` counts the tokens before it that are in their place.
+    """
+    length = len(reading.ids)
+    far = length - probe.near - probe.targets
+    if far < 1:
+        return []
+    if kind == FAR_FOREIGN:
+        before = reading.foreign_ids[:far]
+    else:
+        order = np.random.default_rng([probe.seed, len(reading.text)]).permutation(far)
+        before = reading.ids[order]
+    ids = with_bos(np.concatenate([before, reading.ids[far:]]), reading.bos)
+    positions = span(length - probe.targets, length)
+    return [scores_end(0, ids, positions, positions - np.int32(far))]
+
+
+class HalvesProbe(Probe):
+    """The second half of a document's first `lengths` tokens, after another document's first half.
+
+    `full` has the same tokens after their own first half: the difference of the log-probabilities
+    estimates the mutual information of the halves (arXiv 2503.04725, its vCLUB estimator). A length
+    costs as many tokens; documents that are shorter have no rows of it.
+    """
+
+    condition_kinds: ClassVar[tuple[ConditionKind, ...]] = (HALVES_FOREIGN,)
+
+    kind: Literal["halves"]
+    name: str = Field(default="halves", pattern=PROBE_NAME)
+    lengths: tuple[int, ...] = Field(min_length=2)
+
+    @field_validator("lengths")
+    @classmethod
+    def _even_and_increasing(cls, lengths: tuple[int, ...]) -> tuple[int, ...]:
+        odd = any(length < 2 or length % 2 for length in lengths)
+        if odd or list(lengths) != sorted(set(lengths)):
+            raise ValueError("lengths must be even and increase, from 2 tokens on")
+        return lengths
+
+    def conditions(self) -> list[Condition]:
+        """One condition for each length, named after it."""
+        return [
+            self.condition(
+                HALVES_FOREIGN,
+                partial(halves_requests, length=length),
+                suffix=f"_{length}",
+                length=length,
+            )
+            for length in self.lengths
+        ]
+
+
+def halves_requests(reading: Reading, *, length: int) -> list[Request]:
+    """The second half of the first `length` tokens, after another document's first half.
+
+    `context_tokens` counts the document's own tokens before it. Without `length` tokens of the
+    document, or half as many of the other one, there are no requests.
+    """
+    half = length // 2
+    before, second = reading.foreign_ids[:half], reading.ids[half:length]
+    if min(len(before), len(second)) < half:
+        return []
+    ids = with_bos(np.concatenate([before, second]), reading.bos)
+    positions = span(half, length)
+    return [scores_end(0, ids, positions, positions - np.int32(half))]
+
+
+class CopyProbe(Probe):
+    """Passages of each of `lengths`, scored at their second occurrence in a text.
+
+    The first half of the repeated passage shows the model what to do; its second half is scored. In
+    `…_present` a passage follows itself, in `…_absent` it follows as many tokens of another
+    document. `passages` of each length are spread evenly over the document, without overlap; a
+    document of no more than two lengths has none. Both texts begin with the model's BOS. A passage
+    costs four times its length.
+    """
+
+    condition_kinds: ClassVar[tuple[ConditionKind, ...]] = (COPY_PRESENT, COPY_ABSENT)
+
+    kind: Literal["copy"]
+    name: str = Field(default="copy", pattern=PROBE_NAME)
+    lengths: tuple[int, ...] = Field(min_length=1)
+    passages: int = Field(default=1, ge=1)
+
+    @field_validator("lengths")
+    @classmethod
+    def _increasing(cls, lengths: tuple[int, ...]) -> tuple[int, ...]:
+        if lengths[0] < 2 or list(lengths) != sorted(set(lengths)):
+            raise ValueError("lengths must increase, from 2 tokens on")
+        return lengths
+
+    def conditions(self) -> list[Condition]:
+        """Two conditions for each length, `…_present` and `…_absent`."""
+        return [
+            self.condition(
+                kind,
+                partial(copy_requests, kind=kind, length=length, passages=self.passages),
+                suffix=f"_{length}_{kind.name.removeprefix('copy_')}",
+                length=length,
+            )
+            for length in self.lengths
+            for kind in (COPY_PRESENT, COPY_ABSENT)
+        ]
+
+
+def passage_starts(tokens: int, length: int, passages: int) -> list[int]:
+    """First tokens of passages of a document, evenly spread.
+
+    A text with the passage twice, and two BOS, is at most as long as the document with its own.
+
+    Args:
+        tokens: of the document.
+        length: of a passage.
+        passages: at most so many.
+    """
+    count = min(passages, tokens // length) if tokens > 2 * length else 0
+    slack = tokens - count * length
+    return [place * length + slack * (place + 1) // (count + 1) for place in range(count)]
+
+
+def copy_requests(
+    reading: Reading, *, kind: ConditionKind, length: int, passages: int
+) -> list[Request]:
+    """The second half of each passage, after the passage or another text, and its first half.
+
+    `context_tokens` counts the tokens before it, of either document. Without as many tokens of
+    another document, there are no requests.
+    """
+    requests = []
+    for segment, start in enumerate(passage_starts(len(reading.ids), length, passages)):
+        passage: Ids = reading.ids[start : start + length]
+        before = reading.foreign_ids[-length:] if kind == COPY_ABSENT else passage
+        if len(before) < length:
+            continue
+        ids = np.concatenate([with_bos(before, reading.bos), with_bos(passage, reading.bos)])
+        positions = span(start + length // 2, start + length)
+        context = positions - start + np.int32(length)
+        requests.append(scores_end(segment, ids, positions, context))
+    return requests

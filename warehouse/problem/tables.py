@@ -1,0 +1,95 @@
+"""Tables that a problem file defines: documents, lineup of checkpoints, pairs of conditions."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from warehouse.files import storage_errors
+from warehouse.paths import Workspace
+from warehouse.problem.spec import Problem
+from warehouse.remote import footer, source
+from warehouse.sources.documents import documents_table
+from warehouse.sources.place import Place
+from warehouse.store.parquet_files import write_table
+from warehouse.store.schema import CONDITION_PAIRS, LINEUP
+
+SOURCE_KEY = b"tokenmart.source"
+"""Parquet footer key: hash of the corpus a documents table was made from."""
+
+
+def documents_path(problem: Problem, workspace: Workspace) -> Path:
+    """The documents table of a problem."""
+    return Place(workspace, problem.name).documents_table
+
+
+def ensure_documents(problem: Problem, workspace: Workspace, offline: bool = False) -> pa.Table:
+    """The problem's documents, in corpus order; fetched and written at first use.
+
+    Raises:
+        LockedFileError: a locked file is missing, changed or malformed.
+        TokenmartError: a package can't be fetched or has another hash.
+    """
+    place = Place(workspace, problem.name, offline, problem.asked)
+    path = place.documents_table
+    origin = problem.documents.source_sha256(place)
+    limit = problem.documents.max_characters
+    if limit is not None:
+        origin = f"{origin}, cut at {limit} characters"
+    if problem.documents.grouping:
+        origin = f"{origin}, {problem.documents.grouping}"
+    if not _made_from(path, origin):
+        documents = problem.documents.grouped(problem.documents.read(place))
+        table = documents_table(documents, limit)
+        write_table(path, table.replace_schema_metadata({SOURCE_KEY: origin}))
+    return pq.read_table(source(path), partitioning=None)
+
+
+def _made_from(path: Path, origin: str) -> bool:
+    """Whether the documents table at `path` is whole and was made from this source."""
+    try:
+        metadata = pq.read_schema(footer(path)).metadata or {}
+    except (OSError, pa.ArrowException):
+        return False
+    return metadata.get(SOURCE_KEY) == origin.encode()
+
+
+def store_lineup(problem: Problem, workspace: Workspace) -> None:
+    """Write the table of a problem's checkpoints, whether they were extracted or not.
+
+    What is done to a checkpoint has its size and is left out.
+
+    Raises:
+        StorageError: the disk is full or the folder can't be written.
+    """
+    rows = [
+        {"model_id": model.model_id, "parameters": model.parameters}
+        for model in problem.ranked_models
+        if model.base is None
+    ]
+    path = workspace.store / "lineup" / f"problem={problem.name}" / "lineup.parquet"
+    table = pa.Table.from_pylist(rows, schema=LINEUP)
+    # a file that is rewritten would have dbt build everything again
+    with suppress(OSError, pa.ArrowInvalid):
+        if pq.ParquetFile(source(path)).read().equals(table):
+            return
+    write_table(path, table)
+
+
+def store_pairs(problem: Problem, workspace: Workspace) -> None:
+    """Write the table of a problem's declared pairs; without any there is no table.
+
+    Raises:
+        StorageError: the disk is full or the folder can't be written.
+    """
+    folder = workspace.store / "condition_pairs" / f"problem={problem.name}"
+    path = folder / "condition_pairs.parquet"
+    if not problem.compare:
+        with storage_errors(path):
+            path.unlink(missing_ok=True)
+        return
+    rows = [{"condition": long, "short_condition": short} for long, short in problem.compare]
+    write_table(path, pa.Table.from_pylist(rows, schema=CONDITION_PAIRS))

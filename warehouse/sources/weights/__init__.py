@@ -1,1 +1,0 @@
-"""Sources of weights: one kind a file, found here and in $TOKENMART_PLUGINS."""
