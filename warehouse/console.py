@@ -21,12 +21,7 @@ EXTRAS = dict.fromkeys(
 
 
 def run(command: click.Command, name: str) -> NoReturn:
-    """Run a command with the arguments of this process and exit.
-
-    Args:
-        command: what to run.
-        name: of the program, for its help.
-    """
+    """Run a command with the arguments of this process and exit."""
     # closed streams (`>&-`) are as good as /dev/null
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115

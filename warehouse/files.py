@@ -107,7 +107,6 @@ def explained(
     """The error of the operating system as one line: file, reason, what to do.
 
     Args:
-        error: as it was raised.
         path: the file meant; by default the one that the error names.
         remedy: what to do once the cause is corrected.
     """
@@ -210,8 +209,6 @@ def refuse_protected(
     outputs of the same kind outside the folders of the code.
 
     Args:
-        path: the output.
-        workspace: what is protected.
         option: names the output in the message.
         force: replace a file that is there and not protected.
         own: what a file of the same kind has in its first bytes; such a file is replaced.

@@ -60,7 +60,6 @@ def one_of(base: type[Frozen], place: ModuleType | str) -> Any:
     """The type of a field whose `kind` names a subclass of `base`, of the core or of a plugin.
 
     Args:
-        base: the interface.
         place: see `plugins.kinds`.
 
     Raises:

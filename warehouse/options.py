@@ -20,8 +20,6 @@ def problem_option(
 
     Args:
         parameter: name of the command's argument.
-        required: whether the command needs one.
-        default: the problem that is meant without the option.
     """
     text = "Name of the problem, or path of its .yml file"
     if not required and default is None:

@@ -147,7 +147,6 @@ def refuse_partitions(place: str, remedy: str) -> None:
 
     Args:
         place: an absolute path, or the address of a bucket.
-        remedy: what to do.
 
     Raises:
         TokenmartError: a part of it has a `=`.

@@ -35,7 +35,6 @@ def kinds(base: type[Kind], place: ModuleType | str) -> dict[str, type[Kind]]:
     A kind is the value of the class attribute `kind`, or of a pydantic field `kind: Literal[…]`.
 
     Args:
-        base: the interface.
         place: the core's package whose modules define kinds, and whose last name is the plugins'
             sub-folder; or only the name of the sub-folder, where the core's are imported already.
 

@@ -41,7 +41,8 @@ class Marks(NamedTuple):
 class RemotePath(PurePosixPath, ABC):
     """An object or a prefix in a store; `kind` is the scheme of its address.
 
-    A subclass also has the methods of `pathlib.Path` that read, list and remove.
+    A subclass also has the methods of `pathlib.Path` that read, list and remove. All raise
+    FileNotFoundError if there is no such object, StorageError if the store can't be asked.
     """
 
     kind: ClassVar[str]
@@ -59,20 +60,11 @@ class RemotePath(PurePosixPath, ABC):
 
     @abstractmethod
     def stat(self) -> Marks:
-        """Size, time and version.
-
-        Raises:
-            FileNotFoundError: no such object.
-            StorageError: the store can't be asked.
-        """
+        """Size, time and version."""
 
     @abstractmethod
     def open(self, mode: str = "rb") -> io.BytesIO:
-        """The whole object, of one version.
-
-        Raises:
-            FileNotFoundError, StorageError: see `stat`.
-        """
+        """The whole object, of one version."""
 
     @abstractmethod
     def tail(self) -> io.RawIOBase:
@@ -80,19 +72,11 @@ class RemotePath(PurePosixPath, ABC):
 
     @abstractmethod
     def chunks(self, size: int) -> Iterator[bytes]:
-        """The first `size` bytes, piece by piece, of one version.
-
-        Raises:
-            FileNotFoundError, StorageError: see `stat`.
-        """
+        """The first `size` bytes, piece by piece, of one version."""
 
     @abstractmethod
     def look(self) -> tuple[str, str, float]:
-        """A small object's text, its version, and its age in seconds by the store's own clock.
-
-        Raises:
-            FileNotFoundError, StorageError: see `stat`.
-        """
+        """A small object's text, its version, and its age in seconds by the store's own clock."""
 
     @abstractmethod
     def put(self, content: bytes | Path, expected: str | None = None) -> str:
@@ -104,16 +88,11 @@ class RemotePath(PurePosixPath, ABC):
 
         Raises:
             ChangedError: the condition doesn't hold.
-            StorageError: the store can't be asked.
         """
 
     @abstractmethod
     def unlink(self, missing_ok: bool = False) -> None:
-        """Remove the object.
-
-        Raises:
-            FileNotFoundError, StorageError: see `stat`.
-        """
+        """Remove the object."""
 
     @abstractmethod
     def filesystem(self) -> Any:
@@ -140,20 +119,12 @@ def _schemes(_: str) -> dict[str, type[RemotePath]]:
 
 
 def source(path: Path) -> Any:
-    """Source for pyarrow to read a whole file: the path itself, or an object's bytes.
-
-    Raises:
-        FileNotFoundError, StorageError: see `RemotePath.open`.
-    """
+    """Source for pyarrow to read a whole file: the path itself, or an object's bytes."""
     return path.open("rb") if isinstance(path, RemotePath) else path
 
 
 def footer(path: Path) -> Any:
-    """Source for pyarrow to read a file's footer; of an object only the end is read.
-
-    Raises:
-        FileNotFoundError, StorageError: see `RemotePath.open`.
-    """
+    """Source for pyarrow to read a file's footer; of an object only the end is read."""
     return path.tail() if isinstance(path, RemotePath) else path
 
 

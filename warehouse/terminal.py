@@ -77,9 +77,6 @@ def print_columns(
     too wide, lines exceed the terminal.
 
     Args:
-        console: from `terminal_console`.
-        columns: in their order.
-        title: above the table.
         wide: show all columns, however wide.
         last_is_total: whether the last row is a sum of the others.
 

@@ -82,7 +82,6 @@ def parse_json(text: str, place: str, unique: bool = False) -> Any:
     """JSON from a text.
 
     Args:
-        text: the text.
         place: names file and line for messages.
         unique: refuse an object that has a field twice.
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from warehouse.errors import TokenmartError
-from warehouse.problem.spec import Problem
-from warehouse.problem.targets import FileTarget
+from warehouse.problem.spec import FileTarget, Problem
 from warehouse.sql.bundle_views import unchanged
 from warehouse.sql.connection import attach_marts, connect_to_parquet
 from warehouse.sql.share_comparison import describe, differences

@@ -324,7 +324,7 @@ def _models_of_others(
     """Other labs' models that have a target; their scores are added to what is known."""
     if not others:
         return ()
-    from warehouse.problem.targets import FileTarget
+    from warehouse.problem.spec import FileTarget
 
     locked: dict[str, float] = {}
     if isinstance(problem.target, FileTarget):

@@ -25,7 +25,7 @@ def load_target(problem: Ranked, workspace: Workspace) -> tuple[dict[str, float]
             f"problem {problem.name} has no target: nothing to correlate with; add a target "
             "section to its problem file (`tokenmart sql` and `tokenmart extract` need none)"
         )
-    from warehouse.problem.targets import FileTarget
+    from warehouse.problem.spec import FileTarget
 
     if isinstance(problem.target, FileTarget):
         from warehouse.problem.target_file import read_locked_target

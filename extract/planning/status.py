@@ -15,9 +15,8 @@ from extract.planning.cuts import cut_lines
 from extract.planning.plan import Document, Selection
 from warehouse.paths import Workspace
 from warehouse.problem.needs import notices, scored_models
-from warehouse.problem.spec import Problem
+from warehouse.problem.spec import Problem, RecallTarget
 from warehouse.problem.tables import documents_path
-from warehouse.problem.targets import RecallTarget
 from warehouse.remote import footer
 from warehouse.store.token_files import finished_units, published_path
 from warehouse.terminal import Column

@@ -21,7 +21,7 @@ import numpy as np
 
 from extract.recall.words import ADJECTIVES, LETTERS, LISTED, NOUNS
 from warehouse.errors import TokenmartError
-from warehouse.problem.targets import DEFAULT_TASKS, RecallTarget, RecallTask
+from warehouse.problem.spec import DEFAULT_TASKS, RecallTarget, RecallTask
 
 RECALL_VERSION = 1
 VALUES, HOPS = 4, 4

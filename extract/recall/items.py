@@ -21,7 +21,7 @@ from extract.token_scores import Scored
 from extract.tokenization import DocumentTokenizer
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Ids, Request
-from warehouse.problem.targets import RecallTarget
+from warehouse.problem.spec import RecallTarget
 from warehouse.store.schema import DOWNSTREAM, RECALL_ITEMS
 
 TASK_NAMES = {"single_key": "recall"}

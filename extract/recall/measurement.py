@@ -31,8 +31,7 @@ from extract.recall.store import (
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
 from warehouse.problem.models import ModelSpec
-from warehouse.problem.spec import Problem
-from warehouse.problem.targets import RecallTarget
+from warehouse.problem.spec import Problem, RecallTarget
 from warehouse.progress import Progress
 from warehouse.remote import source
 from warehouse.sources.place import Place

@@ -16,8 +16,7 @@ from extract.recall.contexts import RECALL_VERSION
 from extract.recall.words import ADJECTIVES, LETTERS, LISTED, NOUNS
 from extract.scoring.numerics import ENGINE_VERSION
 from warehouse.paths import Workspace
-from warehouse.problem.spec import Problem
-from warehouse.problem.targets import DEFAULT_TASKS, RecallTarget
+from warehouse.problem.spec import DEFAULT_TASKS, Problem, RecallTarget
 from warehouse.remote import footer, source
 from warehouse.store.ledger import fingerprint
 from warehouse.store.parquet_files import write_table

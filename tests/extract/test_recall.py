@@ -36,8 +36,7 @@ from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace, find_workspace
 from warehouse.probes.request import Request
 from warehouse.problem.models import ModelSpec
-from warehouse.problem.spec import load_problem
-from warehouse.problem.targets import RECALL_TASKS, RecallTarget
+from warehouse.problem.spec import RECALL_TASKS, RecallTarget, load_problem
 from warehouse.progress import no_progress
 from warehouse.sources.documents import PinnedArchive
 from warehouse.store.parquet_files import write_table

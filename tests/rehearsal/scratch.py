@@ -17,8 +17,7 @@ import yaml
 
 from tests.rehearsal.made_up_text import fine_token_counter, made_up_text, text_of_tokens
 from warehouse.paths import Workspace, find_workspace
-from warehouse.problem.spec import Problem, load_problem
-from warehouse.problem.targets import FileTarget
+from warehouse.problem.spec import FileTarget, Problem, load_problem
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PROBLEM = "no4k"

@@ -84,13 +84,6 @@ class StoringImporter(ABC):
     ) -> dict[str, int]:
         """Read one model's files and store them; every row is checked before anything is written.
 
-        Args:
-            files: all files of the model.
-            workspace: the checkout.
-            problem: name of the problem.
-            model_id: partition key of the model.
-            force: replace what is stored and differs.
-
         Returns:
             Items by task.
 
@@ -171,12 +164,7 @@ def import_items(
     The same files once more change nothing.
 
     Args:
-        reader: reads their format.
         files: together, all tasks of the model.
-        workspace: the checkout.
-        problem: name of the problem.
-        model_id: partition key of the model.
-        force: replace other scores of the model.
 
     Returns:
         Items by task, in the order of the files.

@@ -28,7 +28,6 @@ def read_plain(
     """Make the table `plain` of a file's rows, with `row_number` and all of the columns.
 
     Args:
-        connection: a database that may be written.
         path: CSV, TSV, JSON lines or Parquet.
         columns: column → type: varchar, double or bigint; those that the file lacks are null.
         required: columns it must have, by any of their names.
@@ -114,10 +113,6 @@ def check_columns(
     """Refuse a table that lacks a column, or has one that isn't known.
 
     Args:
-        path: for messages.
-        given: its columns.
-        known: all that it may have.
-        required: those that it must have.
         long: the columns for name and value of a score, where tables are often wide instead.
         is_number: whether a given column contains numbers only.
 

@@ -37,9 +37,7 @@ def load_rows(connection: duckdb.DuckDBPyConnection, path: Path, table: str) -> 
     Values of text files are text, empty ones of JSON null; Parquet's keep their types.
 
     Args:
-        connection: a database that may be written.
         path: CSV, TSV, JSON lines or Parquet.
-        table: its name.
 
     Returns:
         The file's columns.

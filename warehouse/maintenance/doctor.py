@@ -27,8 +27,7 @@ from warehouse.problem.needs import (
     scored_models,
 )
 from warehouse.problem.problem_files import problem_kind, read_problem_file
-from warehouse.problem.spec import Problem, load_problem
-from warehouse.problem.targets import FileTarget, RecallTarget
+from warehouse.problem.spec import FileTarget, Problem, RecallTarget, load_problem
 from warehouse.sources.lock_file import changed, lock_path
 from warehouse.sources.place import Need
 from warehouse.sources.tokenizer_files import check_sentencepiece

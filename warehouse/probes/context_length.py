@@ -134,7 +134,6 @@ def target_spans(length: int, probe: LadderProbe) -> list[tuple[int, int]]:
 
     Args:
         length: tokens of the document.
-        probe: the parameters.
     """
     fitting = [context for context in probe.contexts if context + probe.targets <= length]
     if not fitting:

@@ -178,8 +178,6 @@ def passage_starts(tokens: int, length: int, passages: int) -> list[int]:
     A text with the passage twice, and two BOS, is at most as long as the document with its own.
 
     Args:
-        tokens: of the document.
-        length: of a passage.
         passages: at most so many.
     """
     count = min(passages, tokens // length) if tokens > 2 * length else 0

@@ -52,7 +52,6 @@ def word_start(text: str, character: int) -> int:
     """The first word's start at this character or soon after it.
 
     Args:
-        text: the text.
         character: 0-based, at most the length of the text.
     """
     if character == 0:
@@ -167,7 +166,6 @@ def excerpt_starts(length: int, probe: RetrievalProbe) -> list[int]:
 
     Args:
         length: of the document, in the probe's unit.
-        probe: the parameters.
     """
     taken = probe.excerpt + probe.answer
     last = min(length - probe.gap - taken, int(length * probe.region))

@@ -62,9 +62,8 @@ def new(name: str | None, texts: Path | None, models: tuple[str, ...], out: Path
     from warehouse.problem.new_problem import write_problem
 
     asks = sys.stdin.isatty()
-    missing = [
-        what for what, got in (("NAME", name), ("--texts", texts), ("--model", models)) if not got
-    ]
+    given = {"NAME": name, "--texts": texts, "--model": models}
+    missing = [what for what, got in given.items() if not got]
     if missing and not asks:
         raise click.UsageError(
             f"{', '.join(missing)} missing; tokenmart data new NAME --texts DIR --model ID|DIR"
@@ -245,8 +244,8 @@ def _about_target(problem: Problem, workspace: Workspace, kind: str | None) -> s
 
 def _fetch_target(problem: Problem, place: Place) -> None:
     from warehouse.problem.needs import scored_models
+    from warehouse.problem.spec import FileTarget, RecallTarget
     from warehouse.problem.target_file import read_locked_target
-    from warehouse.problem.targets import FileTarget, RecallTarget
     from warehouse.sources.download import ensure_locked_file
 
     target = problem.target
@@ -333,8 +332,7 @@ def import_(
     """
     from warehouse.importers.importer import import_items, importer, storing_importers
     from warehouse.problem.models import slug
-    from warehouse.problem.spec import load_problem
-    from warehouse.problem.targets import ImportedTarget
+    from warehouse.problem.spec import ImportedTarget, load_problem
 
     workspace = find_workspace()
     if (storing := storing_importers().get(format_name)) is not None:

@@ -63,7 +63,6 @@ def check(
     """Validate `raw` as `model`.
 
     Args:
-        model: what it is to be.
         raw: plain values.
         tree: their positions in the file.
         folder: where relative paths start; None leaves them as they are.
@@ -262,7 +261,6 @@ def inherit(models: Any, fields: Collection[str], tree: YamlTree) -> Inherited:
     Args:
         models: the value of `models`, unchecked.
         fields: the keys that a model may have.
-        tree: the file's positions of the models.
     """
     if not isinstance(models, list):
         return Inherited(models)

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from warehouse.paths import Workspace
 from warehouse.problem.models import ModelSpec, Rope
-from warehouse.problem.spec import Problem
-from warehouse.problem.targets import FileTarget, RecallTarget
+from warehouse.problem.spec import FileTarget, Problem, RecallTarget
 from warehouse.sources.lock_file import name_in, recorded_files
 from warehouse.sources.place import Need, Place
 from warehouse.terminal import counted

@@ -101,7 +101,6 @@ def write_problem(
     """Write a commented problem file that runs as it is.
 
     Args:
-        workspace: the checkout.
         name: of the problem; lower-case letters, digits, `-` and `_`.
         texts: a folder of text files, one such file, or a file of JSON or JSON lines.
         models: for each model its id on the hub, or the path of its folder or GGUF file.

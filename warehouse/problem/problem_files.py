@@ -157,7 +157,6 @@ class ProblemKind(ABC):
     Args:
         name: the value of `--problem`.
         tree: the file, parsed and not checked.
-        workspace: the checkout.
     """
 
     kind: ClassVar[str]
@@ -170,11 +169,7 @@ class ProblemKind(ABC):
         self.name, self.tree, self.workspace = name, tree, workspace
 
     def refuse(self) -> NoReturn:
-        """Stop: the command at hand has no use for such a file.
-
-        Raises:
-            OtherKindError: always.
-        """
+        """Raise OtherKindError: the command at hand has no use for such a file."""
         raise OtherKindError(f"{self.tree.path}: {self.purpose}")
 
     def ranked(self) -> Ranked:
@@ -211,7 +206,6 @@ def problem_kind(name: str, tree: YamlTree, workspace: Workspace) -> ProblemKind
     Args:
         name: the value of `--problem`.
         tree: the file, whose value is a mapping.
-        workspace: the checkout.
     """
     written: object = tree.value.get("kind")
     if not isinstance(written, str):

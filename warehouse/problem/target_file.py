@@ -56,7 +56,6 @@ def read_target(path: Path, how_to_get: str = "place it there") -> Target:
     """Read a target file.
 
     Args:
-        path: where it is.
         how_to_get: what to do where it is missing.
 
     Raises:
@@ -85,8 +84,6 @@ def read_locked_target(
     """Read a problem's target file and check it against its lock file, or record it there.
 
     Args:
-        workspace: the checkout.
-        problem: its name.
         path: of the target file, relative to the workspace's root.
         models: full ids of the problem's models, without which the file isn't even recorded.
         asked: the value of `--problem`, if it isn't the name.

@@ -83,6 +83,7 @@ class _Loader(yaml.SafeLoader):
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
+        self.repeated: list[tuple[int, str]] = []
         self._depth = 0
         self._values: dict[int, int] = {}
 
@@ -122,11 +123,15 @@ class _Loader(yaml.SafeLoader):
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
+        names: set[str] = set()
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 raise _refused("a list or section as a key; a key is one word", key)
             if key.tag != f"{_TAG}merge":
                 key.tag = f"{_TAG}str"
+            if key.value in names:
+                self.repeated.append((key.start_mark.line + 1, key.value))
+            names.add(key.value)
         return node
 
 
@@ -166,7 +171,6 @@ def parse_text(content: bytes, path: Path) -> YamlTree:
         text = content.decode("utf-8")
         loader = _Loader(text)
         root = loader.get_single_node()
-        repeated = tuple(_repeated(root))
         value = None if root is None else loader.construct_document(root)
     except UnicodeDecodeError as error:
         raise ProblemFileError(
@@ -186,24 +190,4 @@ def parse_text(content: bytes, path: Path) -> YamlTree:
             f"{path}:{line}: not valid YAML ({error.problem}); check indentation, brackets and "
             "quotes there, and use spaces, not tabs"
         ) from error
-    return YamlTree(path, value, root, repeated)
-
-
-def _repeated(root: yaml.Node | None) -> Iterator[tuple[int, str]]:
-    """Line and name of each key that its section has already, aliased sections are searched
-    once.
-    """
-    seen: set[int] = set()
-    waiting = [] if root is None else [root]
-    while waiting:
-        node = waiting.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        waiting += _children(node)
-        if isinstance(node, yaml.MappingNode):
-            names: set[str] = set()
-            for key, _ in node.value:
-                if key.value in names:
-                    yield key.start_mark.line + 1, key.value
-                names.add(key.value)
+    return YamlTree(path, value, root, tuple(loader.repeated))

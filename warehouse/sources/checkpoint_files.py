@@ -36,7 +36,6 @@ def refuse_missing_shards(
         who: the model's name in the message, or where it is.
         folder: of the checkpoint.
         pattern: of its weights' names.
-        remedy: what to do.
 
     Raises:
         TokenmartError: it does; with the first of their names.

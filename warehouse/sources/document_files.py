@@ -43,7 +43,6 @@ def unpacked(file: Path, content: bytes | None = None) -> bytes:
     """A file's bytes, unpacked where its name ends in .gz.
 
     Args:
-        file: the file.
         content: its bytes, where they were read already.
 
     Raises:

@@ -28,7 +28,6 @@ from warehouse.sources.document_files import (
 from warehouse.sources.lock_file import check_sha256
 from warehouse.sources.place import Need, Pinned, Place
 from warehouse.store.schema import DOCUMENTS
-from warehouse.text_file import is_text
 
 
 class DocumentSource(Frozen, ABC):
@@ -165,11 +164,20 @@ def documents_table(documents: list[Document], max_characters: int | None = None
     return pa.Table.from_pylist(rows, schema=DOCUMENTS)
 
 
-class FolderDocuments(DocumentSource):
+class _PlacedDocuments(DocumentSource):
+    """Documents at a path of this machine."""
+
+    path: Path
+
+    def provenance(self, place: Place) -> dict[str, str]:
+        """The path as the problem file gives it, and the hash of what is there."""
+        return {"path": self.path.as_posix(), "sha256": self.source_sha256(place)}
+
+
+class FolderDocuments(_PlacedDocuments):
     """All text files of a folder and its subfolders, sorted by path, or one text file."""
 
     kind: Literal["folder"]
-    path: Path
 
     def need(self, place: Place) -> Need:
         """The folder or file, which only the user can place."""
@@ -182,10 +190,6 @@ class FolderDocuments(DocumentSource):
         if not place.resolve(self.path).exists():
             return None
         return [len(document.text) for document in self.read(place)]
-
-    def provenance(self, place: Place) -> dict[str, str]:
-        """The path as the problem file gives it, and the hash of all files."""
-        return {"path": self.path.as_posix(), "sha256": self.source_sha256(place)}
 
     def source_sha256(self, place: Place) -> str:
         """sha256 of the names and contents of all files."""
@@ -222,21 +226,20 @@ class FolderDocuments(DocumentSource):
                 f"{others or 'nothing'}); save texts as .txt, or use kind: json for .json, .jsonl"
             )
         for name in texts:
-            if not is_text(name):
+            if name != name.encode("utf-8", "ignore").decode():
                 raise TokenmartError(
                     f"documents.path {found[name]}: its name is not UTF-8; rename the file"
                 )
         return [(name, found[name]) for name in texts]
 
 
-class JsonDocuments(DocumentSource):
+class JsonDocuments(_PlacedDocuments):
     """Documents in one file: .json, or .jsonl with one document per line; .gz is decompressed.
 
     `locked` records its sha256 at first use and refuses a changed file.
     """
 
     kind: Literal["json"]
-    path: Path
     url: str | None = None
     locked: bool = False
     group_field: str | None = Field(
@@ -268,10 +271,6 @@ class JsonDocuments(DocumentSource):
             return None
         return document_lengths(unpacked(file), file)
 
-    def provenance(self, place: Place) -> dict[str, str]:
-        """The file's path as the problem file gives it, and its hash."""
-        return {"path": self.path.as_posix(), "sha256": self.source_sha256(place)}
-
     def source_sha256(self, place: Place) -> str:
         """sha256 of the file."""
         return hashlib.sha256(self._content(place)).hexdigest()
@@ -289,8 +288,7 @@ class JsonDocuments(DocumentSource):
             )
         from warehouse.sources.download import ensure_locked_file
 
-        file = ensure_locked_file(self.path, self.url, place, "documents")
-        content = file.read_bytes()
+        content = ensure_locked_file(self.path, self.url, place, "documents").read_bytes()
         if self.locked:
             sha256 = hashlib.sha256(content).hexdigest()
             check_sha256(place.workspace, place.problem, file, sha256)
@@ -316,7 +314,6 @@ class PinnedArchive(Frozen):
         """(path, text) of the files matching `include`, sorted by path; fetched when missing.
 
         Args:
-            place: the checkout.
             min_bytes: files with fewer are left out.
 
         Raises:

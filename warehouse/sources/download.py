@@ -78,7 +78,6 @@ def ensure_locked_file(path: Path, url: str | None, place: Place, part: str) -> 
     Args:
         path: relative to the checkout.
         url: the problem file's own address, tried before those of data/sources.yml.
-        place: the checkout and the problem.
         part: documents or target, as `data fetch --only` calls it: who fetches documents may not
             want the target yet.
 

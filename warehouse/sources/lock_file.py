@@ -42,8 +42,6 @@ def check_sha256(workspace: Workspace, problem: str, path: Path, sha256: str) ->
     """Check a locked file against its record, or record it on first use.
 
     Args:
-        workspace: the checkout.
-        problem: name of the problem the file belongs to.
         path: absolute, or relative to the workspace's root.
         sha256: of the bytes that are used.
 

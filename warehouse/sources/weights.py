@@ -58,10 +58,6 @@ class WeightSource(Frozen, ABC):
     def locate(self, full_id: str, place: Place) -> Located:
         """The checkpoint, checked, and fetched when it is missing.
 
-        Args:
-            full_id: id of the checkpoint, as published.
-            place: the checkout and the problem.
-
         Raises:
             TokenmartError: missing and can't be fetched, or not what was promised.
         """

@@ -16,8 +16,7 @@ from warehouse.paths import Workspace
 from warehouse.plugins import kind_of
 from warehouse.problem.models import Intervention, Rope, slug
 from warehouse.problem.needs import problem_needs
-from warehouse.problem.spec import load_problem
-from warehouse.problem.targets import RECALL_TASKS, RecallTarget
+from warehouse.problem.spec import RECALL_TASKS, RecallTarget, load_problem
 from warehouse.sources.weights import HubSource
 
 ROOT = Path(__file__).parents[3]

@@ -24,8 +24,8 @@ import warehouse.sources.packages
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
 from warehouse.problem.models import ModelSpec
+from warehouse.problem.spec import RecallTarget
 from warehouse.problem.tables import ensure_documents
-from warehouse.problem.targets import RecallTarget
 from warehouse.sources.packages import glob_matcher
 from warehouse.sources.place import Place
 from warehouse.sources.weights import Located
