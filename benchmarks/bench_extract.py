@@ -87,7 +87,7 @@ def measure_one(case: str, name: str, size: int, extra: int, repeats: int) -> di
     from readings import reading_of
 
     from extract.scoring.engine import Engine
-    from warehouse.probes.context_length import full_requests, window_requests
+    from warehouse.probes.context import full_requests, window_requests
     from warehouse.probes.lookup import (
         WITH_DOCUMENT,
         WITHOUT_DOCUMENT,

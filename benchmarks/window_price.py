@@ -29,7 +29,7 @@ from extract.planning.cost import estimate, work_of
 from extract.planning.model_size import ModelSize
 from warehouse.files import write_whole
 from warehouse.paths import Workspace, find_workspace
-from warehouse.probes.context_length import FullProbe, WindowProbe
+from warehouse.probes.context import FullProbe, WindowProbe
 from warehouse.probes.probe import Probe
 from warehouse.problem.spec import load_problem
 from warehouse.sql.connection import connect_read_only

@@ -2,36 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
 FILE = click.Path(path_type=Path)
-
-
-def problem_option(
-    parameter: str = "problem_name", *, required: bool = False, default: str | None = None
-) -> Callable[[Command], Command]:
-    """`--problem`: a name or a path. Where it is neither required nor has a default, all are meant.
-
-    Args:
-        parameter: name of the command's argument.
-    """
-    text = "Name of the problem, or path of its .yml file"
-    if not required and default is None:
-        text += "; default: all problems"
-    return click.option(
-        "--problem",
-        parameter,
-        required=required,
-        default=default,
-        show_default=default is not None,
-        help=f"{text}.",
-    )
+PROBLEM_HELP = "Name of the problem, or path of its .yml file"
 
 
 def last_problem(context: click.Context, parameter: click.Parameter, given: str | None) -> str:
@@ -60,10 +36,12 @@ def last_problem(context: click.Context, parameter: click.Parameter, given: str 
 LAST_PROBLEM = click.option(
     "--problem",
     callback=last_problem,
-    help="Name of the problem, or path of its .yml file; default: the one extracted last.",
+    help=f"{PROBLEM_HELP}; default: the one extracted last.",
 )
-PROBLEM = problem_option(required=True)
-ANY_PROBLEM = problem_option()
+PROBLEM = click.option("--problem", "problem_name", required=True, help=f"{PROBLEM_HELP}.")
+ANY_PROBLEM = click.option(
+    "--problem", "problem_name", help=f"{PROBLEM_HELP}; default: all problems."
+)
 
 MODELS = click.option("--model", "models", multiple=True, help="Use only this model; repeatable.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

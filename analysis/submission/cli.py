@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from analysis.options import PROBLEM, RESAMPLES, SEED
-from warehouse.options import FILE, FORCE, JSON, problem_option
+from warehouse.options import FILE, FORCE, JSON, PROBLEM_HELP
 
 _SCORING = (
     click.option(
@@ -40,7 +40,7 @@ def scoring_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command()
 @scoring_options
-@problem_option("problem", default="no4k")
+@click.option("--problem", default="no4k", show_default=True, help=f"{PROBLEM_HELP}.")
 @JSON
 def verify(
     submission: Path,

@@ -17,7 +17,7 @@ from tiny_requests import load, requests_of
 from extract.scoring.engine import Engine
 from extract.token_scores import NonFiniteLogits
 from warehouse.errors import TokenmartError
-from warehouse.probes.context_length import full_requests
+from warehouse.probes.context import full_requests
 from warehouse.probes.request import Request, span
 
 

@@ -20,8 +20,7 @@ from extract.planning.cost import planned_reading, work_of
 from extract.scoring.engine import Engine
 from warehouse.maintenance.check import check_documents, check_file
 from warehouse.paths import Workspace
-from warehouse.probes.context_length import LadderProbe
-from warehouse.probes.context_replaced import CopyProbe, FarProbe, HalvesProbe
+from warehouse.probes.context import CopyProbe, FarProbe, HalvesProbe, LadderProbe
 from warehouse.probes.lookup import NeedleProbe, RetrievalProbe
 from warehouse.problem.spec import load_problem
 from warehouse.store.ledger import UnitRecord, read_units

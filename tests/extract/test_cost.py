@@ -15,7 +15,7 @@ from extract.planning.cost import GPU_FLOPS, assumed_speed, estimate, planned_re
 from extract.planning.model_size import ModelSize
 from extract.planning.tables import Plan, PlannedModel
 from extract.scoring.engine import Engine
-from warehouse.probes.context_length import FullProbe, WindowProbe
+from warehouse.probes.context import FullProbe, WindowProbe
 from warehouse.problem.models import ModelShape, ModelSpec
 
 FULL = FullProbe(kind="full").conditions()

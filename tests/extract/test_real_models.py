@@ -15,7 +15,7 @@ from extract.models.loading import load_model
 from extract.scoring.engine import Engine
 from extract.tokenization import load_tokenizer
 from warehouse.paths import Workspace
-from warehouse.probes.context_length import full_requests, window_requests
+from warehouse.probes.context import full_requests, window_requests
 from warehouse.probes.lookup import (
     WITH_DOCUMENT,
     WITHOUT_DOCUMENT,

@@ -23,7 +23,7 @@ from extract.checkpoints import Checkpoint
 from extract.models.loading import load_config, load_model
 from extract.scoring.engine import Engine
 from warehouse.errors import TokenmartError
-from warehouse.probes.context_length import full_requests, window_requests
+from warehouse.probes.context import full_requests, window_requests
 from warehouse.probes.lookup import WITH_DOCUMENT, RetrievalProbe, retrieval_requests
 from warehouse.probes.request import Request
 from warehouse.problem.models import ModelSpec

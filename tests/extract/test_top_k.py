@@ -19,7 +19,7 @@ from extract.planning.cost import planned_reading, work_of
 from extract.scoring.engine import Engine
 from warehouse.maintenance.garbage import find_garbage
 from warehouse.paths import Workspace
-from warehouse.probes.context_length import FullProbe
+from warehouse.probes.context import FullProbe
 from warehouse.sql.views import create_views
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from readings import reading_of
 from transformers import AutoModelForCausalLM
 
-from warehouse.probes.context_length import full_requests, window_requests
+from warehouse.probes.context import full_requests, window_requests
 from warehouse.probes.lookup import (
     WITH_DOCUMENT,
     WITHOUT_DOCUMENT,

@@ -11,8 +11,14 @@ import pytest
 from pydantic import ValidationError
 from readings import reading_of
 
-from warehouse.probes.context_length import LadderProbe, target_spans
-from warehouse.probes.context_replaced import CopyProbe, FarProbe, HalvesProbe, passage_starts
+from warehouse.probes.context import (
+    CopyProbe,
+    FarProbe,
+    HalvesProbe,
+    LadderProbe,
+    passage_starts,
+    target_spans,
+)
 from warehouse.probes.lookup import (
     NeedleProbe,
     RetrievalProbe,

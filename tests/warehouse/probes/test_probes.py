@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from readings import reading_of
 
-from warehouse.probes.context_length import FullProbe, WindowProbe, full_requests, window_requests
+from warehouse.probes.context import FullProbe, WindowProbe, full_requests, window_requests
 from warehouse.probes.lookup import (
     WITH_DOCUMENT,
     WITHOUT_DOCUMENT,
