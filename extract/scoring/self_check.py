@@ -29,10 +29,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from extract.models.placement import execution_device, resident_weight
+from extract.backends.backend import TokenScores
+from extract.failures import NonFiniteLogits
+from extract.models.loading import LOCKED_ARCHITECTURES, execution_device, resident_weight
 from extract.scoring.head import LogitTransform
-from extract.scoring.numerics import LOCKED_ARCHITECTURES
-from extract.token_scores import NonFiniteLogits, TokenScores
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Ids, Request
 
