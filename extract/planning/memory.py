@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -50,10 +50,6 @@ class ModelSize:
     assumed: bool = False
 
 
-UNKNOWN_SIZE = ModelSize(1, ModelShape.assumed(1), assumed=True)
-"""Placeholder for an unknown size."""
-
-
 def model_size(
     spec: ModelSpec, workspace: Workspace, folder: Path | None = None, problem: str = ""
 ) -> ModelSize | None:
@@ -72,12 +68,15 @@ def model_size(
     """
     path = folder or spec.present(Place(workspace, problem))
     shape, counted, weights = _of_files(path) if path else (None, None, None)
+    stated = spec.parameters
     if shape is not None:
-        return ModelSize(_near(spec.parameters, counted or count_parameters(shape)), shape)
+        parameters = counted or count_parameters(shape)
+        # the published number, unless the configuration is of another model
+        near = stated is not None and abs(stated - parameters) < 0.02 * parameters
+        return ModelSize(stated if near and stated else parameters, shape)
     if spec.shape is not None:
-        parameters = spec.parameters or counted or count_parameters(spec.shape)
-        return ModelSize(parameters, spec.shape)
-    known = spec.parameters or counted or weights
+        return ModelSize(stated or counted or count_parameters(spec.shape), spec.shape)
+    known = stated or counted or weights
     return None if known is None else ModelSize(known, ModelShape.assumed(known), assumed=True)
 
 
@@ -87,7 +86,13 @@ def _of_files(path: Path) -> tuple[ModelShape | None, int | None, int | None]:
         return *_of_gguf(path), None
     safe = list(path.glob(SAFETENSORS))
     bytes_ = sum(file.stat().st_size for file in safe or path.glob(PICKLED))
-    return _of_config(path), _of_headers(safe), bytes_ // 2 or None
+    try:
+        with (path / "config.json").open("rb") as file:
+            config = json.loads(file.read(_LARGEST_CONFIG))
+        shape = ModelShape.of_config(config) if isinstance(config, dict) else None
+    except (OSError, ValueError, RecursionError):
+        shape = None
+    return shape, _of_headers(safe), bytes_ // 2 or None
 
 
 def _of_headers(files: Iterable[Path]) -> int | None:
@@ -109,11 +114,6 @@ def _of_headers(files: Iterable[Path]) -> int | None:
     return count or None
 
 
-def _near(told: int | None, counted: int) -> int:
-    """The published number of weights, unless the configuration is of another model."""
-    return told if told is not None and abs(told - counted) < 0.02 * counted else counted
-
-
 def count_parameters(shape: ModelShape) -> int:
     """Weights of a gated decoder without biases and norms; within 1% of the real number."""
     return linear_parameters(shape) + shape.vocabulary * shape.width * (1 if shape.tied else 2)
@@ -125,21 +125,11 @@ def linear_parameters(shape: ModelShape) -> int:
     return shape.layers * (attention + 3 * shape.width * shape.inner)
 
 
-def _of_config(folder: Path) -> ModelShape | None:
-    try:
-        with (folder / "config.json").open("rb") as file:
-            config = json.loads(file.read(_LARGEST_CONFIG))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return ModelShape.of_config(config) if isinstance(config, dict) else None
-
-
 def _of_gguf(path: Path) -> tuple[ModelShape | None, int | None]:
     try:
-        stamp = path.stat().st_mtime_ns
+        return _read_gguf(path, path.stat().st_mtime_ns)
     except OSError:
         return None, None
-    return _read_gguf(path, stamp)
 
 
 @lru_cache(maxsize=64)
@@ -150,21 +140,24 @@ def _read_gguf(path: Path, stamp: int) -> tuple[ModelShape | None, int | None]:
         return None, None
     fields = reader.fields
 
-    def value(name: str) -> Any:
-        return fields[name].contents() if name in fields else None
+    kind = fields["general.architecture"].contents() if "general.architecture" in fields else None
 
-    kind = value("general.architecture")
-    of: Callable[[str], Any] = lambda name: value(f"{kind}.{name}")  # noqa: E731
+    def of(name: str) -> Any:
+        """A value of the architecture; of one that is given for each layer, the largest."""
+        field = fields.get(f"{kind}.{name}")
+        value = None if field is None else field.contents()
+        return max(value) if isinstance(value, list) else value
+
     sizes = {tensor.name: tensor for tensor in reader.tensors}
-    heads, inner = _largest(of("attention.head_count")), _largest(of("feed_forward_length"))
+    heads = of("attention.head_count")
     try:
         shape = ModelShape(
             kind=str(kind),
             layers=of("block_count"),
             width=of("embedding_length"),
-            inner=inner,
+            inner=of("feed_forward_length"),
             heads=heads,
-            kv_heads=_largest(of("attention.head_count_kv")) or heads,
+            kv_heads=of("attention.head_count_kv") or heads,
             # dimensions are stored innermost first: (width, vocabulary)
             vocabulary=int(sizes["token_embd.weight"].shape[-1]),
             head_width=of("attention.key_length"),
@@ -174,11 +167,6 @@ def _read_gguf(path: Path, stamp: int) -> tuple[ModelShape | None, int | None]:
     except (KeyError, IndexError, ValueError, TypeError):
         shape = None
     return shape, sum(int(tensor.n_elements) for tensor in sizes.values()) or None
-
-
-def _largest(value: Any) -> Any:
-    """Of a value that may be given for each layer, the largest."""
-    return max(value) if isinstance(value, list) else value
 
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
@@ -223,13 +211,7 @@ class Footprint:
 
 
 def footprint(
-    spec: ModelSpec,
-    size: ModelSize,
-    *,
-    dtype: str,
-    device: str,
-    longest: int,
-    suffix_tokens: int,
+    spec: ModelSpec, size: ModelSize, *, dtype: str, device: str, longest: int, suffix_tokens: int
 ) -> Footprint:
     """Predict the peak of scoring one document.
 
@@ -279,15 +261,9 @@ def available_memory(device: str) -> int:
 def fitting(
     needed: Footprint, conditions: Sequence[Condition], device: str, there: int
 ) -> list[Condition]:
-    """The conditions that a device can score; none where the model itself is too large.
+    """The conditions that a device with `there` free bytes can score; none if the model is too big.
 
     The engine refuses alone those conditions whose KV cache is too large for a GPU.
-
-    Args:
-        needed: from `footprint`.
-        conditions: those that are asked for.
-        device: as for `footprint`.
-        there: bytes that the model may take.
     """
     if needed.least(device) > there:
         return []
@@ -312,12 +288,12 @@ def refused(
             large.append(f"{spec.full_id} ({needed.least(device) / 2**30:.1f} GiB at least)")
         elif without:
             partly.append(f"{spec.full_id} without {without}")
-    found = {"Too large": large, "Scored in part, since the KV cache is too large": partly}
-    return [
-        f"{what} for {device}, where {there / 2**30:.1f} GiB are free: {', '.join(names)}."
-        for what, names in found.items()
-        if names
-    ]
+    where = f"for {device}, where {there / 2**30:.1f} GiB are free"
+    notes = [f"Too large {where}: {', '.join(large)}."] if large else []
+    if partly:
+        in_part = "Scored in part, since the KV cache is too large"
+        notes.append(f"{in_part} {where}: {', '.join(partly)}.")
+    return notes
 
 
 def refuse_too_large(spec: ModelSpec, needed: Footprint, device: str, longest: int) -> None:
